@@ -10,6 +10,7 @@
     crew        several processes that drain one database; crew_node and attending are their side
     peers       beside others: `make bench-peers`; pgqueuer_node is the other
     compare     two revisions in turns: `make bench-compare`; workload is what each side does
+    revisions   present names for the modules of older revisions
     cpu         CPU time of other processes
     idle_node   the process that `schedules` looks at
 

@@ -26,8 +26,8 @@ from bench.results import BenchFailed, Result, ratio
 from bench.rounds import Plan, alternate, percentile
 from bench.server import running
 from onthedot.ids import SeededIds
-from onthedot.job import Call, Job, ability_of
-from onthedot.run import Lease, NewRun, submit_trigger
+from onthedot.model.job import Call, Job, ability_of
+from onthedot.model.run import Lease, NewRun, submit_trigger
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Node, Note, ReserveRequest
 

@@ -23,8 +23,8 @@ from onthedot.access import keys
 from onthedot.access.grants import Grant
 from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
-from onthedot.job import Call, Job
-from onthedot.open_verbs import OpenStore, opened
+from onthedot.model.job import Call, Job
+from onthedot.operations.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app
 from onthedot.server.patience import Protocol
 from onthedot.server.serving import settle_memory

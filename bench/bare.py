@@ -18,7 +18,9 @@ from typing import Any
 from bench.nodes import JOB, wall
 from onthedot.clock import Micros
 from onthedot.ids import SeededIds
-from onthedot.run import Lease, RunState
+from onthedot.model.run import Lease, RunState
+from onthedot.model.task import Call, task_name
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 from onthedot.stores.sql.reserve import ARM_NOW, LIST_DUE
@@ -26,8 +28,6 @@ from onthedot.stores.sqlite.connection import begin, commit, connect
 from onthedot.stores.sqlite.fast_finish import END_RUN, INSERT_ATTEMPT, INSERT_HISTORY
 from onthedot.stores.sqlite.writer_thread import TAKE_NUMBERS
 from onthedot.stores.values import Node, ReserveRequest
-from onthedot.task import Call, task_name
-from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 BATCH = Settings().batch
 TASKS = frozenset({task_name(Call(handler=JOB))})

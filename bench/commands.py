@@ -17,8 +17,8 @@ from statistics import median
 from bench.results import BenchFailed, Result, above, ratio
 from bench.rounds import Plan
 from onthedot.output.records import decode
-from onthedot.work.guard.client import GuardClient
-from onthedot.work.programs import Program
+from onthedot.runners.guard.client import GuardClient
+from onthedot.runners.program.protocol import Program
 
 COMMANDS = 2_000
 STARTS = 100

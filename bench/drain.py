@@ -18,7 +18,7 @@ from bench import bare
 from bench.nodes import Counter, Where, check_executions, check_history, check_never_fenced, fill, open_store, patiently
 from bench.results import Result, ratio
 from bench.rounds import Plan, alternate
-from onthedot.run import RunState
+from onthedot.model.run import RunState
 from onthedot.stores.protocol import Store
 from onthedot.stores.sqlite import SqliteStore
 

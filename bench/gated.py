@@ -19,8 +19,8 @@ from bench.places import STORES, places
 from bench.results import Result, ratio
 from bench.rounds import Plan, alternate
 from onthedot.ids import SeededIds
-from onthedot.job import Call, Job, JobRecord
-from onthedot.run import NewRun, submit_trigger
+from onthedot.model.job import Call, Job, JobRecord
+from onthedot.model.run import NewRun, submit_trigger
 from onthedot.stores.protocol import Store
 
 RUNS = {"overlap": 5_000, "limit": 5_000, "one key": 2_000}

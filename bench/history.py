@@ -19,7 +19,7 @@ from bench.drain import RUNS, drain_file, fill_file
 from bench.nodes import open_store, wall
 from bench.results import Result, ratio
 from bench.rounds import Plan, alternate
-from onthedot.job import Call, Job
+from onthedot.model.job import Call, Job
 from onthedot.stores.sqlite.connection import connect
 
 FINISHED = 1_000_000

@@ -17,8 +17,8 @@ from bench.history import AIM, DAYS_30, FINISHED, FLOOR, JOBS
 from bench.nodes import check_executions, check_history, check_never_fenced, open_store, wall
 from bench.results import Result, ratio
 from bench.rounds import Plan, alternate
-from onthedot.job import Call, Job
-from onthedot.run import RunState
+from onthedot.model.job import Call, Job
+from onthedot.model.run import RunState
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.sql.port import sql

@@ -18,7 +18,7 @@ from bench.history import AIM, FLOOR
 from bench.nodes import check_executions, check_never_fenced, open_store
 from bench.results import BenchFailed, Result, ratio
 from bench.rounds import Plan, alternate
-from onthedot.run import RunState
+from onthedot.model.run import RunState
 from onthedot.stores.redis.url import MOST_FINISHED
 
 

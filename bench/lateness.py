@@ -19,7 +19,7 @@ from bench.places import STORES, places
 from bench.results import BenchFailed, Result, above
 from bench.rounds import Plan, alternate, percentile
 from onthedot.clock import MILLISECOND, SECOND, Micros, to_micros
-from onthedot.run import RunState
+from onthedot.model.run import RunState
 
 STEP: Micros = 40 * MILLISECOND
 STEPS: dict[str, Micros] = {"postgres": 200 * MILLISECOND, "redis": 200 * MILLISECOND}

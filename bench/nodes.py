@@ -10,12 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import bench.revisions  # noqa: F401 - before the names that it gives
 import onthedot as otd
 from bench.results import BenchFailed
 from onthedot.clock import Micros
 from onthedot.ids import SeededIds
-from onthedot.job import Call, Job
-from onthedot.run import NewRun, RunState, submit_trigger
+from onthedot.model.job import Call, Job
+from onthedot.model.run import NewRun, RunState, submit_trigger
 
 if TYPE_CHECKING:  # `bench.compare` runs this with the sources of older revisions, too
     from onthedot.stores.protocol import Store
@@ -39,10 +40,7 @@ def wall() -> Micros:
 
 async def open_store(where: Where) -> Store:
     """The SQLite file, what is on PostgreSQL or Redis at a URL, or a new store in memory."""
-    try:
-        module = import_module("onthedot.stores.connect")
-    except ModuleNotFoundError:  # an older revision
-        module = import_module("onthedot.stores.opening")
+    module = import_module("onthedot.stores.connect")
     url = f"sqlite:///{where}" if isinstance(where, Path) else where or "memory:"
     store: Store = await module.open_store(url)
     return store

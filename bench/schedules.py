@@ -20,9 +20,9 @@ from bench.nodes import PATIENCE, open_store, wall
 from bench.results import BenchFailed, Result, above
 from bench.rounds import Plan, alternate
 from onthedot.clock import SECOND
-from onthedot.definitions import encode
-from onthedot.job import Call, Cron, Job
+from onthedot.model.job import Call, Cron, Job
 from onthedot.schedules import schedule_id
+from onthedot.stores.definitions import encode
 from onthedot.stores.sqlite.connection import connect
 
 MANY, FEW = 1_000_000, 1_000

@@ -16,7 +16,7 @@ from bench.results import Result
 from bench.rounds import Plan, alternate
 from bench.schedules import FEW, LEAST_SECONDS, NAME, SECONDS, YEARLY, lines, watch
 from onthedot.clock import SECOND
-from onthedot.job import Call, Job
+from onthedot.model.job import Call, Job
 from onthedot.schedules import schedule_id
 from onthedot.stores.redis.rows import job_asked
 from onthedot.stores.redis.url import read_url

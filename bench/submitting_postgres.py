@@ -17,8 +17,8 @@ from bench.nodes import JOB, open_store, wall
 from bench.results import BenchFailed, Result, ratio
 from bench.rounds import Plan, alternate
 from onthedot.ids import SeededIds
-from onthedot.job import Call, Job
-from onthedot.run import NewRun, RunState, submit_trigger
+from onthedot.model.job import Call, Job
+from onthedot.model.run import NewRun, RunState, submit_trigger
 from onthedot.stores.postgres.transaction import TAKE_NUMBERS
 from onthedot.stores.protocol import Store
 from onthedot.stores.sql.submit import INSERT_RUNS

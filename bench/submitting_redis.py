@@ -16,7 +16,7 @@ from bench.results import Result, ratio
 from bench.rounds import Plan, alternate
 from bench.submitting_postgres import check, put_job, submit_all
 from onthedot.ids import SeededIds
-from onthedot.run import submit_trigger
+from onthedot.model.run import submit_trigger
 
 RUNS = {1: 2_000, BATCH: 20_000}  # by how many at a time
 

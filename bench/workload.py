@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+import bench.revisions  # noqa: F401 - before the names that it gives
 import onthedot as otd
 from bench import cpu
 from bench.nodes import (
@@ -38,8 +39,8 @@ from bench.results import BenchFailed
 from bench.rounds import percentile
 from onthedot.clock import MILLISECOND, SECOND, Micros, to_datetime, to_micros
 from onthedot.ids import SeededIds
-from onthedot.job import Call, Job
-from onthedot.run import NewRun, RunState, submit_trigger
+from onthedot.model.job import Call, Job
+from onthedot.model.run import NewRun, RunState, submit_trigger
 
 if TYPE_CHECKING:  # older revisions have it elsewhere
     from onthedot.stores.protocol import Store

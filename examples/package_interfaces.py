@@ -23,20 +23,20 @@ from typing import Any
 import onthedot as otd
 from onthedot.clock import Micros, SystemClock, to_datetime, to_micros
 from onthedot.define.options import build_job
-from onthedot.duration import micros
 from onthedot.ids import RandomIds
-from onthedot.job import Call, JobState, ability_of
-from onthedot.job import Schedule as Rule
-from onthedot.plan.asking import find_job
-from onthedot.plan.controls import put_job, resume_job
-from onthedot.policy import recovery
-from onthedot.policy.gates import gates_of
-from onthedot.run import Armed, GateAsk, Lease, NewRun, submit_trigger
+from onthedot.model.duration import micros
+from onthedot.model.job import Call, JobState, ability_of
+from onthedot.model.job import Schedule as Rule
+from onthedot.model.run import Armed, GateAsk, Lease, NewRun, submit_trigger
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
+from onthedot.operations.put_job import put_job, resume_job
+from onthedot.operations.submit import find_job
+from onthedot.rules import recovery
+from onthedot.rules.gates import gates_of
 from onthedot.schedules import next_after
 from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Node, ReserveRequest, Term
-from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 JobHandler = Callable[[otd.Context], Any]  # a coroutine or a plain function; what it raises is the error
 RetryPolicy = otd.Retry

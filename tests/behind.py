@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from onthedot.run import RunRecord, RunState
+from onthedot.model.run import RunRecord, RunState
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.transactions import run_now
 

@@ -19,7 +19,7 @@ pytest_plugins = [
     "tests.servers.plugin",
     "tests.chaos.plugin",
     "tests.stores.postgres.plugin",
-    "tests.work.guard.plugin",
+    "tests.runners.guard.plugin",
 ]
 
 

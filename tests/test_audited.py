@@ -26,16 +26,16 @@ from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.blocking import BlockingScheduler
 from onthedot.cli.main import cli
-from onthedot.errors import KeyConflict
-from onthedot.listening import Listen
-from onthedot.open_verbs import opened
+from onthedot.model.errors import KeyConflict
+from onthedot.model.host_port import Listen
+from onthedot.operations.open_verbs import opened
+from onthedot.runners.secret_sealing import Keys
+from onthedot.runners.stored_secrets import StoredSecrets
 from onthedot.server.serving import Serving
 from onthedot.server.table import TABLE
 from onthedot.settings import Settings
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
-from onthedot.tasks.sealing import Keys
-from onthedot.tasks.stored_secrets import StoredSecrets
 from tests import audited
 from tests.audited import COMMANDS, ROUTES, VERBS, Command
 from tests.server.kit import served
@@ -205,7 +205,7 @@ async def prepared_by_hand(store: Store) -> None:
 
 def opened_on(store: Store) -> Any:
     from onthedot.clock import SystemClock
-    from onthedot.open_verbs import OpenStore
+    from onthedot.operations.open_verbs import OpenStore
 
     return OpenStore(store, SystemClock(), Settings(), None).verbs()
 

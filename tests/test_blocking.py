@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import onthedot as otd
-from onthedot.verbs import Verbs
+from onthedot.operations.verbs import Verbs
 
 
 @pytest.fixture(params=["memory", "sqlite"])

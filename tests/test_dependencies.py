@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 import onthedot as otd
-from onthedot.events import AttemptEnded
-from onthedot.run import after_trigger
+from onthedot.model.events import AttemptEnded
+from onthedot.model.run import after_trigger
 from tests.watching import Watch
 
 

@@ -10,12 +10,12 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import SECOND, to_micros
-from onthedot.engine import Engine
-from onthedot.errors import DefinitionError, OnTheDotError
-from onthedot.events import AttemptEnded
+from onthedot.model.errors import DefinitionError, OnTheDotError
+from onthedot.model.events import AttemptEnded
+from onthedot.node.engine import Engine
+from onthedot.node.loop_courtesy import GiveWay
 from onthedot.stores.memory import MemoryStore
 from onthedot.testing import Harness, run_virtual
-from onthedot.work.give_way import GiveWay
 from tests.watching import Watch
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)

@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 from onthedot.clock import SECOND
-from onthedot.errors import StoreUnavailable
 from onthedot.ids import SeededIds
 from onthedot.loop import Driver, Loop
+from onthedot.model.errors import StoreUnavailable
 from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import SECOND, to_datetime
-from onthedot.events import RunMissed, SlotsSkipped
+from onthedot.model.events import RunMissed, SlotsSkipped
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual

@@ -10,7 +10,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import MILLISECOND
-from onthedot.run import RunState
+from onthedot.model.run import RunState
 
 
 @pytest.fixture(params=["memory", "sqlite"])

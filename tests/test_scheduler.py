@@ -8,7 +8,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import Clock
-from onthedot.events import (
+from onthedot.model.events import (
     AttemptEnded,
     AttemptStarted,
     DrainBegun,
@@ -471,7 +471,7 @@ async def test_a_store_that_is_reached_in_plain_text_is_told_at_start(
     async def open_here(url: str, *, clock: Clock | None = None) -> MemoryStore:
         return MemoryStore(clock)
 
-    monkeypatch.setattr("onthedot.engine_thread.open_store", open_here)
+    monkeypatch.setattr("onthedot.node.engine_thread.open_store", open_here)
     async with otd.Scheduler("redis://me:secret@db/0?tls=off"):
         pass
     assert "the connection to redis://me:***@db/0 is not encrypted: whoever is between can read it" in caplog.text

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 import onthedot as otd
-from onthedot.job import Call
+from onthedot.model.job import Call
 
 STORES = ["memory:", "sqlite:///service.db"]
 

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 import onthedot as otd
-from onthedot.events import AttemptEnded, AttemptStarted, NodeJoined, NodeLeft, RunProgressed
-from onthedot.run import Progress
+from onthedot.model.events import AttemptEnded, AttemptStarted, NodeJoined, NodeLeft, RunProgressed
+from onthedot.model.run import Progress
 from tests.watching import Watch
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import onthedot as otd
-from onthedot.events import Event
+from onthedot.model.events import Event
 
 
 class Watch:

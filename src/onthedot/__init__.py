@@ -4,12 +4,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onthedot.after import After
     from onthedot.blocking import BlockingScheduler
     from onthedot.client.blocking import BlockingClient
     from onthedot.client.client import Client
     from onthedot.define.calls import BoundCall, JobFunction
-    from onthedot.errors import (
+    from onthedot.model.after import After
+    from onthedot.model.errors import (
         AccessDenied,
         ArgumentsError,
         DefinitionError,
@@ -30,79 +30,79 @@ if TYPE_CHECKING:
         UnknownRun,
         UnknownSlot,
     )
-    from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Pause, Rate, Retry, Sleep
+    from onthedot.model.job import CatchUp, Guarantee, Job, Limit, Overlap, Pause, Rate, Retry, Sleep
+    from onthedot.model.retention import Retention
+    from onthedot.model.run import RunState
+    from onthedot.model.task import Bounds, Command, Container, Http, Mount, Param, Source, Step, Steps
     from onthedot.observe.counters import Counters
     from onthedot.observe.metrics import NodeMetrics
-    from onthedot.retention import Retention
-    from onthedot.run import RunState
+    from onthedot.operations.verbs import Run, Verbs
+    from onthedot.runners.context import Context
+    from onthedot.runners.hooks import Ended
+    from onthedot.runners.registry import BadArguments
     from onthedot.scheduler import Scheduler
     from onthedot.schedules import at, cron, describe, every, gap, in_, parse
     from onthedot.settings import Settings
-    from onthedot.task import Bounds, Command, Container, Http, Mount, Param, Source, Step, Steps
-    from onthedot.tasks.context import Context
-    from onthedot.tasks.hooks import Ended
-    from onthedot.tasks.registry import BadArguments
-    from onthedot.verbs import Run, Verbs
 
 __version__ = "0.1.0"
 
 # Each is loaded when it is asked for. Who asks for one schedule or for `--help` does not pay for the engine, nor who
 # imports onthedot at the top of a large program for anything (measured: 4 ms of CPU instead of 80).
 _HOME = {
-    "AccessDenied": "onthedot.errors",
-    "After": "onthedot.after",
-    "ArgumentsError": "onthedot.errors",
-    "BadArguments": "onthedot.tasks.registry",
+    "AccessDenied": "onthedot.model.errors",
+    "After": "onthedot.model.after",
+    "ArgumentsError": "onthedot.model.errors",
+    "BadArguments": "onthedot.runners.registry",
     "BlockingClient": "onthedot.client.blocking",
     "BlockingScheduler": "onthedot.blocking",
     "BoundCall": "onthedot.define.calls",
-    "Bounds": "onthedot.task",
-    "CatchUp": "onthedot.job",
+    "Bounds": "onthedot.model.task",
+    "CatchUp": "onthedot.model.job",
     "Client": "onthedot.client.client",
-    "Command": "onthedot.task",
-    "Container": "onthedot.task",
-    "Context": "onthedot.tasks.context",
+    "Command": "onthedot.model.task",
+    "Container": "onthedot.model.task",
+    "Context": "onthedot.runners.context",
     "Counters": "onthedot.observe.counters",
-    "DefinitionError": "onthedot.errors",
-    "DependencyCycle": "onthedot.errors",
-    "DuplicateJob": "onthedot.errors",
-    "Ended": "onthedot.tasks.hooks",
-    "Guarantee": "onthedot.job",
-    "Http": "onthedot.task",
-    "Job": "onthedot.job",
+    "DefinitionError": "onthedot.model.errors",
+    "DependencyCycle": "onthedot.model.errors",
+    "DuplicateJob": "onthedot.model.errors",
+    "Ended": "onthedot.runners.hooks",
+    "Guarantee": "onthedot.model.job",
+    "Http": "onthedot.model.task",
+    "Job": "onthedot.model.job",
     "JobFunction": "onthedot.define.calls",
-    "KeyConflict": "onthedot.errors",
-    "KeyRefused": "onthedot.errors",
-    "LeaseLost": "onthedot.errors",
-    "Limit": "onthedot.job",
-    "Mount": "onthedot.task",
+    "KeyConflict": "onthedot.model.errors",
+    "KeyRefused": "onthedot.model.errors",
+    "LeaseLost": "onthedot.model.errors",
+    "Limit": "onthedot.model.job",
+    "Mount": "onthedot.model.task",
     "NodeMetrics": "onthedot.observe.metrics",
-    "OnTheDotError": "onthedot.errors",
-    "Overlap": "onthedot.job",
-    "Param": "onthedot.task",
-    "Pause": "onthedot.job",
-    "Rate": "onthedot.job",
-    "Retention": "onthedot.retention",
-    "Retry": "onthedot.job",
-    "Run": "onthedot.verbs",
-    "RunFailed": "onthedot.errors",
-    "RunState": "onthedot.run",
-    "ScheduleError": "onthedot.errors",
+    "OnTheDotError": "onthedot.model.errors",
+    "Overlap": "onthedot.model.job",
+    "Param": "onthedot.model.task",
+    "Pause": "onthedot.model.job",
+    "Rate": "onthedot.model.job",
+    "Retention": "onthedot.model.retention",
+    "Retry": "onthedot.model.job",
+    "Run": "onthedot.operations.verbs",
+    "RunFailed": "onthedot.model.errors",
+    "RunState": "onthedot.model.run",
+    "ScheduleError": "onthedot.model.errors",
     "Scheduler": "onthedot.scheduler",
     "Settings": "onthedot.settings",
-    "Sleep": "onthedot.job",
-    "SlotSettled": "onthedot.errors",
-    "Source": "onthedot.task",
-    "StateError": "onthedot.errors",
-    "Step": "onthedot.task",
-    "Steps": "onthedot.task",
-    "StoreError": "onthedot.errors",
-    "StoreUnavailable": "onthedot.errors",
-    "UnknownHandler": "onthedot.errors",
-    "UnknownJob": "onthedot.errors",
-    "UnknownRun": "onthedot.errors",
-    "UnknownSlot": "onthedot.errors",
-    "Verbs": "onthedot.verbs",
+    "Sleep": "onthedot.model.job",
+    "SlotSettled": "onthedot.model.errors",
+    "Source": "onthedot.model.task",
+    "StateError": "onthedot.model.errors",
+    "Step": "onthedot.model.task",
+    "Steps": "onthedot.model.task",
+    "StoreError": "onthedot.model.errors",
+    "StoreUnavailable": "onthedot.model.errors",
+    "UnknownHandler": "onthedot.model.errors",
+    "UnknownJob": "onthedot.model.errors",
+    "UnknownRun": "onthedot.model.errors",
+    "UnknownSlot": "onthedot.model.errors",
+    "Verbs": "onthedot.operations.verbs",
     "at": "onthedot.schedules",
     "cron": "onthedot.schedules",
     "describe": "onthedot.schedules",

@@ -12,10 +12,10 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from onthedot.errors import StateError
-from onthedot.portal import Portal
+from onthedot.loop_thread import Portal
+from onthedot.model.errors import StateError
+from onthedot.operations.verbs import given_connection
 from onthedot.scheduler import Scheduler
-from onthedot.verbs import given_connection
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
-from onthedot.errors import StoreUnavailable
 from onthedot.ids import Ids
+from onthedot.model.errors import StoreUnavailable
 
 _FIRST_BACKOFF = 50 * MILLISECOND
 _LONGEST_BACKOFF = 5 * SECOND

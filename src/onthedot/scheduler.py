@@ -12,24 +12,24 @@ from onthedot.clock import Clock, SystemClock
 from onthedot.define.calls import Define, JobFunction
 from onthedot.define.check import check_job, parents_first
 from onthedot.define.options import build_job
-from onthedot.engine_thread import EngineThread
-from onthedot.errors import ArgumentsError, DefinitionError, DuplicateJob, StateError, UnknownHandler
-from onthedot.events import Events, Subscriber
 from onthedot.ids import Ids, RandomIds
-from onthedot.job import Call, Job
-from onthedot.observe.delivery import Delivery
+from onthedot.model.errors import ArgumentsError, DefinitionError, DuplicateJob, StateError, UnknownHandler
+from onthedot.model.events import Events, Subscriber
+from onthedot.model.job import Call, Job
+from onthedot.model.task import Command, Source, Step, Steps
+from onthedot.node.engine_thread import EngineThread
+from onthedot.node.event_delivery import Delivery
 from onthedot.observe.mailbox import Mailbox
-from onthedot.plan.controls import refuse_without
+from onthedot.operations.put_job import refuse_without
+from onthedot.runners.context import Context
+from onthedot.runners.hooks import Hooks
+from onthedot.runners.importable import importable
+from onthedot.runners.registry import Handler, Registry
+from onthedot.runners.secrets import Provider
 from onthedot.scheduler_verbs import SchedulerVerbs
 from onthedot.settings import Settings
 from onthedot.stores.connect import has_transactions
 from onthedot.stores.protocol import Store
-from onthedot.task import Command, Source, Step, Steps
-from onthedot.tasks.context import Context
-from onthedot.tasks.hooks import Hooks
-from onthedot.tasks.importable import importable
-from onthedot.tasks.registry import Handler, Registry
-from onthedot.tasks.secrets import Provider
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -227,7 +227,7 @@ class Scheduler(SchedulerVerbs):
 
     def secrets_from(self, provider: Provider) -> None:
         """Let tasks find their secrets with this provider, too, after the environment, files and the store. Before
-        `start`. See `onthedot.tasks.secrets.Provider`.
+        `start`. See `onthedot.runners.secrets.Provider`.
 
         >>> class Vault:
         ...     name = "the vault"
@@ -244,7 +244,7 @@ class Scheduler(SchedulerVerbs):
         self.registry.providers.append(provider)
 
     def subscribe(self, subscriber: Subscriber | Mailbox) -> None:
-        """Be told of every event of this node, in order (see `onthedot.events`). Subscribe before `start`.
+        """Be told of every event of this node, in order (see `onthedot.model.events`). Subscribe before `start`.
 
         A function is called on a thread of its own, and cannot harm the engine: if it is slow, events beyond 10,000
         that wait are left out, and `EventsLeftOut` tells it how many; if it raises, that is logged, and it is told of

@@ -11,16 +11,16 @@ from onthedot.access.recorder import Recorder
 from onthedot.clock import Clock
 from onthedot.define.calls import JobFunction
 from onthedot.define.check import check_job
-from onthedot.engine import Engine
-from onthedot.engine_thread import EngineThread
-from onthedot.errors import ArgumentsError, UnknownHandler
-from onthedot.job import Call, Job
+from onthedot.model.errors import ArgumentsError, UnknownHandler
+from onthedot.model.job import Call, Job
+from onthedot.model.run import RunRecord, stored_number
+from onthedot.node.engine import Engine
+from onthedot.node.engine_thread import EngineThread
+from onthedot.operations.store_verbs import StoreVerbs
 from onthedot.output.reading import read_logs
-from onthedot.run import RunRecord, stored_number
-from onthedot.store_verbs import StoreVerbs
+from onthedot.runners.registry import Registry
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import LogRecord, PutJob
-from onthedot.tasks.registry import Registry
 
 T = TypeVar("T")
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from onthedot.addresses import AddressRefused, Allowed, is_issuer, read_host, read_networks
 from onthedot.clock import MILLISECOND, SECOND, Micros
-from onthedot.errors import DefinitionError
-from onthedot.retention import Retention
-from onthedot.route import DEFAULT_QUEUE
-from onthedot.task import Level
+from onthedot.model.addresses import AddressRefused, Allowed, is_issuer, read_host, read_networks
+from onthedot.model.errors import DefinitionError
+from onthedot.model.retention import Retention
+from onthedot.model.route import DEFAULT_QUEUE
+from onthedot.model.task import Level
 
 if TYPE_CHECKING:
-    from onthedot.job import Job
+    from onthedot.model.job import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +226,7 @@ class Settings:
     def queues_for(self, jobs: Iterable[Job]) -> tuple[str, ...]:
         """The queues that a worker serves whose program has these jobs.
 
-        >>> from onthedot.job import Call, Job
+        >>> from onthedot.model.job import Call, Job
         >>> mail = Job(name="mail", task=Call(handler="mail"), queue="mail")
         >>> Settings().queues_for([mail]), Settings(queues=("bulk",)).queues_for([mail])
         (('default', 'mail'), ('bulk',))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onthedot.access.grants import Grant, check_given, check_name, grant_in_words, read_grant
 from onthedot.access.permissions import Permission, Role
 from onthedot.access.principal import ANONYMOUS, LOCAL
-from onthedot.errors import AccessDenied, DefinitionError
+from onthedot.model.errors import AccessDenied, DefinitionError
 
 NAMESPACES = st.lists(st.sampled_from(["a", "b", "c"]), max_size=2, unique=True).map(tuple)
 GRANTS = st.builds(

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from joserfc.jwk import ECKey, RSAKey
 
 from onthedot.access.id_tokens import MOST, KeyMissing, Person, Provider, read_id_token, usable_keys
-from onthedot.addresses import is_issuer
-from onthedot.errors import LoginRefused
+from onthedot.model.addresses import is_issuer
+from onthedot.model.errors import LoginRefused
 from tests.access.clocks import START
 from tests.servers.issuer import CLIENT, RSA, claims, signed
 

@@ -15,7 +15,7 @@ from onthedot.access.keyring import BELIEVED, Keyring
 from onthedot.access.passwords import Passwords
 from onthedot.access.permissions import Permission, Role
 from onthedot.clock import SECOND, Micros
-from onthedot.errors import StoreUnavailable
+from onthedot.model.errors import StoreUnavailable
 from onthedot.stores.documents import Document
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store

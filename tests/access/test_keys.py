@@ -12,7 +12,7 @@ from onthedot.access.grants import Grant
 from onthedot.access.keys import KIND, USED, get_key, issue, list_keys, note_use, read_key, revoke
 from onthedot.access.permissions import Permission, Role
 from onthedot.clock import SECOND
-from onthedot.errors import AccessDenied, DefinitionError, UnknownKey
+from onthedot.model.errors import AccessDenied, DefinitionError, UnknownKey
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
 from tests.access.clocks import START

@@ -7,7 +7,7 @@ import pytest
 from onthedot.access import login_limits
 from onthedot.access.login_limits import FOR_NAME, FROM_ADDRESS, LoginLimits
 from onthedot.clock import SECOND
-from onthedot.errors import LoginLimited
+from onthedot.model.errors import LoginLimited
 from tests.access.clocks import Turned
 
 HERE, THERE = "192.0.2.66", "192.0.2.7"

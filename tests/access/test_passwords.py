@@ -37,7 +37,7 @@ def test_without_the_library_the_error_names_the_extra():
 import asyncio, sys
 sys.modules["argon2"] = None
 from onthedot.access.passwords import PASSWORDS
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 try:
     asyncio.run(PASSWORDS.hash("correct horse"))
 except DefinitionError as error:

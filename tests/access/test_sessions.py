@@ -11,7 +11,7 @@ from onthedot.access.grants import Grant
 from onthedot.access.permissions import Role
 from onthedot.access.sessions import KIND, TOKEN, TOKEN_LASTS, Session, issue_token
 from onthedot.access.users import exchange
-from onthedot.errors import AccessDenied, LoginRefused
+from onthedot.model.errors import AccessDenied, LoginRefused
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
 from tests.access.clocks import START

@@ -14,7 +14,7 @@ from onthedot.access.permissions import Role
 from onthedot.access.signing_on import USED, sign_on
 from onthedot.access.users import Logins
 from onthedot.clock import SystemClock
-from onthedot.errors import DefinitionError, DuplicateUser, LoginRefused
+from onthedot.model.errors import DefinitionError, DuplicateUser, LoginRefused
 from onthedot.stores.protocol import Store
 from tests.access.test_passwords import CHEAP
 

@@ -16,7 +16,7 @@ from onthedot.access.sessions import KIND as SESSION
 from onthedot.access.sessions import Session
 from onthedot.access.users import KIND, Logins, create, get_user, list_users, login, remove, set_disabled, set_password
 from onthedot.clock import SECOND
-from onthedot.errors import (
+from onthedot.model.errors import (
     AccessDenied,
     DefinitionError,
     DuplicateUser,

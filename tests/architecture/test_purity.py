@@ -19,14 +19,8 @@ from tests.architecture.source import PACKAGE, ROOT, VERIFY, python_files, repor
 # The code that decides: the same arguments give the same answer, today, tomorrow and in the simulator.
 DECIDING = (
     "schedules",
-    "policy",
-    "job.py",
-    "run.py",
-    "after.py",
-    "rate.py",
-    "verdict.py",
-    "retention.py",
-    "duration.py",
+    "rules",
+    "model",
 )
 
 ARGUMENT = "an argument of the function, handed in by the code that drives"
@@ -171,7 +165,7 @@ def test_impure_decisions_are_caught(source):
         "from zoneinfo import ZoneInfo\nx = ZoneInfo('Europe/Berlin')",
         "def decide(clock, now):\n    return clock.now() or now",
         "from onthedot.clock import SECOND, Micros",
-        "from onthedot.policy import time_of_day",
+        "from onthedot.rules import time_of_day",
         "from .time import parse",
         "def f(line):\n    return line.open()",
     ],

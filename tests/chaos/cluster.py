@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onthedot import faults
+from onthedot import fault_points
 from onthedot.clock import SECOND
 from tests.chaos import timeline
 from tests.chaos.evidence import Evidence, Notes, Start
@@ -31,7 +31,7 @@ class Tree:
     def environment(self) -> dict[str, str]:
         """What a process of this tree is started with."""
         own = {} if self.installed is None else {"PYTHONPATH": str(self.installed)}
-        return {**os.environ, faults.STOP_VARIABLE: "", faults.VARIABLE: "", **own}
+        return {**os.environ, fault_points.STOP_VARIABLE: "", fault_points.VARIABLE: "", **own}
 
 
 PRESENT = Tree()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onthedot.clock import SECOND
-from onthedot.job import JobRecord
-from onthedot.run import AttemptRecord, RunRecord, SkipRecord
+from onthedot.model.job import JobRecord
+from onthedot.model.run import AttemptRecord, RunRecord, SkipRecord
 from onthedot.settings import Settings
 from onthedot.stores.connect import open_store
 from onthedot_verify.checker import Violation, check

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import onthedot as otd
 from onthedot.clock import SECOND, Micros, SystemClock
-from onthedot.errors import StoreError
+from onthedot.model.errors import StoreError
+from onthedot.runners.context import Context
 from onthedot.settings import Settings
-from onthedot.tasks.context import Context
 from tests.processes.node import Journal, say, tell
 
 TICK, DEEP, CAREFUL, ERRAND = "tick", "deep", "careful", "errand"

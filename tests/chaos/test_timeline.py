@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from onthedot.run import AttemptRecord
+from onthedot.model.run import AttemptRecord
 from onthedot_verify.checker import Violation
 from tests.chaos.evidence import Evidence, Notes
 from tests.chaos.timeline import render, write

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from onthedot.clock import SECOND
-from onthedot.run import TERMINAL, RunState
+from onthedot.model.run import TERMINAL, RunState
 from tests.chaos.evidence import Evidence, Start
 from tests.chaos.node import CAREFUL, DEEP, ERRAND, STEP, TICK
 

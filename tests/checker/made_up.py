@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import onthedot as otd
 from onthedot.define.options import build_job
-from onthedot.definitions import encode
-from onthedot.job import Call
+from onthedot.model.job import Call
 from onthedot.schedules import schedule_id
+from onthedot.stores.definitions import encode
 
 S = 1_000_000
 SETTINGS = {

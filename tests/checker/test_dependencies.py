@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import pytest
 
-from onthedot.after import After, On
+from onthedot.model.after import After, On
 from onthedot_verify.checker import check
 from tests.checker.made_up import S, Story, definition
 

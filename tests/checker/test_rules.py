@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import onthedot as otd
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 from onthedot.schedules import schedule_id
 from onthedot_verify.checker import RULES, check, read, write
 from tests.checker.made_up import SCHEDULE, TRIGGER, S, Story, beginning, changed, definition, good, without

@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 import onthedot as otd
 from onthedot.cli.main import cli
 from onthedot.clock import SECOND, SystemClock, to_micros
-from onthedot.job import Call as CallTask
-from onthedot.job import Job
-from onthedot.run import Gate, GateAsk, NewRun, OnBusy, Progress
+from onthedot.model.job import Call as CallTask
+from onthedot.model.job import Job
+from onthedot.model.run import Gate, GateAsk, NewRun, OnBusy, Progress
 from onthedot.stores.protocol import Store
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import Node, Note, ReserveRequest

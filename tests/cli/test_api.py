@@ -20,7 +20,7 @@ from click.testing import Result
 from onthedot.access import audit
 from onthedot.cli.node_options import Given
 from onthedot.cli.reading import read_store
-from onthedot.listening import PORT
+from onthedot.model.host_port import PORT
 from onthedot.settings import Settings
 from tests.server.test_tls import write
 from tests.servers.running import free_port

@@ -16,7 +16,7 @@ import pytest
 
 from onthedot.cli.artifacts import File, _copy, _new_file, _target
 from onthedot.cli.errors import Failure
-from onthedot.listening import Listen
+from onthedot.model.host_port import Listen
 from onthedot.output.keeping import Name, Outputs
 from onthedot.output.places import output_place
 from onthedot.output.reading import PIECE

@@ -27,7 +27,7 @@ from onthedot.cli.audit_to import KEY, as_line, read_destination
 from onthedot.cli.errors import BadInput
 from onthedot.cli.main import cli
 from tests.cli.started import started
-from tests.work.pages import Handler, Site, serving
+from tests.runners.pages import Handler, Site, serving
 
 SECRET = "a key that both sides know"
 ENTRIES = [

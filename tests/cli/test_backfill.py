@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from onthedot.cli import backfill as module
 from onthedot.cli.main import cli
-from onthedot.run import RunRecord
+from onthedot.model.run import RunRecord
 from onthedot.stores.sqlite import SqliteStore
 
 Call = Callable[..., Result]

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from onthedot.cli.main import cli
 from onthedot.client.values import job_record
 from onthedot.define.schema import file_schema
-from onthedot.job import Job
-from onthedot.open_verbs import opened
-from onthedot.plan.controls import put_job
+from onthedot.model.job import Job
+from onthedot.model.task import Command, Param
+from onthedot.operations.open_verbs import opened
+from onthedot.operations.put_job import put_job
 from onthedot.server.routes.jobs import job_fields
-from onthedot.task import Command, Param
 from tests.cli.conftest import Call, Stand
 
 GOOD = "jobs:\n  - {name: a, schedule: '@daily', run: x}\n  - {name: b, after: [a], call: report}\n"

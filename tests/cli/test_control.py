@@ -13,10 +13,10 @@ from click.testing import Result
 from onthedot.cli import logs
 from onthedot.cli.writing import write_store
 from onthedot.clock import Clock, Micros, SystemClock
-from onthedot.job import Job
-from onthedot.run import RunState
+from onthedot.model.job import Job
+from onthedot.model.run import RunState
+from onthedot.model.task import Command, Param
 from onthedot.stores.protocol import Store
-from onthedot.task import Command, Param
 from tests.cli.conftest import Look, Stand, seconds
 
 Call = Callable[..., Result]
@@ -80,7 +80,7 @@ def test_a_run_is_due_by_the_stores_clock(call: Call, cluster: Path, look: Look,
 
         return Behind()
 
-    monkeypatch.setattr("onthedot.open_verbs.clock_of", clock_of)
+    monkeypatch.setattr("onthedot.operations.open_verbs.clock_of", clock_of)
     assert call("trigger", "scan", "--db", cluster).exit_code == 0
     assert look(lambda store: store.queries.get_run(7)).due_at == behind
 

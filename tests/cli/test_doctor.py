@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from onthedot.work import probes
-from onthedot.work.probes import Cgroups, Probe
+from onthedot.runners import probes
+from onthedot.runners.probes import Cgroups, Probe
 
 Call = Callable[..., Result]
 
@@ -64,7 +64,7 @@ def test_the_store_that_nobody_has_named_may_be_missing(call: Call, tmp_path: Pa
 def test_a_program_is_looked_at_with_its_settings_its_jobs_and_its_store(call: Call, tmp_path: Path):
     (tmp_path / "shop.py").write_text(
         "import onthedot as otd\n"
-        "from onthedot.task import Command\n"
+        "from onthedot.model.task import Command\n"
         f"sched = otd.Scheduler('sqlite:///{tmp_path}/shop.db', settings=otd.Settings(seats=3))\n"
         "sched.jobs['build'] = otd.Job(name='build', task=Command(argv=('make',)), isolation='sandbox')\n"
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from onthedot.cli.up import Ending
 from onthedot.clock import SECOND
-from onthedot.events import AttemptEnded, AttemptStarted, DrainBegun, LeaseLost, NodeLeft
-from onthedot.job import Call, Job, JobRecord, JobState
-from onthedot.run import Lease, RunState
-from onthedot.verdict import LEASE_ENDED, OUT_OF_REACH, STOPPED, Finish, OutcomeKind, Verdict
+from onthedot.model.events import AttemptEnded, AttemptStarted, DrainBegun, LeaseLost, NodeLeft
+from onthedot.model.job import Call, Job, JobRecord, JobState
+from onthedot.model.run import Lease, RunState
+from onthedot.model.verdict import LEASE_ENDED, OUT_OF_REACH, STOPPED, Finish, OutcomeKind, Verdict
 
 GRACE = 30 * SECOND
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from onthedot.cli.errors import Command
 from onthedot.cli.options import with_debug
-from onthedot.errors import (
+from onthedot.model.errors import (
     DefinitionError,
     NodeExpired,
     OnTheDotError,

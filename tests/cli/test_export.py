@@ -14,11 +14,11 @@ import pytest
 import onthedot as otd
 from onthedot.define.from_mapping import read_job_list
 from onthedot.define.yaml_file import read_jobs
-from onthedot.job import Call as CallTask
-from onthedot.job import Job, Pause
+from onthedot.model.job import Call as CallTask
+from onthedot.model.job import Job, Pause
 from onthedot.stores.sqlite import SqliteStore
 from tests.cli.conftest import Call
-from tests.test_definitions import FULL
+from tests.stores.test_definitions import FULL
 
 CORPUS = Path(__file__).parents[1] / "define" / "importing" / "corpus"
 

@@ -17,10 +17,10 @@ import onthedot as otd
 from onthedot.access.audit import Entry, record_all
 from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
-from onthedot.run import Progress
+from onthedot.model.run import Progress
+from onthedot.model.task import Command, Param, Step, Steps
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import Node, Note
-from onthedot.task import Command, Param, Step, Steps
 from onthedot_verify.contract import Workbench
 from onthedot_verify.contract.workbench import DEAD, SUCCESS
 from tests.cli.conftest import Call

@@ -16,12 +16,12 @@ from onthedot.cli import found as finding
 from onthedot.cli.found import Found, look
 from onthedot.cli.opening import Opening
 from onthedot.clock import SECOND, SystemClock
-from onthedot.errors import UnknownJob
-from onthedot.job import Call as CallTask
-from onthedot.job import Job
-from onthedot.plan.asking import find_job, near_names, why_unused
-from onthedot.plan.places import living_places
-from onthedot.run import NewRun
+from onthedot.model.errors import UnknownJob
+from onthedot.model.job import Call as CallTask
+from onthedot.model.job import Job
+from onthedot.model.run import NewRun
+from onthedot.operations.live_workers import living_places
+from onthedot.operations.submit import find_job, near_names, why_unused
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter

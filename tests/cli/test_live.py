@@ -12,7 +12,7 @@ from onthedot.cli.live import DRAW_EVERY, LOOK_EVERY, LivePrinter
 from onthedot.cli.outbox import PeoplePrinter
 from onthedot.cli.view import View
 from onthedot.clock import SECOND, Micros
-from onthedot.events import AttemptEnded, NodeJoined
+from onthedot.model.events import AttemptEnded, NodeJoined
 from onthedot.observe.log import Lines
 from tests.cli.screen import Screen
 from tests.observe.made_up import NOON, finish, started

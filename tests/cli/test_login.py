@@ -22,7 +22,7 @@ from onthedot.cli.logins import Login, address_of, forget_login, keep_login, log
 from onthedot.cli.main import cli
 from onthedot.cli.reading import read_store
 from onthedot.cli.writing import write_store
-from onthedot.listening import Listen
+from onthedot.model.host_port import Listen
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onthedot as otd
 from onthedot.cli.next_slots import NextStart, NextStarts
 from onthedot.clock import SECOND, Micros
-from onthedot.job import FixedDelay, Job, Schedule, Sleep
+from onthedot.model.job import FixedDelay, Job, Schedule, Sleep
 from onthedot.schedules import due_of, next_after
 from tests.observe.made_up import NOON, failure, finish
 

@@ -9,8 +9,8 @@ from onthedot.cli.found import Found
 from onthedot.cli.opening import Opening
 from onthedot.cli.samples import add_samples
 from onthedot.clock import SECOND
-from onthedot.events import Event, JobPut, NodeJoined, TermWon
-from onthedot.job import Call, Job, JobRecord, JobState
+from onthedot.model.events import Event, JobPut, NodeJoined, TermWon
+from onthedot.model.job import Call, Job, JobRecord, JobState
 from tests.observe.made_up import NOON, started
 
 NOW = NOON + 2 * SECOND

@@ -10,7 +10,7 @@ import pytest
 
 from onthedot.cli.outbox import JsonPrinter, Outbox, echo
 from onthedot.clock import Micros, SystemClock
-from onthedot.events import DrainBegun, Event, EventsLeftOut
+from onthedot.model.events import DrainBegun, Event, EventsLeftOut
 
 PATIENCE = 10.0
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.errors import UnknownRun
-from onthedot.open_verbs import opened
+from onthedot.model.errors import UnknownRun
+from onthedot.operations.open_verbs import opened
 from tests.cli.conftest import Call
 
 COMMANDS = [["show"], ["logs"], ["cancel"], ["retry"], ["artifacts", "list"], ["dead", "replay"], ["dead", "discard"]]

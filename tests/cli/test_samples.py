@@ -6,8 +6,8 @@ from datetime import datetime
 
 import onthedot as otd
 from onthedot.cli.samples import add_samples
-from onthedot.events import AttemptEnded, AttemptStarted
-from onthedot.job import Call
+from onthedot.model.events import AttemptEnded, AttemptStarted
+from onthedot.model.job import Call
 from onthedot.testing import Harness, run_virtual
 
 

@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 
 from onthedot.cli.main import cli
 from onthedot.cli.writing import write_store
+from onthedot.runners.secret_sealing import KEY, Keys, key_id
+from onthedot.runners.stored_secrets import StoredSecrets
 from onthedot.stores.protocol import Store
-from onthedot.tasks.sealing import KEY, Keys, key_id
-from onthedot.tasks.stored_secrets import StoredSecrets
 
 VALUE = "correct horse battery"
 OLD, NEW = bytes(range(32)), bytes(range(1, 33))

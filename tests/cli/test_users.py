@@ -15,7 +15,7 @@ from onthedot.cli.main import cli
 from onthedot.cli.reading import read_store
 from onthedot.cli.writing import write_store
 from onthedot.clock import SystemClock
-from onthedot.errors import LoginRefused
+from onthedot.model.errors import LoginRefused
 from onthedot.stores.protocol import Store
 
 PASSWORD, OTHER = "correct horse battery", "another staple"

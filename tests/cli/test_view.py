@@ -9,7 +9,7 @@ import pytest
 import onthedot as otd
 from onthedot.cli.view import View
 from onthedot.clock import MILLISECOND, SECOND, Micros
-from onthedot.events import (
+from onthedot.model.events import (
     AttemptEnded,
     DrainBegun,
     Event,
@@ -22,8 +22,8 @@ from onthedot.events import (
     TermEnded,
     TermWon,
 )
-from onthedot.job import Job, JobRecord, JobState, Retry, Sleep
-from onthedot.run import Progress, RunState
+from onthedot.model.job import Job, JobRecord, JobState, Retry, Sleep
+from onthedot.model.run import Progress, RunState
 from tests.observe.made_up import NOON, ONE_OF_EACH, failure, finish, lease, missed, started
 
 EVERY_TEN = Job(name="tick", task=Sleep(duration=otd.Retry().delay), schedules=(otd.every("10s"),))

@@ -17,9 +17,9 @@ from onthedot.cli.errors import BadInput
 from onthedot.cli.node_options import Given
 from onthedot.cli.program import load_program
 from onthedot.clock import Micros, SystemClock, to_micros
-from onthedot.run import RunRecord
+from onthedot.model.run import RunRecord
 from tests.define.test_yaml_file import AS_GIVEN
-from tests.work.plain_guard import guard
+from tests.runners.plain_guard import guard
 
 __all__ = ["guard"]  # a fixture
 

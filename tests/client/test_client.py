@@ -16,8 +16,8 @@ from onthedot.access import keys
 from onthedot.access.grants import Grant
 from onthedot.access.permissions import Role
 from onthedot.client import server as transport
-from onthedot.errors import AccessDenied, KeyRefused, QuotaExceeded, StoreError
-from onthedot.listening import Listen
+from onthedot.model.errors import AccessDenied, KeyRefused, QuotaExceeded, StoreError
+from onthedot.model.host_port import Listen
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings
 from tests.server.kit import Served, served

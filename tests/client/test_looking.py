@@ -15,9 +15,9 @@ from onthedot.access.permissions import Role
 from onthedot.client import looking
 from onthedot.client import server as transport
 from onthedot.client.server import Server
-from onthedot.errors import StoreUnavailable
-from onthedot.listening import Listen
-from onthedot.run import RunState
+from onthedot.model.errors import StoreUnavailable
+from onthedot.model.host_port import Listen
+from onthedot.model.run import RunState
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings
 from tests.server.kit import served

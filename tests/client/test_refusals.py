@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from onthedot import errors
 from onthedot.client.refusals import error_of
-from onthedot.errors import DefinitionError, OnTheDotError, StoreError, StoreUnavailable
+from onthedot.model import errors
+from onthedot.model.errors import DefinitionError, OnTheDotError, StoreError, StoreUnavailable
 from onthedot.server.problems import problem_of, shown
 
 AT = "http://server"

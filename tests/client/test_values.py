@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onthedot.client import values
-from onthedot.errors import StoreError
-from onthedot.job import JobRecord, JobState, canonical
+from onthedot.model.errors import StoreError
+from onthedot.model.job import JobRecord, JobState, canonical
+from onthedot.model.route import PRIORITIES
+from onthedot.model.run import AttemptRecord, Progress, RunRecord, RunState
 from onthedot.observe.cluster import NodeShown, queue_fields, term_fields
-from onthedot.route import PRIORITIES
-from onthedot.run import AttemptRecord, Progress, RunRecord, RunState
 from onthedot.server.answering import as_json
 from onthedot.server.routes.jobs import job_fields
 from onthedot.server.routes.nodes import _node

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from onthedot.after import After
 from onthedot.clock import SECOND
-from onthedot.job import Call, Limit, Overlap, Rate
-from onthedot.verdict import OutcomeKind, Verdict
+from onthedot.model.after import After
+from onthedot.model.job import Call, Limit, Overlap, Rate
+from onthedot.model.verdict import OutcomeKind, Verdict
 from onthedot_verify.contract.workbench import CANCELLED, DEAD, LOST, SUCCESS, TASK, every, fixed_delay
 
 LOOKAHEAD, LATE, HORIZON, LAPSE = 4 * SECOND, 3 * SECOND, 3 * SECOND, 2 * SECOND

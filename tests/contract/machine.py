@@ -21,12 +21,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from onthedot.after import After
 from onthedot.clock import SECOND
-from onthedot.job import Limit, Overlap, Rate
-from onthedot.policy import gates as policy
-from onthedot.retention import Cut, Mark, Pruned
-from onthedot.run import (
+from onthedot.model.after import After
+from onthedot.model.job import Limit, Overlap, Rate
+from onthedot.model.retention import Cut, Mark, Pruned
+from onthedot.model.run import (
     TERMINAL,
     ArmAnswer,
     Checkpoint,
@@ -37,9 +36,10 @@ from onthedot.run import (
     RunState,
     submit_trigger,
 )
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
+from onthedot.rules import gates as policy
+from onthedot.runners.registry import arguments_of
 from onthedot.stores.values import Note, Placement, ReserveRequest
-from onthedot.tasks.registry import arguments_of
-from onthedot.verdict import Finish, OutcomeKind, Verdict
 from onthedot_verify.contract.workbench import (
     TASK,
 )

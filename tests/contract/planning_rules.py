@@ -13,18 +13,18 @@ from hypothesis.stateful import (
     rule,
 )
 
-from onthedot.after import After
 from onthedot.clock import SECOND
-from onthedot.job import CatchUp, Job, JobRecord, JobState, Limit, Overlap, Rate
-from onthedot.plan.windows import aimed, edit_windows, plan_window, resume_windows
-from onthedot.run import (
+from onthedot.model.after import After
+from onthedot.model.job import CatchUp, Job, JobRecord, JobState, Limit, Overlap, Rate
+from onthedot.model.run import (
     Lease,
     NewRun,
     manual_trigger,
 )
+from onthedot.model.window import ScheduleState, SkipRange, Window
+from onthedot.rules.windows import aimed, edit_windows, plan_window, resume_windows
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Node, Term
-from onthedot.window import ScheduleState, SkipRange, Window
 from onthedot_verify.contract.workbench import (
     START,
 )

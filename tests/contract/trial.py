@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from onthedot.errors import OnTheDotError, StoreUnavailable
-from onthedot.job import JobRecord, JobState
-from onthedot.run import TERMINAL
+from onthedot.model.errors import OnTheDotError, StoreUnavailable
+from onthedot.model.job import JobRecord, JobState
+from onthedot.model.run import TERMINAL
 from onthedot.stores.protocol import Store
 from onthedot_verify.contract.workbench import Workbench
 from tests.contract.oracle import control, nodes, queues, show

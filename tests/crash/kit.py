@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onthedot.faults import VARIABLE
-from onthedot.run import AttemptRecord, RunRecord, SkipRecord
+from onthedot.fault_points import VARIABLE
+from onthedot.model.run import AttemptRecord, RunRecord, SkipRecord
+from onthedot.model.window import ScheduleState
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.window import ScheduleState
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0  # seconds until a victim must have done what it was started for

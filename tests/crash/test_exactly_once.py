@@ -18,9 +18,9 @@ import psycopg
 import pytest
 
 import onthedot as otd
-from onthedot.faults import TRANSACTIONAL, VARIABLE
-from onthedot.job import canonical
-from onthedot.run import TERMINAL
+from onthedot.fault_points import TRANSACTIONAL, VARIABLE
+from onthedot.model.job import canonical
+from onthedot.model.run import TERMINAL
 from tests.chaos.proxy import Proxy
 from tests.crash import payee
 from tests.crash.kit import ROOT

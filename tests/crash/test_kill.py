@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from onthedot.faults import POINTS, TRANSACTIONAL
+from onthedot.fault_points import POINTS, TRANSACTIONAL
 from tests.crash import kit, verdicts
 from tests.lanes import SOAK
 

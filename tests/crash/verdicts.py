@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onthedot.after import COUNTING
-from onthedot.run import TERMINAL, RunState, after_trigger
+from onthedot.model.after import COUNTING
+from onthedot.model.run import TERMINAL, RunState, after_trigger
 from tests.crash.kit import Evidence
 from tests.crash.victim import ALWAYS, CAREFUL, FOLLOWER, SETTINGS
 

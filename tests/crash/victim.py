@@ -15,7 +15,7 @@ from pathlib import Path
 
 import onthedot as otd
 from onthedot.clock import SECOND, SystemClock
-from onthedot.tasks.context import Context
+from onthedot.runners.context import Context
 
 SETTINGS = replace(
     otd.Settings(seats=16, ahead=16, plan_every=SECOND // 2, expire_every=SECOND // 4).with_leases(1 * SECOND),

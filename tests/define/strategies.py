@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 import onthedot as otd
 from onthedot.define.check import check_job
-from onthedot.errors import DefinitionError
-from onthedot.job import FixedDelay, Guarantee, Job, Schedule
-from onthedot.schedules import schedule_id
-from onthedot.task import (
+from onthedot.model.errors import DefinitionError
+from onthedot.model.job import FixedDelay, Guarantee, Job, Schedule
+from onthedot.model.task import (
     Bounds,
     Call,
     Command,
@@ -29,6 +28,7 @@ from onthedot.task import (
     Steps,
     Task,
 )
+from onthedot.schedules import schedule_id
 from tests.schedules.strategies import schedules as any_schedules
 
 names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,12}", fullmatch=True) | st.sampled_from(

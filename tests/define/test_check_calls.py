@@ -3,9 +3,9 @@
 import pytest
 
 from onthedot.define.check import check_job
-from onthedot.errors import DefinitionError
-from onthedot.job import Job
-from onthedot.task import Container, Http, Mount, Task
+from onthedot.model.errors import DefinitionError
+from onthedot.model.job import Job
+from onthedot.model.task import Container, Http, Mount, Task
 
 GOOD: list[Task] = [
     Http(url="https://example.com/hook?x=1"),

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from onthedot.after import After
 from onthedot.define.check import check_job
-from onthedot.errors import DefinitionError
-from onthedot.job import Call, Every, Job
+from onthedot.model.after import After
+from onthedot.model.errors import DefinitionError
+from onthedot.model.job import Call, Every, Job
+from onthedot.model.task import Command, Container, Http, Param, Step, Steps, Task
 from onthedot.schedules import every
-from onthedot.task import Command, Container, Http, Param, Step, Steps, Task
 
 LS = Command(argv=("ls", "${{ params.where }}"))
 WHERE = Param(name="where")

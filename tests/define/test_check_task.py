@@ -10,7 +10,7 @@ import pytest
 import onthedot as otd
 from onthedot.define.check import check_job
 from onthedot.define.options import build_job
-from onthedot.task import Bounds, Command, Noop, Source, Step, Steps
+from onthedot.model.task import Bounds, Command, Noop, Source, Step, Steps
 
 OK = Step(name="ok", script="true")
 

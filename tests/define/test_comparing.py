@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from onthedot.clock import SECOND, to_datetime
 from onthedot.define.comparing import MOST_STARTS, compare, load_per_hour
 from onthedot.define.from_mapping import read_job
-from onthedot.job import FixedDelay, Job, Pause, Schedule
+from onthedot.model.job import FixedDelay, Job, Pause, Schedule
+from onthedot.model.task import Command, Noop
 from onthedot.schedules import cron, every
-from onthedot.task import Command, Noop
 
 DAY = 86_400 * SECOND
 HOUR = 3_600 * SECOND

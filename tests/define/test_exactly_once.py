@@ -10,10 +10,10 @@ import pytest
 import onthedot as otd
 from onthedot.clock import SystemClock
 from onthedot.define.check import check_job
-from onthedot.definitions import decode, encode
-from onthedot.job import Call, Guarantee, Job, Sleep
-from onthedot.plan.controls import put_job
+from onthedot.model.job import Call, Guarantee, Job, Sleep
+from onthedot.operations.put_job import put_job
 from onthedot.settings import Settings
+from onthedot.stores.definitions import decode, encode
 from onthedot.stores.sqlite import SqliteStore
 
 JOB = Job(name="receipt", task=Call(handler="receipt"), guarantee=Guarantee.EXACTLY_ONCE)

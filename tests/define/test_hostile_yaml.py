@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from onthedot.cli.main import cli
 from onthedot.define.yaml_file import read_file
-from onthedot.task import Command
+from onthedot.model.task import Command
 from tests.define.hostile_yaml import CANARY, READ, REFUSED
 
 # Reads each file that it is given in a child of its own, under limits that would end it, and tells what that took.

@@ -9,7 +9,7 @@ import onthedot as otd
 from onthedot.define.arguments import LIMIT, encode_arguments
 from onthedot.define.check import parents_first
 from onthedot.define.options import build_job
-from onthedot.job import Call, Cron, Sleep
+from onthedot.model.job import Call, Cron, Sleep
 
 TASK = Call(handler="report")
 

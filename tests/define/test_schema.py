@@ -18,8 +18,8 @@ from onthedot.define.written import written
 from onthedot.define.yaml_file import JOB, STEP
 from onthedot.define.yaml_nodes import read_nodes
 from onthedot.define.yaml_options import RETRY
-from onthedot.job import Job
-from onthedot.task import Noop
+from onthedot.model.job import Job
+from onthedot.model.task import Noop
 from tests.define.strategies import jobs
 from tests.define.test_from_mapping import ODD
 from tests.define.test_yaml_file import AS_GIVEN

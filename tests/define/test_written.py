@@ -19,11 +19,11 @@ from onthedot.define.written import written
 from onthedot.define.yaml_file import read_jobs
 from onthedot.define.yaml_nodes import read_nodes
 from onthedot.define.yaml_text import yaml_text
-from onthedot.job import Call, Cron, Job, JobRecord, JobState, Pause
+from onthedot.model.job import Call, Cron, Job, JobRecord, JobState, Pause
+from onthedot.model.task import Command, Container, Http, Noop, Param, Sleep, Step, Steps
 from onthedot.schedules import cron_fields, describe, from_json, schedule_id
-from onthedot.task import Command, Container, Http, Noop, Param, Sleep, Step, Steps
 from tests.define.strategies import jobs, values
-from tests.test_definitions import FULL
+from tests.stores.test_definitions import FULL
 
 slowly = settings(
     deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]

@@ -14,8 +14,8 @@ import onthedot as otd
 from onthedot.define.options import OPTIONS
 from onthedot.define.places import WrongText
 from onthedot.define.yaml_file import read_file, read_jobs
-from onthedot.job import Cron, Every, Job
-from onthedot.task import Bounds, Command, Param, Source, Step, Steps
+from onthedot.model.job import Cron, Every, Job
+from onthedot.model.task import Bounds, Command, Param, Source, Step, Steps
 
 
 def jobs(text: str) -> list[Job]:

@@ -45,7 +45,7 @@ class Contract(Base): ...
 def root(tmp_path: Path) -> Path:
     """A small repository with one source file and one file of tests."""
     files = {
-        "src/onthedot/policy/retry.py": "",
+        "src/onthedot/rules/retry.py": "",
         "verify/onthedot_verify/__init__.py": "",
         "verify/onthedot_verify/contract.py": CONTRACT,
         "verify/onthedot_verify/everything.py": "def test_starred(): ...",
@@ -84,7 +84,7 @@ def test_an_open_page_passes(root: Path):
 
 def test_a_row_with_source_and_tests_passes(root: Path):
     shown = "`tests/test_a.py::test_plain`, `tests/test_a.py::test_waiting`"
-    assert problems(page(where="`src/onthedot/policy/retry.py`", shown=shown), root) == []
+    assert problems(page(where="`src/onthedot/rules/retry.py`", shown=shown), root) == []
 
 
 def test_a_missing_number_is_found(root: Path):
@@ -110,15 +110,15 @@ def test_a_row_with_too_few_cells_is_found(root: Path):
     ("where", "shown", "problem"),
     [
         ("open", "`tests/test_a.py::test_plain`", "half open"),
-        ("`src/onthedot/policy/retry.py`", "open", "half open"),
-        ("`src/onthedot/policy/retry.py`", "", "names no test"),
+        ("`src/onthedot/rules/retry.py`", "open", "half open"),
+        ("`src/onthedot/rules/retry.py`", "", "names no test"),
         ("", "`tests/test_a.py::test_plain`", "names no source path"),
         ("`tests/test_a.py`", "`tests/test_a.py::test_plain`", "names no source path"),
         ("`verify/onthedot_verify/contract.py`", "`tests/test_a.py::test_plain`", "names no source path"),
         ("`src/onthedot/gone.py`", "`tests/test_a.py::test_plain`", "there is no src/onthedot/gone.py"),
-        ("`src/onthedot/policy/retry.py` mostly", "`tests/test_a.py::test_plain`", "holds more than paths"),
-        ("`src/onthedot/policy/retry.py`", "`tests/test_a.py::test_gone`", "no such test"),
-        ("`src/onthedot/policy/retry.py`", "tests/test_a.py::test_plain", "holds more than tests"),
+        ("`src/onthedot/rules/retry.py` mostly", "`tests/test_a.py::test_plain`", "holds more than paths"),
+        ("`src/onthedot/rules/retry.py`", "`tests/test_a.py::test_gone`", "no such test"),
+        ("`src/onthedot/rules/retry.py`", "tests/test_a.py::test_plain", "holds more than tests"),
     ],
 )
 def test_a_row_that_claims_too_much_is_found(root: Path, where: str, shown: str, problem: str):

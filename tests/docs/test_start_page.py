@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.listening import PORT
+from onthedot.model.host_port import PORT
 from tests.cli.started import Started, started
 from tests.servers.running import free_port
 

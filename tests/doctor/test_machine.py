@@ -15,11 +15,11 @@ from onthedot.doctor import machine
 from onthedot.doctor.findings import Finding
 from onthedot.doctor.looking import wants_of
 from onthedot.doctor.machine import Wants, look_at_machine
-from onthedot.job import Job
-from onthedot.task import Command, Container, Source, Step, Steps
-from onthedot.work import probes
-from onthedot.work.probes import Cgroups, Probe
-from onthedot.work.workspace import spool_of
+from onthedot.model.job import Job
+from onthedot.model.task import Command, Container, Source, Step, Steps
+from onthedot.runners import probes
+from onthedot.runners.probes import Cgroups, Probe
+from onthedot.runners.program.workspace import spool_of
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from onthedot.events import AttemptEnded, AttemptStarted
+from onthedot.model.events import AttemptEnded, AttemptStarted
 from tests.examples.loading import load
 from tests.watching import Watch
 

@@ -16,7 +16,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import Micros, SystemClock
-from onthedot.job import JobRecord
+from onthedot.model.job import JobRecord
 from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from onthedot.task import Bounds, Level, Param
-from tests.work.guard.yard import PYTHON
+from onthedot.model.task import Bounds, Level, Param
+from tests.runners.guard.yard import PYTHON
 
 SECRET = "Grüße & 'kisses' from 4/7?"
 """What a job is given, and prints in three encodings."""

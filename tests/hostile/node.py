@@ -16,9 +16,9 @@ from typing import Any
 
 import onthedot as otd
 from onthedot.clock import MILLISECOND, SECOND, SystemClock, to_micros
-from onthedot.errors import RunFailed
+from onthedot.model.errors import RunFailed
+from onthedot.runners.context import Context
 from onthedot.settings import Settings
-from onthedot.tasks.context import Context
 from tests.hostile.corpus import CORPUS
 
 PERIOD = 100 * MILLISECOND

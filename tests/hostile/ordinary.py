@@ -10,7 +10,7 @@ import json
 import os
 import socket
 
-from tests.work.guard.yard import PYTHON, Yard
+from tests.runners.guard.yard import PYTHON, Yard
 
 REACHES = """
 import json, os, socket, sys

@@ -33,11 +33,11 @@ import pytest
 
 from onthedot.clock import MILLISECOND, SECOND, SystemClock
 from onthedot.output.display import safe
-from onthedot.work.guard import trees
+from onthedot.runners.guard import trees
 from tests.hostile.corpus import CORPUS, SECRET, SECRET_NAME, TIMED_OUT, TIMEOUT, Hostile
 from tests.hostile.node import GRACE, HOLDER, PERIOD, TICKERS
 from tests.lanes import SOAK
-from tests.work.guard.yard import is_alive, look_until, rss
+from tests.runners.guard.yard import is_alive, look_until, rss
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
@@ -125,7 +125,7 @@ class Place:
     def guards(self) -> list[int]:
         """The guard's process; none, if a program has killed it and no other has run since."""
         children = [one.pid for one in trees.everybody() if one.parent == self.node.pid and not one.is_zombie]
-        return [pid for pid in children if "onthedot.work.guard" in _command_of(pid)]
+        return [pid for pid in children if "onthedot.runners.guard" in _command_of(pid)]
 
     def left(self) -> list[int]:
         """Processes of programs: whoever is below the node and is not its guard, or is in a workspace."""

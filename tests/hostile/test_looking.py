@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.corpus import CONNECTS
-from tests.work.guard.yard import PYTHON, Yard, look_until
+from tests.runners.guard.yard import PYTHON, Yard, look_until
 
 pytestmark = pytest.mark.usefixtures("root", "sandbox")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import onthedot
+from tests.runners.guard.yard import PYTHON
 from tests.servers.plugin import NOT_TESTED
-from tests.work.guard.yard import PYTHON
 
 NOBODY = 65_534
 HERE = Path(__file__).parents[2]

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from onthedot.clock import MILLISECOND, SECOND
-from onthedot.task import Bounds
-from onthedot.work.guard import trees
-from onthedot.work.programs import ProgramEnd
+from onthedot.model.task import Bounds
+from onthedot.runners.guard import trees
+from onthedot.runners.program.protocol import ProgramEnd
 from tests.hostile.corpus import (
     CLOSES_ITS_OUTPUT,
     DOUBLE_FORK,
@@ -22,7 +22,7 @@ from tests.hostile.corpus import (
     MANY_FILES,
     TAKES_MEMORY,
 )
-from tests.work.guard.yard import PYTHON, Yard, is_alive, look_until, rss
+from tests.runners.guard.yard import PYTHON, Yard, is_alive, look_until, rss
 
 MEMORY_MOST = 20 << 20
 NEIGHBOUR_WITHIN = 10.0  # seconds; the machine is shared, and `make bench` measures lateness

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 import onthedot as otd
-from onthedot.addresses import Address
-from onthedot.job import Job
+from onthedot.model.addresses import Address
+from onthedot.model.job import Job
+from onthedot.model.task import Command, Level, Source, Step, Steps
+from onthedot.runners.guard.users import STATE_VARIABLE, take_user
+from onthedot.runners.program import source as source_module
+from onthedot.runners.program.workspace import spool_of, sweep
 from onthedot.settings import Settings
-from onthedot.task import Command, Level, Source, Step, Steps
-from onthedot.work import source as source_module
-from onthedot.work.guard.users import STATE_VARIABLE, take_user
-from onthedot.work.workspace import spool_of, sweep
-from tests.work.guard.yard import look_until
-from tests.work.test_steps import listening
+from tests.runners.guard.yard import look_until
+from tests.runners.test_steps import listening
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("root", "sandbox")]
 

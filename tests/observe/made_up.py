@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from onthedot.clock import MILLISECOND, SECOND, Micros
-from onthedot.events import (
+from onthedot.model.events import (
     AttemptEnded,
     AttemptStarted,
     AuditSealed,
@@ -50,9 +50,9 @@ from onthedot.events import (
     TermWon,
     ZombieHandler,
 )
-from onthedot.job import Call, Job, JobRecord, JobState, Retry
-from onthedot.run import Lease, Progress, RunRecord, RunState
-from onthedot.verdict import Finish, OutcomeKind, Verdict
+from onthedot.model.job import Call, Job, JobRecord, JobState, Retry
+from onthedot.model.run import Lease, Progress, RunRecord, RunState
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 
 NOON: Micros = 1_767_268_800 * SECOND
 LATE = 1_200  # 1.2 ms

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from onthedot.clock import MILLISECOND
-from onthedot.events import AttemptEnded, LeaseLost, RunRecovered, RunSkipped, SlotsSkipped
+from onthedot.model.events import AttemptEnded, LeaseLost, RunRecovered, RunSkipped, SlotsSkipped
+from onthedot.model.run import RunState
+from onthedot.model.verdict import OutcomeKind, Verdict
 from onthedot.observe import counters as module
 from onthedot.observe.counters import Counters, Spread
-from onthedot.run import RunState
-from onthedot.verdict import OutcomeKind, Verdict
 from tests.observe.made_up import LOST, NOON, ONE_OF_EACH, failure, finish, lease, missed, started
 
 DEAD = failure(state=RunState.DEAD)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from onthedot.clock import SECOND
-from onthedot.events import AttemptEnded, Event, JobPut, StoreTrouble
-from onthedot.job import Retry
+from onthedot.model.events import AttemptEnded, Event, JobPut, StoreTrouble
+from onthedot.model.job import Retry
 from onthedot.observe.json_lines import json_line
 from tests.observe.made_up import NOON, ONE_OF_EACH, failure, finish, missed, started
 

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from onthedot.clock import SECOND
-from onthedot.events import (
+from onthedot.model.events import (
     AttemptEnded,
     DrainBegun,
     Event,
@@ -20,10 +20,10 @@ from onthedot.events import (
     RunRecovered,
     RunsPlanned,
 )
-from onthedot.job import Guarantee, Retry
+from onthedot.model.job import Guarantee, Retry
+from onthedot.model.run import RunState
+from onthedot.model.verdict import OutcomeKind, Verdict
 from onthedot.observe.log import Line, Lines, format_line
-from onthedot.run import RunState
-from onthedot.verdict import OutcomeKind, Verdict
 from tests.observe.made_up import LOST, NOON, ONE_OF_EACH, failure, finish, lease, missed, started
 
 FIVE = Retry(5)

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from onthedot.clock import SECOND, Micros
-from onthedot.events import DrainBegun, EventsLeftOut
+from onthedot.model.events import DrainBegun, EventsLeftOut
 from onthedot.observe.mailbox import Mailbox
 from tests.observe.made_up import NOON
 

@@ -12,11 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families as read_plai
 
 import onthedot as otd
 from onthedot.clock import MILLISECOND, SECOND, Micros
-from onthedot.events import AttemptEnded, JobPut, RunSkipped, StoreTrouble
+from onthedot.model.events import AttemptEnded, JobPut, RunSkipped, StoreTrouble
+from onthedot.model.run import RunState
 from onthedot.observe.cluster import NodeShown
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import BOUNDS, NodeMetrics, Snapshot, exposed
-from onthedot.run import RunState
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.values import Held, Node, Queue
 from tests.observe.made_up import NOON, failure, finish, lease, started

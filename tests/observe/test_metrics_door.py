@@ -13,8 +13,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from onthedot.errors import DefinitionError
-from onthedot.listening import Listen
+from onthedot.model.errors import DefinitionError
+from onthedot.model.host_port import Listen
 from onthedot.observe import metrics_door
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics_door import MetricsDoor

@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from onthedot.clock import SECOND
-from onthedot.events import AttemptEnded, RunSkipped, StoreTrouble
+from onthedot.model.events import AttemptEnded, RunSkipped, StoreTrouble
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import NodeMetrics, Snapshot, exposed
 from onthedot.stores.values import Queue

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import onthedot as otd
-from onthedot.events import Event, Events, OutputNotKept
+from onthedot.model.events import Event, Events, OutputNotKept
+from onthedot.node.output_upkeep import LOOK_EVERY, OutputKeeper
 from onthedot.output.keeping import Name, Outputs
 from onthedot.output.places import output_place, spool_place
 from onthedot.output.spool import Spool
 from onthedot.settings import Settings
-from onthedot.upkeep.outputs import LOOK_EVERY, OutputKeeper
 from tests.servers.s3 import S3Server
 
 NAME = Name(7, 1, "a-1")

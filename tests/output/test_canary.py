@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 import pytest
 
-from onthedot.events import Events
+from onthedot.model.events import Events
+from onthedot.node.output_upkeep import OutputKeeper
 from onthedot.output.capture import Capture
 from onthedot.output.keeping import Name, Outputs
 from onthedot.output.spool import Spool
-from onthedot.upkeep.outputs import OutputKeeper
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onthedot.clock import MILLISECOND, SECOND
 from onthedot.output.capture import LARGEST, LEAST, Capture
 from onthedot.output.records import Record, Stream, decode
-from onthedot.policy.live_lines import WINDOW
+from onthedot.rules.live_lines import WINDOW
 
 LIMIT = 10 << 20
 

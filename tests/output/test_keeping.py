@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.errors import OutputUnavailable
+from onthedot.model.errors import OutputUnavailable
 from onthedot.output.keeping import LOG, Kept, Name, Outputs
 from onthedot.output.places import output_place
 from onthedot.output.records import Record

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from onthedot.output.display import safe
 from onthedot.output.following import Part, Place, in_records, known, note_pieces, note_records, read_note
 from onthedot.output.records import Record
-from onthedot.policy.live_lines import WINDOW, Mark, Stream, encode_mark, split_marked, without_marks
-from onthedot.tasks.notes import LOG_LIMIT, BoundedLog
+from onthedot.rules.live_lines import WINDOW, Mark, Stream, encode_mark, split_marked, without_marks
+from onthedot.runners.notes import LOG_LIMIT, BoundedLog
 
 FORGED = encode_mark(Mark(7, "otd", "forged"))
 STREAMS: list[Stream] = ["out", "err", "otd", "log"]

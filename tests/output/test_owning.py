@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from onthedot.clock import SystemClock
-from onthedot.errors import StoreError
-from onthedot.events import Event, Events, OutputsPruned
 from onthedot.ids import RandomIds
+from onthedot.model.errors import StoreError
+from onthedot.model.events import Event, Events, OutputsPruned
+from onthedot.model.retention import HOUR
+from onthedot.node.output_upkeep import OutputPruner
 from onthedot.output.keeping import Name, Outputs
 from onthedot.output.owning import ID, KIND, Owner, claim_output, find_owner
-from onthedot.retention import HOUR
 from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
-from onthedot.upkeep.outputs import OutputPruner
+from tests.node.test_output_upkeep import Led
 from tests.servers.s3 import S3Server
-from tests.upkeep.test_outputs import Led
 
 IDS = RandomIds()
 

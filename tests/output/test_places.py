@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 from onthedot.output.places import Bucket, home_of, output_place, spool_place
+from onthedot.runners.program.workspace import spool_of
 from onthedot.settings import Settings
-from onthedot.work.workspace import spool_of
 
 
 @pytest.fixture(autouse=True)

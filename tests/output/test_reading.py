@@ -8,7 +8,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import SystemClock
-from onthedot.engine import Engine
+from onthedot.node.engine import Engine
 from onthedot.output.capture import Capture
 from onthedot.output.keeping import Name
 from onthedot.output.places import spool_place

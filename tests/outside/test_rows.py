@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import onthedot as otd
-from onthedot.definitions import Unreadable, decode, encode
-from onthedot.job import Job
+from onthedot.model.job import Job
+from onthedot.stores.definitions import Unreadable, decode, encode
 from tests.outside.attacks import ATTACKS, PICKLE
-from tests.test_definitions import FULL, PLAIN
+from tests.stores.test_definitions import FULL, PLAIN
 
 DATABASE = "rows.db"
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import onthedot as otd
-from onthedot.job import Call, Cron, Job
+from onthedot.model.job import Call, Cron, Job
 from tests.outside.attacks import ATTACKS, CANARY
 
 # What a verb is given where it is not attacked; and of which kinds the parameters are that take no text.

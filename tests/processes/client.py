@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from onthedot.ids import RandomIds
-from onthedot.run import NewRun, RunRecord, submit_trigger
+from onthedot.model.run import NewRun, RunRecord, submit_trigger
 from onthedot.stores.sqlite import SqliteStore
 from tests.processes.kit import Cluster, now, wait_until
 

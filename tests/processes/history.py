@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from onthedot.definitions import encode
-from onthedot.job import JobRecord
-from onthedot.run import TERMINAL, AttemptRecord, RunRecord
+from onthedot.model.job import JobRecord
+from onthedot.model.run import TERMINAL, AttemptRecord, RunRecord
 from onthedot.settings import Settings
+from onthedot.stores.definitions import encode
 from onthedot.stores.sqlite import SqliteStore
 from onthedot_verify.checker import Violation, check
 from onthedot_verify.checker.history import Event

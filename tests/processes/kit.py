@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from onthedot import faults
+from onthedot import fault_points
 from tests.crash import kit as crash
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ class Cluster(crash.Victims):
         """Start a node; it is ready when it says so."""
         command = [sys.executable, "-m", "tests.processes.node"]
         command += [str(self.database), str(self.journal), name, program, str(lease)]
-        environment = {**os.environ, faults.STOP_VARIABLE: stop_point, faults.VARIABLE: ""}
+        environment = {**os.environ, fault_points.STOP_VARIABLE: stop_point, fault_points.VARIABLE: ""}
         popen = subprocess.Popen(command, cwd=crash.ROOT, env=environment, stdout=subprocess.PIPE, text=True, **options)
         process = Process(name, popen, self.faults.append)
         self.nodes.append(process)

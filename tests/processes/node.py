@@ -16,8 +16,8 @@ from pathlib import Path
 
 import onthedot as otd
 from onthedot.clock import SECOND, SystemClock
-from onthedot.errors import StoreError
-from onthedot.events import (
+from onthedot.model.errors import StoreError
+from onthedot.model.events import (
     AttemptEnded,
     DrainBegun,
     Event,
@@ -30,9 +30,9 @@ from onthedot.events import (
     TermEnded,
     TermWon,
 )
+from onthedot.model.verdict import OutcomeKind
+from onthedot.runners.context import Context
 from onthedot.settings import Settings
-from onthedot.tasks.context import Context
-from onthedot.verdict import OutcomeKind
 from tests.crash import victim
 
 STEADY, DEEP, PING, NAP, NAP_ONCE = "steady", "deep", "ping", "nap", "nap_once"

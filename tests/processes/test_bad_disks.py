@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.errors import StoreUnavailable
+from onthedot.model.errors import StoreUnavailable
 from onthedot.stores.sqlite import SqliteStore
 from tests.crash.kit import gather_evidence
 from tests.processes import disks, verdicts

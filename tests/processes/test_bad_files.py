@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.run import RunState
+from onthedot.model.run import RunState
 from onthedot.stores.sqlite import SqliteStore
 from tests.processes import disks
 from tests.processes.kit import PATIENCE, cluster
@@ -93,7 +93,7 @@ async def test_a_bad_file_ends_the_node_with_a_clear_word(harm: Callable[[Path],
 
 OPEN = """
 import asyncio, os, sys
-from onthedot.errors import StoreError
+from onthedot.model.errors import StoreError
 from onthedot.stores.sqlite import SqliteStore
 if sys.argv[2] == "nobody" and os.getuid() == 0:
     os.setuid(65534)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from onthedot.run import RunState
+from onthedot.model.run import RunState
 from onthedot.stores.values import CancelAnswer
 from tests.lanes import SOAK
 from tests.processes.client import Client, client

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from onthedot.errors import StoreUnavailable
 from onthedot.ids import RandomIds
-from onthedot.job import Call, Job
-from onthedot.run import NewRun, RunState, submit_trigger
+from onthedot.model.errors import StoreUnavailable
+from onthedot.model.job import Call, Job
+from onthedot.model.run import NewRun, RunState, submit_trigger
 from tests.processes.client import Client, client
 from tests.processes.history import judged
 from tests.processes.kit import SECOND, Cluster, Fault, Process, cluster, now, wait_until

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from onthedot.ids import SeededIds
-from onthedot.job import Call, Guarantee, Job, ability_of
-from onthedot.run import NewRun, RunState
+from onthedot.model.job import Call, Guarantee, Job, ability_of
+from onthedot.model.run import NewRun, RunState
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import Node, ReserveRequest
-from onthedot.verdict import Finish, OutcomeKind, Verdict
 from tests.crash.victim import Journal
 from tests.processes.history import judged
 from tests.processes.kit import SECOND, Cluster, now

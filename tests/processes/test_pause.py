@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from onthedot.clock import Micros, SystemClock
-from onthedot.plan.controls import resume_job
-from onthedot.plan.windows import Missed
+from onthedot.operations.put_job import resume_job
+from onthedot.rules.windows import Missed
 from tests.crash.kit import gather_evidence
 from tests.crash.victim import ALWAYS
 from tests.processes import verdicts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.run import RunState
+from onthedot.model.run import RunState
 from tests.crash.kit import gather_evidence
 from tests.lanes import SOAK
 from tests.processes import verdicts

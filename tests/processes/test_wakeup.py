@@ -7,7 +7,7 @@ import json
 import pytest
 
 from onthedot.ids import RandomIds
-from onthedot.run import NewRun, submit_trigger
+from onthedot.model.run import NewRun, submit_trigger
 from onthedot.stores.sqlite import SqliteStore
 from tests.processes.kit import cluster, now
 from tests.processes.node import PING

@@ -6,7 +6,7 @@ from collections import defaultdict
 from statistics import median
 from typing import NamedTuple
 
-from onthedot.run import RunState
+from onthedot.model.run import RunState
 from tests.crash import verdicts as crash
 from tests.crash.kit import Evidence
 from tests.processes.kit import SECOND, Fault

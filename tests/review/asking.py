@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onthedot.job import JobRecord
-from onthedot.run import ArmAnswer, Armed, Gate, GateAsk, Lease, OnBusy
+from onthedot.model.job import JobRecord
+from onthedot.model.run import ArmAnswer, Armed, Gate, GateAsk, Lease, OnBusy
 from onthedot_verify.contract.workbench import Workbench
 
 WAIT, SKIP, REPLACE = OnBusy("wait"), OnBusy("skip"), OnBusy("replace")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.errors import WindowStale
-from onthedot.run import NewRun, submit_trigger
+from onthedot.model.errors import WindowStale
+from onthedot.model.run import NewRun, submit_trigger
 from onthedot_verify.contract.workbench import Workbench, at, every, window
 
 

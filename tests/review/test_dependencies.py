@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from onthedot.after import After, On
 from onthedot.clock import SECOND
-from onthedot.errors import DependencyCycle
-from onthedot.run import Lease, NewRun, RunState, submit_trigger
-from onthedot.verdict import Finish, OutcomeKind, Verdict
+from onthedot.model.after import After, On
+from onthedot.model.errors import DependencyCycle
+from onthedot.model.run import Lease, NewRun, RunState, submit_trigger
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot_verify.contract.workbench import CANCELLED, DEAD, LOST, SUCCESS
 from tests.lanes import SOAK
 from tests.review.twins import Twin, Twins

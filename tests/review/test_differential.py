@@ -17,14 +17,14 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from onthedot.clock import SECOND
-from onthedot.job import Call, Job, Limit, Overlap
-from onthedot.plan.windows import edit_windows, plan_window, resume_windows
-from onthedot.policy import gates as policy
-from onthedot.retention import Cut, Mark
-from onthedot.run import TERMINAL, GateAsk, Lease, NewRun, RunState, submit_trigger
+from onthedot.model.job import Call, Job, Limit, Overlap
+from onthedot.model.retention import Cut, Mark
+from onthedot.model.run import TERMINAL, GateAsk, Lease, NewRun, RunState, submit_trigger
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
+from onthedot.rules import gates as policy
+from onthedot.rules.windows import edit_windows, plan_window, resume_windows
+from onthedot.runners.registry import arguments_of
 from onthedot.stores.values import Node
-from onthedot.tasks.registry import arguments_of
-from onthedot.verdict import Finish, OutcomeKind, Verdict
 from onthedot_verify.contract.workbench import CANCELLED, DEAD, LOST, START, SUCCESS, TASK, every, fixed_delay
 from tests.lanes import SOAK
 from tests.review.twins import Twin, Twins

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onthedot.job import Limit, Overlap
-from onthedot.run import Armed, Blocked, Busy, Gate
+from onthedot.model.job import Limit, Overlap
+from onthedot.model.run import Armed, Blocked, Busy, Gate
 from onthedot_verify.contract.workbench import Workbench, every, retry, window
 from tests.review.asking import SKIP, WAIT, X, ask, overlap, reserved, with_answer
 

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from onthedot.clock import SECOND
-from onthedot.job import Call, JobRecord, Limit, Overlap
-from onthedot.policy import gates as policy
-from onthedot.run import Armed, Gate, GateAsk, Lease, NewRun, submit_trigger
+from onthedot.model.job import Call, JobRecord, Limit, Overlap
+from onthedot.model.run import Armed, Gate, GateAsk, Lease, NewRun, submit_trigger
+from onthedot.model.verdict import Finish
+from onthedot.rules import gates as policy
+from onthedot.runners.registry import arguments_of
 from onthedot.stores.values import Node
-from onthedot.tasks.registry import arguments_of
-from onthedot.verdict import Finish
 from onthedot_verify.contract.workbench import SUCCESS, TASK
 from tests.review.test_differential import THOROUGH
 from tests.review.twins import Twin, Twins

@@ -9,10 +9,10 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import Clock, Micros
-from onthedot.errors import RevisionConflict
-from onthedot.events import Event, Events
-from onthedot.job import JobState
-from onthedot.plan.resumer import Resumer
+from onthedot.model.errors import RevisionConflict
+from onthedot.model.events import Event, Events
+from onthedot.model.job import JobState
+from onthedot.node.resumer import Resumer
 from onthedot_verify.contract.workbench import Workbench, at, every, window
 
 

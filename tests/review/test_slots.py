@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onthedot.run import RunState
+from onthedot.model.run import RunState
 from onthedot_verify.contract.workbench import Workbench, every, window
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onthedot.job import Overlap
-from onthedot.run import Armed, Blocked, RunState
+from onthedot.model.job import Overlap
+from onthedot.model.run import Armed, Blocked, RunState
 from onthedot_verify.contract.workbench import SUCCESS, Workbench, recover, retry
 from tests.review.asking import REPLACE, WAIT, ask, overlap, reserved, with_answer
 

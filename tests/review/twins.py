@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-from onthedot.errors import OnTheDotError, StoreUnavailable
-from onthedot.job import JobRecord
-from onthedot.run import Blocked, Busy, Lease, RunRecord, Skipped
+from onthedot.model.errors import OnTheDotError, StoreUnavailable
+from onthedot.model.job import JobRecord
+from onthedot.model.run import Blocked, Busy, Lease, RunRecord, Skipped
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
 from onthedot.stores.redis import RedisStore

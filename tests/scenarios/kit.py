@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import onthedot as otd
 from onthedot.clock import SECOND, Clock, to_micros
-from onthedot.job import Job
-from onthedot.plan.controls import put_job, resume_job
-from onthedot.run import NewRun, RunRecord, is_slot
+from onthedot.model.job import Job
+from onthedot.model.run import NewRun, RunRecord, is_slot
+from onthedot.operations.put_job import put_job, resume_job
+from onthedot.runners.registry import Registry
 from onthedot.stores.protocol import Store
-from onthedot.tasks.registry import Registry
 from onthedot.testing import VirtualClock
 from onthedot_verify.checker import RULES, Journal, check
 from onthedot_verify.simulation.cable import CALLER

@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from onthedot.duration import LONGEST
-from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
+from onthedot.model.duration import LONGEST
+from onthedot.model.job import At, Cron, Every, FixedDelay, In, Schedule
 from tests.schedules import oracle
 
 ids = st.just("") | st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,20}", fullmatch=True)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onthedot.clock import SECOND, to_datetime, to_micros
-from onthedot.errors import ScheduleError
+from onthedot.model.errors import ScheduleError
 from onthedot.schedules import count_between, cron, describe, every, last_before, next_after, schedule_id, slots
 from tests.schedules.strategies import crons, everys
 

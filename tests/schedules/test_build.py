@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from onthedot.errors import ScheduleError
-from onthedot.job import At, Cron, Every, FixedDelay, In
+from onthedot.model.errors import ScheduleError
+from onthedot.model.job import At, Cron, Every, FixedDelay, In
 from onthedot.schedules import at, check, cron, every, gap, in_
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)

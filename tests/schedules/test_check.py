@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from onthedot.errors import ScheduleError
-from onthedot.job import At, Cron, Every, FixedDelay, In
+from onthedot.model.errors import ScheduleError
+from onthedot.model.job import At, Cron, Every, FixedDelay, In
 from onthedot.schedules import check
 
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001

@@ -8,8 +8,8 @@ from itertools import islice
 import pytest
 
 from onthedot.clock import to_datetime, to_micros
-from onthedot.errors import ScheduleError
-from onthedot.job import Cron
+from onthedot.model.errors import ScheduleError
+from onthedot.model.job import Cron
 from onthedot.schedules import cron, next_after, slots
 from onthedot.schedules.cron import wall_times
 from onthedot.schedules.days import Days

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onthedot.clock import to_datetime, to_micros
-from onthedot.job import Cron
+from onthedot.model.job import Cron
 from onthedot.schedules import next_after, slots
 from tests.schedules import oracle
 

@@ -13,7 +13,7 @@ import onthedot.schedules
 NAMES = [f"onthedot.schedules.{module.name}" for module in pkgutil.iter_modules(onthedot.schedules.__path__)]
 
 
-@pytest.mark.parametrize("name", [*NAMES, "onthedot.duration", "onthedot.job", "onthedot.rate"])
+@pytest.mark.parametrize("name", [*NAMES, "onthedot.model.duration", "onthedot.model.job", "onthedot.model.rate"])
 def test_the_examples_are_true(name):
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given, settings
 
-from onthedot.errors import ScheduleError
-from onthedot.job import At, Cron, Every, FixedDelay, In
+from onthedot.model.errors import ScheduleError
+from onthedot.model.job import At, Cron, Every, FixedDelay, In
 from onthedot.schedules import from_json, to_json
 from tests.schedules.strategies import schedules
 

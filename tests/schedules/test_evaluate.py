@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from onthedot.clock import SECOND, to_micros
-from onthedot.job import Cron, Every
+from onthedot.model.job import Cron, Every
 from onthedot.schedules import check, count_between, cron, last_before, next_after, slots
 from tests.schedules.strategies import crons, everys, schedules, with_options
 

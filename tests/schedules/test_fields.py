@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onthedot.errors import ScheduleError
+from onthedot.model.errors import ScheduleError
 from onthedot.schedules import cron_fields
 from onthedot.schedules.fields import read_fields
 from tests.schedules import oracle

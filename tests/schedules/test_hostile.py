@@ -12,8 +12,8 @@ import onthedot as otd
 from onthedot.define.from_mapping import read_job
 from onthedot.define.sizes import parse_size
 from onthedot.define.yaml_file import read_jobs
-from onthedot.duration import parse_duration
-from onthedot.errors import DefinitionError
+from onthedot.model.duration import parse_duration
+from onthedot.model.errors import DefinitionError
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.zones import zone
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import assume, given, settings
 
-from onthedot.job import At, Cron, Every, In
+from onthedot.model.job import At, Cron, Every, In
 from onthedot.schedules import from_json, schedule_id, to_json
 from tests.schedules.strategies import schedules
 

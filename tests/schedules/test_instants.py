@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 
-from onthedot.errors import ScheduleError
+from onthedot.model.errors import ScheduleError
 from onthedot.schedules.instants import format_instant, read_instant
 from tests.schedules.strategies import instants
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onthedot.clock import to_micros
-from onthedot.duration import micros
-from onthedot.errors import ScheduleError
-from onthedot.job import Every, FixedDelay
+from onthedot.model.duration import micros
+from onthedot.model.errors import ScheduleError
+from onthedot.model.job import Every, FixedDelay
 from onthedot.schedules import count_between, every, gap, next_after, slots
 
 T = to_micros(datetime(2026, 1, 1, tzinfo=UTC))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from onthedot.errors import ScheduleError
+from onthedot.model.errors import ScheduleError
 from onthedot.schedules.zones import zone
 from tests.schedules import oracle
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onthedot.errors import ScheduleError
-from onthedot.job import At, Cron, Every, FixedDelay, In
+from onthedot.model.errors import ScheduleError
+from onthedot.model.job import At, Cron, Every, FixedDelay, In
 from onthedot.schedules import check, parse, to_text
 from onthedot.schedules.parse import FORMS
 from tests.schedules.strategies import schedules

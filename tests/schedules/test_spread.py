@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onthedot.clock import SECOND
-from onthedot.definitions import decode, encode
-from onthedot.duration import micros
-from onthedot.errors import ScheduleError
-from onthedot.job import Call, Cron, FixedDelay, Job
+from onthedot.model.duration import micros
+from onthedot.model.errors import ScheduleError
+from onthedot.model.job import Call, Cron, FixedDelay, Job
 from onthedot.schedules import cron, cron_fields, describe, due_of, every, gap, parse, schedule_id, slots, to_text
 from onthedot.schedules.fields import read_fields
+from onthedot.stores.definitions import decode, encode
 
 names = st.text(min_size=1, max_size=20)
 RANGES = {"second": (0, 59), "minute": (0, 59), "hour": (0, 23), "day": (1, 28), "month": (1, 12), "weekday": (0, 6)}

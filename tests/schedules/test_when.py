@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from onthedot.clock import to_micros
-from onthedot.errors import ScheduleError
+from onthedot.model.errors import ScheduleError
 from onthedot.schedules.instants import format_instant, read_when
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given, settings
 
-from onthedot.job import Cron
+from onthedot.model.job import Cron
 from onthedot.schedules import cron, describe, parse
 from tests.schedules import oracle
 from tests.schedules.strategies import schedules

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onthedot.clock import SECOND, to_datetime, to_micros
-from onthedot.errors import ScheduleError
+from onthedot.model.errors import ScheduleError
 from onthedot.schedules import zones
 from onthedot.schedules.zones import stretch_at, stretches_of_year, zone
 from tests.schedules import oracle

@@ -12,8 +12,8 @@ from fastapi import FastAPI
 from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
-from onthedot.listening import Listen
-from onthedot.open_verbs import OpenStore, opened
+from onthedot.model.host_port import Listen
+from onthedot.operations.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app
 from onthedot.settings import Settings
 

@@ -10,7 +10,7 @@ import pytest
 from onthedot.access import keys, sessions, users
 from onthedot.access.grants import Grant
 from onthedot.access.permissions import Role
-from onthedot.retention import DAY
+from onthedot.model.retention import DAY
 from tests.server.kit import Served, served
 
 PASSWORD = "a good long password"

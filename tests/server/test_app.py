@@ -14,7 +14,7 @@ from fastapi import FastAPI, Response
 import onthedot as otd
 from onthedot.access.id_tokens import MOST
 from onthedot.access.permissions import Permission, Role
-from onthedot.errors import StoreUnavailable
+from onthedot.model.errors import StoreUnavailable
 from onthedot.server.app import openapi_of
 from onthedot.server.bulk import NDJSON
 from onthedot.server.routing import Routes, include

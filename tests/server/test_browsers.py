@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from onthedot.access.permissions import Role
-from onthedot.errors import DefinitionError
-from onthedot.listening import Listen
+from onthedot.model.errors import DefinitionError
+from onthedot.model.host_port import Listen
 from onthedot.server.browsers import PROBES, Hosts, is_own, read_place
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings

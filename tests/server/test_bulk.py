@@ -12,13 +12,13 @@ import pytest
 import onthedot as otd
 from onthedot.access import audit
 from onthedot.access.permissions import Role
-from onthedot.errors import StoreUnavailable
-from onthedot.run import NewRun
+from onthedot.model.errors import StoreUnavailable
+from onthedot.model.run import NewRun
+from onthedot.model.task import Call
 from onthedot.server import lines as reading
 from onthedot.server import patience
 from onthedot.server.bulk import BATCH, NDJSON
 from onthedot.server.lines import MOST_LINE, BadLine, lines_of
-from onthedot.task import Call
 from tests.server.kit import Served, served
 
 

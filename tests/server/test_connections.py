@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.listening import Listen
+from onthedot.model.host_port import Listen
 from onthedot.server.connections import Connections, affordable, listen_at
 from onthedot.server.proxies import Proxies
 from onthedot.server.repeats import OnceAMinute

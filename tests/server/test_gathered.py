@@ -11,9 +11,9 @@ import pytest
 import onthedot as otd
 from onthedot.access.audit import read
 from onthedot.access.permissions import Role
-from onthedot.run import NewRun
+from onthedot.model.run import NewRun
+from onthedot.model.task import Call
 from onthedot.server import gathered
-from onthedot.task import Call
 from tests.server.kit import Served, served
 
 

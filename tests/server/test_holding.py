@@ -11,8 +11,8 @@ import pytest
 
 import onthedot as otd
 from onthedot.access.permissions import Role
+from onthedot.model.task import Noop
 from onthedot.server.routes import jobs
-from onthedot.task import Noop
 from tests.server.kit import Served, served
 
 RARE = tuple(otd.cron("0 0 29 2 *", id=f"leap{number}") for number in range(40))

@@ -11,7 +11,7 @@ import pytest
 
 from onthedot.access import audit
 from onthedot.access.permissions import ROLES, Permission, Role
-from onthedot.job import JobRecord
+from onthedot.model.job import JobRecord
 from onthedot.server.table import EVERYBODY, TABLE
 from onthedot.stores.queries import RunFilter
 from tests.server.kit import Served, served

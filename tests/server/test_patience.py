@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from onthedot.listening import Listen
+from onthedot.model.host_port import Listen
 from onthedot.server import patience
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings

@@ -11,7 +11,7 @@ import pytest
 from joserfc.jwk import RSAKey
 
 from onthedot.access.id_tokens import Provider
-from onthedot.errors import LoginRefused, ProviderUnavailable
+from onthedot.model.errors import LoginRefused, ProviderUnavailable
 from onthedot.server.provider_keys import AGAIN, REFRESH, ProviderKeys
 from tests.access.clocks import Turned
 from tests.servers.issuer import CLIENT, Issuer, claims, signed

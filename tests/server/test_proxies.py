@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from onthedot.errors import DefinitionError
-from onthedot.listening import Listen
+from onthedot.model.errors import DefinitionError
+from onthedot.model.host_port import Listen
 from onthedot.server.proxies import Forwarded, Proxies
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings

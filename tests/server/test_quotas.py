@@ -13,14 +13,14 @@ import onthedot as otd
 from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
 from onthedot.clock import SECOND, Micros
-from onthedot.run import RunState
+from onthedot.model.run import RunState
+from onthedot.model.task import Call
 from onthedot.server.bulk import NDJSON
 from onthedot.server.problems import Problem
 from onthedot.server.quotas import KEPT, Quotas, Whose
 from onthedot.settings import Settings
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sql.store import SqlQueries
-from onthedot.task import Call
 from tests.server.kit import Served, served
 from tests.server.worker import Worker
 

@@ -20,8 +20,8 @@ from onthedot.access import keys
 from onthedot.access.grants import Grant
 from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
-from onthedot.listening import Listen
-from onthedot.open_verbs import opened
+from onthedot.model.host_port import Listen
+from onthedot.operations.open_verbs import opened
 from onthedot.server.describing import describe_api
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings

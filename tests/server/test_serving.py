@@ -17,8 +17,8 @@ from onthedot.access.grants import Grant
 from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.access.sessions import issue_token
-from onthedot.errors import DefinitionError, StateError, StoreError
-from onthedot.listening import Listen, read_listen
+from onthedot.model.errors import DefinitionError, StateError, StoreError
+from onthedot.model.host_port import Listen, read_listen
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings
 from tests.server.kit import MadeUpKeys

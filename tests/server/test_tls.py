@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from onthedot.errors import DefinitionError
-from onthedot.listening import Listen
+from onthedot.model.errors import DefinitionError
+from onthedot.model.host_port import Listen
 from onthedot.server import patience
 from onthedot.server.serving import Serving
 from onthedot.server.tls import Certificate

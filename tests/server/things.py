@@ -10,9 +10,9 @@ from onthedot.access import keys, sessions, users
 from onthedot.access.grants import Grant
 from onthedot.access.passwords import Passwords
 from onthedot.access.permissions import Role
-from onthedot.open_verbs import OpenStore
+from onthedot.model.run import RunState
+from onthedot.operations.open_verbs import OpenStore
 from onthedot.output.records import Record
-from onthedot.run import RunState
 from tests.server.samples import PASSWORD
 from tests.server.worker import Worker
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from onthedot.clock import SECOND
 from onthedot.ids import RandomIds
-from onthedot.job import ability_of
-from onthedot.open_verbs import OpenStore
+from onthedot.model.job import ability_of
+from onthedot.model.run import Lease, RunState
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
+from onthedot.operations.open_verbs import OpenStore
 from onthedot.output.keeping import Name
 from onthedot.output.records import Record, encode
-from onthedot.run import Lease, RunState
 from onthedot.stores.values import Node, Note, ReserveRequest
-from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 
 class Worker:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from onthedot.work.runners import engines
+from onthedot.runners import container_engines
 from tests.servers import running, setup
 
 IMAGE = "localhost/busybox:test"
@@ -77,7 +77,7 @@ class Podman:
                 cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 start_new_session=True,
             )  # fmt: skip
-        running.wait_answers(lambda: engines.answers(self.url), self._popen, self.log, "podman")
+        running.wait_answers(lambda: container_engines.answers(self.url), self._popen, self.log, "podman")
         return self
 
     def __exit__(

@@ -8,7 +8,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import SECOND, Micros, to_micros
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 from onthedot.simulate.findings import warnings
 from onthedot.simulate.play import play
 from onthedot.simulate.question import Outage, Question

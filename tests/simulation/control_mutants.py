@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onthedot.run import RunState
+from onthedot.model.run import RunState
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sql import gates
 from onthedot.stores.sql.plan import MOVE_WATERMARK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from onthedot.engine import Engine
+from onthedot.node.engine import Engine
 from onthedot.stores.memory import MemoryStore, MemoryTransaction, MemoryTransactions, Statements, is_running
 
 

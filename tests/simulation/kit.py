@@ -12,7 +12,7 @@ from typing import Any
 import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.define.options import build_job
-from onthedot.job import Call, Job
+from onthedot.model.job import Call, Job
 from onthedot.settings import Settings
 from onthedot_verify.simulation import CALM, Action, Behaviour, Scenario, Workload
 from onthedot_verify.simulation.cluster import START, brief

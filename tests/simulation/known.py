@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onthedot.run import Lease
+from onthedot.model.run import Lease
+from onthedot.model.verdict import Finish
 from onthedot.stores.protocol import Store
-from onthedot.verdict import Finish
 
 
 async def repeated(store: Store, finishes: Sequence[Finish]) -> list[Finish]:

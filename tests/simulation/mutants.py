@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from unittest.mock import patch
 
 from onthedot.clock import SECOND
-from onthedot.engine import Engine
-from onthedot.plan import planner
-from onthedot.plan.windows import plan_window
-from onthedot.policy.window_rules import Planned
-from onthedot.run import RunState
+from onthedot.model.run import RunState
+from onthedot.model.verdict import Finish
+from onthedot.model.window import Window
+from onthedot.node import planner
+from onthedot.node.engine import Engine
+from onthedot.rules.window_checks import Planned
+from onthedot.rules.windows import plan_window
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sql import arm
 from onthedot.stores.sql.plan import write_windows
 from onthedot.stores.sql.port import Tx, sql
 from onthedot.stores.sql.upkeep import END_NODE
-from onthedot.verdict import Finish
-from onthedot.window import Window
 from tests.contract.sql_mutants import Mutant as Edit
 from tests.contract.sql_mutants import planted as edited
 from tests.simulation import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from onthedot.clock import SECOND
-from onthedot.job import overlap_of
-from onthedot.run import Busy, RunState, Skipped, is_slot
+from onthedot.model.job import overlap_of
+from onthedot.model.run import Busy, RunState, Skipped, is_slot
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sql.arm import Batch
 from onthedot.stores.sql.finish import end_waiting

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onthedot.clock import SECOND
-from onthedot.route import PLACED_ROUTES, route_name
+from onthedot.model.route import PLACED_ROUTES, route_name
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sql.port import Tx, sql
 from tests.contract.sql_mutants import Mutant as Edit

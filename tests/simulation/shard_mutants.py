@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onthedot.engine import Engine
-from onthedot.policy.shards import Candidate
+from onthedot.node.engine import Engine
+from onthedot.rules.shard_owners import Candidate
 from tests.contract.sql_mutants import Mutant as Edit
 
 _ENDING = "ending = sorted({*await tx.values(LIST_SHARDS), *range(shards)})"

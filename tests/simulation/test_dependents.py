@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from onthedot.after import check_cycle
-from onthedot.job import Job
+from onthedot.model.after import check_cycle
+from onthedot.model.job import Job
 from onthedot_verify.checker import History
 from onthedot_verify.simulation import Scenario, simulate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 from onthedot_verify.simulation import Action, Fault
 from onthedot_verify.simulation.actions import KINDS as ACTIONS
 from onthedot_verify.simulation.faults import KINDS, OPS, from_json, generate, to_json

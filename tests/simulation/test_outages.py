@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from onthedot.job import Every
+from onthedot.model.job import Every
 from onthedot_verify.simulation import Scenario, simulate
 from onthedot_verify.simulation.outages import CELLS
 from tests.simulation.kit import directed

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from onthedot.job import At, Cron, Every, FixedDelay, Job, Schedule
+from onthedot.model.job import At, Cron, Every, FixedDelay, Job, Schedule
 from onthedot_verify.simulation import CALM, Scenario, simulate
 from onthedot_verify.simulation.chance import Chance
 from onthedot_verify.simulation.cluster import START

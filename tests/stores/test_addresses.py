@@ -6,7 +6,7 @@ import doctest
 
 import pytest
 
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 from onthedot.stores import addresses
 from onthedot.stores.addresses import read_number, refuse_option, refuse_url, shown_url, split_options
 from onthedot.stores.connect import open_store

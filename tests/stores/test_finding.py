@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onthedot.errors import DefinitionError
-from onthedot.run import LIVE, TERMINAL, RunState
+from onthedot.model.errors import DefinitionError
+from onthedot.model.run import LIVE, TERMINAL, RunState
 from onthedot.stores.queries import AttemptCursor, Cursor, JobCursor, RunCursor, RunFilter, decode_cursor, encode_cursor
 
 NUMBERS = st.integers(-(2**53), 2**53)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import redis
 
-from onthedot.errors import StateError
+from onthedot.model.errors import StateError
 from onthedot.stores import per_loop
 from onthedot.stores.connect import open_store
 from onthedot.stores.per_loop import Homes

@@ -10,15 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from onthedot import faults
-from onthedot.errors import KeyConflict, StoreUnusable
+from onthedot import fault_points
 from onthedot.ids import SeededIds
-from onthedot.job import Call, Job, Limit, ability_of
-from onthedot.run import Armed, Gate, GateAsk, NewRun, OnBusy, RunState
+from onthedot.model.errors import KeyConflict, StoreUnusable
+from onthedot.model.job import Call, Job, Limit, ability_of
+from onthedot.model.run import Armed, Gate, GateAsk, NewRun, OnBusy, RunState
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.transactions import run_now
 from onthedot.stores.values import Node, ReserveRequest
-from onthedot.verdict import Finish, OutcomeKind, Verdict
 from onthedot_verify.contract import Workbench
 from tests.behind import Instructions, behind
 
@@ -81,7 +81,7 @@ async def test_what_raises_leaves_nothing(monkeypatch: pytest.MonkeyPatch):
         with pytest.raises(KeyConflict):
             await store.submit([NewRun(record.id, "submit:b", 1), NewRun(record.id, "submit:a", 1, "2", key="a")])
         with monkeypatch.context() as patched:
-            patched.setattr(faults, "point", {}.__getitem__)
+            patched.setattr(fault_points, "point", {}.__getitem__)
             with pytest.raises(KeyError, match=r"put_job\.in_transaction"):
                 await bench.define("other")
     assert heard == []

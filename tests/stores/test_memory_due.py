@@ -5,10 +5,10 @@ import random
 import pytest
 
 from onthedot.clock import SECOND
-from onthedot.job import JobState
-from onthedot.shards import bucket_of, buckets_of
+from onthedot.model.job import JobState
+from onthedot.model.window import Window
+from onthedot.rules.shards import bucket_of, buckets_of
 from onthedot.stores.memory import MemoryStore
-from onthedot.window import Window
 from onthedot_verify.contract.workbench import Workbench, at, every, window
 from tests.behind import Instructions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onthedot.run import RunRecord, RunState
+from onthedot.model.run import RunRecord, RunState
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.queries import FIRST_ENDED, RunCursor, RunFilter, RunScan, Scan
 from onthedot.stores.sql.store import SqlQueries

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from onthedot.errors import StateError, StoreUnavailable
+from onthedot.model.errors import StateError, StoreUnavailable
 from onthedot.stores.addresses import ServerAddress
 from onthedot.stores.per_loop import Pool
 

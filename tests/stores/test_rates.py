@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onthedot.clock import SECOND
-from onthedot.job import Rate
-from onthedot.rate import RateGate, grace
-from onthedot.run import Armed, Busy, Delayed, GateAsk, Lease, OnBusy
+from onthedot.model.job import Rate
+from onthedot.model.rate import RateGate, grace
+from onthedot.model.run import Armed, Busy, Delayed, GateAsk, Lease, OnBusy
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
 from onthedot.stores.sqlite import SqliteStore
 from onthedot_verify.contract.workbench import START, Workbench
-from tests.test_rate import broken_window
+from tests.model.test_rate import broken_window
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from onthedot.definitions import Unreadable, decode, encode, task_to_json
-from onthedot.job import Job
-from onthedot.task import Call, Command, Container, Http, Mount, Noop, Sleep, Source, Step, Steps, Task
+from onthedot.model.job import Job
+from onthedot.model.task import Call, Command, Container, Http, Mount, Noop, Sleep, Source, Step, Steps, Task
+from onthedot.stores.definitions import Unreadable, decode, encode, task_to_json
 
 STEP = Step(
     name="build", argv=("make",), script="make", directory="src", env={"A": "1"}, when="always",

@@ -11,7 +11,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import to_micros
-from onthedot.errors import DefinitionError, StateError, UnknownJob
+from onthedot.model.errors import DefinitionError, StateError, UnknownJob
 from onthedot.testing import Harness, run_virtual
 
 NOON = "2026-06-01T12:00+00:00"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.errors import StoreUnavailable
+from onthedot.model.errors import StoreUnavailable
 from onthedot.stores.memory import MemoryStore
 from onthedot.testing.store_wrapper import LosingStore, StoreWrapper
 

@@ -28,11 +28,11 @@ from onthedot import ids as random_ids
 from onthedot.access import audit, keys, seals, users
 from onthedot.access.grants import grant_in_words
 from onthedot.access.passwords import Passwords
-from onthedot.after import After
 from onthedot.clock import SECOND
 from onthedot.define.yaml_file import read_jobs
 from onthedot.ids import SeededIds
-from onthedot.job import (
+from onthedot.model.after import After
+from onthedot.model.job import (
     At,
     CatchUp,
     Cron,
@@ -47,20 +47,20 @@ from onthedot.job import (
     Sleep,
     ability_of,
 )
-from onthedot.open_verbs import OpenStore
-from onthedot.plan.windows import plan_window
-from onthedot.policy import gates
-from onthedot.retention import Cut, Mark
-from onthedot.run import Armed, Checkpoint, GateAsk, Progress, RunState
+from onthedot.model.retention import Cut, Mark
+from onthedot.model.run import Armed, Checkpoint, GateAsk, Progress, RunState
+from onthedot.model.task import Call, Command, Http
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
+from onthedot.operations.open_verbs import OpenStore
+from onthedot.rules import gates
+from onthedot.rules.windows import plan_window
+from onthedot.runners.registry import arguments_of
+from onthedot.runners.secret_sealing import Keys
+from onthedot.runners.stored_secrets import StoredSecrets
 from onthedot.settings import Settings
 from onthedot.stores import migration
 from onthedot.stores.opening import open_store
 from onthedot.stores.values import Ask, Node, Note
-from onthedot.task import Call, Command, Http
-from onthedot.tasks.registry import arguments_of
-from onthedot.tasks.sealing import Keys
-from onthedot.tasks.stored_secrets import StoredSecrets
-from onthedot.verdict import Finish, OutcomeKind, Verdict
 from tests.servers.postgres import PostgresServer
 from tests.servers.valkey import ValkeyServer
 from tests.upgrades import dumps

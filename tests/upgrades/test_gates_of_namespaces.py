@@ -13,14 +13,14 @@ import pytest
 from redis import Redis
 
 from onthedot.clock import SECOND
-from onthedot.job import JobRecord, Limit, Rate
-from onthedot.policy import gates
-from onthedot.rate import RateGate
-from onthedot.run import ArmAnswer, Armed, Blocked, Delayed, Gate, GateAsk, Lease, OnBusy
+from onthedot.model.job import JobRecord, Limit, Rate
+from onthedot.model.rate import RateGate
+from onthedot.model.run import ArmAnswer, Armed, Blocked, Delayed, Gate, GateAsk, Lease, OnBusy
+from onthedot.rules import gates
+from onthedot.runners.registry import arguments_of
 from onthedot.stores import migration
 from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
-from onthedot.tasks.registry import arguments_of
 from onthedot_verify.contract.workbench import Workbench, at
 
 WAIT = OnBusy("wait")

@@ -19,17 +19,17 @@ import onthedot as otd
 from onthedot.access import audit, keys, seals, users
 from onthedot.access.keyring import Keyring
 from onthedot.clock import SECOND, Micros, SystemClock, to_micros
-from onthedot.errors import KeyConflict, LoginRefused
-from onthedot.job import JobRecord, Json
-from onthedot.open_verbs import opened
-from onthedot.run import TERMINAL, Checkpoint, RunRecord, RunState
+from onthedot.model.errors import KeyConflict, LoginRefused
+from onthedot.model.job import JobRecord, Json
+from onthedot.model.run import TERMINAL, Checkpoint, RunRecord, RunState
+from onthedot.operations.open_verbs import opened
+from onthedot.runners.secret_sealing import Keys
+from onthedot.runners.stored_secrets import StoredSecrets
 from onthedot.schedules import schedule_id
 from onthedot.settings import Settings
 from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Layout, LogRecord
-from onthedot.tasks.sealing import Keys
-from onthedot.tasks.stored_secrets import StoredSecrets
 from tests.upgrades import dumps
 
 T = TypeVar("T")

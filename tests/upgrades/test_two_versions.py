@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from onthedot.run import RunState
+from onthedot.model.run import RunState
 from onthedot.stores.connect import open_store
 from tests.chaos import verdicts
 from tests.chaos.cluster import ROOT, Cluster, Tree, cluster, unnamed

@@ -2,7 +2,7 @@
 
 Every change that comes through a front door is recorded before it is answered. What the entry says of the thing before
 and after is its definition, without the values of arguments, environments and headers; and no secret, password or key
-is in any part of it. Upkeep seals the list (`seals.py`, `upkeep/sealing.py`).
+is in any part of it. Upkeep seals the list (`seals.py`, `node/audit_sealer.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from onthedot.access.credentials import hidden
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.clock import SECOND, Micros
 from onthedot.ids import RandomIds
-from onthedot.job import Job, job_name
-from onthedot.run import RunRecord
+from onthedot.model.job import Job, job_name
+from onthedot.model.run import RunRecord
 from onthedot.stores import documents
 from onthedot.stores.documents import Noting
 from onthedot.stores.protocol import Store

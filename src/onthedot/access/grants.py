@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from onthedot.access.permissions import Permission, Role, permissions_of
 from onthedot.access.principal import Principal
-from onthedot.errors import AccessDenied, DefinitionError, did_you_mean
+from onthedot.model.errors import AccessDenied, DefinitionError, did_you_mean
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,99}")
 """What a key or a user can be called."""
@@ -100,7 +100,7 @@ def grant_in_words(
 
     >>> grant_in_words("viewer", scopes=["jobs:raed"])
     Traceback (most recent call last):
-    onthedot.errors.DefinitionError: scope: unknown permission 'jobs:raed', did you mean 'jobs:read'?
+    onthedot.model.errors.DefinitionError: scope: unknown permission 'jobs:raed', did you mean 'jobs:read'?
     """
     problems = []
     if role not in set(Role):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onthedot.access.grants import NAME
 from onthedot.clock import SECOND, Micros
-from onthedot.errors import LoginRefused, OnTheDotError
+from onthedot.model.errors import LoginRefused, OnTheDotError
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet

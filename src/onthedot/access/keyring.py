@@ -14,7 +14,7 @@ from onthedot.access import credentials, keys, sessions, users
 from onthedot.access.credentials import Credential
 from onthedot.access.principal import Principal
 from onthedot.clock import SECOND, Clock, Micros
-from onthedot.errors import StoreError
+from onthedot.model.errors import StoreError
 from onthedot.stores.documents import Document
 from onthedot.stores.protocol import Store
 

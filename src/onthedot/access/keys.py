@@ -15,10 +15,10 @@ from onthedot.access import credentials
 from onthedot.access.grants import Grant, check_given, check_name, read_grant
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.clock import SECOND, Micros
-from onthedot.duration import micros, parse_duration
-from onthedot.errors import DefinitionError, OnTheDotError, UnknownKey
 from onthedot.ids import Ids, RandomIds
-from onthedot.retention import DAY
+from onthedot.model.duration import micros, parse_duration
+from onthedot.model.errors import DefinitionError, OnTheDotError, UnknownKey
+from onthedot.model.retention import DAY
 from onthedot.stores.documents import Document
 from onthedot.stores.protocol import Store
 

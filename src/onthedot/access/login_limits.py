@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from ipaddress import IPv6Address, IPv6Network, ip_address
 
 from onthedot.clock import SECOND, Clock, Micros
-from onthedot.errors import LoginLimited, LoginsBusy
+from onthedot.model.errors import LoginLimited, LoginsBusy
 
 WITHIN = 60 * SECOND
 FOR_NAME = 5

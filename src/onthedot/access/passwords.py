@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onthedot.errors import DefinitionError
 from onthedot.ids import RandomIds
+from onthedot.model.errors import DefinitionError
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -60,7 +60,7 @@ def check_password(password: str) -> None:
 
     >>> check_password("short")
     Traceback (most recent call last):
-    onthedot.errors.DefinitionError: password: expected at least 8 characters, got fewer; choose a longer one
+    onthedot.model.errors.DefinitionError: password: expected at least 8 characters, got fewer; choose a longer one
     """
     if len(password) < LEAST:
         raise DefinitionError(f"password: expected at least {LEAST} characters, got fewer; choose a longer one")

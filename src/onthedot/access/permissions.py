@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import StrEnum
 
-from onthedot.task import Command, Container, Steps, Task
+from onthedot.model.task import Command, Container, Steps, Task
 
 
 class Permission(StrEnum):
@@ -73,7 +73,7 @@ def permissions_of(
 def writing_needs(task: Task) -> Permission:
     """What it takes to write a job with this task: those that run programs want a permission of their own.
 
-    >>> from onthedot.task import Noop
+    >>> from onthedot.model.task import Noop
     >>> str(writing_needs(Noop())), str(writing_needs(Command(argv=("true",))))
     ('jobs:write', 'jobs:code')
     """

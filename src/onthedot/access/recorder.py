@@ -23,8 +23,8 @@ from onthedot.access.audit import Entry, noting, noting_together, object_of, rec
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.ids import RandomIds
-from onthedot.job import Job
-from onthedot.run import RunRecord
+from onthedot.model.job import Job
+from onthedot.model.run import RunRecord
 from onthedot.stores.documents import Noting
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import PutJob

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from onthedot.access.audit import KIND
 from onthedot.clock import Micros
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 from onthedot.stores.documents import Entry
 from onthedot.stores.protocol import Store
 
@@ -108,7 +108,7 @@ def read_head(text: str) -> Head:
     7
     >>> read_head("seven")
     Traceback (most recent call last):
-    onthedot.errors.DefinitionError: head: expected a seal's number and hash, like '7:0af3…', got 'seven'
+    onthedot.model.errors.DefinitionError: head: expected a seal's number and hash, like '7:0af3…', got 'seven'
     """
     number, _, digest = text.partition(":")
     if not (number.isascii() and number.isdigit() and len(digest) == 64 and set(digest) <= set("0123456789abcdef")):

@@ -20,8 +20,8 @@ from onthedot.access.grants import Grant, check_given, check_name, read_grant
 from onthedot.access.keys import UNREADABLE, crowded
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.clock import SECOND, Micros
-from onthedot.errors import LoginRefused
 from onthedot.ids import Ids, RandomIds
+from onthedot.model.errors import LoginRefused
 from onthedot.stores.documents import Document
 from onthedot.stores.protocol import Store
 

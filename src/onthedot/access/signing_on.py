@@ -16,8 +16,8 @@ from onthedot.access.id_tokens import Person
 from onthedot.access.keys import crowded
 from onthedot.access.sessions import Session
 from onthedot.clock import Micros
-from onthedot.errors import LoginRefused
 from onthedot.ids import Ids, RandomIds
+from onthedot.model.errors import LoginRefused
 from onthedot.stores.protocol import Store
 
 USED = "id_token"

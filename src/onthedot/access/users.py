@@ -22,8 +22,15 @@ from onthedot.access.permissions import Permission
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.access.sessions import Session
 from onthedot.clock import Clock, Micros
-from onthedot.errors import DefinitionError, DuplicateUser, LoginRefused, UnknownSession, UnknownUser, did_you_mean
 from onthedot.ids import Ids, RandomIds
+from onthedot.model.errors import (
+    DefinitionError,
+    DuplicateUser,
+    LoginRefused,
+    UnknownSession,
+    UnknownUser,
+    did_you_mean,
+)
 from onthedot.stores.documents import Document
 from onthedot.stores.protocol import Store
 

@@ -8,7 +8,7 @@ from typing import cast
 
 import click
 
-from onthedot.addresses import is_server
+from onthedot.model.addresses import is_server
 from onthedot.stores.addresses import shown_url
 
 _SUGGESTED = re.compile(r"'(onthedot ([^'\n]+))'")

@@ -11,12 +11,12 @@ import click
 
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.granting import audit
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from onthedot.listening import Listen
+    from onthedot.model.host_port import Listen
     from onthedot.observe.counters import Counters
-    from onthedot.open_verbs import OpenStore
+    from onthedot.operations.open_verbs import OpenStore
     from onthedot.server.serving import Serving
     from onthedot.settings import Settings
 
@@ -73,7 +73,7 @@ class Api:
         return [("api", self._told(self._serving)), *self._elsewhere(self._serving), *self._warnings(self._serving)]
 
     def _listen(self) -> Listen:
-        from onthedot.listening import Listen, read_listen
+        from onthedot.model.host_port import Listen, read_listen
 
         return Listen(elsewhere=True) if self._given.listen is None else read_listen(self._given.listen)
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import click
 
-from onthedot.applying import Applied
 from onthedot.cli.asking import ask
 from onthedot.cli.changes import lines
 from onthedot.cli.heat import HeatMap, echo_heat
@@ -17,8 +16,9 @@ from onthedot.cli.table import colours_wanted
 from onthedot.cli.words import in_zone
 from onthedot.clock import SystemClock
 from onthedot.define.comparing import load_per_hour
-from onthedot.job import Job
+from onthedot.model.job import Job
 from onthedot.observe.text import count, plain
+from onthedot.operations.apply import Applied
 from onthedot.stores.connect import sqlite_path
 
 

@@ -165,9 +165,9 @@ def fetch(
 
 def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[File]], Awaitable[T]]) -> T:
     """What comes of the files of a run, while the store or the server can be asked for them."""
-    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
+    from onthedot.model.addresses import is_server
     from onthedot.output.places import output_place
 
     if is_server(url):
@@ -225,7 +225,7 @@ def _refuse(run_id: int) -> None:
 
 def _meant(files: Sequence[File], names: Sequence[str], attempt: int | None, run_id: int) -> list[File]:
     """The files that are named, or all; of several with one name, that of the newest attempt."""
-    from onthedot.errors import did_you_mean
+    from onthedot.model.errors import did_you_mean
 
     by_name = {one.name: one for one in files if attempt in (None, one.attempt)}
     for name in names:

@@ -1,4 +1,4 @@
-"""Ask what every front door can be asked (`verbs.py`), of the store or the server that the command line names."""
+"""Opens the store or the server that the command line names, and calls its operations (`operations/verbs.py`)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
-from onthedot.addresses import is_server
 from onthedot.cli.errors import BadInput
 from onthedot.cli.options import INSECURE, KEY_FILE
-from onthedot.verbs import Verbs
+from onthedot.model.addresses import is_server
+from onthedot.operations.verbs import Verbs
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
-    from onthedot.events import Event
-    from onthedot.plan.asking import FindsQueues
+    from onthedot.model.events import Event
+    from onthedot.operations.submit import FindsQueues
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ def ask(
         return ask_server(url, work, namespace=namespace)
 
     async def main() -> T:
-        from onthedot.open_verbs import opened
+        from onthedot.operations.open_verbs import opened
 
         if not makes:
             await check_readable(url)
@@ -67,7 +67,7 @@ def look(url: str, work: Callable[[Verbs], Awaitable[T]], *, namespace: str = "d
         return ask_server(url, work, namespace=namespace)
     from onthedot.cli.reading import read_store
     from onthedot.clock import SystemClock
-    from onthedot.open_verbs import OpenStore
+    from onthedot.operations.open_verbs import OpenStore
     from onthedot.settings import Settings
     from onthedot.stores.protocol import Store
 
@@ -80,7 +80,7 @@ def look(url: str, work: Callable[[Verbs], Awaitable[T]], *, namespace: str = "d
 def ask_server(url: str, work: Callable[[Client], Awaitable[T]], *, namespace: str = "default") -> T:
     """The same of a server; with what it has beside the verbs."""
     from onthedot.client.client import Client
-    from onthedot.errors import KeyRefused
+    from onthedot.model.errors import KeyRefused
 
     given = find_key(url)
 
@@ -98,7 +98,7 @@ def finding(verbs: Verbs) -> FindsQueues:
     """Pages of jobs, by what they are like, and lists of queues and nodes: of the store or the server behind these."""
     from onthedot.client.client import Client
     from onthedot.client.looking import Finding
-    from onthedot.open_verbs import OpenVerbs
+    from onthedot.operations.open_verbs import OpenVerbs
 
     if isinstance(verbs, OpenVerbs):
         return verbs.there.store.queries

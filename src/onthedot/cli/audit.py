@@ -153,7 +153,7 @@ async def _print_new(store: Store, after: int | None) -> None:
 async def _send(url: str, to: str, send: Send, first: int) -> None:
     from onthedot.access.audit_sender import Sender
     from onthedot.cli.asking import check_readable
-    from onthedot.open_verbs import opened
+    from onthedot.operations.open_verbs import opened
 
     await check_readable(url)
     async with opened(url) as there:
@@ -168,7 +168,7 @@ async def _again_and_again(look: Callable[[], Awaitable[Micros]]) -> None:
 
     from onthedot.access.audit_sender import AGAIN_AFTER
     from onthedot.clock import SECOND
-    from onthedot.errors import StoreUnavailable
+    from onthedot.model.errors import StoreUnavailable
 
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

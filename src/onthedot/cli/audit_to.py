@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from onthedot.access.audit_sender import Send, SendFailed, signature
-from onthedot.addresses import AddressRefused, Allowed, Target, literal, read_url
 from onthedot.cli.errors import BadInput
 from onthedot.clock import SECOND, SystemClock
+from onthedot.model.addresses import AddressRefused, Allowed, Target, literal, read_url
 from onthedot.observe.text import iso
 
 if TYPE_CHECKING:
     from onthedot.access.audit import Recorded
-    from onthedot.work.runners.http import HttpDoor
+    from onthedot.runners.http import HttpDoor
 
 KEY = "ONTHEDOT_AUDIT_KEY"
 """The variable with the key that webhooks are signed with."""
@@ -57,7 +57,7 @@ def read_destination(text: str, allow: Sequence[str]) -> Send:
             f"--to: expected a key to sign with in {KEY}, of at least {LEAST_KEY} characters, got {len(key)}; "
             f"make one with 'openssl rand -hex 32', and give it to the receiver"
         )
-    from onthedot.work.runners.http import HttpDoor
+    from onthedot.runners.http import HttpDoor
 
     return Webhook(HttpDoor(allowed, SystemClock()), target, key).send
 
@@ -75,8 +75,8 @@ class Webhook:
         self._key = key
 
     async def send(self, entries: Sequence[Recorded]) -> None:
-        from onthedot.work.exchange import Request
-        from onthedot.work.runners.http import HttpTrouble
+        from onthedot.runners.http import HttpTrouble
+        from onthedot.runners.http_rules import Request
 
         body = "".join(f"{as_line(entry)}\n" for entry in entries).encode()
         timestamp = SystemClock().now() // SECOND

@@ -22,10 +22,10 @@ from onthedot.cli.options import (
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
-    from onthedot.events import Event
-    from onthedot.job import JobRecord
-    from onthedot.plan.backfill import Asked, Backfill
-    from onthedot.verbs import Verbs
+    from onthedot.model.events import Event
+    from onthedot.model.job import JobRecord
+    from onthedot.operations.backfill import Asked, Backfill
+    from onthedot.operations.verbs import Verbs
 
 ASK_ABOVE = 100
 """On a terminal, more new runs than this are made only when somebody says yes."""
@@ -76,9 +76,9 @@ def command(
       onthedot backfill nightly_report --from 2026-01-01 --to 2026-02-01 --yes --json
     """
     from onthedot.cli.asking import ask
-    from onthedot.errors import DefinitionError
-    from onthedot.job import JobState
-    from onthedot.plan.backfill import Asked
+    from onthedot.model.errors import DefinitionError
+    from onthedot.model.job import JobState
+    from onthedot.operations.backfill import Asked
 
     asked = Asked(start, end or "", schedule, limit)
     asks = not (yes or dry_run or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
@@ -118,7 +118,7 @@ def when(given: Any, now: Micros, what: str) -> Any:
     """A length of time ago, such as -2h, is an instant; a date is one of the schedule's own zone; other words are those
     of the reader."""
     from onthedot.clock import to_datetime
-    from onthedot.duration import micros, parse_duration
+    from onthedot.model.duration import micros, parse_duration
 
     if not isinstance(given, str) or is_date(given):
         return given
@@ -143,7 +143,7 @@ def _confirm(preview: Backfill) -> None:
 
 def _tell(event: Event) -> None:
     """How far it is, in one line that is written over."""
-    from onthedot.events import RunsBackfilled
+    from onthedot.model.events import RunsBackfilled
 
     if isinstance(event, RunsBackfilled):
         done = event.runs == event.of

@@ -12,8 +12,8 @@ from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import RUN, store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
+    from onthedot.operations.verbs import Verbs
     from onthedot.stores.values import CancelAnswer
-    from onthedot.verbs import Verbs
 
 
 @click.command(cls=Command, short_help="Cancel a run, or ask it to stop.")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from onthedot.applying import Applied
 from onthedot.cli.words import reader_time
 from onthedot.clock import SECOND, Micros
 from onthedot.define.comparing import Difference
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import count, iso, length, plain
+from onthedot.operations.apply import Applied
 
 _SIGNS = {"created": "+", "changed": "~", "removed": "-"}
 _FEW = 3

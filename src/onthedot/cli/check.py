@@ -13,7 +13,7 @@ from onthedot.cli.options import with_debug, with_json
 
 if TYPE_CHECKING:
     from onthedot.define.places import Told
-    from onthedot.job import Job
+    from onthedot.model.job import Job
 
 
 class Checked(NamedTuple):
@@ -85,8 +85,8 @@ def check_together(checked: list[Checked]) -> list[Checked]:
     """The same, with what is wrong between the files: a job that is there twice, jobs that run after each other."""
     from onthedot.define.check import missing_parents, parents_first
     from onthedot.define.places import Told
-    from onthedot.errors import DefinitionError
-    from onthedot.job import job_name
+    from onthedot.model.errors import DefinitionError
+    from onthedot.model.job import job_name
 
     first: dict[str, str] = {}
     for one in checked:

@@ -11,9 +11,9 @@ from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
 
 if TYPE_CHECKING:
-    from onthedot.job import Job
+    from onthedot.model.job import Job
+    from onthedot.operations.verbs import Verbs
     from onthedot.stores.values import PutJob
-    from onthedot.verbs import Verbs
 
 
 @click.command(cls=Command, short_help="Store a new job.")
@@ -85,7 +85,7 @@ def _of_options(
 
 
 async def _create(verbs: Verbs, jobs: list[Job]) -> list[PutJob]:
-    from onthedot.errors import RevisionConflict
+    from onthedot.model.errors import RevisionConflict
 
     done = []
     for job in jobs:

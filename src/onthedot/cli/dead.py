@@ -25,11 +25,11 @@ from onthedot.cli.options import (
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
-    from onthedot.events import Event
-    from onthedot.plan.letters import DeadLetters, Replayed
-    from onthedot.policies import Rate
-    from onthedot.run import RunRecord
-    from onthedot.verbs import Verbs
+    from onthedot.model.events import Event
+    from onthedot.model.policies import Rate
+    from onthedot.model.run import RunRecord
+    from onthedot.operations.dead_letters import DeadLetters, Replayed
+    from onthedot.operations.verbs import Verbs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -219,7 +219,7 @@ def discard(
     """
     from onthedot.cli.asking import ask
     from onthedot.observe.text import count
-    from onthedot.plan.letters import is_letter
+    from onthedot.operations.dead_letters import is_letter
 
     _check_choice(run_ids, everything, asked)
     asks, box = _may_ask(yes or dry_run or as_json), _box(asked)
@@ -247,8 +247,8 @@ def discard(
 
 
 async def _replay_these(verbs: Verbs, run_ids: tuple[int, ...]) -> Replayed:
-    from onthedot.errors import StateError, UnknownRun
-    from onthedot.plan.letters import Replayed
+    from onthedot.model.errors import StateError, UnknownRun
+    from onthedot.operations.dead_letters import Replayed
 
     ids: list[int] = []
     for run_id in dict.fromkeys(run_ids):
@@ -270,7 +270,7 @@ async def _replay_box(verbs: Verbs, box: dict[str, Any], *, dry_run: bool, asks:
 
 def _tell(event: Event) -> None:
     """How far it is, in one line that is written over."""
-    from onthedot.events import RunsReplayed
+    from onthedot.model.events import RunsReplayed
 
     if isinstance(event, RunsReplayed):
         click.echo(f"\r{event.runs} of {event.of} asked for again", err=True, nl=event.runs == event.of)
@@ -306,8 +306,8 @@ def _read_rate(text: str) -> Rate:
     >>> _read_rate("10/s").per, _read_rate("1/30s").per
     (datetime.timedelta(seconds=1), datetime.timedelta(seconds=30))
     """
-    from onthedot.errors import DefinitionError
-    from onthedot.policies import Rate
+    from onthedot.model.errors import DefinitionError
+    from onthedot.model.policies import Rate
 
     most, slash, per = text.partition("/")
     if not slash or not most.isdecimal() or not per or len(most) > 9:

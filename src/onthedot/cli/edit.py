@@ -11,7 +11,7 @@ from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
 
 if TYPE_CHECKING:
-    from onthedot.job import Job, JobRecord
+    from onthedot.model.job import Job, JobRecord
 
 
 @click.command(cls=Command, short_help="Change a stored job, in an editor or with --set.")
@@ -71,7 +71,7 @@ def _edited(data: dict[str, Any]) -> Job:
     """What somebody has made of it. A mistake is told, and can be mended."""
     from onthedot.define.yaml_file import read_jobs
     from onthedot.define.yaml_text import yaml_text
-    from onthedot.errors import DefinitionError
+    from onthedot.model.errors import DefinitionError
 
     text = yaml_text({"jobs": [data]})
     while True:

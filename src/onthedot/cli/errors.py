@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import click
 
 from onthedot.cli.advice import on_this_store
-from onthedot.errors import (
+from onthedot.model.errors import (
     DefinitionError,
     OnTheDotError,
     StoreUnusable,

@@ -11,7 +11,7 @@ from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import store_url, with_debug, with_server
 
 if TYPE_CHECKING:
-    from onthedot.plan.shown import Shown
+    from onthedot.operations.job_views import Shown
 
 COLUMNS = ("name", "namespace", "owner", "schedule", "task", "state", "next")
 """Of CSV."""
@@ -42,7 +42,7 @@ def command(names: tuple[str, ...], form: str, namespace: str | None, store: str
     from onthedot.cli.asking import look
     from onthedot.cli.jobs import jobs_shown
     from onthedot.clock import SystemClock
-    from onthedot.plan.shown import Shown
+    from onthedot.operations.job_views import Shown
 
     url = store_url(store, db)
     if form == "csv":
@@ -57,7 +57,7 @@ def command(names: tuple[str, ...], form: str, namespace: str | None, store: str
 
 
 def _chosen(found: list[Shown], names: tuple[str, ...], namespace: str | None) -> list[Shown]:
-    from onthedot.errors import did_you_mean
+    from onthedot.model.errors import did_you_mean
 
     some = [one for one in found if namespace in (None, one.record.job.namespace)]
     known = {one.record.job.name for one in some}

@@ -10,12 +10,12 @@ from typing import Any
 
 from onthedot.cli.words import reader_time, relative
 from onthedot.clock import Micros
-from onthedot.errors import StoreError
-from onthedot.job import Job, JobRecord
+from onthedot.model.errors import StoreError
+from onthedot.model.job import Job, JobRecord
+from onthedot.model.run import RunState
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import count, iso, plain
-from onthedot.plan.coming import look_ahead, next_of_each
-from onthedot.run import RunState
+from onthedot.operations.next_slots import look_ahead, next_of_each
 from onthedot.stores.connect import open_store, sqlite_path
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import RunFilter, all_runs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from onthedot.errors import did_you_mean
+from onthedot.model.errors import did_you_mean
 
 
 class Group(click.Group):

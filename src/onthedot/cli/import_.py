@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from onthedot.define.importing.imported import Imported
     from onthedot.define.places import Told
-    from onthedot.job import Job
-    from onthedot.verbs import Verbs
+    from onthedot.model.job import Job
+    from onthedot.operations.verbs import Verbs
 
 FORMATS = ("csv", "crontab", "systemd", "kubernetes")
 LEFT_OUT = 3
@@ -73,7 +73,7 @@ def command(
     from onthedot.define.importing.imported import name_apart
     from onthedot.define.importing.kinds import WORDS
     from onthedot.define.written import written
-    from onthedot.job import job_name
+    from onthedot.model.job import job_name
     from onthedot.schedules.zones import zone
 
     texts = _texts(files, form)
@@ -107,7 +107,7 @@ def command(
 
 def machine_zone() -> str:
     """The zone that this machine's clocks show; UTC if it has no name that other machines know."""
-    from onthedot.errors import ScheduleError
+    from onthedot.model.errors import ScheduleError
     from onthedot.schedules.zones import zone
 
     for name in _zone_names():

@@ -11,11 +11,11 @@ from onthedot.cli.errors import Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_utc
 
 if TYPE_CHECKING:
-    from onthedot.after import After
     from onthedot.client.client import Client
     from onthedot.clock import Micros
-    from onthedot.plan.shown import Next, Shown
-    from onthedot.run import RunRecord
+    from onthedot.model.after import After
+    from onthedot.model.run import RunRecord
+    from onthedot.operations.job_views import Next, Shown
     from onthedot.stores.protocol import Store
 
 MOST = 1_000
@@ -59,10 +59,10 @@ def command(store: str | None, db: str | None, limit: int | None, namespace: str
 
 def jobs_shown(url: str, now: Micros, most: int | None, namespace: str | None = None) -> list[Shown]:
     """The jobs of a store, or of a server, at most so many (None: all), with their next instants and last runs."""
-    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
-    from onthedot.plan.shown import shown
+    from onthedot.model.addresses import is_server
+    from onthedot.operations.job_views import shown
     from onthedot.stores.queries import JobFilter, all_jobs
 
     wanted = JobFilter(namespaces=None if namespace is None else (namespace,))

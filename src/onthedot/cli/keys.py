@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def _read_expires(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
     from onthedot.access.keys import read_lasts
-    from onthedot.errors import DefinitionError
+    from onthedot.model.errors import DefinitionError
 
     try:
         return read_lasts(value, what="length of time")

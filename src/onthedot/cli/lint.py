@@ -12,7 +12,7 @@ from onthedot.cli.errors import Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
-    from onthedot.job import Job, Schedule
+    from onthedot.model.job import Job, Schedule
     from onthedot.schedules.lint import Odd
 
 SOMETHING_ODD = 3
@@ -104,7 +104,7 @@ def _stored(url: str, tz: str | None) -> list[Job]:
 
 
 def _doubts(job: Job) -> list[str]:
-    from onthedot.tasks.interpreters import doubts
+    from onthedot.runners.interpreters import doubts
 
     return [str(doubt) for doubt in doubts(job.task, job.params)]
 
@@ -112,7 +112,7 @@ def _doubts(job: Job) -> list[str]:
 def _waiting(jobs: list[Job], where: str) -> list[tuple[str, str]]:
     """The jobs that run after one that is not among them."""
     from onthedot.define.check import missing_parents
-    from onthedot.job import job_name
+    from onthedot.model.job import job_name
 
     known = {job_name(job) for job in jobs}
     return [(job.name, text) for job in jobs if (text := missing_parents(job, known, where))]

@@ -9,7 +9,7 @@ from rich.text import Text
 from onthedot.cli.outbox import Printer
 from onthedot.cli.view import View
 from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
-from onthedot.events import Event
+from onthedot.model.events import Event
 
 DRAW_EVERY: Micros = 250 * MILLISECOND
 """Drawing costs some milliseconds of this process's time, which its jobs may want: four times a second is enough."""

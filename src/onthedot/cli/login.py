@@ -77,7 +77,7 @@ def command(url: str, user: str | None, by_key: bool, by_id_token: bool, as_json
 
 def default_server() -> str:
     """The server that is meant if none is named."""
-    from onthedot.addresses import is_server
+    from onthedot.model.addresses import is_server
 
     named = os.environ.get("ONTHEDOT_STORE", "")
     return named if is_server(named) else HERE
@@ -141,7 +141,7 @@ async def end_session(login: Login) -> None:
 
 
 async def _end_quietly(login: Login) -> None:
-    from onthedot.errors import OnTheDotError
+    from onthedot.model.errors import OnTheDotError
 
     with suppress(OnTheDotError):  # it ends by itself
         await end_session(login)

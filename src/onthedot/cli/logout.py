@@ -76,7 +76,7 @@ def _meant(url: str, every: bool) -> list[Login]:
 def _end(login: Login) -> str:
     """Why the session was not ended on its server; empty if it was, or is over, or is none."""
     from onthedot.cli.login import end_session
-    from onthedot.errors import KeyRefused, OnTheDotError
+    from onthedot.model.errors import KeyRefused, OnTheDotError
 
     if login.kind == "key":
         return ""

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from onthedot.cli.telling import Telling
     from onthedot.client.client import Client
+    from onthedot.model.run import RunRecord
     from onthedot.output.keeping import Outputs
-    from onthedot.run import RunRecord
     from onthedot.stores.protocol import Store
 
 LOOK_EVERY = 0.5
@@ -61,9 +61,9 @@ def command(
       onthedot logs 41 --json | jq -r 'select(.stream == "err").text'
       onthedot logs 41 --output 's3://bucket/prefix?region=eu-central-1'
     """
-    from onthedot.addresses import is_server
     from onthedot.cli.telling import Telling
     from onthedot.clock import to_micros
+    from onthedot.model.addresses import is_server
     from onthedot.output.places import output_place
 
     url = store_url(store, db)
@@ -79,9 +79,9 @@ def command(
 
 def tell_run(url: str, run_id: int, telling: Telling, *, follow: bool, output: str = "") -> int:
     """Write what a run of this store or server has said, or with `follow` what it says until it ends; the exit code."""
-    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
+    from onthedot.model.addresses import is_server
     from onthedot.output.keeping import Outputs
     from onthedot.output.owning import find_owner
 
@@ -156,8 +156,8 @@ async def _follow(store: Store, outputs: Outputs, run: RunRecord, telling: Telli
 
 def _end(run: RunRecord, telling: Telling) -> int:
     """How it ended, for people; the exit code."""
+    from onthedot.model.run import RunState
     from onthedot.observe.text import plain
-    from onthedot.run import RunState
 
     telling.close()
     why = ": ".join(part for part in (run.reason, run.error) if part)
@@ -186,7 +186,7 @@ def _silent(run: RunRecord, telling: Telling) -> str:
 
 
 def _has_ended(run: RunRecord) -> bool:
-    from onthedot.run import TERMINAL
+    from onthedot.model.run import TERMINAL
 
     return run.state in TERMINAL
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from onthedot.listening import Listen
+    from onthedot.model.host_port import Listen
     from onthedot.observe.counters import Counters
     from onthedot.observe.metrics_door import MetricsDoor
 
 
 def read_metrics(ctx: click.Context, param: click.Parameter, value: str | None) -> Listen | None:
     """The callback of `--metrics`."""
-    from onthedot.errors import DefinitionError
-    from onthedot.listening import read_listen
+    from onthedot.model.errors import DefinitionError
+    from onthedot.model.host_port import read_listen
 
     if value is None:
         return None

@@ -14,7 +14,7 @@ from onthedot.cli.options import with_debug, with_json
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
-    from onthedot.job import Schedule
+    from onthedot.model.job import Schedule
 
 MOST = 1_000
 
@@ -81,7 +81,7 @@ def _one(words: tuple[str, ...]) -> str:
 
 def _of_job(schedule: Schedule, job: str | None) -> Schedule:
     """The schedule as a job of this name has it."""
-    from onthedot.job import Call, Job
+    from onthedot.model.job import Call, Job
 
     namespace, _, name = (job or "").rpartition("/")
     called = Job(name=name, namespace=namespace or "default", task=Call(handler=""), schedules=(schedule,))
@@ -89,14 +89,14 @@ def _of_job(schedule: Schedule, job: str | None) -> Schedule:
 
 
 def _where(schedule: Schedule, tz: str | None) -> tzinfo:
-    from onthedot.job import Cron
+    from onthedot.model.job import Cron
     from onthedot.schedules.zones import zone
 
     return zone(schedule.tz if isinstance(schedule, Cron) else tz or "UTC")
 
 
 def _reading(schedule: Schedule, where: tzinfo) -> list[str]:
-    from onthedot.job import Cron
+    from onthedot.model.job import Cron
     from onthedot.schedules import cron_fields, describe
 
     lines = [f"reading   {describe(schedule)}"]
@@ -112,7 +112,7 @@ def _rows(schedule: Schedule, instants: list[Micros], now: Micros, where: tzinfo
     from onthedot.cli.table import table
     from onthedot.cli.words import local_time, relative
     from onthedot.clock import to_datetime
-    from onthedot.job import FixedDelay
+    from onthedot.model.job import FixedDelay
     from onthedot.schedules.instants import format_instant
 
     if not instants:
@@ -143,7 +143,7 @@ def _with_changes(instants: list[Micros], where: tzinfo) -> list[tuple[Micros, d
 
 def _as_json(schedule: Schedule, instants: list[Micros], now: Micros, where: tzinfo) -> dict[str, Any]:
     from onthedot.clock import SECOND
-    from onthedot.job import Cron
+    from onthedot.model.job import Cron
     from onthedot.observe.text import iso
     from onthedot.schedules import cron_fields, describe, to_text
 

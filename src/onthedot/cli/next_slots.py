@@ -9,11 +9,11 @@ from heapq import heappop, heappush, nsmallest
 from typing import NamedTuple
 
 from onthedot.clock import Micros
-from onthedot.duration import micros
-from onthedot.job import FixedDelay, Job, JobRecord, JobState, Schedule
-from onthedot.run import RunState, is_slot
+from onthedot.model.duration import micros
+from onthedot.model.job import FixedDelay, Job, JobRecord, JobState, Schedule
+from onthedot.model.run import RunState, is_slot
+from onthedot.model.verdict import Finish
 from onthedot.schedules import due_of, next_after
-from onthedot.verdict import Finish
 
 _MOST_AT_ONCE = 100
 """How many schedules one look computes anew: the rest are brought up to date by the next looks."""

@@ -12,7 +12,7 @@ from onthedot.cli.groups import Group
 from onthedot.cli.options import store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
-    from onthedot.verbs import Verbs
+    from onthedot.operations.verbs import Verbs
 
 
 @click.group(cls=Group, short_help="Drain a node, or let it go on.")
@@ -55,8 +55,8 @@ def drain(name: str, undo: bool, store: str | None, db: str | None, as_json: boo
 
 async def _drain(verbs: Verbs, name: str, *, draining: bool) -> int:
     from onthedot.clock import SystemClock
-    from onthedot.cluster.living import is_living
-    from onthedot.errors import did_you_mean
+    from onthedot.model.errors import did_you_mean
+    from onthedot.stores.living import is_living
 
     count = await verbs.drain_node(name, draining=draining)
     if not count:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onthedot.cli.api import ApiGiven
     from onthedot.cli.stopping import Stopping
     from onthedot.cli.up import Beside
-    from onthedot.listening import Listen
+    from onthedot.model.host_port import Listen
     from onthedot.scheduler import Scheduler
     from onthedot.settings import Settings
 

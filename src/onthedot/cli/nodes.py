@@ -33,11 +33,11 @@ def command(everything: bool, store: str | None, db: str | None, as_json: bool) 
       onthedot nodes
       onthedot nodes --json | jq '.[] | select(.leads)'
     """
-    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.client import looking
     from onthedot.clock import SystemClock
+    from onthedot.model.addresses import is_server
     from onthedot.observe.cluster import node_fields, nodes_shown
 
     now = SystemClock().now()

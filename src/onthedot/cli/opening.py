@@ -13,8 +13,8 @@ from onthedot.cli.found import Found
 from onthedot.cli.table import table
 from onthedot.cli.words import in_words, reader_time, relative
 from onthedot.clock import Micros
-from onthedot.events import Event, JobPut, NodeJoined, TermWon
-from onthedot.job import Job, Schedule, ability_of
+from onthedot.model.events import Event, JobPut, NodeJoined, TermWon
+from onthedot.model.job import Job, Schedule, ability_of
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import count, iso, plain
 from onthedot.scheduler import Scheduler

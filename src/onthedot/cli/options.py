@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from onthedot.cli.errors import remember_debug
-from onthedot.duration import micros, parse_duration
-from onthedot.errors import DefinitionError, shown
+from onthedot.model.duration import micros, parse_duration
+from onthedot.model.errors import DefinitionError, shown
 from onthedot.stores.addresses import shown_url
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class RunNumber(click.ParamType[int]):
     def convert(self, value: Any, _: click.Parameter | None, __: click.Context | None) -> int:
         """Refuse what is no number, and a number that no run can have."""
         from onthedot.cli.errors import BadInput
-        from onthedot.run import HIGHEST_RUN
+        from onthedot.model.run import HIGHEST_RUN
 
         text = str(value).strip()
         if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
@@ -174,7 +174,7 @@ def read_time(text: str, what: str, *, ahead: bool = False) -> datetime:
     """A point in time as this command's reader writes it; with `ahead`, one to come."""
     from onthedot.cli.errors import BadInput
     from onthedot.clock import SystemClock
-    from onthedot.errors import ScheduleError
+    from onthedot.model.errors import ScheduleError
     from onthedot.schedules.instants import read_when
 
     try:

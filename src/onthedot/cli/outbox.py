@@ -15,7 +15,7 @@ from typing import Protocol
 import click
 
 from onthedot.clock import Clock, Micros
-from onthedot.events import Event
+from onthedot.model.events import Event
 from onthedot.observe.json_lines import json_line
 from onthedot.observe.log import Lines, Tone, format_line
 from onthedot.observe.mailbox import MOST, Mailbox

@@ -17,7 +17,7 @@ from types import ModuleType
 from onthedot.blocking import BlockingScheduler
 from onthedot.cli.errors import BadInput
 from onthedot.cli.options import DEFAULT_STORE
-from onthedot.errors import OnTheDotError, did_you_mean
+from onthedot.model.errors import OnTheDotError, did_you_mean
 from onthedot.scheduler import Scheduler
 from onthedot.settings import Settings
 

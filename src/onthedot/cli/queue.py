@@ -13,8 +13,8 @@ from onthedot.cli.groups import Group
 from onthedot.cli.options import store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
+    from onthedot.operations.verbs import Verbs
     from onthedot.stores.values import Queue
-    from onthedot.verbs import Verbs
 
 
 @click.group(cls=Group, short_help="Pause, resume or share a queue.")
@@ -104,7 +104,7 @@ def _read_share(text: str) -> tuple[str, int]:
 def _change(url: str, name: str, change: Callable[[Verbs], Awaitable[Queue]]) -> Queue:
     """A queue is any name: so one that nobody uses is taken for a slip, and refused."""
     from onthedot.cli.asking import ask, finding
-    from onthedot.plan.asking import why_unused
+    from onthedot.operations.submit import why_unused
 
     async def work(verbs: Verbs) -> Queue:
         refused = await why_unused(finding(verbs), name)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import click
 
-from onthedot.addresses import is_server
+from onthedot.model.addresses import is_server
 from onthedot.stores.addresses import shown_url
 from onthedot.stores.connect import open_store, sqlite_path
 from onthedot.stores.protocol import Store

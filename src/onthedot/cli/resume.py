@@ -11,8 +11,8 @@ from onthedot.cli.errors import Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server, with_utc
 
 if TYPE_CHECKING:
+    from onthedot.operations.verbs import Verbs
     from onthedot.stores.values import Resumed
-    from onthedot.verbs import Verbs
 
 Missed = Literal["none", "last", "all"]
 
@@ -52,7 +52,7 @@ def command(
 
 
 async def _resume(verbs: Verbs, job: str, missed: Missed, dry_run: bool) -> tuple[bool, Resumed]:
-    from onthedot.job import JobState
+    from onthedot.model.job import JobState
 
     record = await verbs.get_job(job)
     resumed = await verbs.resume(job, missed=missed, dry_run=dry_run)

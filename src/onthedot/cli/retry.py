@@ -11,8 +11,8 @@ from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import RUN, store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
-    from onthedot.run import RunRecord
-    from onthedot.verbs import Verbs
+    from onthedot.model.run import RunRecord
+    from onthedot.operations.verbs import Verbs
 
 
 @click.command(cls=Command, short_help="Go on where a run of steps has failed.")
@@ -42,7 +42,7 @@ def command(run_id: int, from_step: str | None, store: str | None, db: str | Non
 
 
 async def _retry(verbs: Verbs, run_id: int, from_step: str | None) -> RunRecord:
-    from onthedot.errors import StateError, UnknownRun
+    from onthedot.model.errors import StateError, UnknownRun
 
     try:
         made = await verbs.retry_run(run_id, from_step=from_step)

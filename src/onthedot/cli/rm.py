@@ -12,7 +12,7 @@ from onthedot.cli.errors import Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
 
 if TYPE_CHECKING:
-    from onthedot.verbs import Verbs
+    from onthedot.operations.verbs import Verbs
 
 
 @click.command(cls=Command, short_help="End a job; its waiting runs are cancelled.")

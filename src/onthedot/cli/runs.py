@@ -10,14 +10,14 @@ import click
 
 from onthedot.cli.errors import Command
 from onthedot.cli.options import check_range, store_url, with_debug, with_json, with_namespace, with_range, with_server
-from onthedot.run import TERMINAL, RunState
+from onthedot.model.run import TERMINAL, RunState
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from onthedot.clock import Micros
-    from onthedot.run import Progress, RunRecord, SkipRecord
-    from onthedot.verbs import Verbs
+    from onthedot.model.run import Progress, RunRecord, SkipRecord
+    from onthedot.operations.verbs import Verbs
 
 MOST = 10_000
 NEXT_FEW = 5
@@ -120,8 +120,8 @@ async def _list(
 ) -> list[RunRecord]:
     if job is not None and await verbs.get_job(job) is None:
         from onthedot.cli.asking import finding
-        from onthedot.errors import UnknownJob, did_you_mean
-        from onthedot.plan.asking import near_names
+        from onthedot.model.errors import UnknownJob, did_you_mean
+        from onthedot.operations.submit import near_names
         from onthedot.stores.queries import JobFilter
 
         known = await near_names(finding(verbs), job, JobFilter(namespaces=(namespace,)))
@@ -202,7 +202,7 @@ def reason_in_words(run: RunRecord) -> str:
 
 def progress_in_words(progress: Progress) -> str:
     """
-    >>> from onthedot.run import Progress
+    >>> from onthedot.model.run import Progress
     >>> progress_in_words(Progress(60, 120)), progress_in_words(Progress(3))
     ('60 of 120 (50 %)', '3 done')
     """

@@ -15,8 +15,8 @@ from onthedot.cli.groups import Group
 from onthedot.cli.options import store_url, with_debug, with_json, with_store, with_utc
 
 if TYPE_CHECKING:
+    from onthedot.runners.stored_secrets import StoredSecret, StoredSecrets
     from onthedot.stores.protocol import Store
-    from onthedot.tasks.stored_secrets import StoredSecret, StoredSecrets
 
 
 @click.group(cls=Group, short_help="Set, list or remove secrets that are kept in the store.")
@@ -159,16 +159,16 @@ def rotate(store: str | None, db: str | None, as_json: bool) -> None:
 
 
 def _secrets(store: Store) -> StoredSecrets:
-    from onthedot.tasks.sealing import Keys
-    from onthedot.tasks.stored_secrets import StoredSecrets
+    from onthedot.runners.secret_sealing import Keys
+    from onthedot.runners.stored_secrets import StoredSecrets
 
     return StoredSecrets(store.documents, Keys.of(os.environ))
 
 
 def _without_keys(store: Store) -> StoredSecrets:
     """Names can be read and removed by who cannot read a value."""
-    from onthedot.tasks.sealing import Keys
-    from onthedot.tasks.stored_secrets import StoredSecrets
+    from onthedot.runners.secret_sealing import Keys
+    from onthedot.runners.stored_secrets import StoredSecrets
 
     return StoredSecrets(store.documents, Keys([]))
 
@@ -180,7 +180,7 @@ async def _names(store: Store) -> list[StoredSecret]:
 def _check(name: str, namespace: str) -> None:
     """Refuse what cannot be a name, before anything is asked for or opened."""
     from onthedot.define.check import is_name
-    from onthedot.tasks.secrets import check_name
+    from onthedot.runners.secrets import check_name
 
     check_name(name)
     if not is_name(namespace):
@@ -188,7 +188,7 @@ def _check(name: str, namespace: str) -> None:
 
 
 def _read_value(name: str) -> str:
-    from onthedot.tasks.secrets import MOST
+    from onthedot.runners.secrets import MOST
 
     if sys.stdin.isatty():
         value: str = click.prompt(f"Value of {name}", hide_input=True, confirmation_prompt=True)

@@ -48,12 +48,12 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
       onthedot sessions list
       onthedot sessions list --store https://jobs.example.org --json
     """
-    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.cli.table import echo_table
     from onthedot.cli.words import in_zone
     from onthedot.clock import SystemClock
+    from onthedot.model.addresses import is_server
 
     url = store_url(store, db)
     found = ask_server(url, _all_of_server) if is_server(url) else read_store(url, _all)
@@ -97,9 +97,9 @@ def end(session_id: str, store: str | None, db: str | None, as_json: bool) -> No
     from urllib.parse import quote
 
     from onthedot.access import users
-    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.writing import write_store
+    from onthedot.model.addresses import is_server
     from onthedot.observe.json_lines import session_fields
     from onthedot.observe.text import plain
 

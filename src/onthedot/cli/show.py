@@ -14,7 +14,7 @@ from onthedot.cli.options import RUN, store_url, with_debug, with_json, with_ser
 if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.clock import Micros
-    from onthedot.run import AttemptRecord, RunRecord
+    from onthedot.model.run import AttemptRecord, RunRecord
     from onthedot.stores.protocol import Store
     from onthedot.stores.values import LogRecord, WaitReason
 
@@ -49,10 +49,10 @@ def command(run_id: int, store: str | None, db: str | None, as_json: bool) -> No
       onthedot show 41
       onthedot show 41 --json | jq .waits_for
     """
-    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.clock import SystemClock
+    from onthedot.model.addresses import is_server
 
     now, url = SystemClock().now(), store_url(store, db)
     if is_server(url):
@@ -66,8 +66,8 @@ def command(run_id: int, store: str | None, db: str | None, as_json: bool) -> No
 
 
 async def _find(store: Store, run_id: int, now: Micros) -> Shown:
+    from onthedot.operations.why_waiting import why_waiting
     from onthedot.output.reading import read_logs
-    from onthedot.plan.waiting import why_waiting
 
     run = await store.queries.get_run(run_id)
     if run is None:
@@ -175,7 +175,7 @@ def _attempt_row(attempt: AttemptRecord, now: Micros) -> list[str]:
 def _present(shown: Shown, now: Micros) -> list[list[str]]:
     """The attempt that is going on, or is about to."""
     from onthedot.cli.words import moment
-    from onthedot.run import RunState
+    from onthedot.model.run import RunState
 
     run, standing = shown.run, shown.standing
     if standing is None or not standing.node:

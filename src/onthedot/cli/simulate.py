@@ -13,7 +13,7 @@ from onthedot.cli.options import with_debug, with_json
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
-    from onthedot.job import Job
+    from onthedot.model.job import Job
     from onthedot.scheduler import Scheduler
     from onthedot.simulate.question import Outage, Question
 
@@ -107,7 +107,7 @@ def command(
 
 def _zone_of(jobs: list[Job]) -> str:
     """The zone that all cron schedules share; else UTC."""
-    from onthedot.job import Cron
+    from onthedot.model.job import Cron
 
     zones = {schedule.tz for job in jobs for schedule in job.schedules if isinstance(schedule, Cron)}
     return zones.pop() if len(zones) == 1 else "UTC"
@@ -144,7 +144,7 @@ def _question(
 
 
 def _duration(text: str) -> tuple[str, Micros]:
-    from onthedot.duration import micros, parse_duration
+    from onthedot.model.duration import micros, parse_duration
 
     job, equals, length = text.rpartition("=")
     if not equals or not job:
@@ -154,7 +154,7 @@ def _duration(text: str) -> tuple[str, Micros]:
 
 def _outage(text: str, tz: str) -> Outage:
     from onthedot.clock import to_micros
-    from onthedot.duration import micros, parse_duration
+    from onthedot.model.duration import micros, parse_duration
     from onthedot.schedules.instants import read_instant
     from onthedot.simulate.question import Outage
 

@@ -12,7 +12,7 @@ from onthedot.cli.heat import HeatMap, echo_heat
 from onthedot.cli.table import colours_wanted, echo_table
 from onthedot.cli.words import in_words, local_time
 from onthedot.clock import SECOND, Micros, to_datetime
-from onthedot.job import Job, Sleep
+from onthedot.model.job import Job, Sleep
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import count, iso, length, plain
 from onthedot.schedules.zones import zone

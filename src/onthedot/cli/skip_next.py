@@ -15,10 +15,10 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_namespac
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
-    from onthedot.job import JobRecord
-    from onthedot.run import RunRecord
+    from onthedot.model.job import JobRecord
+    from onthedot.model.run import RunRecord
+    from onthedot.operations.verbs import Verbs
     from onthedot.stores.values import MovedSlot
-    from onthedot.verbs import Verbs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,8 +100,8 @@ async def _coming(verbs: Verbs, job: str, namespace: str, record: JobRecord | No
     from onthedot.client import looking
     from onthedot.client.client import Client
     from onthedot.client.values import coming_fields
-    from onthedot.open_verbs import OpenVerbs
-    from onthedot.plan.coming import coming, look_ahead
+    from onthedot.operations.next_slots import coming, look_ahead
+    from onthedot.operations.open_verbs import OpenVerbs
 
     if isinstance(verbs, Client):
         _, found = await looking.next_of(verbs.server, job, count=SHOWN, namespace=namespace)
@@ -116,7 +116,7 @@ async def _coming(verbs: Verbs, job: str, namespace: str, record: JobRecord | No
 def _lines(changed: Changed, job: str, now: Micros) -> list[str]:
     from onthedot.cli.words import local_time, relative
     from onthedot.client.values import instant
-    from onthedot.job import JobState
+    from onthedot.model.job import JobState
     from onthedot.observe.text import plain
 
     def told(at: Micros) -> str:

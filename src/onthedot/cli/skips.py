@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from onthedot.clock import Micros
-    from onthedot.run import SkipRecord
+    from onthedot.model.run import SkipRecord
 
 
 @click.command(cls=Command, short_help="List slots that did not run, and why.")

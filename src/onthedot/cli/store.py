@@ -60,7 +60,7 @@ def migrate(store: str | None, db: str | None, as_json: bool) -> None:
 
 
 async def _migrate(url: str) -> str:
-    from onthedot.errors import StoreUnusable
+    from onthedot.model.errors import StoreUnusable
     from onthedot.stores.connect import open_store, sqlite_path
 
     path = sqlite_path(url)
@@ -128,8 +128,8 @@ _MOST = 10_000  # overdue runs that are counted
 
 async def _check(store: Store) -> Checked:
     from onthedot.clock import SystemClock
+    from onthedot.model.run import RunState
     from onthedot.observe.text import count, plain
-    from onthedot.run import RunState
     from onthedot.stores.queries import RunFilter, all_runs
 
     now = SystemClock().now()

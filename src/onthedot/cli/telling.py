@@ -99,7 +99,7 @@ class Telling:
 
     def check_step(self) -> None:
         """Refuse a step that no record has."""
-        from onthedot.errors import did_you_mean
+        from onthedot.model.errors import did_you_mean
 
         if self._step is not None and self._steps and self._step not in self._steps:
             raise BadInput(

@@ -12,9 +12,9 @@ from onthedot.cli.errors import CUT_SHORT, BadInput, Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
 
 if TYPE_CHECKING:
-    from onthedot.job import JobRecord
-    from onthedot.run import RunRecord
-    from onthedot.verbs import Verbs
+    from onthedot.model.job import JobRecord
+    from onthedot.model.run import RunRecord
+    from onthedot.operations.verbs import Verbs
 
 
 @click.command(cls=Command, short_help="Ask for one run of a job, now.")
@@ -52,7 +52,7 @@ def command(
       onthedot trigger nightly_report --arg-json 'regions=["us", "eu"]'
     """
     from onthedot.cli.asking import ask
-    from onthedot.job import JobState
+    from onthedot.model.job import JobState
     from onthedot.observe.json_lines import run_fields
     from onthedot.observe.text import plain
 
@@ -123,7 +123,7 @@ async def _trigger(
 
 async def _read(verbs: Verbs, job: str, texts: dict[str, str]) -> dict[str, Any]:
     """Each text as the job's parameter of that name declares it; without one, as JSON or else as text."""
-    from onthedot.tasks.params import value_of_text
+    from onthedot.runners.params import value_of_text
 
     record = await verbs.get_job(job) if texts else None
     declared = {} if record is None else {param.name: param for param in record.job.params}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onthedot.cli.stopping import Stopping
     from onthedot.cli.view import View
     from onthedot.clock import Micros
-    from onthedot.events import Event
+    from onthedot.model.events import Event
     from onthedot.scheduler import Scheduler
     from onthedot.settings import Settings
 
@@ -114,8 +114,8 @@ class Ending:
     unwritten: int = 0  # ended, at whatever time, and the store does not know
 
     def heed(self, event: Event) -> None:
-        from onthedot.events import AttemptEnded, AttemptStarted, DrainBegun, LeaseLost, NodeLeft
-        from onthedot.verdict import LEASE_ENDED, OUT_OF_REACH, OutcomeKind
+        from onthedot.model.events import AttemptEnded, AttemptStarted, DrainBegun, LeaseLost, NodeLeft
+        from onthedot.model.verdict import LEASE_ENDED, OUT_OF_REACH, OutcomeKind
 
         match event:
             case DrainBegun():
@@ -276,7 +276,7 @@ async def _look(scheduler: Scheduler, view: View) -> None:
     it is for a person to look at."""
     import asyncio
 
-    from onthedot.errors import OnTheDotError
+    from onthedot.model.errors import OnTheDotError
 
     while True:
         with suppress(OnTheDotError):  # the store is away, or the node stops: others tell that
@@ -309,7 +309,7 @@ async def _start(
 
 async def _run(scheduler: Scheduler, stopping: Stopping, duration: Micros | None, on_drain: Callable[[], None]) -> None:
     """From the start to the end of the drain, which is told when it begins."""
-    from onthedot.errors import OnTheDotError
+    from onthedot.model.errors import OnTheDotError
 
     try:
         await _until_asked(scheduler, stopping, duration)
@@ -341,7 +341,7 @@ async def _unless_asked(start: Coroutine[Any, Any, None], stopping: Stopping) ->
     """
     import asyncio
 
-    from onthedot.errors import StoreUnavailable
+    from onthedot.model.errors import StoreUnavailable
 
     starting, asked = asyncio.create_task(start), asyncio.create_task(stopping.asked())
     await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)

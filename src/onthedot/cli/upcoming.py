@@ -79,12 +79,12 @@ def command(
 
 
 def _read(url: str, now: Micros, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
-    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.client import looking
     from onthedot.client.values import start_fields
-    from onthedot.plan.coming import gather, upcoming
+    from onthedot.model.addresses import is_server
+    from onthedot.operations.next_slots import gather, upcoming
     from onthedot.stores.queries import JobFilter
 
     async def read(store: Store) -> Upcoming:
@@ -180,16 +180,16 @@ def _instant(iso: str) -> Micros:
 def _show_job(
     url: str, job: str, namespace: str, limit: int, until: Micros | None, now: Micros, *, as_json: bool
 ) -> None:
-    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.cli.table import echo_table
     from onthedot.cli.words import in_zone
     from onthedot.client import looking
     from onthedot.client.values import coming_fields
+    from onthedot.model.addresses import is_server
     from onthedot.observe.text import plain
-    from onthedot.plan.asking import find_job
-    from onthedot.plan.coming import coming, look_ahead
+    from onthedot.operations.next_slots import coming, look_ahead
+    from onthedot.operations.submit import find_job
 
     async def read(store: Store) -> tuple[str, list[Mapping[str, Any]]]:
         record = await find_job(store, job, namespace=namespace)

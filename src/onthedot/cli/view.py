@@ -24,7 +24,7 @@ from rich.text import Text
 
 from onthedot.cli.next_slots import NextStart, NextStarts
 from onthedot.clock import SECOND, Micros
-from onthedot.events import (
+from onthedot.model.events import (
     AttemptEnded,
     AttemptStarted,
     DrainBegun,
@@ -39,11 +39,11 @@ from onthedot.events import (
     TermEnded,
     TermWon,
 )
-from onthedot.job import Job, JobRecord
+from onthedot.model.job import Job, JobRecord
+from onthedot.model.run import Lease, Progress
+from onthedot.model.verdict import Finish
 from onthedot.observe.counters import Counters, verdict_word
 from onthedot.observe.text import count, length, moment, plain
-from onthedot.run import Lease, Progress
-from onthedot.verdict import Finish
 
 _TONES = {
     "succeeded": "green",

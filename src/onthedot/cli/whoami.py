@@ -24,8 +24,8 @@ def command(server: str | None, store: str | None, db: str | None, as_json: bool
       onthedot whoami http://127.0.0.1:7411
       onthedot whoami --store http://127.0.0.1:7411 --key-file ~/.onthedot.key
     """
-    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server, find_key
+    from onthedot.model.addresses import is_server
     from onthedot.observe.text import plain
     from onthedot.stores.addresses import shown_url
 

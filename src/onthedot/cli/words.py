@@ -7,12 +7,12 @@ from datetime import datetime, timedelta, tzinfo
 
 from onthedot.cli.options import reader_zone
 from onthedot.clock import MILLISECOND, Micros, to_datetime
-from onthedot.duration import format_duration
-from onthedot.job import Job, Schedule
+from onthedot.model.duration import format_duration
+from onthedot.model.job import Job, Schedule
+from onthedot.model.task import Call, Command, Container, Http, Noop, Sleep, Steps
 from onthedot.observe import text
 from onthedot.observe.text import length
 from onthedot.schedules import describe
-from onthedot.task import Call, Command, Container, Http, Noop, Sleep, Steps
 
 _DEFAULT_ANCHOR = ", counted from 1970-01-01 00:00 UTC"
 

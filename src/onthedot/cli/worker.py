@@ -12,7 +12,7 @@ from onthedot.cli.metrics import read_metrics
 from onthedot.cli.node_options import Given, read_names, read_roles, run, with_node
 
 if TYPE_CHECKING:
-    from onthedot.listening import Listen
+    from onthedot.model.host_port import Listen
 
 MOST_PROCESSES = 256
 

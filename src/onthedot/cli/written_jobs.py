@@ -9,7 +9,7 @@ from onthedot.cli.errors import BadInput
 from onthedot.define.from_mapping import read_job
 from onthedot.define.places import WrongText
 from onthedot.define.written import written
-from onthedot.job import Job
+from onthedot.model.job import Job
 
 
 def changed(data: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any]:

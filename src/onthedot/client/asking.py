@@ -11,13 +11,13 @@ from urllib.parse import quote
 from onthedot.client.server import Server
 from onthedot.client.values import read
 from onthedot.clock import to_micros
-from onthedot.duration import Duration, format_duration, parse_duration
-from onthedot.errors import DefinitionError, UnknownJob, UnknownRun
+from onthedot.model.duration import Duration, format_duration, parse_duration
+from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun
+from onthedot.model.run import stored_number
 from onthedot.observe.text import iso
-from onthedot.run import stored_number
+from onthedot.operations.verbs import Verbs
 from onthedot.schedules.instants import read_instant
 from onthedot.stores.values import most
-from onthedot.verbs import Verbs
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from onthedot.client.client import Client
-from onthedot.portal import Portal
+from onthedot.loop_thread import Portal
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class BlockingClient:
     make another client. A run is given to `result` by its handle or id.
 
     >>> import onthedot as otd
-    >>> from onthedot.listening import Listen
+    >>> from onthedot.model.host_port import Listen
     >>> from onthedot.server.serving import Serving
     >>> server = Serving("memory:", otd.Settings(), Listen(port=0), knows=None)
     >>> server.start()

@@ -8,7 +8,7 @@ from typing import Any
 
 from onthedot.client.refusals import error_of
 from onthedot.client.server import Server
-from onthedot.errors import StoreError
+from onthedot.model.errors import StoreError
 
 NDJSON = "application/x-ndjson"
 MOST_LINES = 10_000

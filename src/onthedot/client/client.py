@@ -28,7 +28,7 @@ class Client(JobsAsked, RunsAsked, LettersAsked, ClusterAsked):
 
     >>> from datetime import timedelta
     >>> import onthedot as otd
-    >>> from onthedot.listening import Listen
+    >>> from onthedot.model.host_port import Listen
     >>> from onthedot.server.serving import Serving
     >>> server = Serving("memory:", otd.Settings(), Listen(port=0), knows=None)
     >>> server.start()

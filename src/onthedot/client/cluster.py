@@ -9,7 +9,7 @@ from urllib.parse import quote
 from onthedot.client import values
 from onthedot.client.asking import Asking
 from onthedot.client.values import read
-from onthedot.errors import UnknownJob
+from onthedot.model.errors import UnknownJob
 from onthedot.stores.values import Layout, Node, Queue, Term
 
 

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
-from onthedot.applying import Applied, checked
 from onthedot.client import values
 from onthedot.client.asking import Asking, said_distance, said_instant, said_local
 from onthedot.client.values import read
@@ -15,11 +14,12 @@ from onthedot.define.check import check_job
 from onthedot.define.from_mapping import read_job
 from onthedot.define.places import WrongText
 from onthedot.define.written import Written, written
-from onthedot.errors import DefinitionError, UnknownJob
-from onthedot.job import Job, JobRecord
-from onthedot.plan.backfill import Backfill
-from onthedot.plan.moving import To
-from onthedot.plan.windows import Missed
+from onthedot.model.errors import DefinitionError, UnknownJob
+from onthedot.model.job import Job, JobRecord
+from onthedot.operations.apply import Applied, checked
+from onthedot.operations.backfill import Backfill
+from onthedot.operations.move_slot import To
+from onthedot.rules.windows import Missed
 from onthedot.stores.values import MovedSlot, Paused, PutJob, Resumed
 
 

@@ -10,12 +10,12 @@ from onthedot.client import values
 from onthedot.client.asking import Asking, said_instant
 from onthedot.client.values import read
 from onthedot.clock import to_datetime
-from onthedot.duration import format_duration
-from onthedot.errors import StoreError, UnknownRun
-from onthedot.plan.letters import REPLAYED, DeadLetters, Replayed
-from onthedot.policies import Rate
-from onthedot.run import RunRecord
-from onthedot.verbs import Run
+from onthedot.model.duration import format_duration
+from onthedot.model.errors import StoreError, UnknownRun
+from onthedot.model.policies import Rate
+from onthedot.model.run import RunRecord
+from onthedot.operations.dead_letters import REPLAYED, DeadLetters, Replayed
+from onthedot.operations.verbs import Run
 
 _AT_ONCE = 1_000
 _LETTERS = "/api/v1/dead-letters"

@@ -12,11 +12,11 @@ from onthedot.client.asking import pages, said_instant
 from onthedot.client.server import Server
 from onthedot.client.values import Told, read
 from onthedot.clock import Micros, to_datetime
-from onthedot.errors import StoreUnavailable
+from onthedot.model.errors import StoreUnavailable
 from onthedot.observe.cluster import NodeShown
+from onthedot.operations.job_views import Next, Shown
 from onthedot.output.reading import Said
 from onthedot.output.records import Record
-from onthedot.plan.shown import Next, Shown
 from onthedot.schedules import schedule_id
 from onthedot.stores.queries import FIRST_JOB, JobCursor, JobFilter, JobPage, decode_cursor, encode_cursor
 from onthedot.stores.values import Held, Node, Queue, WaitReason
@@ -34,7 +34,7 @@ async def jobs_shown(server: Server, *, limit: int | None, namespace: str | None
 
 
 class Finding:
-    """What the rules about names and queues look through (`plan/asking.py`), on a server."""
+    """What the rules about names and queues look through (`operations/submit.py`), on a server."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onthedot import errors
-from onthedot.errors import (
+from onthedot.model import errors
+from onthedot.model.errors import (
     AccessDenied,
     DefinitionError,
     KeyRefused,

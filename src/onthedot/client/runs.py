@@ -15,13 +15,13 @@ from onthedot.client.values import read
 from onthedot.clock import SECOND, SystemClock
 from onthedot.define.arguments import encode_arguments
 from onthedot.define.calls import BoundCall, JobFunction
-from onthedot.duration import Duration, format_duration, micros, parse_duration
-from onthedot.errors import AccessDenied, DefinitionError, RunFailed, UnknownJob, UnknownRun
-from onthedot.job import Json
-from onthedot.plan.asking import check_arguments
-from onthedot.run import TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.model.duration import Duration, format_duration, micros, parse_duration
+from onthedot.model.errors import AccessDenied, DefinitionError, RunFailed, UnknownJob, UnknownRun
+from onthedot.model.job import Json
+from onthedot.model.run import TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.operations.submit import check_arguments
+from onthedot.operations.verbs import OUTSIDE, Asked, Run
 from onthedot.stores.values import CancelAnswer, LogRecord
-from onthedot.verbs import OUTSIDE, Asked, Run
 
 _ONE_WAIT = 20 * SECOND
 """How long one request waits for an end: proxies end those that are silent for longer."""

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from onthedot.addresses import is_loopback
 from onthedot.client.refusals import error_of
 from onthedot.clock import SECOND, SystemClock
-from onthedot.errors import DefinitionError, QuotaExceeded, StoreError, StoreUnavailable
 from onthedot.ids import Ids, RandomIds
+from onthedot.model.addresses import is_loopback
+from onthedot.model.errors import DefinitionError, QuotaExceeded, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     import httpx2

@@ -13,15 +13,15 @@ from typing import Any, TypeVar, cast
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
 from onthedot.define.comparing import Difference, Move
 from onthedot.define.from_mapping import read_job
-from onthedot.duration import micros, parse_duration
-from onthedot.errors import StoreError
-from onthedot.job import JobRecord, JobState, canonical
+from onthedot.model.duration import micros, parse_duration
+from onthedot.model.errors import StoreError
+from onthedot.model.job import JobRecord, JobState, canonical
+from onthedot.model.run import AttemptRecord, Progress, RunRecord, RunState, SkipRecord
+from onthedot.model.window import SkipRange
 from onthedot.observe.text import iso
-from onthedot.plan.coming import Coming, Start
-from onthedot.run import AttemptRecord, Progress, RunRecord, RunState, SkipRecord
+from onthedot.operations.next_slots import Coming, Start
 from onthedot.schedules import describe, schedule_id
 from onthedot.stores.values import Layout, MovedSlot, Node, Paused, PutJob, Queue, Resumed, Term
-from onthedot.window import SkipRange
 
 T = TypeVar("T")
 Told = Mapping[str, Any]
@@ -32,7 +32,7 @@ def read(kind: Callable[[Any], T], told: Any) -> T:
 
     >>> read(layout, {"version": 1})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    onthedot.errors.StoreError: layout: expected what this version can read, but KeyError: 'shards'...
+    onthedot.model.errors.StoreError: layout: expected what this version can read, but KeyError: 'shards'...
     """
     try:
         return kind(told)

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from onthedot.errors import ArgumentsError
-from onthedot.job import canonical
+from onthedot.model.errors import ArgumentsError
+from onthedot.model.job import canonical
 
 LIMIT = 64 * 1024
 """The most characters of JSON that a run's arguments may take: a run points at data, it does not carry it."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from onthedot.define.arguments import encode_arguments
-from onthedot.errors import ArgumentsError
-from onthedot.job import Job
-from onthedot.tasks.context import Context
-from onthedot.tasks.registry import Handler
+from onthedot.model.errors import ArgumentsError
+from onthedot.model.job import Job
+from onthedot.runners.context import Context
+from onthedot.runners.registry import Handler
 
 Given = ParamSpec("Given")  # what a caller gives: the parameters without `ctx`
 Whole = ParamSpec("Whole")  # the parameters as they are written
@@ -45,7 +45,7 @@ class JobFunction(Generic[Whole, Given, R_co]):
     BoundCall(job='receipt', args='{"order":7,"tenant":"t1"}')
     >>> receipt.call("t1")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    onthedot.errors.ArgumentsError: job 'receipt': arguments do not fit receipt(...missing a required argument: 'order'
+    onthedot.model.errors.ArgumentsError: job 'receipt': arguments do not fit receipt(...
     """
 
     __name__: str

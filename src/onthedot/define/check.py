@@ -8,18 +8,18 @@ from collections.abc import Collection, Iterable
 from datetime import timedelta
 from graphlib import CycleError, TopologicalSorter
 
-from onthedot.after import cycle_error
 from onthedot.define.arguments import encode_arguments
 from onthedot.define.check_calls import call_problems
 from onthedot.define.check_params import params_problems
 from onthedot.define.check_task import task_problems
-from onthedot.duration import LONGEST
-from onthedot.errors import DefinitionError
-from onthedot.job import Call, FixedDelay, Guarantee, Job, Sleep
-from onthedot.route import PRIORITIES
+from onthedot.model.after import cycle_error
+from onthedot.model.duration import LONGEST
+from onthedot.model.errors import DefinitionError
+from onthedot.model.job import Call, FixedDelay, Guarantee, Job, Sleep
+from onthedot.model.route import PRIORITIES
+from onthedot.model.task import Command, Level, Steps
 from onthedot.schedules import check as check_schedule
 from onthedot.schedules import schedule_id
-from onthedot.task import Command, Level, Steps
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
 MOST_SCHEDULES = 100
@@ -77,8 +77,8 @@ def missing_parents(job: Job, known: Collection[str], where: str = "is stored") 
     """What to warn of if jobs that this one runs after are not among the `known` names (`namespace/name`); else "".
     No mistake: a parent may be stored later.
 
-    >>> from onthedot.after import After
-    >>> from onthedot.task import Noop
+    >>> from onthedot.model.after import After
+    >>> from onthedot.model.task import Noop
     >>> missing_parents(Job(name="report", task=Noop(), after=After("load", "clean")), {"default/clean"})
     "after: no job 'load' is stored; it does not start before there is one"
     """

@@ -11,8 +11,8 @@ import posixpath
 import re
 from collections.abc import Mapping
 
-from onthedot.addresses import AddressRefused, read_url
-from onthedot.task import Container, Http, Mount, Task
+from onthedot.model.addresses import AddressRefused, read_url
+from onthedot.model.task import Container, Http, Mount, Task
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")

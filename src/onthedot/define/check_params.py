@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from onthedot.errors import did_you_mean
-from onthedot.job import Job
-from onthedot.task import Call, Param
-from onthedot.tasks.interpreters import doubts
-from onthedot.tasks.params import KINDS, check_params, names_in_environment, value_problems
-from onthedot.tasks.patterns import pattern_problem
-from onthedot.tasks.places import NAME, TAKES, Place, Reference, What, is_meant_as_one, places, references
+from onthedot.model.errors import did_you_mean
+from onthedot.model.job import Job
+from onthedot.model.task import Call, Param
+from onthedot.runners.interpreters import doubts
+from onthedot.runners.param_patterns import pattern_problem
+from onthedot.runners.params import KINDS, check_params, names_in_environment, value_problems
+from onthedot.runners.task_texts import NAME, TAKES, Place, Reference, What, is_meant_as_one, places, references
 
 _MOST = 100
 

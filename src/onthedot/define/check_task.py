@@ -10,11 +10,11 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import get_args
 
-from onthedot.addresses import AddressRefused, read_git
-from onthedot.duration import LONGEST
-from onthedot.job import Job
-from onthedot.policy.steps import variable
-from onthedot.task import Bounds, Command, Source, Step, Steps, When
+from onthedot.model.addresses import AddressRefused, read_git
+from onthedot.model.duration import LONGEST
+from onthedot.model.job import Job
+from onthedot.model.task import Bounds, Command, Source, Step, Steps, When
+from onthedot.rules.steps import variable
 
 MOST_STEPS = 100
 MOST_TEXT = 64 * 1024

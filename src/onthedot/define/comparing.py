@@ -17,9 +17,9 @@ from typing import Any, Literal, NamedTuple
 
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
 from onthedot.define.written import written, written_pause, written_schedule
-from onthedot.definitions import encode
-from onthedot.job import Job, Schedule
+from onthedot.model.job import Job, Schedule
 from onthedot.schedules import due_of, slots
+from onthedot.stores.definitions import encode
 
 HORIZON: Micros = 30 * 24 * 3600 * SECOND
 MOST_STARTS = 20_000
@@ -62,7 +62,7 @@ def compare(
     """Every job of both, by name: the new ones in their order, then those that are gone.
 
     >>> from onthedot.schedules import cron
-    >>> from onthedot.task import Noop
+    >>> from onthedot.model.task import Noop
     >>> def job(time: str) -> Job:
     ...     return Job(name="report", task=Noop(), schedules=(cron(time),))
     >>> [found] = compare({"report": job("0 2 * * *")}, {"report": job("0 3 * * *")}, now=0, horizon=86_400_000_000)
@@ -79,7 +79,7 @@ def load_per_hour(
     """How many starts there are in each hour of the day, within the horizon; `tz` None is this machine's zone.
 
     >>> from onthedot.schedules import cron
-    >>> from onthedot.task import Noop
+    >>> from onthedot.model.task import Noop
     >>> night = Job(name="n", task=Noop(), schedules=(cron("30 2 * * *"),))
     >>> load_per_hour({"n": night}, now=0, horizon=3 * 86_400_000_000)[2]
     3

@@ -11,8 +11,8 @@ from onthedot.define.places import WrongText
 from onthedot.define.written import Written, written
 from onthedot.define.yaml_options import MOST_REASON
 from onthedot.define.yaml_text import yaml_text
-from onthedot.job import In, Job, JobRecord, JobState, job_name
-from onthedot.policy.pauses import pause_of
+from onthedot.model.job import In, Job, JobRecord, JobState, job_name
+from onthedot.rules.pauses import pause_of
 
 
 class Exported(NamedTuple):

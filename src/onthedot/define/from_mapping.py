@@ -9,7 +9,7 @@ from __future__ import annotations
 from onthedot.define.places import WrongText, in_data
 from onthedot.define.plain_nodes import plain_nodes
 from onthedot.define.yaml_file import Found
-from onthedot.job import Job
+from onthedot.model.job import Job
 
 
 def read_job(data: object, *, stored: bool = False) -> Job:

@@ -7,15 +7,15 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Any, get_args
 
-from onthedot.after import After
 from onthedot.define.check import check_job
 from onthedot.define.check_params import params_problems
 from onthedot.define.sizes import parse_size
-from onthedot.duration import parse_duration
-from onthedot.errors import DefinitionError, did_you_mean
-from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Rate, Retry, Schedule
+from onthedot.model.after import After
+from onthedot.model.duration import parse_duration
+from onthedot.model.errors import DefinitionError, did_you_mean
+from onthedot.model.job import CatchUp, Guarantee, Job, Limit, Overlap, Rate, Retry, Schedule
+from onthedot.model.task import Bounds, Param, Task
 from onthedot.schedules import parse
-from onthedot.task import Bounds, Param, Task
 
 OPTIONS = (
     "after",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 
 _KEY = re.compile(r"([a-z_]+(?:\.[a-z_]+)*): ")
 

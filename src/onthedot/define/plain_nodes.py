@@ -11,7 +11,7 @@ from typing import Any
 
 from onthedot.define.places import Place, Told, WrongText, has_surrogate
 from onthedot.define.yaml_nodes import MOST_DEPTH, MOST_NODES, Node
-from onthedot.errors import shown
+from onthedot.model.errors import shown
 
 _MOST_BITS = 4_096  # Python refuses to show longer ones
 

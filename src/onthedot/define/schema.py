@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, get_args
 
-from onthedot.after import On
 from onthedot.define.check import LABEL, MOST_LABELS, MOST_PARENTS, MOST_SCHEDULES, NAME
 from onthedot.define.check_calls import HEADER, IMAGE, METHODS, MOST_HEADERS, NETWORK, USER
 from onthedot.define.check_task import KEY, MOST_PATTERNS, MOST_STEPS, MOST_TEXT, MOST_TRIES, MOST_WORDS, REF, VARIABLE
@@ -28,12 +27,13 @@ from onthedot.define.schema_parts import (
 from onthedot.define.text_tasks import CONTAINER, HTTP
 from onthedot.define.yaml_file import FORMATS
 from onthedot.define.yaml_options import MOST_REASON, PAUSE
-from onthedot.job import Guarantee
-from onthedot.policies import Backoff, CatchUpMode
-from onthedot.route import PRIORITIES
+from onthedot.model.after import On
+from onthedot.model.job import Guarantee
+from onthedot.model.policies import Backoff, CatchUpMode
+from onthedot.model.route import PRIORITIES
+from onthedot.model.task import LEVELS, Bounds, When
+from onthedot.runners.param_patterns import MOST_PATTERN
 from onthedot.schedules.bounds import MOST
-from onthedot.task import LEVELS, Bounds, When
-from onthedot.tasks.patterns import MOST_PATTERN
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 AT = "#/$defs/"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onthedot.duration import LONGEST
+from onthedot.model.duration import LONGEST
 from onthedot.schedules.fields import ALIASES
 
 Schema = dict[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 
 MOST_WEIGHT = 1_000
 MOST_SHARES = 1_000

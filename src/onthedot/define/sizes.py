@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from onthedot.errors import DefinitionError, shown
+from onthedot.model.errors import DefinitionError, shown
 
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
 _LONGEST_TEXT = 100  # characters

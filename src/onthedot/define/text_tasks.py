@@ -15,8 +15,8 @@ from typing import Any
 
 from onthedot.define.yaml_nodes import Node
 from onthedot.define.yaml_options import Trouble, is_null, named_values, raise_all, shown
-from onthedot.duration import parse_duration
-from onthedot.task import Call, Container, Http, Mount, Noop, Sleep, Task
+from onthedot.model.duration import parse_duration
+from onthedot.model.task import Call, Container, Http, Mount, Noop, Sleep, Task
 
 HTTP = ("url", "method", "headers", "body", "expect")
 CONTAINER = ("image", "argv", "env", "network", "mounts", "user", "entrypoint")

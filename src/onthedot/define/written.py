@@ -10,14 +10,24 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
-from onthedot.after import After
-from onthedot.duration import format_duration
-from onthedot.job import CatchUp, Cron, FixedDelay, Guarantee, Job, Json, Limit, Overlap, Pause, Rate, Retry, Schedule
-from onthedot.route import DEFAULT_QUEUE
-from onthedot.schedules import to_text
-from onthedot.schedules.fields import is_four_fields
-from onthedot.schedules.instants import format_instant
-from onthedot.task import (
+from onthedot.model.after import After
+from onthedot.model.duration import format_duration
+from onthedot.model.job import (
+    CatchUp,
+    Cron,
+    FixedDelay,
+    Guarantee,
+    Job,
+    Json,
+    Limit,
+    Overlap,
+    Pause,
+    Rate,
+    Retry,
+    Schedule,
+)
+from onthedot.model.route import DEFAULT_QUEUE
+from onthedot.model.task import (
     Bounds,
     Call,
     Command,
@@ -32,6 +42,9 @@ from onthedot.task import (
     Steps,
     Task,
 )
+from onthedot.schedules import to_text
+from onthedot.schedules.fields import is_four_fields
+from onthedot.schedules.instants import format_instant
 
 Written = dict[str, Json]
 

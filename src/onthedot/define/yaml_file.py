@@ -36,10 +36,10 @@ from onthedot.define.text_tasks import READERS as TASKS
 from onthedot.define.text_tasks import read_delay
 from onthedot.define.yaml_nodes import MOST_CHARACTERS, OF_FILES, Limits, Node, read_nodes
 from onthedot.define.yaml_options import READERS, Trouble, check_names, inner_place, read_pause, read_schedules, shown
-from onthedot.duration import parse_duration
-from onthedot.errors import DefinitionError
-from onthedot.job import Job, job_name
-from onthedot.task import Command, Source, Step, Steps, Task
+from onthedot.model.duration import parse_duration
+from onthedot.model.errors import DefinitionError
+from onthedot.model.job import Job, job_name
+from onthedot.model.task import Command, Source, Step, Steps, Task
 
 _SCHEDULE = ("schedule", "schedules", "run_once", "is_recurring", "tz")
 _WHAT = ("argv", "command", "run", "shell")

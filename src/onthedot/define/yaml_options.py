@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from onthedot.after import After
 from onthedot.define.places import Place
 from onthedot.define.yaml_nodes import Node
-from onthedot.errors import DefinitionError, did_you_mean
-from onthedot.errors import shown as brief
-from onthedot.job import CatchUp, Limit, Overlap, Pause, Rate, Retry, Schedule
+from onthedot.model.after import After
+from onthedot.model.errors import DefinitionError, did_you_mean
+from onthedot.model.errors import shown as brief
+from onthedot.model.job import CatchUp, Limit, Overlap, Pause, Rate, Retry, Schedule
+from onthedot.model.task import Param
 from onthedot.schedules import parse
 from onthedot.schedules.fields import is_four_fields
 from onthedot.schedules.instants import read_instant
-from onthedot.task import Param
 
 RETRY = ("attempts", "backoff", "delay", "max_delay", "jitter", "on", "on_timeout", "when")
 SCHEDULE = ("tz", "gap", "fold", "run_once", "seconds", "start", "end", "max_count", "jitter", "args", "id")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onthedot.work.probes import Probe, State
+from onthedot.runners.probes import Probe, State
 
 
 @dataclass(frozen=True, slots=True)

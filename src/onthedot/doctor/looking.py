@@ -11,9 +11,9 @@ from onthedot.doctor.machine import Wants, look_at_machine
 from onthedot.doctor.output import look_at_output
 from onthedot.doctor.store import look_at_store
 from onthedot.ids import RandomIds
-from onthedot.job import Job
+from onthedot.model.job import Job
+from onthedot.model.task import Command, Container, Steps
 from onthedot.settings import Settings
-from onthedot.task import Command, Container, Steps
 
 
 class Asked(NamedTuple):

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from onthedot.cluster.zone_data import UNKNOWN, tzdata_version
 from onthedot.doctor.findings import Finding, finding
+from onthedot.node.zone_data import UNKNOWN, tzdata_version
+from onthedot.runners import probes
+from onthedot.runners.probes import Probe
+from onthedot.runners.program.workspace import spool_of
 from onthedot.settings import Settings
-from onthedot.work import probes
-from onthedot.work.probes import Probe
-from onthedot.work.workspace import spool_of
 
 LEAST_DISK = 1 << 30
 """Bytes that should be free where programs work and what they say is kept."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from onthedot.clock import SECOND, Clock, Micros, SystemClock
 from onthedot.doctor.findings import Finding
-from onthedot.errors import DefinitionError, OnTheDotError
+from onthedot.model.errors import DefinitionError, OnTheDotError
 from onthedot.settings import Settings
 from onthedot.stores.addresses import exposed, hosts_of, is_local, shown_url
 from onthedot.stores.connect import open_store, sqlite_path

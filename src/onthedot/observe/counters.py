@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from onthedot.clock import MILLISECOND, Micros
-from onthedot.events import (
+from onthedot.model.events import (
     AttemptEnded,
     AttemptStarted,
     Event,
@@ -25,8 +25,8 @@ from onthedot.events import (
     RunSkipped,
     SlotsSkipped,
 )
-from onthedot.run import Lease, RunState
-from onthedot.verdict import Verdict
+from onthedot.model.run import Lease, RunState
+from onthedot.model.verdict import Verdict
 
 MOST_JOBS = 10_000
 """How many jobs are counted apart; those that come later are counted together, as the job `…`."""

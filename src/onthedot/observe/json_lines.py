@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from onthedot.clock import MILLISECOND, Micros
-from onthedot.events import (
+from onthedot.model.events import (
     AttemptEnded,
     AttemptStarted,
     CommittedBefore,
@@ -23,10 +23,10 @@ from onthedot.events import (
     RunSkipped,
     ZombieHandler,
 )
-from onthedot.job import ability_of
+from onthedot.model.job import ability_of
+from onthedot.model.run import Lease, RunRecord, SkipRecord
+from onthedot.model.verdict import Finish, Verdict
 from onthedot.observe.text import iso
-from onthedot.run import Lease, RunRecord, SkipRecord
-from onthedot.verdict import Finish, Verdict
 
 if TYPE_CHECKING:
     from onthedot.access.principal import Principal

@@ -15,8 +15,8 @@ from datetime import tzinfo
 from typing import Literal, NamedTuple
 
 from onthedot.clock import MILLISECOND, SECOND, Micros
-from onthedot.duration import format_duration
-from onthedot.events import (
+from onthedot.model.duration import format_duration
+from onthedot.model.events import (
     AttemptEnded,
     AttemptStarted,
     AuditSealed,
@@ -60,10 +60,10 @@ from onthedot.events import (
     TermWon,
     ZombieHandler,
 )
-from onthedot.job import Guarantee
+from onthedot.model.job import Guarantee
+from onthedot.model.run import Lease, RunRecord, RunState, is_slot, why_skipped
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot.observe.text import count, doing, length, moment, plain, span, time_of_day
-from onthedot.run import Lease, RunRecord, RunState, is_slot, why_skipped
-from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 Tone = Literal["plain", "quiet", "good", "warning", "bad"]
 Paint = Callable[[str, Tone], str]

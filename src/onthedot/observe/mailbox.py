@@ -11,7 +11,7 @@ import threading
 from collections import deque
 
 from onthedot.clock import SECOND, Clock, Micros
-from onthedot.events import Event, EventsLeftOut
+from onthedot.model.events import Event, EventsLeftOut
 
 MOST = 10_000
 """How many events wait at most."""

@@ -11,8 +11,8 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from onthedot.errors import DefinitionError
-from onthedot.listening import Listen
+from onthedot.model.errors import DefinitionError
+from onthedot.model.host_port import Listen
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import NodeMetrics, exposed
 from onthedot.observe.negotiation import compressed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import tzinfo
 
 from onthedot.clock import MILLISECOND, SECOND, Micros, to_datetime
-from onthedot.task import Call, Task
+from onthedot.model.task import Call, Task
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _MOST_CHARACTERS = 300

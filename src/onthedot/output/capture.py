@@ -18,7 +18,7 @@ from onthedot.output.forms import forms_of
 from onthedot.output.records import Record, Stream, encode
 from onthedot.output.redact import Redactor
 from onthedot.output.shown import Characters, Shown
-from onthedot.policy.live_lines import WINDOW
+from onthedot.rules.live_lines import WINDOW
 
 LARGEST = 64 << 10
 """In bytes, of a record's text; and of what is looked at in one piece."""

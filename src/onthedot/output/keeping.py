@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from onthedot.clock import Micros, to_micros
-from onthedot.errors import OutputUnavailable
+from onthedot.model.errors import OutputUnavailable
 from onthedot.output.places import Place
 from onthedot.output.private import make_private, open_regular, refuse_links
 from onthedot.output.records import Record, decode

@@ -12,8 +12,8 @@ import json
 import re
 from typing import NamedTuple
 
-from onthedot.errors import StoreError
 from onthedot.ids import Ids
+from onthedot.model.errors import StoreError
 from onthedot.output.places import Place, output_place
 from onthedot.stores.documents import Document
 from onthedot.stores.protocol import Store

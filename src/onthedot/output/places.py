@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from onthedot.errors import DefinitionError, did_you_mean
+from onthedot.model.errors import DefinitionError, did_you_mean
 from onthedot.stores.addresses import shown_url
 from onthedot.stores.connect import sqlite_path
 

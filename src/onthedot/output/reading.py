@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
 from onthedot.clock import Micros
-from onthedot.errors import OutputUnavailable
+from onthedot.model.errors import OutputUnavailable
 from onthedot.output.following import note_records, read_note
 from onthedot.output.keeping import Kept, Name, Outputs
 from onthedot.output.records import Record

@@ -12,7 +12,7 @@
     identity   schedule_id()                        which one a slot belongs to
     encode     to_json() from_json()                for storing
 
-The schedules themselves are plain data in `onthedot.job`.
+The schedules themselves are plain data in `onthedot.model.job`.
 """
 
 from onthedot.schedules.build import at, cron, every, gap, in_

@@ -13,8 +13,8 @@ from itertools import islice, takewhile
 from typing import Literal, NamedTuple
 
 from onthedot.clock import Micros, to_datetime, to_micros
-from onthedot.duration import micros
-from onthedot.job import Cron, Every
+from onthedot.model.duration import micros
+from onthedot.model.job import Cron, Every
 from onthedot.schedules.cron import cron_count, cron_slots
 from onthedot.schedules.interval import every_count, every_slots
 from onthedot.schedules.zones import LAST_YEAR

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from onthedot.duration import parse_duration
-from onthedot.errors import DefinitionError, ScheduleError, shown
-from onthedot.job import At, Cron, Every, FixedDelay, In, Json, Schedule
+from onthedot.model.duration import parse_duration
+from onthedot.model.errors import DefinitionError, ScheduleError, shown
+from onthedot.model.job import At, Cron, Every, FixedDelay, In, Json, Schedule
 from onthedot.schedules.check import check
 from onthedot.schedules.cron import wall_times
 from onthedot.schedules.cron_words import cron_words

@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import get_args, get_type_hints
 
 from onthedot.clock import to_micros
-from onthedot.duration import LONGEST, format_duration
-from onthedot.errors import DefinitionError, ScheduleError, did_you_mean, shown
-from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule, canonical
+from onthedot.model.duration import LONGEST, format_duration
+from onthedot.model.errors import DefinitionError, ScheduleError, did_you_mean, shown
+from onthedot.model.job import At, Cron, Every, FixedDelay, In, Schedule, canonical
 from onthedot.schedules.bounds import MOST
 from onthedot.schedules.cron import never, wall_times
 from onthedot.schedules.evaluate import next_after
@@ -32,7 +32,7 @@ def check(schedule: Schedule) -> None:
 
     >>> check(Cron(expression="0 0 31 2 *"))
     Traceback (most recent call last):
-    onthedot.errors.ScheduleError: cron: expected a date that exists, got '0 0 31 2 *', which never comes; \
+    onthedot.model.errors.ScheduleError: cron: expected a date that exists, got '0 0 31 2 *', which never comes; \
 check day, month and weekday
     """
     if not isinstance(schedule, Cron | Every | FixedDelay | At | In):

@@ -24,8 +24,8 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from onthedot.clock import SECOND, Micros, to_micros
-from onthedot.errors import shown
-from onthedot.job import Cron
+from onthedot.model.errors import shown
+from onthedot.model.job import Cron
 from onthedot.schedules.days import Days
 from onthedot.schedules.fields import read_fields, values_of
 from onthedot.schedules.zones import FIRST_YEAR, LARGEST_OFFSET, LAST_YEAR, Stretch, stretch_at, zone

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from onthedot.clock import to_micros
-from onthedot.duration import micros
-from onthedot.errors import ScheduleError, did_you_mean, shown
-from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
+from onthedot.model.duration import micros
+from onthedot.model.errors import ScheduleError, did_you_mean, shown
+from onthedot.model.job import At, Cron, Every, FixedDelay, In, Schedule
 
 _KINDS: dict[str, type[Schedule]] = {"cron": Cron, "every": Every, "gap": FixedDelay, "at": At, "in": In}
 _NAMES = {kind: name for name, kind in _KINDS.items()}

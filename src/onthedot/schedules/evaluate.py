@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 from onthedot.clock import Micros, to_micros
-from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
+from onthedot.model.job import At, Cron, Every, FixedDelay, In, Schedule
 from onthedot.schedules.bounds import bounded_count, bounded_slots, bounds_of
 from onthedot.schedules.interval import fixed_delay_after
 from onthedot.schedules.once import the_instants

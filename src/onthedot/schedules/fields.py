@@ -28,7 +28,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from onthedot.errors import ScheduleError, did_you_mean, shown
+from onthedot.model.errors import ScheduleError, did_you_mean, shown
 from onthedot.schedules.spread import draw
 
 ALIASES = {

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import fields
 
-from onthedot.job import Schedule
+from onthedot.model.job import Schedule
 from onthedot.schedules.encode import is_default, to_json
 
 _DIGITS = 10  # 40 bits: among a job's ten schedules, two alike once in 20 billion jobs
@@ -18,7 +18,7 @@ def schedule_id(schedule: Schedule) -> str:
     Fields at their default are left out of the hash, so that a field added in a later version changes no id.
     Equal schedules have equal ids: two of them in one job need ids of their own.
 
-    >>> from onthedot.job import Cron
+    >>> from onthedot.model.job import Cron
     >>> schedule_id(Cron(expression="@daily")), schedule_id(Cron(expression="@daily", id="nightly"))
     ('125524c037', 'nightly')
     """

@@ -10,8 +10,8 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from onthedot.clock import Micros, to_datetime, to_micros
-from onthedot.duration import parse_duration
-from onthedot.errors import DefinitionError, ScheduleError, shown
+from onthedot.model.duration import parse_duration
+from onthedot.model.errors import DefinitionError, ScheduleError, shown
 from onthedot.schedules.zones import stretch_at, zone
 
 _LONGEST = 200  # characters of an instant, with blanks around it

@@ -10,9 +10,9 @@ from datetime import timedelta
 from itertools import count
 
 from onthedot.clock import Micros, to_micros
-from onthedot.duration import micros
-from onthedot.errors import ScheduleError
-from onthedot.job import Every, FixedDelay
+from onthedot.model.duration import micros
+from onthedot.model.errors import ScheduleError
+from onthedot.model.job import Every, FixedDelay
 
 SHORTEST = timedelta(milliseconds=10)  # below this the planner's own work would exceed the interval
 

@@ -11,8 +11,8 @@ from itertools import islice, takewhile
 from typing import Literal, NamedTuple
 
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
-from onthedot.duration import format_duration, micros
-from onthedot.job import At, Cron, Every, FixedDelay, Schedule
+from onthedot.model.duration import format_duration, micros
+from onthedot.model.job import At, Cron, Every, FixedDelay, Schedule
 from onthedot.schedules.cron import WallTimes, wall_times
 from onthedot.schedules.evaluate import next_after, slots
 from onthedot.schedules.fields import ALIASES, cron_fields

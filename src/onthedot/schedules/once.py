@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from onthedot.clock import Micros, to_micros
-from onthedot.duration import micros
-from onthedot.job import At, In
+from onthedot.model.duration import micros
+from onthedot.model.job import At, In
 
 
 def the_instants(schedule: At | In, origin: Micros) -> tuple[Micros, ...]:

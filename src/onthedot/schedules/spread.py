@@ -9,8 +9,8 @@ import hashlib
 from collections.abc import Callable
 
 from onthedot.clock import Micros
-from onthedot.duration import micros
-from onthedot.job import FixedDelay, Job, Schedule, job_name
+from onthedot.model.duration import micros
+from onthedot.model.job import FixedDelay, Job, Schedule, job_name
 from onthedot.schedules.identity import schedule_id
 
 
@@ -28,7 +28,7 @@ def due_of(job: Job, schedule: Schedule) -> Callable[[Micros], Micros]:
     """When the run of a slot is due: at the slot, or with jitter a little later, always by the same distance.
 
     >>> from datetime import timedelta
-    >>> from onthedot.job import Call, Every
+    >>> from onthedot.model.job import Call, Every
     >>> minutely = Every(interval=timedelta(minutes=1), jitter=timedelta(seconds=10))
     >>> due = due_of(Job(name="report", task=Call(handler="report"), schedules=(minutely,)), minutely)
     >>> [due(slot) - slot for slot in (0, 60_000_000)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from onthedot.duration import format_duration
-from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
+from onthedot.model.duration import format_duration
+from onthedot.model.job import At, Cron, Every, FixedDelay, In, Schedule
 from onthedot.schedules.cron import wall_times
 from onthedot.schedules.cron_words import cron_words
 from onthedot.schedules.instants import format_instant

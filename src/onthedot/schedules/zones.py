@@ -17,8 +17,8 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
-from onthedot.duration import micros
-from onthedot.errors import ScheduleError, shown
+from onthedot.model.duration import micros
+from onthedot.model.errors import ScheduleError, shown
 
 FIRST_YEAR, LAST_YEAR = 2, 9997  # datetime ends at 1 and 9999; the rest is room for offsets and for looking around
 LARGEST_OFFSET = 16 * 3600 * SECOND  # on record: from 15:13:42 behind (Metlakatla) to 15:13:42 ahead, before 1870

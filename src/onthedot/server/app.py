@@ -10,10 +10,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from onthedot.access.id_tokens import Provider
-from onthedot.errors import OnTheDotError
-from onthedot.listening import Listen
+from onthedot.model.errors import OnTheDotError
+from onthedot.model.host_port import Listen
 from onthedot.observe.counters import Counters
-from onthedot.open_verbs import OpenStore
+from onthedot.operations.open_verbs import OpenStore
 from onthedot.server.browsers import Browsers, Hosts
 from onthedot.server.bulk import NDJSON
 from onthedot.server.definitions import components

@@ -10,7 +10,7 @@ from pydantic import StringConstraints
 
 from onthedot.access.principal import Principal
 from onthedot.clock import Micros, to_micros
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 from onthedot.schedules.instants import read_instant
 from onthedot.server.finding import HIGHEST
 

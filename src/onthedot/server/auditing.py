@@ -12,9 +12,9 @@ from onthedot.access.grants import NAME
 from onthedot.access.permissions import Role
 from onthedot.access.principal import ANONYMOUS, Principal
 from onthedot.access.sessions import Session
-from onthedot.errors import LoginLimited
-from onthedot.job import Job
-from onthedot.run import RunRecord
+from onthedot.model.errors import LoginLimited
+from onthedot.model.job import Job
+from onthedot.model.run import RunRecord
 from onthedot.server.door import door_of
 
 

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from onthedot.addresses import AddressRefused, is_loopback, literal, read_host
-from onthedot.listening import Listen
+from onthedot.model.addresses import AddressRefused, is_loopback, literal, read_host
+from onthedot.model.host_port import Listen
 from onthedot.server.problems import Problem, answer
 
 PROBES = frozenset({"/api/v1/health", "/api/v1/ready"})

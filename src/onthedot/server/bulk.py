@@ -18,11 +18,11 @@ from starlette.responses import Response, StreamingResponse
 
 from onthedot.access.audit import Entry, noting_together
 from onthedot.clock import Micros
-from onthedot.errors import KeyConflict, OnTheDotError, UnknownJob
-from onthedot.job import JobRecord
-from onthedot.open_verbs import OpenStore
-from onthedot.plan.asking import insert_runs
-from onthedot.run import NewRun
+from onthedot.model.errors import KeyConflict, OnTheDotError, UnknownJob
+from onthedot.model.job import JobRecord
+from onthedot.model.run import NewRun
+from onthedot.operations.open_verbs import OpenStore
+from onthedot.operations.submit import insert_runs
 from onthedot.server.answering import as_json
 from onthedot.server.asked import own_key
 from onthedot.server.lines import MOST_BYTES, BadLine, Line, lines_of, read_line

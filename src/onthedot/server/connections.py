@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from onthedot.access.login_limits import place_of
-from onthedot.listening import Listen
+from onthedot.model.host_port import Listen
 from onthedot.server.proxies import Proxies
 
 logger = logging.getLogger("onthedot.server")

@@ -11,7 +11,7 @@ from pydantic import JsonValue, WithJsonSchema
 from onthedot.define.from_mapping import read_job
 from onthedot.define.schema import definitions
 from onthedot.define.written import written
-from onthedot.job import Job
+from onthedot.model.job import Job
 from onthedot.server.document_words import OURS
 
 Written = dict[str, JsonValue]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from onthedot.open_verbs import opened
+from onthedot.operations.open_verbs import opened
 from onthedot.server.app import make_app, openapi_of
 
 

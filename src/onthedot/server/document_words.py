@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from onthedot.define.text_tasks import READERS as TASKS
-from onthedot.errors import DefinitionError
-from onthedot.job import At, FixedDelay, In, Job, JobRecord, JobState
-from onthedot.run import LIVE, RunRecord, RunState
+from onthedot.model.errors import DefinitionError
+from onthedot.model.job import At, FixedDelay, In, Job, JobRecord, JobState
+from onthedot.model.run import LIVE, RunRecord, RunState
 from onthedot.schedules import to_text
 
 Status = Literal["pending", "running", "completed", "failed"]
@@ -68,7 +68,7 @@ def is_recurring(job: Job) -> bool:
     """Whether it has a schedule that comes more than once.
 
     >>> from onthedot.schedules import every
-    >>> from onthedot.task import Noop
+    >>> from onthedot.model.task import Noop
     >>> is_recurring(Job(name="j", task=Noop(), schedules=(every("1h"),)))
     True
     """
@@ -79,7 +79,7 @@ def frequency_of(job: Job) -> str | None:
     """Its schedules as text; None: it has none, or was given none and runs once, at once.
 
     >>> from onthedot.schedules import every
-    >>> from onthedot.task import Noop
+    >>> from onthedot.model.task import Noop
     >>> frequency_of(Job(name="j", task=Noop(), schedules=(every("1h30m"),)))
     'every 1h30m'
     """

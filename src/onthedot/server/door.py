@@ -10,7 +10,7 @@ from onthedot.access import login_limits
 from onthedot.access.permissions import Permission
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.access.users import Logins
-from onthedot.open_verbs import OpenStore, OpenVerbs
+from onthedot.operations.open_verbs import OpenStore, OpenVerbs
 from onthedot.server.browsers import PORTS, READS, place_of
 from onthedot.server.gathered import Gathered
 from onthedot.server.limits import Limits

@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 from onthedot.access.principal import Principal
 from onthedot.clock import SECOND, Micros
-from onthedot.errors import StoreUnavailable
+from onthedot.model.errors import StoreUnavailable
+from onthedot.model.retention import Mark
+from onthedot.model.run import TERMINAL, RunRecord, RunState
 from onthedot.observe.json_lines import optional_iso, run_fields
-from onthedot.open_verbs import OpenStore
-from onthedot.retention import Mark
-from onthedot.run import TERMINAL, RunRecord, RunState
+from onthedot.operations.open_verbs import OpenStore
 from onthedot.server.streaming import PING, PING_EVERY, TURN, frame
 from onthedot.stores.hints import Hint
 from onthedot.stores.queries import RunCursor, RunFilter

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from onthedot.clock import Micros
-from onthedot.job import JobRecord, JobState
-from onthedot.open_verbs import OpenStore
-from onthedot.plan.coming import coming, look_ahead
-from onthedot.run import LIVE, TERMINAL, RunRecord, RunState
+from onthedot.model.job import JobRecord, JobState
+from onthedot.model.run import LIVE, TERMINAL, RunRecord, RunState
+from onthedot.operations.next_slots import coming, look_ahead
+from onthedot.operations.open_verbs import OpenStore
 from onthedot.server.computing import computed
 from onthedot.stores.queries import RunFilter, all_runs
 

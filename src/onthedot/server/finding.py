@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from onthedot.access.principal import Principal
-from onthedot.errors import DefinitionError, UnknownRun
-from onthedot.job import JobRecord, JobState
-from onthedot.open_verbs import OpenStore
-from onthedot.run import HIGHEST_RUN, AttemptRecord, RunRecord, SkipRecord
+from onthedot.model.errors import DefinitionError, UnknownRun
+from onthedot.model.job import JobRecord, JobState
+from onthedot.model.run import HIGHEST_RUN, AttemptRecord, RunRecord, SkipRecord
+from onthedot.operations.open_verbs import OpenStore
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import (
     AttemptCursor,

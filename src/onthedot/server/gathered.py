@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from onthedot.access.audit import Entry, noting, record_all
-from onthedot.errors import KeyConflict, OnTheDotError, RevisionConflict, UnknownJob
 from onthedot.ids import RandomIds
-from onthedot.job import JobRecord
-from onthedot.plan.asking import insert_runs
-from onthedot.run import NewRun
+from onthedot.model.errors import KeyConflict, OnTheDotError, RevisionConflict, UnknownJob
+from onthedot.model.job import JobRecord
+from onthedot.model.run import NewRun
+from onthedot.operations.submit import insert_runs
 from onthedot.server.together import Together
 from onthedot.stores.protocol import Store
 

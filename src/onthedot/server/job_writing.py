@@ -10,10 +10,10 @@ from fastapi import Request
 
 from onthedot.access.permissions import Permission, Role, writing_needs
 from onthedot.access.principal import Principal
-from onthedot.errors import RevisionConflict
-from onthedot.job import Job, JobRecord
-from onthedot.open_verbs import OpenStore
-from onthedot.plan.controls import check_read
+from onthedot.model.errors import RevisionConflict
+from onthedot.model.job import Job, JobRecord
+from onthedot.operations.open_verbs import OpenStore
+from onthedot.operations.put_job import check_read
 from onthedot.server.auditing import audited
 from onthedot.server.computing import computed
 from onthedot.server.definitions import definition_of

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from onthedot.open_verbs import OpenStore
+from onthedot.operations.open_verbs import OpenStore
 from onthedot.server.door import door_of
 from onthedot.server.event_feed import EventFeed
 from onthedot.server.log_feed import LogFeeds

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Header
 
-from onthedot.job import JobRecord
+from onthedot.model.job import JobRecord
 from onthedot.server.problems import Problem, Wrong
 
 _LIST = re.compile(r'\s*(?:W/)?"[\x21\x23-\x7e]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e]*"\s*)*')

@@ -14,8 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
 
-from onthedot import errors
 from onthedot.clock import SECOND
+from onthedot.model import errors
 from onthedot.observe.negotiation import wants_text
 from onthedot.server.methods import methods_of
 
@@ -119,7 +119,7 @@ def problem_of(error: errors.OnTheDotError) -> Problem:
 
 
 def _name_of(error: errors.OnTheDotError) -> str:
-    """The name of its class among those of `errors.py`: what is not there is known by the nearest that is."""
+    """The name of its class among those of `model/errors.py`: what is not there is known by the nearest that is."""
     return next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
 
 

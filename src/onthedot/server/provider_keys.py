@@ -8,9 +8,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from onthedot.access.id_tokens import KeyMissing, Person, Provider, read_id_token, usable_keys
-from onthedot.addresses import is_safe
 from onthedot.clock import SECOND, Clock, Micros
-from onthedot.errors import LoginRefused, ProviderUnavailable
+from onthedot.model.addresses import is_safe
+from onthedot.model.errors import LoginRefused, ProviderUnavailable
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient

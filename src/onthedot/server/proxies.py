@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from onthedot.access.login_limits import place_of
-from onthedot.addresses import Address, literal, read_networks
+from onthedot.model.addresses import Address, literal, read_networks
 from onthedot.server.problems import Problem, answer
 
 Headers = Sequence[tuple[bytes, bytes]]

@@ -27,8 +27,8 @@ from fastapi import Request
 from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
 from onthedot.clock import SECOND, Clock, Micros
-from onthedot.job import Job, JobRecord
-from onthedot.run import RunRecord
+from onthedot.model.job import Job, JobRecord
+from onthedot.model.run import RunRecord
 from onthedot.server.problems import Problem, Wrong
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from onthedot.errors import did_you_mean
+from onthedot.model.errors import did_you_mean
 from onthedot.server.door import door_of
 from onthedot.server.problems import KINDS, MEDIA_TYPE, Problem, Wrong
 from onthedot.server.table import TABLE

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import uvicorn
 
-from onthedot.errors import DefinitionError, StateError
-from onthedot.listening import Listen
+from onthedot.loop_thread import ping_loop
+from onthedot.model.errors import DefinitionError, StateError
+from onthedot.model.host_port import Listen
 from onthedot.observe.counters import Counters
-from onthedot.open_verbs import OpenStore, opened
-from onthedot.portal import ping_loop
+from onthedot.operations.open_verbs import OpenStore, opened
 from onthedot.server import patience
 from onthedot.server.app import make_app
 from onthedot.server.connections import Connections, affordable, listen_at

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from onthedot.model.run import AttemptRecord, RunRecord
 from onthedot.observe.json_lines import optional_iso, run_fields
 from onthedot.observe.text import iso
-from onthedot.run import AttemptRecord, RunRecord
 
 Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
 """Text on one line, without control characters: no store and no log is asked to keep those."""

@@ -9,10 +9,10 @@ from pydantic_core import from_json
 
 from onthedot.clock import Micros
 from onthedot.define.arguments import encode_arguments
-from onthedot.duration import micros, parse_duration
-from onthedot.job import JobRecord
-from onthedot.plan.asking import check_arguments
-from onthedot.run import NewRun, submit_trigger
+from onthedot.model.duration import micros, parse_duration
+from onthedot.model.job import JobRecord
+from onthedot.model.run import NewRun, submit_trigger
+from onthedot.operations.submit import check_arguments
 from onthedot.server.answering import is_too_deep, read_body
 from onthedot.server.asked import Text
 from onthedot.server.shapes import Body

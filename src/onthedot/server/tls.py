@@ -6,7 +6,7 @@ import logging
 import ssl
 from pathlib import Path
 
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 
 logger = logging.getLogger("onthedot.server")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from onthedot.clock import Micros
-from onthedot.duration import micros
-from onthedot.job import Job, overlap_of
+from onthedot.model.duration import micros
+from onthedot.model.job import Job, overlap_of
 from onthedot.observe.text import count, length
 from onthedot.simulate.question import Question
 from onthedot.simulate.tally import JobTally, Tally

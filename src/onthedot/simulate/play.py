@@ -10,14 +10,14 @@ from typing import Any
 
 from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.define.check import parents_first
-from onthedot.events import Events
-from onthedot.job import Call, Job
+from onthedot.model.events import Events
+from onthedot.model.job import Call, Job
+from onthedot.runners.registry import Registry
 from onthedot.simulate.question import Question
 from onthedot.simulate.tally import Tally
+from onthedot.simulate.virtual_loop import VirtualClock, VirtualLoop, run_virtual
+from onthedot.simulate.virtual_node import VirtualEngine, VirtualIds, alone, quiet
 from onthedot.stores.connect import open_store
-from onthedot.tasks.registry import Registry
-from onthedot.virtual.loop import VirtualClock, VirtualLoop, run_virtual
-from onthedot.virtual.node import VirtualEngine, VirtualIds, alone, quiet
 
 STEP: Micros = 6 * 3_600 * SECOND
 """How much time passes between two words about how far it is."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from onthedot.clock import SECOND, Micros
-from onthedot.duration import micros
-from onthedot.errors import DefinitionError, did_you_mean
-from onthedot.job import Job, Sleep
+from onthedot.model.duration import micros
+from onthedot.model.errors import DefinitionError, did_you_mean
+from onthedot.model.job import Job, Sleep
 from onthedot.settings import Settings
 
 ASSUMED: Micros = 1 * SECOND

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from onthedot.clock import SECOND, Micros
-from onthedot.events import (
+from onthedot.model.events import (
     AttemptEnded,
     AttemptStarted,
     Event,
@@ -19,9 +19,9 @@ from onthedot.events import (
     RunSkipped,
     SlotsSkipped,
 )
-from onthedot.run import Lease, is_slot
+from onthedot.model.run import Lease, is_slot
+from onthedot.model.verdict import Finish, OutcomeKind
 from onthedot.simulate.question import Question
-from onthedot.verdict import Finish, OutcomeKind
 
 HOUR: Micros = 3_600 * SECOND
 WAITED: Micros = 1 * SECOND

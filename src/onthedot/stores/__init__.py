@@ -1,0 +1,1 @@
+"""Stores: the protocol, and its drivers for memory, SQLite, PostgreSQL and Redis."""

@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from typing import NoReturn
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 
 HIDDEN = "***"
 

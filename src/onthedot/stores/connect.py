@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from onthedot.clock import Clock
-from onthedot.errors import DefinitionError, did_you_mean
+from onthedot.model.errors import DefinitionError, did_you_mean
 from onthedot.stores.addresses import refuse_url, shown_url
 from onthedot.stores.protocol import Store
 

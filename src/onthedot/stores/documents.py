@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from onthedot.clock import Micros
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 
 LIMIT = 64 * 1024
 """The most bytes that the text of a document may take."""
@@ -141,7 +141,7 @@ def check_document(kind: str, id: str, body: str) -> None:
     >>> check_document("secret", "default/DB", '{"key": "k1"}')
     >>> check_document("secret", "default/DB", "{")
     Traceback (most recent call last):
-    onthedot.errors.DefinitionError: document 'secret', 'default/DB': body: expected JSON, got text that is none
+    onthedot.model.errors.DefinitionError: document 'secret', 'default/DB': body: expected JSON, got text that is none
     """
     problems = []
     if not _KIND.fullmatch(kind):

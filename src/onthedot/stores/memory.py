@@ -15,8 +15,9 @@ from functools import cache, partial
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from onthedot.clock import Clock, Micros, SystemClock
-from onthedot.errors import LeaseLost, StateError
-from onthedot.run import Lease, RunState
+from onthedot.model.errors import LeaseLost, StateError
+from onthedot.model.run import Lease, RunState
+from onthedot.model.verdict import Finish
 from onthedot.stores.hints import Hints
 from onthedot.stores.sql.finish import LOCK_RUNS, lock_for, move_runs
 from onthedot.stores.sql.port import Move, Tx
@@ -28,7 +29,6 @@ from onthedot.stores.sqlite.schema import make_in_memory
 from onthedot.stores.sqlite.writer_thread import Transaction
 from onthedot.stores.transactions import run_now
 from onthedot.stores.values import About
-from onthedot.verdict import Finish
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -10,7 +10,7 @@ import re
 from importlib.resources import files
 from typing import NamedTuple
 
-from onthedot.errors import StoreUnusable
+from onthedot.model.errors import StoreUnusable
 
 _NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 

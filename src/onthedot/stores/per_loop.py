@@ -15,8 +15,8 @@ from concurrent.futures import Future
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from onthedot.clock import SECOND, Micros, SystemClock
-from onthedot.errors import StateError, StoreUnavailable
 from onthedot.ids import RandomIds
+from onthedot.model.errors import StateError, StoreUnavailable
 from onthedot.stores.addresses import ServerAddress
 
 C = TypeVar("C")

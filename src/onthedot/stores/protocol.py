@@ -24,17 +24,17 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from onthedot.clock import Clock, Micros
-from onthedot.job import Job
-from onthedot.retention import Cut, Mark, Pruned, PrunedNodes
-from onthedot.run import ArmAnswer, Checkpoint, GateAsk, Lease, NewRun, RunRecord
+from onthedot.model.job import Job
+from onthedot.model.retention import Cut, Mark, Pruned, PrunedNodes
+from onthedot.model.run import ArmAnswer, Checkpoint, GateAsk, Lease, NewRun, RunRecord
+from onthedot.model.verdict import Finish, Verdict
+from onthedot.model.window import ExceptReason, ScheduleState, Window
 from onthedot.stores import values
 from onthedot.stores.documents import Documents, Noting
 from onthedot.stores.hints import Hints
 from onthedot.stores.queries import Queries
 from onthedot.stores.transactions import Transactions
 from onthedot.stores.values import Term
-from onthedot.verdict import Finish, Verdict
-from onthedot.window import ExceptReason, ScheduleState, Window
 
 
 class Store(Protocol):

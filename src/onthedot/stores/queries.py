@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, get_type_hints
 
 from onthedot.clock import Micros
-from onthedot.errors import DefinitionError
-from onthedot.job import Job, JobRecord, JobState
-from onthedot.retention import Crowded, DailyCount, Mark
-from onthedot.run import LIVE, TERMINAL, AttemptRecord, Checkpoint, RunRecord, RunState, SkipRecord
+from onthedot.model.errors import DefinitionError
+from onthedot.model.job import Job, JobRecord, JobState
+from onthedot.model.retention import Crowded, DailyCount, Mark
+from onthedot.model.run import LIVE, TERMINAL, AttemptRecord, Checkpoint, RunRecord, RunState, SkipRecord
+from onthedot.model.window import ScheduleState
 from onthedot.stores import values
 from onthedot.stores.values import LAST_MARK, Term, most
-from onthedot.window import ScheduleState
 
 SCANNED = 10_000
 """How many rows that do not match one call reads at the most, or about so many: some hundredths of a second."""
@@ -167,7 +167,7 @@ def decode_cursor(text: str, kind: type[C]) -> C:
 
     >>> decode_cursor("x", RunCursor)
     Traceback (most recent call last):
-    onthedot.errors.DefinitionError: cursor: expected one as it was answered, got 'x'; begin without one
+    onthedot.model.errors.DefinitionError: cursor: expected one as it was answered, got 'x'; begin without one
     """
     wrong = DefinitionError(f"cursor: expected one as it was answered, got {text[:80]!r}; begin without one")
     try:
@@ -381,7 +381,7 @@ class Queries(FindsJobs, Protocol):
         """The parents of a job by name, and what it has of each: what it still waits for is what has no run. Empty for
         a job that runs after nobody, or was deleted.
 
-        No call triggers a job that runs after others (`onthedot.after`): **every write that moves a run to a terminal
+        No call triggers a job that runs after others (`model/after.py`): **every write that moves a run to a terminal
         state** inserts the runs that follow it (docs/design.md, "After"). Those of a paused job are held; a deleted job
         gets none. Parents go by name: runs of a deleted job count like those of the one that has its name now."""
 

@@ -10,7 +10,7 @@ The commit checks the lease and records the run as succeeded: all of it is store
                                           or the lease is lost: all is rolled back: False
     await transaction.rollback()          instead of commit, when the handler has raised or was cancelled
 
-Neither call is cancelled while it runs (`work/transacting.py`). docs/design.md, "exactly_once", has what follows a
+Neither call is cancelled while it runs (`runners/transactions.py`). docs/design.md, "exactly_once", has what follows a
 commit with or without an answer.
 
 **A transaction of the caller**: the caller has a transaction open on a connection to the store's database. Runs that
@@ -23,9 +23,9 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from onthedot.clock import Micros
-from onthedot.job import JobRecord
-from onthedot.run import Lease, NewRun
-from onthedot.verdict import Finish
+from onthedot.model.job import JobRecord
+from onthedot.model.run import Lease, NewRun
+from onthedot.model.verdict import Finish
 
 T = TypeVar("T")
 

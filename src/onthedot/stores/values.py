@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from onthedot.clock import Micros, to_datetime
-from onthedot.job import JobRecord
-from onthedot.retention import Mark
-from onthedot.run import Lease, Progress, RunState
-from onthedot.window import ExceptReason, ScheduleState, SkipRange
+from onthedot.model.job import JobRecord
+from onthedot.model.retention import Mark
+from onthedot.model.run import Lease, Progress, RunState
+from onthedot.model.window import ExceptReason, ScheduleState, SkipRange
 
 EVERY = 10**9
 """As a limit: all there are."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from onthedot.errors import DefinitionError, UnknownJob, did_you_mean
-from onthedot.run import RunState
+from onthedot.model.errors import DefinitionError, UnknownJob, did_you_mean
+from onthedot.model.run import RunState
 
 JobLike = str | Callable[..., Any]
 """A job: its name, or its function."""

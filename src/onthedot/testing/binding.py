@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from onthedot.clock import Clock
-from onthedot.engine import Engine
-from onthedot.engine_thread import EngineThread
-from onthedot.job import Job
+from onthedot.model.job import Job
+from onthedot.node.engine import Engine
+from onthedot.node.engine_thread import EngineThread
 from onthedot.scheduler import Scheduler
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from onthedot.errors import StateError
+from onthedot.model.errors import StateError
 from onthedot.scheduler import Scheduler
 from onthedot.testing.asking import JobLike
 from onthedot.testing.clock import VirtualLoop, run_virtual

@@ -14,13 +14,14 @@ from typing import Any, cast
 
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
 from onthedot.define.check import parents_first
-from onthedot.duration import Duration, micros, parse_duration
-from onthedot.errors import StateError
-from onthedot.events import AttemptEnded, AttemptStarted, Event, Events, LeaseLost
-from onthedot.run import RunRecord, RunState, SkipRecord, is_slot
+from onthedot.model.duration import Duration, micros, parse_duration
+from onthedot.model.errors import StateError
+from onthedot.model.events import AttemptEnded, AttemptStarted, Event, Events, LeaseLost
+from onthedot.model.run import RunRecord, RunState, SkipRecord, is_slot
 from onthedot.scheduler import Scheduler
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.zones import zone
+from onthedot.simulate.virtual_node import VirtualEngine, VirtualIds, alone, quiet
 from onthedot.stores.memory import MemoryStore, Statement, Statements
 from onthedot.stores.protocol import Store
 from onthedot.testing.asking import JobLike, name_of, no_such_job, read_states
@@ -28,7 +29,6 @@ from onthedot.testing.binding import BoundEngine
 from onthedot.testing.clock import VirtualClock, VirtualLoop
 from onthedot.testing.store_wrapper import LosingStore
 from onthedot.testing.witness import Witness
-from onthedot.virtual.node import VirtualEngine, VirtualIds, alone, quiet
 
 _MOST = 1_000_000
 

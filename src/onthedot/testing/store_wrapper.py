@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from onthedot.errors import DefinitionError, StoreUnavailable, did_you_mean
+from onthedot.model.errors import DefinitionError, StoreUnavailable, did_you_mean
 
 PARTS = ("queries", "documents")
 

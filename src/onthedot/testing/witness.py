@@ -11,10 +11,10 @@ from datetime import UTC
 from typing import Any
 
 from onthedot.clock import Clock, Micros, to_datetime
-from onthedot.events import Event
+from onthedot.model.events import Event
 from onthedot.observe.log import Lines, format_line
+from onthedot.runners.registry import Handler, Registry
 from onthedot.scheduler import Scheduler
-from onthedot.tasks.registry import Handler, Registry
 
 _MOST = 60
 

@@ -14,7 +14,7 @@
     show    what a store shows of all that
     promises  what has to hold of gates, whoever is right
 
-Every rule is a plain comparison over all rows: no index, no cache, nothing shared with a store or with `policy/`. A
+Every rule is a plain comparison over all rows: no index, no cache, nothing shared with a store or with `rules/`. A
 call is a function of the world. It returns what the store has to answer, or raises what the store has to raise.
 
 Where the protocol leaves a choice (ids, fences, which of two runs that are equally old), the function is given the

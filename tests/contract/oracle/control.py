@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onthedot.errors import SlotSettled, UnknownSlot, WindowStale
-from onthedot.job import JobState
-from onthedot.run import NewRun, RunState
+from onthedot.model.errors import SlotSettled, UnknownSlot, WindowStale
+from onthedot.model.job import JobState
+from onthedot.model.run import NewRun, RunState
+from onthedot.model.window import SkipRange, Window
 from onthedot.stores.values import CancelAnswer
-from onthedot.window import SkipRange, Window
 from tests.contract.oracle.edits import check_past, wait_for_end, withdraw
 from tests.contract.oracle.ends import end
 from tests.contract.oracle.gates import ask_to_stop

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from onthedot.errors import DependencyCycle, RevisionConflict, WindowStale
-from onthedot.job import Cron, Every, JobState
-from onthedot.job import Job as Definition
-from onthedot.window import SkipRange, Window
+from onthedot.model.errors import DependencyCycle, RevisionConflict, WindowStale
+from onthedot.model.job import Cron, Every, JobState
+from onthedot.model.job import Job as Definition
+from onthedot.model.window import SkipRange, Window
 from tests.contract.oracle.lines import leave, leave_lines
 from tests.contract.oracle.plan import behind, edge, is_over_exception, record, settled, trigger_of, write
 from tests.contract.oracle.world import Job, Schedule, World

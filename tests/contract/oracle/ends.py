@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onthedot.errors import StateError
-from onthedot.job import JobState
-from onthedot.run import MOVES, TERMINAL, AttemptRecord, RunState
+from onthedot.model.errors import StateError
+from onthedot.model.job import JobState
+from onthedot.model.run import MOVES, TERMINAL, AttemptRecord, RunState
+from onthedot.model.verdict import Finish, Verdict
 from onthedot.stores.values import Parent
-from onthedot.verdict import Finish, Verdict
 from tests.contract.oracle.lines import leave
 from tests.contract.oracle.world import Job, Run, World
 

@@ -7,9 +7,22 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from math import ceil
 
-from onthedot.job import JobState
-from onthedot.rate import RateGate
-from onthedot.run import ArmAnswer, Armed, Blocked, Busy, Delayed, Gate, GateAsk, Gone, Lease, OnBusy, RunState, Skipped
+from onthedot.model.job import JobState
+from onthedot.model.rate import RateGate
+from onthedot.model.run import (
+    ArmAnswer,
+    Armed,
+    Blocked,
+    Busy,
+    Delayed,
+    Gate,
+    GateAsk,
+    Gone,
+    Lease,
+    OnBusy,
+    RunState,
+    Skipped,
+)
 from tests.contract.oracle import ends, runs
 from tests.contract.oracle.lines import first_older, holders, is_full, is_reserved, leave, pass_on, waiters
 from tests.contract.oracle.world import Run, World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onthedot.run import Gate, RunState
+from onthedot.model.run import Gate, RunState
 from tests.contract.oracle.world import Run, World
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from onthedot.errors import NodeExpired
-from onthedot.run import RunState
+from onthedot.model.errors import NodeExpired
+from onthedot.model.run import RunState
 from onthedot.stores.values import Node, Term
 from tests.contract.oracle.world import Incarnation, World
 

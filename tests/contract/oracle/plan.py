@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from onthedot.job import JobState
+from onthedot.model.job import JobState
+from onthedot.model.window import ScheduleState, SkipRange, Slot, Window
 from onthedot.stores.values import Term
-from onthedot.window import ScheduleState, SkipRange, Slot, Window
 from tests.contract.oracle.world import Given, Job, Run, Schedule, Skip, World
 
 HOUR = 3_600_000_000

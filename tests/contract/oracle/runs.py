@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onthedot.clock import MILLISECOND
-from onthedot.errors import KeyConflict
-from onthedot.run import Checkpoint, Lease, NewRun, Progress, RunState
+from onthedot.model.errors import KeyConflict
+from onthedot.model.run import Checkpoint, Lease, NewRun, Progress, RunState
 from onthedot.stores.values import Note, Reserved, ReserveRequest
 from tests.contract.oracle.queues import pass_time
 from tests.contract.oracle.world import Hold, Incarnation, Run, World

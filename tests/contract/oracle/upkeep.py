@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onthedot.retention import Cut, Mark
-from onthedot.run import Lease, RunState
-from onthedot.verdict import Verdict
+from onthedot.model.retention import Cut, Mark
+from onthedot.model.run import Lease, RunState
+from onthedot.model.verdict import Verdict
 from tests.contract.oracle.ends import check_verdict, end, end_attempt
 from tests.contract.oracle.world import Run, Schedule, World
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from onthedot.errors import NodeExpired, RevisionConflict, TermLost, UnknownJob
-from onthedot.job import Job as Definition
-from onthedot.job import JobState
-from onthedot.route import Priority
-from onthedot.run import TERMINAL, AttemptRecord, Checkpoint, Gate, RunRecord, RunState
+from onthedot.model.errors import NodeExpired, RevisionConflict, TermLost, UnknownJob
+from onthedot.model.job import Job as Definition
+from onthedot.model.job import JobState
+from onthedot.model.route import Priority
+from onthedot.model.run import TERMINAL, AttemptRecord, Checkpoint, Gate, RunRecord, RunState
 from onthedot.stores.values import Node, Note, Parent, Term
 
 PRIORITIES: tuple[Priority, ...] = ("low", "normal", "high", "critical")

@@ -10,8 +10,8 @@ import pytest
 import onthedot as otd
 from onthedot.define.importing.crontab import read_crontab
 from onthedot.define.importing.imported import Imported
-from onthedot.job import Job
-from onthedot.task import Command
+from onthedot.model.job import Job
+from onthedot.model.task import Command
 
 CORPUS = Path(__file__).parent / "corpus"
 

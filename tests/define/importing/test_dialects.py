@@ -17,7 +17,7 @@ from onthedot.clock import to_datetime, to_micros
 from onthedot.define.importing.crontab import read_crontab
 from onthedot.define.importing.dialects import from_crontab, from_kubernetes
 from onthedot.define.importing.kubernetes import read_cron_jobs
-from onthedot.job import Job
+from onthedot.model.job import Job
 from onthedot.schedules import slots
 from tests.schedules import oracle
 

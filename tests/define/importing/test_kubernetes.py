@@ -9,8 +9,8 @@ import pytest
 
 import onthedot as otd
 from onthedot.define.importing.kubernetes import read_cron_jobs
-from onthedot.job import Cron, Pause
-from onthedot.task import Bounds, Container, Mount
+from onthedot.model.job import Cron, Pause
+from onthedot.model.task import Bounds, Container, Mount
 
 TEXT = (Path(__file__).parent / "corpus" / "cronjobs.yaml").read_text()
 

@@ -12,8 +12,8 @@ import onthedot as otd
 from onthedot.clock import to_datetime, to_micros
 from onthedot.define.importing.calendar import CannotSay, read_calendar
 from onthedot.define.importing.systemd import entries, read_timers
+from onthedot.model.task import Bounds, Command, Step, Steps
 from onthedot.schedules import slots
-from onthedot.task import Bounds, Command, Step, Steps
 
 CORPUS = Path(__file__).parent / "corpus"
 

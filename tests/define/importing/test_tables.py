@@ -8,7 +8,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.define.importing.tables import read_table
-from onthedot.task import Call, Command, Http, Noop
+from onthedot.model.task import Call, Command, Http, Noop
 
 CORPUS = Path(__file__).parent / "corpus"
 

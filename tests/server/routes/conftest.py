@@ -9,7 +9,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.access.permissions import Role
-from onthedot.task import Call
+from onthedot.model.task import Call
 from tests.server.kit import Served, served
 from tests.server.worker import Worker
 

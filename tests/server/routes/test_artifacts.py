@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 
 from onthedot.clock import SECOND
+from onthedot.model.run import RunState
 from onthedot.output.reading import PIECE
-from onthedot.run import RunState
 from onthedot.server.routes.artifacts import ArtifactOut
 from tests.server.kit import Served
 from tests.server.worker import Worker

@@ -10,8 +10,8 @@ import pytest
 import onthedot as otd
 from onthedot.access.permissions import Role
 from onthedot.clock import SECOND
+from onthedot.model.task import Noop
 from onthedot.stores.values import Node
-from onthedot.task import Noop
 from tests.server.kit import Served, served
 
 MAIL = otd.Job(name="mail", task=Noop(), queue="mail", owner="ann")

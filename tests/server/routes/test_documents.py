@@ -12,7 +12,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.access.permissions import Role
-from onthedot.job import Call
+from onthedot.model.job import Call
 from onthedot.server.document_words import in_our_words
 from tests.server.kit import Served, served
 

@@ -10,7 +10,7 @@ import pytest
 
 from onthedot.access.permissions import Role
 from onthedot.access.principal import LOCAL
-from onthedot.errors import StoreUnavailable
+from onthedot.model.errors import StoreUnavailable
 from onthedot.server import event_feed
 from onthedot.server.event_feed import Happened, Mailbox
 from tests.server.kit import Served

@@ -10,8 +10,8 @@ import pytest
 
 import onthedot as otd
 from onthedot.access.permissions import Role
+from onthedot.model.task import Noop
 from onthedot.stores.queries import JobCursor, RunCursor, encode_cursor
-from onthedot.task import Noop
 from tests.server.kit import Served, served
 
 JOBS = [

@@ -10,7 +10,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.access.permissions import Role
-from onthedot.task import Noop
+from onthedot.model.task import Noop
 from tests.server.kit import Served, served
 
 DAILY = otd.Job(name="daily", task=Noop(), owner="ann", schedules=(otd.cron("0 9 * * *", id="d"),))

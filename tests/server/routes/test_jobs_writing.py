@@ -14,9 +14,9 @@ import onthedot as otd
 from onthedot.access import audit
 from onthedot.access.permissions import Permission, Role
 from onthedot.define.yaml_text import yaml_text
-from onthedot.job import Call, JobRecord
+from onthedot.model.job import Call, JobRecord
+from onthedot.model.task import Command, Noop
 from onthedot.server.definitions import definition_of, patched
-from onthedot.task import Command, Noop
 from tests.server.kit import Served, served
 
 NAP = otd.Job(name="nap", task=Call(handler="nap"), owner="ann")

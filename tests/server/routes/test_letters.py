@@ -10,10 +10,10 @@ import onthedot as otd
 from onthedot.access import audit
 from onthedot.access.permissions import Role
 from onthedot.access.principal import LOCAL, Principal
-from onthedot.errors import StoreUnavailable
-from onthedot.run import RunState
+from onthedot.model.errors import StoreUnavailable
+from onthedot.model.run import RunState
+from onthedot.model.task import Call
 from onthedot.server.routes.letters import DiscardedOut, GroupOut, LettersOut, ReplayedOut
-from onthedot.task import Call
 from tests.server.kit import Served
 from tests.server.worker import Worker
 

@@ -10,10 +10,10 @@ import pytest
 
 from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
+from onthedot.model.run import RunState
 from onthedot.observe.text import iso
 from onthedot.output.records import Record
-from onthedot.policy.live_lines import Mark, encode_mark
-from onthedot.run import RunState
+from onthedot.rules.live_lines import Mark, encode_mark
 from onthedot.server import log_feed, streaming
 from onthedot.server.routes.logs import LogsOut
 from tests.server.kit import Served

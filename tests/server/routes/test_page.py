@@ -13,10 +13,10 @@ from onthedot.access import sessions
 from onthedot.access.grants import Grant
 from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
-from onthedot.listening import Listen
+from onthedot.model.host_port import Listen
+from onthedot.model.task import Noop
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings
-from onthedot.task import Noop
 from tests.server.kit import Served, served
 
 HOSTILE = "<script>alert('x')</script>"

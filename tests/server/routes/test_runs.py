@@ -11,10 +11,10 @@ import onthedot as otd
 from onthedot.access import audit
 from onthedot.access.permissions import Role
 from onthedot.clock import SECOND
-from onthedot.run import RunState
+from onthedot.model.run import RunState
+from onthedot.model.task import Call
 from onthedot.server.routes.runs import CancelOut, ResultOut, Submitted
 from onthedot.server.shapes import AttemptOut, RunsOut
-from onthedot.task import Call
 from tests.server.kit import Served
 from tests.server.worker import Worker
 

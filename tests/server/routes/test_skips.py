@@ -8,10 +8,10 @@ import pytest
 
 import onthedot as otd
 from onthedot.access.permissions import Role
+from onthedot.model.task import Call
 from onthedot.observe.text import iso
 from onthedot.server.routes.skips import LeftOutList
 from onthedot.stores.queries import RunCursor, SkipCursor, SkipFilter, SkipPage, encode_cursor
-from onthedot.task import Call
 from tests.server.kit import Served
 
 SKIPS = "/api/v1/skips"

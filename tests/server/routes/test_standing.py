@@ -7,9 +7,9 @@ from typing import Any
 import onthedot as otd
 from onthedot.access.permissions import Role
 from onthedot.clock import SECOND
-from onthedot.run import Gate, GateAsk, OnBusy
+from onthedot.model.run import Gate, GateAsk, OnBusy
+from onthedot.model.task import Call
 from onthedot.stores.values import Node, ReserveRequest
-from onthedot.task import Call
 from tests.server.kit import Served
 
 OWNERS = {"mine": ("default", "bob"), "own": ("default", "bob"), "theirs": ("default", "ann"), "far": ("team", "ann")}

@@ -8,8 +8,8 @@ import pytest
 
 import onthedot as otd
 from onthedot.access.permissions import Role
+from onthedot.model.task import Call
 from onthedot.server.routes.jobs import UpcomingOut
-from onthedot.task import Call
 from tests.server.kit import Served
 
 UPCOMING = "/api/v1/upcoming"

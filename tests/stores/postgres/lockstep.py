@@ -23,7 +23,7 @@ import asyncpg
 import pytest
 
 from onthedot.clock import SECOND
-from onthedot.errors import OnTheDotError, StoreError
+from onthedot.model.errors import OnTheDotError, StoreError
 from onthedot.stores.postgres.limits import Limits
 from tests.stores.postgres.footprints import Footprint, Footprints
 

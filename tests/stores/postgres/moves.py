@@ -8,16 +8,16 @@ from typing import Any
 
 import asyncpg
 
-from onthedot.after import After
 from onthedot.clock import SECOND
-from onthedot.job import Limit, ability_of
-from onthedot.retention import Cut, Mark
-from onthedot.run import TERMINAL, Checkpoint, NewRun, OnBusy, Progress, RunState, submit_trigger
+from onthedot.model.after import After
+from onthedot.model.job import Limit, ability_of
+from onthedot.model.retention import Cut, Mark
+from onthedot.model.run import TERMINAL, Checkpoint, NewRun, OnBusy, Progress, RunState, submit_trigger
+from onthedot.model.verdict import Finish
+from onthedot.model.window import ScheduleState, Slot, Window
 from onthedot.stores.documents import Noting
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.values import Node, Note, Placement, Replanned, ReserveRequest
-from onthedot.verdict import Finish
-from onthedot.window import ScheduleState, Slot, Window
 from onthedot_verify.contract.workbench import SUCCESS, at, every, fixed_delay, recover, retry, window
 from tests.stores.postgres.scene import BEFORE, NOW, SOON, TTL, Scene, asks, job, token
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from onthedot.after import After
 from onthedot.clock import SECOND
-from onthedot.job import Call, Guarantee, Job, JobRecord, Limit, Overlap, Rate, Schedule, ability_of
-from onthedot.policy.gates import gates_of, rate_of
-from onthedot.run import Armed, Blocked, GateAsk, Lease, NewRun, OnBusy, submit_trigger
+from onthedot.model.after import After
+from onthedot.model.job import Call, Guarantee, Job, JobRecord, Limit, Overlap, Rate, Schedule, ability_of
+from onthedot.model.run import Armed, Blocked, GateAsk, Lease, NewRun, OnBusy, submit_trigger
+from onthedot.model.verdict import Finish, Verdict
+from onthedot.model.window import ScheduleState, Window
+from onthedot.rules.gates import gates_of, rate_of
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.values import Node, ReserveRequest, Term
-from onthedot.verdict import Finish, Verdict
-from onthedot.window import ScheduleState, Window
 from onthedot_verify.contract.workbench import DEAD, SUCCESS, at, every, fixed_delay, retry, window
 
 BEFORE, NOW = at(35), at(100)

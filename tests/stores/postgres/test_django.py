@@ -13,9 +13,9 @@ from django.conf import settings
 from django.db import connection, connections, transaction
 
 import onthedot as otd
-from onthedot.errors import DefinitionError, StateError
+from onthedot.model.errors import DefinitionError, StateError
+from onthedot.operations.verbs import OUTSIDE, given_connection
 from onthedot.stores.postgres.caller_transaction import caller_of
-from onthedot.verbs import OUTSIDE, given_connection
 from tests.stores.postgres.test_joining import PREPARE, bound, call, orders, program
 
 NO_TRANSACTION = r"transaction that is open, got one without; submit inside of 'with transaction.atomic\(\):'"

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 import onthedot as otd
-from onthedot.errors import StateError, StoreUnavailable
-from onthedot.job import Guarantee
-from onthedot.run import Lease, RunState
+from onthedot.model.errors import StateError, StoreUnavailable
+from onthedot.model.job import Guarantee
+from onthedot.model.run import Lease, RunState
 from onthedot.stores.postgres import PostgresStore
 from onthedot_verify.contract.workbench import Workbench, recover
 

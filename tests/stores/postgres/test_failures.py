@@ -9,7 +9,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from onthedot.errors import StateError, StoreUnavailable, StoreUnusable
+from onthedot.model.errors import StateError, StoreUnavailable, StoreUnusable
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.failures import Contended, translate
 from onthedot.stores.postgres.transaction import Transaction

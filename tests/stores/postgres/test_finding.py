@@ -9,9 +9,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from onthedot.definitions import encode
-from onthedot.job import Call, Job
-from onthedot.run import RunState
+from onthedot.model.job import Call, Job
+from onthedot.model.run import RunState
+from onthedot.stores.definitions import encode
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.queries import AttemptFilter, JobFilter, RunFilter, SkipFilter

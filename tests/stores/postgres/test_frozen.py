@@ -10,10 +10,10 @@ import asyncpg
 import pytest
 
 from onthedot.clock import SECOND
-from onthedot.errors import NodeExpired, StoreUnavailable
-from onthedot.job import Call, Job, JobRecord, Limit, Overlap
-from onthedot.policy.gates import gates_of, on_busy
-from onthedot.run import ArmAnswer, Armed, Blocked, Busy, GateAsk, Lease, NewRun, OnBusy, submit_trigger
+from onthedot.model.errors import NodeExpired, StoreUnavailable
+from onthedot.model.job import Call, Job, JobRecord, Limit, Overlap
+from onthedot.model.run import ArmAnswer, Armed, Blocked, Busy, GateAsk, Lease, NewRun, OnBusy, submit_trigger
+from onthedot.rules.gates import gates_of, on_busy
 from onthedot.stores.hints import Hint
 from onthedot.stores.postgres import PostgresStore, connections
 from onthedot.stores.postgres.prepared import _in_pieces

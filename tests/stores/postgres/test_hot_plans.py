@@ -9,8 +9,8 @@ import pytest
 from bench.nodes import fill
 from onthedot.clock import SECOND
 from onthedot.ids import SeededIds
-from onthedot.job import Call, Job
-from onthedot.run import NewRun
+from onthedot.model.job import Call, Job
+from onthedot.model.run import NewRun
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.fast_finish import FINISH
 from onthedot.stores.postgres.transaction import Transaction

@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 import onthedot as otd
 from onthedot.access import audit
-from onthedot.errors import ArgumentsError, DefinitionError, KeyConflict, StateError, UnknownJob, UnknownRun
-from onthedot.job import canonical
-from onthedot.run import RunState
+from onthedot.model.errors import ArgumentsError, DefinitionError, KeyConflict, StateError, UnknownJob, UnknownRun
+from onthedot.model.job import canonical
+from onthedot.model.run import RunState
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import name_of
 from tests.servers.shared import SharedPostgres

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import asyncpg
 import pytest
 
+from onthedot.model.window import SkipRange
 from onthedot.stores.postgres import PostgresStore
-from onthedot.window import SkipRange
 from onthedot_verify.contract import Workbench
 from onthedot_verify.contract.workbench import at, every, window
 

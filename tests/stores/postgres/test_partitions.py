@@ -6,9 +6,9 @@ import psycopg
 import pytest
 
 from onthedot.clock import SECOND
-from onthedot.errors import StoreUnavailable
-from onthedot.retention import DAY, Cut, Mark
-from onthedot.run import TERMINAL, RunState
+from onthedot.model.errors import StoreUnavailable
+from onthedot.model.retention import DAY, Cut, Mark
+from onthedot.model.run import TERMINAL, RunState
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.partitions import begin_of, month_in, month_of, name_of
 from onthedot_verify.contract.workbench import START, Workbench, at

@@ -9,15 +9,15 @@ from typing import TypeVar
 
 import pytest
 
-from onthedot.after import After
 from onthedot.clock import SECOND
-from onthedot.job import Call, Job, JobRecord, Limit, Overlap
-from onthedot.policy.gates import gates_of
-from onthedot.run import Armed, Blocked, GateAsk, Lease, NewRun, OnBusy, RunState, submit_trigger
+from onthedot.model.after import After
+from onthedot.model.job import Call, Job, JobRecord, Limit, Overlap
+from onthedot.model.run import Armed, Blocked, GateAsk, Lease, NewRun, OnBusy, RunState, submit_trigger
+from onthedot.model.verdict import Finish
+from onthedot.model.window import Slot, Window
+from onthedot.rules.gates import gates_of
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.values import Node, ReserveRequest
-from onthedot.verdict import Finish
-from onthedot.window import Slot, Window
 from onthedot_verify.contract.workbench import SUCCESS, every, recover
 
 T = TypeVar("T")

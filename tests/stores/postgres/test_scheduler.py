@@ -6,7 +6,7 @@ import asyncio
 
 import onthedot as otd
 from onthedot.clock import SECOND, SystemClock
-from onthedot.run import RunState
+from onthedot.model.run import RunState
 
 
 class WrongClock:

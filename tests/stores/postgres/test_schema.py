@@ -8,7 +8,7 @@ from importlib.resources import files
 import psycopg
 import pytest
 
-from onthedot.errors import StoreUnusable
+from onthedot.model.errors import StoreUnusable
 from onthedot.stores import migration
 from onthedot.stores.migration import Migration
 from onthedot.stores.postgres import PostgresStore, schema

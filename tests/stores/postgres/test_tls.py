@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.errors import StoreUnavailable
+from onthedot.model.errors import StoreUnavailable
 from onthedot.stores.postgres import PostgresStore
 from tests.servers.postgres import name_of
 from tests.servers.shared import SharedPostgres

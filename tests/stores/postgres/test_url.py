@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 from onthedot.stores.addresses import exposed
 from onthedot.stores.connect import open_store
 from onthedot.stores.postgres.url import read_url

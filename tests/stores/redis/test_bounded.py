@@ -19,15 +19,15 @@ import pytest
 
 from onthedot.clock import SECOND, Micros
 from onthedot.ids import SeededIds
-from onthedot.job import Call, Every, Job, JobRecord, JobState
-from onthedot.retention import Cut, Mark
-from onthedot.run import TERMINAL, Gate, GateAsk, Gone, NewRun, OnBusy, RunState, submit_trigger
+from onthedot.model.job import Call, Every, Job, JobRecord, JobState
+from onthedot.model.retention import Cut, Mark
+from onthedot.model.run import TERMINAL, Gate, GateAsk, Gone, NewRun, OnBusy, RunState, submit_trigger
+from onthedot.model.verdict import OutcomeKind, Verdict
+from onthedot.model.window import Window
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.server import STEP
 from onthedot.stores.redis.store import AT_ONCE, TOGETHER
 from onthedot.stores.values import Node, ReserveRequest
-from onthedot.verdict import OutcomeKind, Verdict
-from onthedot.window import Window
 from tests.servers.valkey import ValkeyServer
 
 MOST: Micros = 10_000  # of a script

@@ -7,16 +7,16 @@ from datetime import timedelta
 import pytest
 
 from onthedot.clock import SECOND
-from onthedot.errors import DefinitionError
 from onthedot.ids import SeededIds
-from onthedot.job import Call, Every, Job, JobRecord
-from onthedot.run import Lease, NewRun, RunState, submit_trigger
+from onthedot.model.errors import DefinitionError
+from onthedot.model.job import Call, Every, Job, JobRecord
+from onthedot.model.run import Lease, NewRun, RunState, submit_trigger
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
+from onthedot.model.window import Slot, Window
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.server import STEP
 from onthedot.stores.redis.url import MOST_FINISHED, read_url
 from onthedot.stores.values import Node, ReserveRequest
-from onthedot.verdict import Finish, OutcomeKind, Verdict
-from onthedot.window import Slot, Window
 from tests.servers.valkey import ValkeyServer
 
 TTL = 1_000 * SECOND

@@ -8,15 +8,15 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import SECOND
-from onthedot.errors import StoreUnavailable
-from onthedot.events import AttemptEnded, Event, StoreLost
 from onthedot.ids import SeededIds
-from onthedot.job import Call, Job
-from onthedot.run import Lease, NewRun, RunState, submit_trigger
+from onthedot.model.errors import StoreUnavailable
+from onthedot.model.events import AttemptEnded, Event, StoreLost
+from onthedot.model.job import Call, Job
+from onthedot.model.run import Lease, NewRun, RunState, submit_trigger
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot.stores.hints import Loss
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.values import Node, ReserveRequest
-from onthedot.verdict import Finish, OutcomeKind, Verdict
 from tests.servers import running
 from tests.servers.valkey import ValkeyServer
 

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from onthedot.clock import SECOND
-from onthedot.errors import DefinitionError, StateError, StoreUnavailable, StoreUnusable
-from onthedot.job import Call, Job
-from onthedot.run import NewRun, RunState, submit_trigger
+from onthedot.model.errors import DefinitionError, StateError, StoreUnavailable, StoreUnusable
+from onthedot.model.job import Call, Job
+from onthedot.model.run import NewRun, RunState, submit_trigger
 from onthedot.stores.connect import open_store
 from onthedot.stores.redis import RedisStore, server
 from onthedot.stores.redis.persistence import check_server, read_persistence

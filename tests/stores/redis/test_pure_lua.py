@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from onthedot.clock import SECOND, to_datetime
-from onthedot.rate import LAST, RateGate, Tat, next_start
-from onthedot.shards import shard_of
+from onthedot.model.rate import LAST, RateGate, Tat, next_start
+from onthedot.rules.shards import shard_of
 from tests.servers.valkey import ValkeyServer
 
 NOW = 1_767_225_600 * SECOND

@@ -8,13 +8,13 @@ from datetime import timedelta
 
 from onthedot.clock import SECOND
 from onthedot.ids import SeededIds
-from onthedot.job import Call, Every, Job, JobRecord
-from onthedot.policies import Limit
-from onthedot.run import Armed, Gate, GateAsk, Lease, NewRun, OnBusy, RunState, submit_trigger
+from onthedot.model.job import Call, Every, Job, JobRecord
+from onthedot.model.policies import Limit
+from onthedot.model.run import Armed, Gate, GateAsk, Lease, NewRun, OnBusy, RunState, submit_trigger
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
+from onthedot.model.window import Slot, Window
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.values import Node, ReserveRequest
-from onthedot.verdict import Finish, OutcomeKind, Verdict
-from onthedot.window import Slot, Window
 from tests.servers.valkey import ValkeyServer
 
 TTL = 1_000 * SECOND

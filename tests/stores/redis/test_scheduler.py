@@ -8,8 +8,8 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import SECOND, SystemClock
-from onthedot.errors import DefinitionError
-from onthedot.run import RunState
+from onthedot.model.errors import DefinitionError
+from onthedot.model.run import RunState
 from onthedot.stores.redis import RedisStore
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from onthedot.clock import SECOND
 from onthedot.ids import SeededIds
-from onthedot.job import Call, Job
-from onthedot.run import NewRun, submit_trigger
+from onthedot.model.job import Call, Job
+from onthedot.model.run import NewRun, submit_trigger
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.scripts import names, script
 from onthedot.stores.values import Node, ReserveRequest

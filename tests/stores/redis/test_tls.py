@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import onthedot as otd
-from onthedot.errors import StoreUnavailable, StoreUnusable
-from onthedot.job import Call, Job
+from onthedot.model.errors import StoreUnavailable, StoreUnusable
+from onthedot.model.job import Call, Job
 from onthedot.stores.redis import RedisStore
 from tests.servers import setup
 from tests.servers.debian_redis import DebianRedis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 from onthedot.stores.addresses import exposed
 from onthedot.stores.connect import has_transactions, open_store
 from onthedot.stores.redis.connections import maker

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.job import Call, Job, JobRecord, JobState
-from onthedot.run import Gate, GateAsk, Lease, OnBusy
+from onthedot.model.job import Call, Job, JobRecord, JobState
+from onthedot.model.run import Gate, GateAsk, Lease, OnBusy
 from onthedot.stores.sql.arm import Known, Seen, to_look_at
 from onthedot.stores.sql.gates import Idle
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.job import Call, Job, JobRecord, JobState
-from onthedot.run import ArmAnswer, Armed, Delayed, Gone, Lease
+from onthedot.model.job import Call, Job, JobRecord, JobState
+from onthedot.model.run import ArmAnswer, Armed, Delayed, Gone, Lease
 from onthedot.stores.sql.arm import Stored, arm_answer, may_arm
 
 RECORD = JobRecord(1, 3, Job(name="job", task=Call(handler="work")), JobState.ACTIVE, 0, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onthedot.run import AttemptRecord
+from onthedot.model.run import AttemptRecord
 from onthedot.stores.queries import LAST, AttemptCursor, AttemptFilter
 from onthedot.stores.sql import find
 from onthedot.stores.sql.port import Statement

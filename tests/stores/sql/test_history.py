@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onthedot.run import Progress, RunState
+from onthedot.model.run import Progress, RunState
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sql.history import shown
 from onthedot_verify.contract.workbench import DEAD, Workbench

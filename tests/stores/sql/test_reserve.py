@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onthedot.job import Call, Job, JobRecord, JobState
-from onthedot.run import Checkpoint
+from onthedot.model.job import Call, Job, JobRecord, JobState
+from onthedot.model.run import Checkpoint
 from onthedot.stores.sql.reserve import Candidate, choose_due, is_served, lease_of
 from onthedot.stores.values import ReserveRequest
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot import faults
-from onthedot.after import After
-from onthedot.errors import StateError
-from onthedot.run import RunState
+from onthedot import fault_points
+from onthedot.model.after import After
+from onthedot.model.errors import StateError
+from onthedot.model.run import RunState
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import Parent
 from onthedot_verify.contract.dependencies import begin, end, followers
@@ -35,7 +35,7 @@ async def test_what_fails_after_the_insert_leaves_nothing(bench, monkeypatch):
             raise StateError("the process dies here")
 
     with monkeypatch.context() as broken:
-        broken.setattr(faults, "point", break_there)
+        broken.setattr(fault_points, "point", break_there)
         async with bench.nothing_written():
             with pytest.raises(StateError, match="dies here"):
                 await bench.finish(lease)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.errors import StoreError, StoreUnavailable, StoreUnusable
-from onthedot.run import RunState
+from onthedot.model.errors import StoreError, StoreUnavailable, StoreUnusable
+from onthedot.model.run import RunState
 from onthedot.stores.sqlite import SqliteStore, connection, schema
 from onthedot.stores.sqlite.connection import translate
 from onthedot.stores.sqlite.writer_thread import Transaction

@@ -7,9 +7,9 @@ import sqlite3
 import pytest
 
 from onthedot.clock import SECOND
-from onthedot.job import Call, Job
-from onthedot.route import PRIORITIES
-from onthedot.run import NewRun, submit_trigger
+from onthedot.model.job import Call, Job
+from onthedot.model.route import PRIORITIES
+from onthedot.model.run import NewRun, submit_trigger
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import Node, ReserveRequest
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.run import RunState
-from onthedot.shards import bucket_of
+from onthedot.model.run import RunState
+from onthedot.rules.shards import bucket_of
 from onthedot.stores.sqlite import SqliteStore
 from tests.stores.sqlite.working import define, ended, start, submit
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from onthedot.clock import NEVER
-from onthedot.route import LEADER_ROUTES, PLACED_ROUTES
+from onthedot.model.route import LEADER_ROUTES, PLACED_ROUTES
 from onthedot.stores.queries import FIRST
 from onthedot.stores.sql import (
     after,

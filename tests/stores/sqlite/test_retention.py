@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.errors import StoreError
-from onthedot.retention import Cut, Mark
-from onthedot.run import TERMINAL
+from onthedot.model.errors import StoreError
+from onthedot.model.retention import Cut, Mark
+from onthedot.model.run import TERMINAL
 from onthedot.stores.sql import plan, retention
 from onthedot.stores.sqlite import SqliteStore, schema
 from onthedot.stores.sqlite.connection import connect, create_file

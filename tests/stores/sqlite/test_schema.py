@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from onthedot.errors import StoreUnusable
+from onthedot.model.errors import StoreUnusable
 from onthedot.stores import migration
 from onthedot.stores.migration import Migration
 from onthedot.stores.sql.port import sql

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from onthedot.clock import SECOND
-from onthedot.errors import StoreError
+from onthedot.model.errors import StoreError
 from onthedot.stores.hints import Hint, HintKind
 from onthedot.stores.sqlite import SqliteStore, wakeup, writer_thread
 from tests.stores.sqlite.working import define, register, submit

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from onthedot.errors import StateError, StoreUnavailable, UnknownJob
-from onthedot.run import NewRun, RunState
+from onthedot.model.errors import StateError, StoreUnavailable, UnknownJob
+from onthedot.model.run import NewRun, RunState
 from onthedot.stores.hints import Hint
 from onthedot.stores.sqlite import SqliteStore, database, writer_thread
 from onthedot.stores.sqlite.connection import commit

@@ -8,14 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from onthedot import faults
+from onthedot import fault_points
 from onthedot.clock import SECOND
 from onthedot.ids import RandomIds
-from onthedot.job import Call, Every, Job, JobRecord
-from onthedot.run import Lease, NewRun, RunState
+from onthedot.model.job import Call, Every, Job, JobRecord
+from onthedot.model.run import Lease, NewRun, RunState
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import Node, Reserved, ReserveRequest
-from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 IDS = RandomIds()
 SUCCEEDED = Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED)
@@ -62,9 +62,9 @@ def finished(store: SqliteStore, lease: Lease, verdict: Verdict = SUCCEEDED) -> 
 
 def start(module: str, *arguments: object, crash_at: str = "") -> subprocess.Popen[str]:
     """Start `python -m module …`, with a crash point armed."""
-    environment = {key: value for key, value in os.environ.items() if key != faults.VARIABLE}
+    environment = {key: value for key, value in os.environ.items() if key != fault_points.VARIABLE}
     if crash_at:
-        environment[faults.VARIABLE] = crash_at
+        environment[fault_points.VARIABLE] = crash_at
     root = Path(__file__).parents[3]
     environment["PYTHONPATH"] = os.pathsep.join([str(root / "src"), str(root)])
     return subprocess.Popen(

@@ -11,11 +11,11 @@ import sys
 from datetime import timedelta
 
 from onthedot.clock import SECOND
-from onthedot.job import Every, Job
-from onthedot.run import RunState
+from onthedot.model.job import Every, Job
+from onthedot.model.run import RunState
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
+from onthedot.model.window import Slot, Window
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.verdict import Finish, OutcomeKind, Verdict
-from onthedot.window import Slot, Window
 from tests.stores.sqlite.working import IDS, ask, define, finished, job, register, reserve, submit
 
 LOST = Verdict(RunState.SCHEDULED, OutcomeKind.LOST, "recovered", recovered=True)

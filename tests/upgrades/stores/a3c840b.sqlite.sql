@@ -198,7 +198,7 @@ CREATE TABLE jobs (  -- small rows: reserve and arm look at one per run
     revision        INTEGER NOT NULL,  -- the current one
     task            TEXT NOT NULL,     -- what a worker must be able to do
     queue           TEXT NOT NULL,
-    route           TEXT NOT NULL,     -- where its runs wait, see route.py
+    route           TEXT NOT NULL,     -- where its runs wait, see model/route.py
     priority        INTEGER NOT NULL,
     share           TEXT NOT NULL,     -- the argument by whose value its queue is shared, or empty
     gated           INTEGER NOT NULL,  -- 1: its runs have gates to pass, and are armed one by one

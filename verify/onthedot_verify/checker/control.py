@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from onthedot.run import RunState, is_slot
+from onthedot.model.run import RunState, is_slot
 from onthedot_verify.checker.history import Event
 from onthedot_verify.checker.liveness import SLACK, recovered_by
 from onthedot_verify.checker.model import History, Run, State, holds

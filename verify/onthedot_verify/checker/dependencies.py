@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from onthedot.after import After
-from onthedot.run import AFTER_PREFIX
+from onthedot.model.after import After
+from onthedot.model.run import AFTER_PREFIX
 from onthedot_verify.checker.history import Event
 from onthedot_verify.checker.model import History, Run
 

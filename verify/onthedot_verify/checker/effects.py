@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from onthedot.job import Guarantee
-from onthedot.run import RunState
+from onthedot.model.job import Guarantee
+from onthedot.model.run import RunState
 from onthedot_verify.checker.model import History, Run
 
 Finding = tuple[int, str]

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from onthedot.run import RunState, is_slot
+from onthedot.model.run import RunState, is_slot
 from onthedot_verify.checker.history import Event
 from onthedot_verify.checker.model import History, Run, State, is_step
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from onthedot.run import RunState
+from onthedot.model.run import RunState
 from onthedot_verify.checker.history import Event
 from onthedot_verify.checker.model import History, State, holds
 

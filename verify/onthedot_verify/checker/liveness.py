@@ -1,6 +1,6 @@
 """What must happen after the faults are over: L1, L3, L4. Bounds come from the settings in the first line.
 
-What is asked of each shard is in `shards.py`.
+What is asked of each shard is in `rules/shards.py`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Set
 from itertools import pairwise
 
-from onthedot.duration import micros
-from onthedot.job import Job, overlap_of
-from onthedot.run import RunState
+from onthedot.model.duration import micros
+from onthedot.model.job import Job, overlap_of
+from onthedot.model.run import RunState
 from onthedot_verify.checker import gates
 from onthedot_verify.checker.history import Event
 from onthedot_verify.checker.model import History, Run

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from onthedot.definitions import decode
-from onthedot.job import Guarantee, Job
-from onthedot.run import RunState
+from onthedot.model.job import Guarantee, Job
+from onthedot.model.run import RunState
+from onthedot.stores.definitions import decode
 from onthedot_verify.checker.history import Event
 
 _OF_RUNS = frozenset(
@@ -151,8 +151,8 @@ class History:
     `events` has every line, `by` those of a kind, `runs` each run with its events, by id. A run's key is found with
     the first event that names one. Lines are counted from 1; "just before `seq`" is what the writer of that line saw.
 
-    >>> from onthedot.job import Call, Job
-    >>> from onthedot.definitions import encode
+    >>> from onthedot.model.job import Call, Job
+    >>> from onthedot.stores.definitions import encode
     >>> from onthedot_verify.checker import History, Journal
     >>> now = 0
     >>> journal = Journal(lambda: (now, now, "a#1"))

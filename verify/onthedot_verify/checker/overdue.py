@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from onthedot.duration import micros
-from onthedot.job import FixedDelay, Job, Schedule, overlap_of
-from onthedot.run import is_slot, schedule_of, slot_trigger
+from onthedot.model.duration import micros
+from onthedot.model.job import FixedDelay, Job, Schedule, overlap_of
+from onthedot.model.run import is_slot, schedule_of, slot_trigger
 from onthedot.schedules import due_of, schedule_id, slots
 from onthedot_verify.checker.history import Event
 from onthedot_verify.checker.model import History, Key, Run, State, key_of

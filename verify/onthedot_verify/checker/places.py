@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from onthedot.job import Job, is_gated
-from onthedot.rate import RateGate, grace
-from onthedot.route import BONUS, level_of
+from onthedot.model.job import Job, is_gated
+from onthedot.model.rate import RateGate, grace
+from onthedot.model.route import BONUS, level_of
 from onthedot_verify.checker.history import Event
 from onthedot_verify.checker.model import History, holds
 
@@ -102,7 +102,7 @@ def _lived(history: History, inc: str, event: Event, *, throughout: bool) -> boo
 
 
 def s24_rates(history: History) -> Iterator[Finding]:
-    """In any w µs fewer than (w + grace)/T + burst attempts of a rate start (`rate.py`)."""
+    """In any w µs fewer than (w + grace)/T + burst attempts of a rate start (`model/rate.py`)."""
     if any(event.get("kind") == "step" for event in history.by["nemesis"]):
         return  # a clock that is set moves what was handed out before
     starts: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from onthedot.duration import micros
-from onthedot.job import Job, slot_args
-from onthedot.run import BACKFILL_PREFIX, RunState, schedule_of
+from onthedot.model.duration import micros
+from onthedot.model.job import Job, slot_args
+from onthedot.model.run import BACKFILL_PREFIX, RunState, schedule_of
 from onthedot.schedules import schedule_id
 from onthedot_verify.checker.history import Event
 from onthedot_verify.checker.model import History, is_step

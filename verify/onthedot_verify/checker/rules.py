@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from onthedot.errors import DefinitionError, did_you_mean
+from onthedot.model.errors import DefinitionError, did_you_mean
 from onthedot_verify.checker import (
     control,
     dependencies,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from onthedot.rules.shards import bucket_of, buckets_of
 from onthedot.schedules.zones import is_newer
-from onthedot.shards import bucket_of, buckets_of
 from onthedot.stores.values import Layout
 from onthedot_verify.checker.history import Event
 from onthedot_verify.checker.model import History

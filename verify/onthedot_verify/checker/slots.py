@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from onthedot.duration import micros
-from onthedot.job import FixedDelay, Schedule
-from onthedot.run import slot_trigger
+from onthedot.model.duration import micros
+from onthedot.model.job import FixedDelay, Schedule
+from onthedot.model.run import slot_trigger
+from onthedot.model.window import NO_NODE
 from onthedot.schedules import schedule_id, slots
-from onthedot.window import NO_NODE
 from onthedot_verify.checker.history import Event
 from onthedot_verify.checker.model import History, Key, key_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from onthedot.errors import NodeExpired
-from onthedot.run import EDITED, Armed, Gone, Lease, RunState
+from onthedot.model.errors import NodeExpired
+from onthedot.model.run import EDITED, Armed, Gone, Lease, RunState
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, raises, retry
 

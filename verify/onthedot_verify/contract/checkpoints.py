@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onthedot.retention import Cut, Mark
-from onthedot.run import TERMINAL, Checkpoint, Lease, NewRun, Progress, RunState
+from onthedot.model.retention import Cut, Mark
+from onthedot.model.run import TERMINAL, Checkpoint, Lease, NewRun, Progress, RunState
 from onthedot.stores.values import LogRecord, Note
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import CANCELLED, DEAD, LOST, SUCCESS, Workbench, at, recover, retry

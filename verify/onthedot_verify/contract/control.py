@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from onthedot.errors import RevisionConflict, UnknownJob, WindowStale
-from onthedot.job import JobRecord, JobState, Limit
-from onthedot.run import Armed, Blocked, Gate, GateAsk, Gone, NewRun, OnBusy, RunState, submit_trigger
+from onthedot.model.errors import RevisionConflict, UnknownJob, WindowStale
+from onthedot.model.job import JobRecord, JobState, Limit
+from onthedot.model.run import Armed, Blocked, Gate, GateAsk, Gone, NewRun, OnBusy, RunState, submit_trigger
 from onthedot.stores.values import CancelAnswer
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import SUCCESS, Workbench, at, every, fixed_delay, raises, retry, skip, window

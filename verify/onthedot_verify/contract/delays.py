@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onthedot.clock import SECOND
-from onthedot.job import Job, JobRecord
-from onthedot.run import Lease
+from onthedot.model.job import Job, JobRecord
+from onthedot.model.run import Lease
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import DEAD, Workbench, at, every, fixed_delay, retry, window
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from onthedot.after import After, On
 from onthedot.clock import SECOND
-from onthedot.errors import DefinitionError, DependencyCycle, StateError
-from onthedot.job import JobRecord
-from onthedot.run import Lease, NewRun, RunRecord, RunState, after_trigger, submit_trigger
+from onthedot.model.after import After, On
+from onthedot.model.errors import DefinitionError, DependencyCycle, StateError
+from onthedot.model.job import JobRecord
+from onthedot.model.run import Lease, NewRun, RunRecord, RunState, after_trigger, submit_trigger
+from onthedot.model.verdict import Verdict
 from onthedot.stores.values import Parent
-from onthedot.verdict import Verdict
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import (
     CANCELLED,

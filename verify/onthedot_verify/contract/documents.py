@@ -6,8 +6,8 @@ import asyncio
 import json
 from dataclasses import replace
 
-from onthedot.errors import DefinitionError, KeyConflict, UnknownJob
-from onthedot.run import NewRun, submit_trigger
+from onthedot.model.errors import DefinitionError, KeyConflict, UnknownJob
+from onthedot.model.run import NewRun, submit_trigger
 from onthedot.stores.documents import LIMIT, Document, Noting, PutDocument
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, raises

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
-from onthedot.errors import WindowStale
-from onthedot.job import Call, Every, In, Job, JobRecord, Limit, Overlap, Schedule
-from onthedot.run import Armed, Blocked, Gate, GateAsk, Gone, OnBusy
+from onthedot.model.errors import WindowStale
+from onthedot.model.job import Call, Every, In, Job, JobRecord, Limit, Overlap, Schedule
+from onthedot.model.run import Armed, Blocked, Gate, GateAsk, Gone, OnBusy
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import (
     SUCCESS,

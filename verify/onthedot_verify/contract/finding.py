@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from onthedot.clock import SECOND
-from onthedot.errors import DefinitionError
-from onthedot.job import JobRecord, JobState
-from onthedot.run import LIVE, TERMINAL, RunRecord, RunState
+from onthedot.model.errors import DefinitionError
+from onthedot.model.job import JobRecord, JobState
+from onthedot.model.run import LIVE, TERMINAL, RunRecord, RunState
 from onthedot.stores.queries import AttemptFilter, JobFilter, RunFilter, SkipCursor, SkipFilter
 from onthedot.stores.values import ScheduleCursor
 from onthedot_verify.contract.register import check

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onthedot.clock import SECOND
-from onthedot.run import Lease, NewRun, RunState, submit_trigger
-from onthedot.verdict import OutcomeKind, Verdict
+from onthedot.model.run import Lease, NewRun, RunState, submit_trigger
+from onthedot.model.verdict import OutcomeKind, Verdict
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import DEAD, SUCCESS, Workbench, at, recover, retry
 

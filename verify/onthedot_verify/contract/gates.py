@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onthedot.job import JobRecord, Limit, Overlap
-from onthedot.run import (
+from onthedot.model.job import JobRecord, Limit, Overlap
+from onthedot.model.run import (
     ArmAnswer,
     Armed,
     Blocked,

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from onthedot.after import After
 from onthedot.clock import SECOND
-from onthedot.job import Limit, Rate
-from onthedot.rate import RateGate
-from onthedot.run import Armed, Blocked, Delayed, Gate, GateAsk, NewRun, OnBusy, submit_trigger
+from onthedot.model.after import After
+from onthedot.model.job import Limit, Rate
+from onthedot.model.rate import RateGate
+from onthedot.model.run import Armed, Blocked, Delayed, Gate, GateAsk, NewRun, OnBusy, submit_trigger
 from onthedot.stores.hints import Hint
 from onthedot.stores.values import Placement
 from onthedot_verify.contract.register import check

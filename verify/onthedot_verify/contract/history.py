@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onthedot.run import TERMINAL, AttemptRecord, Gate, GateAsk, NewRun, OnBusy, RunState
+from onthedot.model.run import TERMINAL, AttemptRecord, Gate, GateAsk, NewRun, OnBusy, RunState
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import DEAD, SUCCESS, VERDICTS, Workbench, at, every, retry, skip, window
 

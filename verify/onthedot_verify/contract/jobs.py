@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onthedot.clock import SECOND, SystemClock
-from onthedot.errors import RevisionConflict, WindowStale
-from onthedot.job import JobState
+from onthedot.model.errors import RevisionConflict, WindowStale
+from onthedot.model.job import JobState
 from onthedot.stores.values import Node
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, every, once_at, raises, skip, window

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from onthedot.clock import SECOND
-from onthedot.errors import NodeExpired
-from onthedot.job import JobRecord
-from onthedot.retention import DAY, DailyCount, Mark, Pruned, PrunedNodes
-from onthedot.run import RunState
+from onthedot.model.errors import NodeExpired
+from onthedot.model.job import JobRecord
+from onthedot.model.retention import DAY, DailyCount, Mark, Pruned, PrunedNodes
+from onthedot.model.run import RunState
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.retention import TODAY, WEEK, cut, end, prune, remaining
 from onthedot_verify.contract.workbench import START, Workbench, at, every, raises, skip, window

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from onthedot.clock import SECOND
-from onthedot.job import JobRecord
-from onthedot.retention import Cut, Mark
-from onthedot.run import RunState
+from onthedot.model.job import JobRecord
+from onthedot.model.retention import Cut, Mark
+from onthedot.model.run import RunState
+from onthedot.model.verdict import Verdict
 from onthedot.stores.values import LAST_MARK
-from onthedot.verdict import Verdict
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import DEAD, LOST, VERDICTS, Workbench, at, retry
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from onthedot.clock import SECOND
-from onthedot.job import Call, Limit, Rate
-from onthedot.rate import RateGate
-from onthedot.run import Delayed, GateAsk, OnBusy
+from onthedot.model.job import Call, Limit, Rate
+from onthedot.model.rate import RateGate
+from onthedot.model.run import Delayed, GateAsk, OnBusy
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at
 

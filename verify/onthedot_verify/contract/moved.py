@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onthedot.clock import SECOND
-from onthedot.errors import RevisionConflict, SlotSettled, UnknownJob, UnknownSlot, WindowStale
-from onthedot.job import JobRecord
-from onthedot.run import Armed, Blocked, Gate, GateAsk, Gone, NewRun, OnBusy, RunState, manual_trigger
+from onthedot.model.errors import RevisionConflict, SlotSettled, UnknownJob, UnknownSlot, WindowStale
+from onthedot.model.job import JobRecord
+from onthedot.model.run import Armed, Blocked, Gate, GateAsk, Gone, NewRun, OnBusy, RunState, manual_trigger
 from onthedot.stores.values import MovedSlot
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import START, Workbench, at, every, fixed_delay, raises, retry, skip, window

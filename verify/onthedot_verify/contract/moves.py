@@ -1,4 +1,4 @@
-"""The table of moves in `onthedot.run`: the store makes every legal one that a verb asks for, and no other."""
+"""The table of moves in `onthedot.model.run`: the store makes every legal one that a verb asks for, and no other."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from onthedot.errors import OnTheDotError
-from onthedot.run import MOVES, TERMINAL, Gone, Lease, RunState
-from onthedot.verdict import OutcomeKind, Verdict
+from onthedot.model.errors import OnTheDotError
+from onthedot.model.run import MOVES, TERMINAL, Gone, Lease, RunState
+from onthedot.model.verdict import OutcomeKind, Verdict
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import LOST, SUCCESS, VERDICTS, Workbench, retry
 

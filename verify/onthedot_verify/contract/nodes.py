@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from onthedot.clock import SECOND
-from onthedot.errors import NodeExpired
-from onthedot.run import Gone, RunState
+from onthedot.model.errors import NodeExpired
+from onthedot.model.run import Gone, RunState
 from onthedot.stores.values import Beat, Node
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, raises

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from onthedot.clock import SECOND
-from onthedot.job import CatchUp, JobRecord, Limit, Overlap
-from onthedot.policy.gates import gates_of, on_busy
-from onthedot.run import ArmAnswer, Armed, Blocked, GateAsk, Lease, RunState, Skipped
+from onthedot.model.job import CatchUp, JobRecord, Limit, Overlap
+from onthedot.model.run import ArmAnswer, Armed, Blocked, GateAsk, Lease, RunState, Skipped
+from onthedot.rules.gates import gates_of, on_busy
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import START, Workbench, every, recover, window
 

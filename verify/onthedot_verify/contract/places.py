@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onthedot.job import Call, JobRecord, Limit, Overlap
-from onthedot.run import ArmAnswer, Armed, Blocked, Busy, Gate, GateAsk, Lease, RunState, Skipped
+from onthedot.model.job import Call, JobRecord, Limit, Overlap
+from onthedot.model.run import ArmAnswer, Armed, Blocked, Busy, Gate, GateAsk, Lease, RunState, Skipped
 from onthedot.stores.values import Placement
 from onthedot_verify.contract.gates import SKIP, WAIT, ask, gated_job, overlap, pass_gate, reserved
 from onthedot_verify.contract.register import check

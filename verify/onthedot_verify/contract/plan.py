@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onthedot.clock import SECOND
-from onthedot.errors import TermLost
-from onthedot.job import JobRecord
-from onthedot.run import RunState
+from onthedot.model.errors import TermLost
+from onthedot.model.job import JobRecord
+from onthedot.model.run import RunState
 from onthedot.stores.values import Term
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, every, raises, skip, window

@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 
 from onthedot.clock import SECOND
-from onthedot.errors import TermLost
-from onthedot.job import Job, JobRecord, Limit
-from onthedot.route import BONUS, Priority
-from onthedot.run import Gone, RunState
+from onthedot.model.errors import TermLost
+from onthedot.model.job import Job, JobRecord, Limit
+from onthedot.model.route import BONUS, Priority
+from onthedot.model.run import Gone, RunState
 from onthedot.stores.values import Node, Placement
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, every, raises, retry, window

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onthedot.clock import SECOND
-from onthedot.job import JobRecord, Limit, Overlap, Rate
-from onthedot.rate import RateGate
-from onthedot.run import ArmAnswer, Armed, Blocked, Busy, Delayed, Gate, GateAsk, Gone, Lease, OnBusy, RunState
+from onthedot.model.job import JobRecord, Limit, Overlap, Rate
+from onthedot.model.rate import RateGate
+from onthedot.model.run import ArmAnswer, Armed, Blocked, Busy, Delayed, Gate, GateAsk, Gone, Lease, OnBusy, RunState
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, recover, retry
 

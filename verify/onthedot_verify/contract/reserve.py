@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from onthedot.errors import NodeExpired
-from onthedot.job import Call, JobRecord, Sleep
-from onthedot.run import Gone, RunState
+from onthedot.model.errors import NodeExpired
+from onthedot.model.job import Call, JobRecord, Sleep
+from onthedot.model.run import Gone, RunState
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, raises, retry
 

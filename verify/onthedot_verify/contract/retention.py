@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from onthedot.job import JobRecord
-from onthedot.retention import Cut, DailyCount, Mark, Pruned, day_of
-from onthedot.run import TERMINAL, NewRun, RunState, submit_trigger
+from onthedot.model.job import JobRecord
+from onthedot.model.retention import Cut, DailyCount, Mark, Pruned, day_of
+from onthedot.model.run import TERMINAL, NewRun, RunState, submit_trigger
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import START, VERDICTS, Workbench, at, every, retry, window
 

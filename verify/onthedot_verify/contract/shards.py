@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from onthedot.clock import SECOND
-from onthedot.errors import DefinitionError, LayoutConflict, TermLost
-from onthedot.job import Cron, JobRecord
-from onthedot.shards import BUCKETS, MOST_SHARDS, bucket_of, buckets_of, shard_of
+from onthedot.model.errors import DefinitionError, LayoutConflict, TermLost
+from onthedot.model.job import Cron, JobRecord
+from onthedot.rules.shards import BUCKETS, MOST_SHARDS, bucket_of, buckets_of, shard_of
 from onthedot.stores.values import Layout, Node, Placement, Replanned, Term
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, every, raises, window

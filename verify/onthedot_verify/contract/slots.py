@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onthedot.run import NewRun, RunState, backfill_trigger, slot_trigger, submit_trigger
-from onthedot.window import Slot, Window
+from onthedot.model.run import NewRun, RunState, backfill_trigger, slot_trigger, submit_trigger
+from onthedot.model.window import Slot, Window
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import SUCCESS, Workbench, at, every, window
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onthedot.clock import SECOND
-from onthedot.rate import RateGate
-from onthedot.run import ArmAnswer, Blocked, Delayed, Gate, GateAsk, Lease, OnBusy
+from onthedot.model.rate import RateGate
+from onthedot.model.run import ArmAnswer, Blocked, Delayed, Gate, GateAsk, Lease, OnBusy
 from onthedot.stores.values import Held, Node, Owned, Placement, WaitReason
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, retry

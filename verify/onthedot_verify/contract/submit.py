@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onthedot.errors import KeyConflict, RevisionConflict, UnknownJob
-from onthedot.job import JobRecord
-from onthedot.run import NewRun, RunState, submit_trigger
+from onthedot.model.errors import KeyConflict, RevisionConflict, UnknownJob
+from onthedot.model.job import JobRecord
+from onthedot.model.run import NewRun, RunState, submit_trigger
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, raises
 

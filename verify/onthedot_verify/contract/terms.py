@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onthedot.clock import SECOND
-from onthedot.errors import NodeExpired
+from onthedot.model.errors import NodeExpired
 from onthedot.stores.values import Node, Term
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, raises

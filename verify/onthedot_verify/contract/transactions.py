@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from onthedot.after import After
-from onthedot.errors import LeaseLost, StateError
-from onthedot.job import Guarantee, Limit
-from onthedot.run import ArmAnswer, Armed, Blocked, Checkpoint, Gate, GateAsk, Lease, OnBusy, RunState
+from onthedot.model.after import After
+from onthedot.model.errors import LeaseLost, StateError
+from onthedot.model.job import Guarantee, Limit
+from onthedot.model.run import ArmAnswer, Armed, Blocked, Checkpoint, Gate, GateAsk, Lease, OnBusy, RunState
 from onthedot.stores.transactions import Transaction, Transactions
 from onthedot_verify.contract.capabilities import Effects
 from onthedot_verify.contract.register import check

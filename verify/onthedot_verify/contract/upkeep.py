@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onthedot.clock import SECOND
-from onthedot.errors import NodeExpired
-from onthedot.run import Gone, RunState
+from onthedot.model.errors import NodeExpired
+from onthedot.model.run import Gone, RunState
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import LOST, Workbench, at, raises, recover, retry
 

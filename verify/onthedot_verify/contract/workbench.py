@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.ids import SeededIds
-from onthedot.job import At, Call, Every, FixedDelay, Job, JobRecord, Overlap, Schedule
-from onthedot.route import DEFAULT_QUEUE
-from onthedot.run import ArmAnswer, Armed, Lease, NewRun, RunRecord, RunState, slot_trigger, submit_trigger
+from onthedot.model.job import At, Call, Every, FixedDelay, Job, JobRecord, Overlap, Schedule
+from onthedot.model.route import DEFAULT_QUEUE
+from onthedot.model.run import ArmAnswer, Armed, Lease, NewRun, RunRecord, RunState, slot_trigger, submit_trigger
+from onthedot.model.verdict import Finish, OutcomeKind, Verdict
+from onthedot.model.window import ScheduleState, SkipRange, Slot, Window
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Node, PutJob, Reserved, ReserveRequest, Term
-from onthedot.verdict import Finish, OutcomeKind, Verdict
-from onthedot.window import ScheduleState, SkipRange, Slot, Window
 from onthedot_verify.contract.capabilities import Capabilities
 
 E = TypeVar("E", bound=Exception)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from onthedot.clock import SECOND, Clock
-from onthedot.errors import (
+from onthedot.model.errors import (
     DefinitionError,
     KeyConflict,
     SlotSettled,
@@ -19,11 +19,11 @@ from onthedot.errors import (
     UnknownSlot,
     did_you_mean,
 )
-from onthedot.job import JobRecord
-from onthedot.plan.controls import resume_job
-from onthedot.plan.moving import except_next
-from onthedot.plan.windows import Missed
-from onthedot.run import LIVE, NewRun, manual_trigger, submit_trigger
+from onthedot.model.job import JobRecord
+from onthedot.model.run import LIVE, NewRun, manual_trigger, submit_trigger
+from onthedot.operations.move_slot import except_next
+from onthedot.operations.put_job import resume_job
+from onthedot.rules.windows import Missed
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 from onthedot_verify.checker import Journal
@@ -61,7 +61,7 @@ class Action:
     >>> again = Action(at=31, kind="submit", node=1, job="mail", key="order 7")  # elsewhere: still one run
     >>> Action(at=30, kind="stop", node=0, job="mail")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    onthedot.errors.DefinitionError: kind of an action: expected one that is known, got 'stop'...
+    onthedot.model.errors.DefinitionError: kind of an action: expected one that is known, got 'stop'...
     """
 
     at: float

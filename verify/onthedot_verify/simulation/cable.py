@@ -16,8 +16,8 @@ from contextvars import ContextVar, copy_context
 from copy import copy
 from typing import Any
 
-from onthedot.errors import StoreUnavailable
-from onthedot.run import Lease
+from onthedot.model.errors import StoreUnavailable
+from onthedot.model.run import Lease
 from onthedot.stores.hints import Hint, Hints
 from onthedot.stores.values import Reserved
 from onthedot.testing.store_wrapper import StoreWrapper

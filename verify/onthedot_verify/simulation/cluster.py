@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from typing import cast
 
 from onthedot.clock import SECOND, Clock
-from onthedot.engine import Engine
-from onthedot.errors import StoreUnavailable
-from onthedot.job import Job
-from onthedot.retention import HOUR, Retention
+from onthedot.model.errors import StoreUnavailable
+from onthedot.model.job import Job
+from onthedot.model.retention import HOUR, Retention
+from onthedot.node.engine import Engine
+from onthedot.runners.registry import Registry
 from onthedot.settings import Settings
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
-from onthedot.tasks.registry import Registry
 from onthedot.testing.clock import VirtualClock
 from onthedot_verify.checker import Journal, Violation, check, digest
 from onthedot_verify.checker.history import Event

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from onthedot.job import JobState
-from onthedot.retention import Cut, Pruned
-from onthedot.run import AFTER_PREFIX, LIVE, RunRecord, RunState, slot_trigger
+from onthedot.model.job import JobState
+from onthedot.model.retention import Cut, Pruned
+from onthedot.model.run import AFTER_PREFIX, LIVE, RunRecord, RunState, slot_trigger
+from onthedot.model.window import ExceptReason, Window
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import CancelAnswer, MovedSlot, Paused, Resumed
-from onthedot.window import ExceptReason, Window
 from onthedot_verify.checker import Journal
 
 _ALL = 1_000_000

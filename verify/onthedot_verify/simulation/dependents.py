@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from onthedot.after import After
 from onthedot.define.options import build_job
-from onthedot.job import Call, Job, Limit, Retry
+from onthedot.model.after import After
+from onthedot.model.job import Call, Job, Limit, Retry
 from onthedot.schedules import every
 from onthedot_verify.simulation.actions import Action, draw_controls, draw_submits
 from onthedot_verify.simulation.chance import Chance

@@ -25,7 +25,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from onthedot.errors import DefinitionError, did_you_mean
+from onthedot.model.errors import DefinitionError, did_you_mean
 from onthedot.stores.documents import Documents
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import Queries
@@ -64,9 +64,9 @@ class Fault:
 
     >>> from onthedot_verify.simulation import Fault
     >>> dies_with_a_verdict = Fault(at=30, kind="crash", node=0, length=5, op="finish", when="after")
-    >>> Fault(at=30, kind="crahs", node=0, length=5)
+    >>> Fault(at=30, kind="crahs", node=0, length=5)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    onthedot.errors.DefinitionError: kind of a fault: expected one that is known, got 'crahs', did you mean 'crash'?
+    onthedot.model.errors.DefinitionError: kind of a fault: expected one that is known, got 'crahs'...
     """
 
     at: float

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from onthedot.clock import to_micros
-from onthedot.errors import LeaseLost, StoreUnavailable
-from onthedot.job import Guarantee
-from onthedot.tasks.context import Context
-from onthedot.tasks.registry import Registry
+from onthedot.model.errors import LeaseLost, StoreUnavailable
+from onthedot.model.job import Guarantee
+from onthedot.runners.context import Context
+from onthedot.runners.registry import Registry
 from onthedot_verify.checker import Journal
 from onthedot_verify.simulation.chance import keyed
 from onthedot_verify.simulation.workload import Behaviour, Workload

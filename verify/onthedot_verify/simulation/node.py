@@ -10,14 +10,14 @@ from functools import partial
 from typing import cast
 
 from onthedot.clock import SECOND
-from onthedot.engine import Engine
-from onthedot.errors import StoreUnavailable
-from onthedot.events import Events
 from onthedot.ids import SeededIds
-from onthedot.job import Job
+from onthedot.model.errors import StoreUnavailable
+from onthedot.model.events import Events
+from onthedot.model.job import Job
+from onthedot.node.engine import Engine
+from onthedot.runners.registry import Registry
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
-from onthedot.tasks.registry import Registry
 from onthedot_verify.checker import Journal
 from onthedot_verify.simulation.cable import CALLER, Cable
 from onthedot_verify.simulation.chance import Chance

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from onthedot.define.options import build_job
-from onthedot.job import Call, CatchUp, Every, Job, Limit, Overlap
+from onthedot.model.job import Call, CatchUp, Every, Job, Limit, Overlap
 from onthedot.schedules import every
 from onthedot_verify.simulation.actions import Action
 from onthedot_verify.simulation.chance import Chance, keyed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onthedot.run import LIVE
+from onthedot.model.run import LIVE
 from onthedot.stores.values import Placement, Queue, Term
 from onthedot_verify.simulation.control_recorder import ControlRecorder
 

@@ -8,15 +8,27 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from onthedot.definitions import encode
-from onthedot.errors import KeyConflict
-from onthedot.job import Job
-from onthedot.run import LIVE, Armed, Blocked, Delayed, GateAsk, Lease, NewRun, RunRecord, RunState, Skipped, is_slot
+from onthedot.model.errors import KeyConflict
+from onthedot.model.job import Job
+from onthedot.model.run import (
+    LIVE,
+    Armed,
+    Blocked,
+    Delayed,
+    GateAsk,
+    Lease,
+    NewRun,
+    RunRecord,
+    RunState,
+    Skipped,
+    is_slot,
+)
+from onthedot.model.verdict import Finish, Verdict
+from onthedot.model.window import ScheduleState, SkipRange, Window
+from onthedot.stores.definitions import encode
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.queries import Queries
 from onthedot.stores.values import Beat, Due, Layout, Node, PutJob, Replanned, Reserved, ReserveRequest, Term
-from onthedot.verdict import Finish, Verdict
-from onthedot.window import ScheduleState, SkipRange, Window
 from onthedot_verify.checker import Journal
 from onthedot_verify.simulation.place_recorder import PlaceRecorder
 from onthedot_verify.simulation.transactions import RecordedTransactions

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from onthedot.run import Lease
+from onthedot.model.run import Lease
+from onthedot.model.verdict import Finish
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.transactions import Transaction, Transactions
-from onthedot.verdict import Finish
 
 Call = Callable[[str, Callable[..., Any], Any, Any], Awaitable[Any]]
 NoteEffect = Callable[[int, int], None]

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from onthedot.define.options import build_job
-from onthedot.job import Backoff, Call, CatchUp, Job, Limit, Overlap, Rate, Retry
+from onthedot.model.job import Backoff, Call, CatchUp, Job, Limit, Overlap, Rate, Retry
 from onthedot.schedules import at, cron, every, gap
 from onthedot_verify.simulation.actions import Action, draw_actions
 from onthedot_verify.simulation.chance import Chance
@@ -46,7 +46,7 @@ class Workload:
 
     >>> from dataclasses import replace
     >>> import onthedot as otd
-    >>> from onthedot.job import Call, Job
+    >>> from onthedot.model.job import Call, Job
     >>> from onthedot_verify.simulation import Action, Behaviour, Workload
     >>> mail = Job(name="mail", task=Call(handler="mail"), schedules=(otd.every("10s"),), args={"mark": 0})
     >>> workload = Workload(

@@ -14,7 +14,7 @@ from typing import Any
 from onthedot.define.importing.dialects import from_crontab
 from onthedot.define.importing.imported import Imported, as_it_is, runs_as
 from onthedot.define.importing.names import name_of
-from onthedot.errors import ScheduleError
+from onthedot.model.errors import ScheduleError
 from onthedot.schedules.zones import zone
 
 _VARIABLE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\"[^\"]*\"|'[^']*')\s*=\s*(.*?)\s*")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from onthedot.errors import ScheduleError
+from onthedot.model.errors import ScheduleError
 from onthedot.schedules import cron_fields
 
 _RANDOM = re.compile(r"([0-9A-Za-z]*)~([0-9A-Za-z]*)(/[0-9]+)?")

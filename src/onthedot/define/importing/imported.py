@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from onthedot.after import After
 from onthedot.define.from_mapping import read_job
 from onthedot.define.places import Place, Told, WrongText
-from onthedot.job import Job, job_name
+from onthedot.model.after import After
+from onthedot.model.job import Job, job_name
 
 _OTHERS = re.compile(r"[^A-Za-z0-9_.:-]+")
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from onthedot.define.importing.calendar import CannotSay, names_zone, read_calendar
 from onthedot.define.importing.dialects import has_fixed_time, with_clock_rules
 from onthedot.define.importing.imported import Imported, as_it_is, runs_as
-from onthedot.duration import format_duration, parse_duration
-from onthedot.errors import DefinitionError
+from onthedot.model.duration import format_duration, parse_duration
+from onthedot.model.errors import DefinitionError
 
 _SPAN = re.compile(r"([0-9.]+)\s*([a-zA-Zµ]*)\s*")
 _UNITS = {"": "s", "M": "month", "months": "month", "y": "year", "years": "year", "usec": "us", "msec": "ms"}

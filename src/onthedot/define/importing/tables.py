@@ -13,7 +13,7 @@ from typing import Any
 
 from onthedot.define.importing.imported import Imported
 from onthedot.define.yaml_file import JOB
-from onthedot.errors import did_you_mean
+from onthedot.model.errors import did_you_mean
 from onthedot.schedules.fields import is_four_fields
 
 _ALIASES = {"user_id": "owner", "job_id": "name", "user": "owner"}

@@ -14,12 +14,12 @@ from pydantic import BaseModel, Field, JsonValue
 from onthedot.access.principal import Principal
 from onthedot.define.check import parents_first
 from onthedot.define.yaml_file import read_jobs
-from onthedot.errors import DefinitionError
-from onthedot.job import Job, JobRecord
+from onthedot.model.errors import DefinitionError
+from onthedot.model.job import Job, JobRecord
+from onthedot.model.run import RunRecord, RunState
 from onthedot.observe.json_lines import milliseconds, optional_iso
 from onthedot.observe.text import iso
-from onthedot.open_verbs import OpenStore
-from onthedot.run import RunRecord, RunState
+from onthedot.operations.open_verbs import OpenStore
 from onthedot.server.computing import computed
 from onthedot.server.definitions import Document, read_definition
 from onthedot.server.document_words import (

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 from onthedot.server.door import Who
 from onthedot.server.event_feed import read_id
 from onthedot.server.live import Following

@@ -9,14 +9,14 @@ from pydantic import BaseModel, Field, JsonValue
 
 from onthedot.access.principal import Principal
 from onthedot.client.values import coming_fields, start_fields
-from onthedot.errors import UnknownJob, did_you_mean
-from onthedot.job import JobRecord, JobState
+from onthedot.model.errors import UnknownJob, did_you_mean
+from onthedot.model.job import JobRecord, JobState
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
-from onthedot.open_verbs import OpenStore, OpenVerbs
-from onthedot.plan.asking import near_names
-from onthedot.plan.coming import coming, gather, look_ahead, upcoming
-from onthedot.plan.shown import Shown, looked
+from onthedot.operations.job_views import Shown, looked
+from onthedot.operations.next_slots import coming, gather, look_ahead, upcoming
+from onthedot.operations.open_verbs import OpenStore, OpenVerbs
+from onthedot.operations.submit import near_names
 from onthedot.server.answering import json_answer
 from onthedot.server.asked import Instant, PageSize, instant
 from onthedot.server.computing import computed

@@ -9,19 +9,19 @@ from fastapi import Request
 from pydantic import BaseModel, Field
 
 from onthedot.clock import to_datetime, to_micros
-from onthedot.errors import DefinitionError
-from onthedot.events import Events
-from onthedot.job import JobRecord, JobState
+from onthedot.model.errors import DefinitionError
+from onthedot.model.events import Events
+from onthedot.model.job import JobRecord, JobState
+from onthedot.model.run import manual_trigger
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
-from onthedot.open_verbs import OpenStore
-from onthedot.plan.backfill import Asked as Range
-from onthedot.plan.backfill import Backfill as Filled
-from onthedot.plan.backfill import backfill
-from onthedot.plan.coming import HORIZON
-from onthedot.plan.controls import resume_job as resume_job_of
-from onthedot.plan.moving import except_next, new_instant
-from onthedot.run import manual_trigger
+from onthedot.operations.backfill import Asked as Range
+from onthedot.operations.backfill import Backfill as Filled
+from onthedot.operations.backfill import backfill
+from onthedot.operations.move_slot import except_next, new_instant
+from onthedot.operations.next_slots import HORIZON
+from onthedot.operations.open_verbs import OpenStore
+from onthedot.operations.put_job import resume_job as resume_job_of
 from onthedot.schedules.instants import read_instant
 from onthedot.server.auditing import audited
 from onthedot.server.computing import computed

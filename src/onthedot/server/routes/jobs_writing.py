@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field
 
-from onthedot.job import Job, JobRecord
+from onthedot.model.job import Job, JobRecord
 from onthedot.server.computing import computed
 from onthedot.server.definitions import Definition, Named, Patch, definition_of, patched, read_definition
 from onthedot.server.definitions import Written as Said

@@ -11,12 +11,13 @@ from pydantic import BaseModel, Field
 
 from onthedot.access.principal import Principal
 from onthedot.clock import to_micros
-from onthedot.errors import DefinitionError, StateError
-from onthedot.events import Events
+from onthedot.model.errors import DefinitionError, StateError
+from onthedot.model.events import Events
+from onthedot.model.policies import Rate
+from onthedot.model.retention import Mark
+from onthedot.model.run import RunRecord, RunState
 from onthedot.observe.text import iso
-from onthedot.open_verbs import OpenStore
-from onthedot.plan.asking import job_of
-from onthedot.plan.letters import (
+from onthedot.operations.dead_letters import (
     BATCH,
     REPLAYED,
     Box,
@@ -30,9 +31,8 @@ from onthedot.plan.letters import (
     replay,
     replay_many,
 )
-from onthedot.policies import Rate
-from onthedot.retention import Mark
-from onthedot.run import RunRecord, RunState
+from onthedot.operations.open_verbs import OpenStore
+from onthedot.operations.submit import job_of
 from onthedot.server.answering import json_answer
 from onthedot.server.asked import After, Instant, PageSize, Text
 from onthedot.server.auditing import audited

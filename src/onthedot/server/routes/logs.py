@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Header, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 from onthedot.observe.negotiation import wants_text
 from onthedot.observe.text import iso
 from onthedot.output.following import Place, read_place

@@ -9,15 +9,15 @@ from pydantic import BaseModel, Field
 
 from onthedot.access.principal import Principal
 from onthedot.clock import SECOND
-from onthedot.duration import format_duration
-from onthedot.errors import did_you_mean
+from onthedot.model.duration import format_duration
+from onthedot.model.errors import did_you_mean
 from onthedot.observe.cluster import NodeShown, node_fields, nodes_shown, term_fields
+from onthedot.rules.shards import MOST_SHARDS, check_shards
 from onthedot.server.auditing import audited
 from onthedot.server.door import There, Who
 from onthedot.server.problems import Problem
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import Body
-from onthedot.shards import MOST_SHARDS, check_shards
 
 routes = Routes(prefix="/api/v1", tags=["nodes"])
 

@@ -19,11 +19,11 @@ from onthedot.access.permissions import Permission
 from onthedot.access.principal import Principal
 from onthedot.access.sessions import LASTS, token_named
 from onthedot.clock import SECOND, Micros
-from onthedot.errors import LoginRefused
-from onthedot.job import JobRecord
+from onthedot.model.errors import LoginRefused
+from onthedot.model.job import JobRecord
+from onthedot.model.run import RunRecord
 from onthedot.observe.text import doing, length, moment
-from onthedot.open_verbs import OpenStore
-from onthedot.run import RunRecord
+from onthedot.operations.open_verbs import OpenStore
 from onthedot.schedules import describe
 from onthedot.server.auditing import audited_login, audited_refusal, source_of
 from onthedot.server.door import There, cookie_of

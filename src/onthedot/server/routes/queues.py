@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from onthedot.access.principal import Principal
 from onthedot.define.shares import check_weights
 from onthedot.observe.cluster import queue_fields, said_of_queue
-from onthedot.open_verbs import OpenStore
-from onthedot.plan.asking import why_unused
+from onthedot.operations.open_verbs import OpenStore
+from onthedot.operations.submit import why_unused
 from onthedot.server.auditing import audited
 from onthedot.server.door import There, Who
 from onthedot.server.problems import Problem

@@ -14,14 +14,14 @@ from pydantic import BaseModel, Field, JsonValue
 from onthedot.access.audit import Entry
 from onthedot.access.principal import Principal
 from onthedot.clock import SECOND, Micros
-from onthedot.duration import micros, parse_duration
-from onthedot.errors import ArgumentsError, DefinitionError, RevisionConflict, UnknownJob, UnknownRun
-from onthedot.job import JobRecord
+from onthedot.model.duration import micros, parse_duration
+from onthedot.model.errors import ArgumentsError, DefinitionError, RevisionConflict, UnknownJob, UnknownRun
+from onthedot.model.job import JobRecord
+from onthedot.model.run import TERMINAL, NewRun, RunRecord, RunState, manual_trigger
 from onthedot.observe.json_lines import optional_iso
-from onthedot.open_verbs import OpenStore
-from onthedot.plan.rerunning import rerun
-from onthedot.plan.waiting import why_waiting
-from onthedot.run import TERMINAL, NewRun, RunRecord, RunState, manual_trigger
+from onthedot.operations.open_verbs import OpenStore
+from onthedot.operations.rerun import rerun
+from onthedot.operations.why_waiting import why_waiting
 from onthedot.server.answering import json_answer
 from onthedot.server.asked import After, IdempotencyKey, Instant, PageSize, RunId, Text, instant, run_key
 from onthedot.server.auditing import audited, entry_of

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from onthedot.clock import Micros, to_datetime, to_micros
-from onthedot.job import Call, Cron, Job, Schedule
+from onthedot.model.job import Call, Cron, Job, Schedule
 from onthedot.observe.text import iso
-from onthedot.plan.coming import HORIZON
+from onthedot.operations.next_slots import HORIZON
 from onthedot.schedules import check, cron_fields, describe, parse, slots, to_text
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.lint import lint

@@ -11,12 +11,12 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, Field, JsonValue
 
 from onthedot.access.principal import Principal
-from onthedot.applying import Review, apply_jobs
 from onthedot.clock import Micros
 from onthedot.define.comparing import Difference, compare
 from onthedot.define.from_mapping import read_job_list
-from onthedot.job import Job, JobRecord
+from onthedot.model.job import Job, JobRecord
 from onthedot.observe.text import iso
+from onthedot.operations.apply import Review, apply_jobs
 from onthedot.server.answering import json_answer
 from onthedot.server.auditing import audited
 from onthedot.server.computing import computed

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from onthedot.clock import Micros
-from onthedot.errors import OnTheDotError
-from onthedot.job import JobRecord
-from onthedot.run import NewRun
+from onthedot.model.errors import OnTheDotError
+from onthedot.model.job import JobRecord
+from onthedot.model.run import NewRun
 from onthedot.stores.postgres.caller_transaction import caller_of, submit_within
 from onthedot.stores.postgres.database import PostgresDatabase
 from onthedot.stores.postgres.transactions import PostgresTransactions

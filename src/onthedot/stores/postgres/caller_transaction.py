@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from onthedot.clock import Micros
-from onthedot.errors import DefinitionError, StateError
-from onthedot.job import JobRecord
-from onthedot.run import NewRun
+from onthedot.model.errors import DefinitionError, StateError
+from onthedot.model.job import JobRecord
+from onthedot.model.run import NewRun
 from onthedot.stores.postgres.connections import Connection
 from onthedot.stores.postgres.database import PostgresDatabase
 from onthedot.stores.postgres.transaction import Transaction

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import asyncpg
 
 from onthedot.clock import MILLISECOND, Micros
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 from onthedot.stores.per_loop import CONNECT_TIMEOUT, Pool
 from onthedot.stores.postgres.failures import TROUBLE, is_broken
 from onthedot.stores.postgres.limits import MIGRATION, SHORT, Kind

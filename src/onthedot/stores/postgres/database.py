@@ -8,8 +8,9 @@ from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, cast
 
 from onthedot.clock import Micros, SystemClock
-from onthedot.errors import StoreUnavailable, StoreUnusable
 from onthedot.ids import RandomIds
+from onthedot.model.errors import StoreUnavailable, StoreUnusable
+from onthedot.model.verdict import Finish
 from onthedot.stores.hints import Hint, Hints
 from onthedot.stores.per_loop import Homes
 from onthedot.stores.postgres.connections import (
@@ -42,7 +43,6 @@ from onthedot.stores.postgres.wakeup import Listener, Notifier
 from onthedot.stores.sql.port import Move, Statement, sql
 from onthedot.stores.sql.records import Records
 from onthedot.stores.values import About
-from onthedot.verdict import Finish
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -10,8 +10,8 @@ from typing import TypeVar
 import asyncpg
 
 from onthedot.clock import MILLISECOND, SECOND, Micros
-from onthedot.errors import StoreUnavailable, StoreUnusable
 from onthedot.ids import RandomIds
+from onthedot.model.errors import StoreUnavailable, StoreUnusable
 from onthedot.stores.sql.port import Contended as Contended
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 
 from onthedot.clock import Micros, to_datetime, to_micros
-from onthedot.errors import StoreUnavailable
+from onthedot.model.errors import StoreUnavailable
 from onthedot.stores.sql.port import sql
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from onthedot.errors import StoreUnusable
+from onthedot.model.errors import StoreUnusable
 from onthedot.stores import migration
 from onthedot.stores.postgres.connections import Connection, connect, end
 from onthedot.stores.postgres.failures import try_again

@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from onthedot import faults
+from onthedot import fault_points
 from onthedot.clock import Micros
-from onthedot.errors import LeaseLost, OnTheDotError, StateError, StoreUnavailable
-from onthedot.run import Lease, RunState
+from onthedot.model.errors import LeaseLost, OnTheDotError, StateError, StoreUnavailable
+from onthedot.model.run import Lease, RunState
+from onthedot.model.verdict import Finish
 from onthedot.stores.postgres.connections import Connection, is_limited, limited_to, set_local, settings_of
 from onthedot.stores.postgres.database import PostgresDatabase, PostgresHome
 from onthedot.stores.postgres.failures import LOST, TROUBLE, Contended, translate, try_again
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.sql.finish import lock_for, move_runs
-from onthedot.verdict import Finish
 
 IS_RUNNING = "SELECT 1 FROM {schema}.runs WHERE id = $1 AND lease_id = $2 AND state = 'running'"
 
@@ -82,13 +82,13 @@ class PostgresTransaction:
         if not db.is_in_transaction() or await self._in_time(db.fetchval(READ_MARK)) != self._mark:
             raise StateError("commit: expected the transaction that was begun, but the handler has ended it by itself")
         await db.execute("SET CONSTRAINTS ALL IMMEDIATE")  # what the effects owe is due now
-        faults.point("commit.before_write")
+        fault_points.point("commit.before_write")
         tx = await self._our_part(finish)
         if tx is None:
             return False
-        faults.point("commit.in_transaction")
+        fault_points.point("commit.in_transaction")
         await self._in_time(self._outer.commit())
-        faults.point("commit.after_write")
+        fault_points.point("commit.after_write")
         self._store.committed(self._home, tx)
         await self._end()
         return True

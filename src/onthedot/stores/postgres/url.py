@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from onthedot.errors import did_you_mean
+from onthedot.model.errors import did_you_mean
 from onthedot.stores.addresses import (
     ServerAddress,
     hosts_of,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from operator import methodcaller
 
-from onthedot.errors import StateError, StoreError
+from onthedot.model.errors import StateError, StoreError
 from onthedot.stores.hints import ALIVE_EVERY, BaseListener, HintKind, Hints
 from onthedot.stores.postgres.connections import Connections, connect
 from onthedot.stores.postgres.failures import TROUBLE

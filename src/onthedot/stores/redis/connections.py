@@ -7,7 +7,7 @@ from typing import Any
 
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
 
-from onthedot.errors import DefinitionError
+from onthedot.model.errors import DefinitionError
 from onthedot.stores.per_loop import CONNECT_TIMEOUT, Pool
 from onthedot.stores.redis.failures import TROUBLE, is_broken
 from onthedot.stores.redis.url import Address

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from redis import exceptions
 
-from onthedot.after import cycle_error
-from onthedot.errors import (
+from onthedot.model.after import cycle_error
+from onthedot.model.errors import (
     KeyConflict,
     LayoutConflict,
     NodeExpired,

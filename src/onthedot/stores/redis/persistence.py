@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from onthedot.errors import StoreUnusable
+from onthedot.model.errors import StoreUnusable
 
 OLDEST = (7, 0)
 """Scripts lean on what Redis 7 does. Valkey began after it."""

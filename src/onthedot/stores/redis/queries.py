@@ -13,17 +13,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from onthedot.clock import Micros
-from onthedot.errors import DefinitionError
-from onthedot.job import JobRecord, JobState
-from onthedot.retention import Crowded, DailyCount, Mark
-from onthedot.route import placed_incarnation, waits_for_leader
-from onthedot.run import (
+from onthedot.model.errors import DefinitionError
+from onthedot.model.job import JobRecord, JobState
+from onthedot.model.retention import Crowded, DailyCount, Mark
+from onthedot.model.route import placed_incarnation, waits_for_leader
+from onthedot.model.run import (
     AttemptRecord,
     Checkpoint,
     RunRecord,
     RunState,
     SkipRecord,
 )
+from onthedot.model.window import ScheduleState
 from onthedot.stores.queries import (
     FIRST,
     LAST,
@@ -71,7 +72,6 @@ from onthedot.stores.values import (
     WaitReason,
     most,
 )
-from onthedot.window import ScheduleState
 
 ROWS = 500
 """How many records one script looks at: some milliseconds of the server's time."""

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from onthedot.definitions import encode
-from onthedot.errors import StateError
-from onthedot.job import Call, Job, JobRecord, ability_of, is_gated, route_of, share_of
-from onthedot.route import PRIORITIES, level_of
-from onthedot.run import MOVES, Checkpoint, GateAsk, Lease, NewRun, Progress, RunRecord, RunState
-from onthedot.shards import zoned_ids
+from onthedot.model.errors import StateError
+from onthedot.model.job import Call, Job, JobRecord, ability_of, is_gated, route_of, share_of
+from onthedot.model.route import PRIORITIES, level_of
+from onthedot.model.run import MOVES, Checkpoint, GateAsk, Lease, NewRun, Progress, RunRecord, RunState
+from onthedot.model.verdict import Verdict
+from onthedot.model.window import ScheduleState, SlotException, Window
+from onthedot.rules.shards import zoned_ids
+from onthedot.stores.definitions import encode
 from onthedot.stores.values import Node, Note, Parent, Queue, Term
-from onthedot.verdict import Verdict
-from onthedot.window import ScheduleState, SlotException, Window
 
 _AFTER_RUNNING = MOVES[RunState.RUNNING]
 

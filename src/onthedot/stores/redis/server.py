@@ -16,10 +16,10 @@ from typing import Any
 from redis.exceptions import NoScriptError, ResponseError
 
 from onthedot.clock import SECOND, Micros
-from onthedot.definitions import Unreadable, decode
-from onthedot.errors import StoreUnusable
 from onthedot.ids import RandomIds
-from onthedot.job import Job, JobRecord, JobState
+from onthedot.model.errors import StoreUnusable
+from onthedot.model.job import Job, JobRecord, JobState
+from onthedot.stores.definitions import Unreadable, decode
 from onthedot.stores.hints import Hint, Hints, Loss
 from onthedot.stores.per_loop import Homes
 from onthedot.stores.redis.connections import Connection, Connections, talk

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from onthedot.clock import Micros
-from onthedot.errors import KeyConflict, OnTheDotError, RevisionConflict, UnknownJob
-from onthedot.job import Job, JobRecord
-from onthedot.policy.window_rules import check_ahead, check_same, check_waits
-from onthedot.retention import Cut, Mark, Pruned, PrunedNodes
-from onthedot.route import RANK_AT_ONCE
-from onthedot.run import (
+from onthedot.model.errors import KeyConflict, OnTheDotError, RevisionConflict, UnknownJob
+from onthedot.model.job import Job, JobRecord
+from onthedot.model.retention import Cut, Mark, Pruned, PrunedNodes
+from onthedot.model.route import RANK_AT_ONCE
+from onthedot.model.run import (
     ArmAnswer,
     Armed,
     Blocked,
@@ -26,8 +25,11 @@ from onthedot.run import (
     RunState,
     Skipped,
 )
+from onthedot.model.verdict import Finish, Verdict
+from onthedot.model.window import ExceptReason, ScheduleState, SkipRange, SlotException, Window
+from onthedot.rules.shards import bucket_of, check_shards
+from onthedot.rules.window_checks import check_ahead, check_same, check_waits
 from onthedot.schedules import is_grid, schedule_id
-from onthedot.shards import bucket_of, check_shards
 from onthedot.stores.documents import Noting, check_noting
 from onthedot.stores.redis.documents import RedisDocuments
 from onthedot.stores.redis.failures import Refusal
@@ -72,8 +74,6 @@ from onthedot.stores.values import (
     Resumed,
     Term,
 )
-from onthedot.verdict import Finish, Verdict
-from onthedot.window import ExceptReason, ScheduleState, SkipRange, SlotException, Window
 
 TOGETHER = 200
 """How many verdicts one script takes at the most, up to how many runs beyond a worker's seats it gives out, and how

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from onthedot import faults
-from onthedot.after import COUNTING, COUNTS, On
+from onthedot import fault_points
 from onthedot.clock import Micros
-from onthedot.job import Job
-from onthedot.policy.window_rules import Insert
-from onthedot.run import after_trigger
+from onthedot.model.after import COUNTING, COUNTS, On
+from onthedot.model.job import Job
+from onthedot.model.run import after_trigger
+from onthedot.rules.window_checks import Insert
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.port import Tx, sql
 from onthedot.stores.sql.submit import insert_runs
@@ -110,7 +110,7 @@ async def follow(tx: Tx, all_ended: Iterable[Ended]) -> None:
             new = [Insert(job_id, trigger, at, None, None, False, "", at) for job_id in following]
             await insert_runs(tx, new, at)
             tx.hints.append(Hint("runs", at))
-            faults.point("finish.followed")
+            fault_points.point("finish.followed")
 
 
 async def _completes(tx: Tx, child_id: int, run: Ended) -> bool:

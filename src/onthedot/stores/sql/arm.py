@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from onthedot import run as runs
 from onthedot.clock import NEVER, Micros
-from onthedot.policy.gates import giving_way, kept_while_waiting
-from onthedot.policy.placement import Serving
-from onthedot.rate import RateGate, Tat, next_start, wait_reason
-from onthedot.run import Gate, GateAsk, Lease, OnBusy, RunState, is_slot, why_skipped
+from onthedot.model import run as runs
+from onthedot.model.rate import RateGate, Tat, next_start, wait_reason
+from onthedot.model.run import Gate, GateAsk, Lease, OnBusy, RunState, is_slot, why_skipped
+from onthedot.rules.gates import giving_way, kept_while_waiting
+from onthedot.rules.placement import Serving
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql import gates as at_gates
 from onthedot.stores.sql.finish import LOCK_JOBS, end_waiting

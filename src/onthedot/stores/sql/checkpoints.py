@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import compress
 
-from onthedot.run import Checkpoint, Lease
+from onthedot.model.run import Checkpoint, Lease
 from onthedot.stores.sql.port import Now, Tx, plain, sql
 from onthedot.stores.values import LogRecord, Note
 

@@ -17,8 +17,8 @@ from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from onthedot.job import JobRecord
-from onthedot.run import TERMINAL, AttemptRecord, RunState, SkipRecord
+from onthedot.model.job import JobRecord
+from onthedot.model.run import TERMINAL, AttemptRecord, RunState, SkipRecord
 from onthedot.stores import queries
 from onthedot.stores.queries import FIRST, LAST, SCANNED, Scan
 from onthedot.stores.sql.history import ATTEMPT, FINISHED, LIVE, LIVE_NODE, shown

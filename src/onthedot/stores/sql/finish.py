@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from onthedot import faults
+from onthedot import fault_points
 from onthedot.clock import NEVER, Micros
-from onthedot.errors import StateError
-from onthedot.job import holds_gates
-from onthedot.run import MOVES, TERMINAL, Lease, RunState, is_slot, schedule_of
+from onthedot.model.errors import StateError
+from onthedot.model.job import holds_gates
+from onthedot.model.run import MOVES, TERMINAL, Lease, RunState, is_slot, schedule_of
+from onthedot.model.verdict import Finish, Verdict
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.after import Ended, follow, lock_sets
 from onthedot.stores.sql.gates import lock_gates_of, open_gates
 from onthedot.stores.sql.plan import HOLD_EDGE, try_schedule
 from onthedot.stores.sql.port import Tx, plain, sql
 from onthedot.stores.sql.shapes import UNRESERVED, each_run
-from onthedot.verdict import Finish, Verdict
 
 _AFTER_RUNNING = MOVES[RunState.RUNNING]
 
@@ -206,7 +206,7 @@ async def move_runs(tx: Tx, finishes: Sequence[Finish], locked: Locked) -> None:
         await tx.do(DELETE_ENDED, [one.lease.run_id for one in ending], [one.lease.lease_id for one in ending])
     if trying:
         await tx.each(TRY_AGAIN, [_next_try(one, locked) for one in trying])
-    faults.point("finish.in_transaction")
+    fault_points.point("finish.in_transaction")
     for lease, _, _, ended_at in ending:
         if lease.slot_at > ended_at and is_slot(lease.trigger):  # it was armed ahead
             await tx.do(HOLD_EDGE, lease.slot_at, lease.record.id, schedule_of(lease.trigger))

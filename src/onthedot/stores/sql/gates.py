@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from onthedot.clock import Micros
-from onthedot.policy.placement import Need, Serving
+from onthedot.rules.placement import Need, Serving
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.nodes import living_nodes
 from onthedot.stores.sql.port import Contended, Now, Statement, Tx, sql, striped

@@ -8,9 +8,9 @@ from operator import attrgetter
 from typing import Any
 
 from onthedot.clock import Micros
-from onthedot.retention import Mark
-from onthedot.route import PRIORITIES, placed_incarnation, waits_for_leader
-from onthedot.run import AttemptRecord, Progress, RunRecord, RunState
+from onthedot.model.retention import Mark
+from onthedot.model.route import PRIORITIES, placed_incarnation, waits_for_leader
+from onthedot.model.run import AttemptRecord, Progress, RunRecord, RunState
 from onthedot.stores.sql.port import Tx, plain, sql
 from onthedot.stores.sql.shapes import job_of
 from onthedot.stores.values import LAST_MARK, Held, Owned, WaitReason, most

@@ -10,25 +10,25 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from onthedot import faults
-from onthedot.after import check_cycle
+from onthedot import fault_points
 from onthedot.clock import Micros
-from onthedot.definitions import encode, hash_of
-from onthedot.errors import StoreUnusable, UnknownJob
-from onthedot.job import Job, JobRecord, JobState, ability_of, is_gated, route_of
-from onthedot.policy import window_rules
-from onthedot.policy.window_rules import Fates, Planned, begun, behind, settle, without
-from onthedot.route import level_of
-from onthedot.run import slot_trigger
+from onthedot.model.after import check_cycle
+from onthedot.model.errors import StoreUnusable, UnknownJob
+from onthedot.model.job import Job, JobRecord, JobState, ability_of, is_gated, route_of
+from onthedot.model.route import level_of
+from onthedot.model.run import slot_trigger
+from onthedot.model.window import ScheduleState, Window
+from onthedot.rules import window_checks
+from onthedot.rules.shards import bucket_of, zoned_ids
+from onthedot.rules.window_checks import Fates, Planned, begun, behind, settle, without
 from onthedot.schedules import is_grid, schedule_id
-from onthedot.shards import bucket_of, zoned_ids
+from onthedot.stores.definitions import encode, hash_of
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql import plan
 from onthedot.stores.sql.after import list_arrows, put_after
 from onthedot.stores.sql.gates import OF_JOB, leave_lines, lock_gates_of_all, open_gates
 from onthedot.stores.sql.port import Now, Statement, Tx, sql
 from onthedot.stores.values import PutJob
-from onthedot.window import ScheduleState, Window
 
 # ── read ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -224,7 +224,7 @@ async def put_job(
     found, definition = await tx.row(LOCK_NAMED, job.namespace, job.name), encode(job)
     if found is not None and (same := await _if_same(tx, found, definition)) is not None:
         return PutJob(same, "unchanged")
-    window_rules.check_revision(job.name, expected, 0 if found is None else found.revision)
+    window_checks.check_revision(job.name, expected, 0 if found is None else found.revision)
     if job.after is not None:
         arrows = await list_arrows(tx, job.namespace)
         check_cycle(job.name, job.after, lambda name: arrows.get(name, []))
@@ -232,7 +232,7 @@ async def put_job(
     if found is None:
         before = Before({}, {}, plan.SlotExceptions())
         for window in windows:
-            window_rules.check_past(window, at)
+            window_checks.check_past(window, at)
         [job_id] = await tx.numbers("job", 1)
         put = PutJob(JobRecord(job_id, 1, job, JobState.ACTIVE, at, at), "created")
         await _store(tx, put.record, definition)
@@ -245,7 +245,7 @@ async def put_job(
         await leave_lines(tx, OF_JOB, job_id)
         await _store(tx, put.record, definition)
     await put_after(tx, put.record.id, job)
-    faults.point("put_job.in_transaction")
+    fault_points.point("put_job.in_transaction")
     await _write_schedules(tx, put, windows, before, at)
     tx.hints += [Hint("schedules", at), Hint("runs", at)]
     return put
@@ -288,15 +288,15 @@ def _check_windows(
     for name, row in before.stored.items():
         if fenced and row.delay is None and name not in grids:
             closing = next((window for window in windows if window.schedule_id == name), None)
-            window_rules.check_dropped(name, row.watermark, row.next_at, closing, now)
+            window_checks.check_dropped(name, row.watermark, row.next_at, closing, now)
     for window in windows:
         name = window.schedule_id
-        window_rules.check_past(window, now)
-        window_rules.check_exceptions(window, before.exceptions.of(job_id, name), now)
+        window_checks.check_past(window, now)
+        window_checks.check_exceptions(window, before.exceptions.of(job_id, name), now)
         if name in before.edges:
-            window_rules.check_edge(window, before.edges[name], now)
+            window_checks.check_edge(window, before.edges[name], now)
         elif name in grids:
-            window_rules.check_added(window, now, grid=grids[name])
+            window_checks.check_added(window, now, grid=grids[name])
 
 
 async def _write_schedules(tx: Tx, put: PutJob, windows: Sequence[Window], before: Before, now: Micros) -> None:

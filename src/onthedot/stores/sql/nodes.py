@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from onthedot.clock import Micros
-from onthedot.errors import LayoutConflict, NodeExpired, TermLost
+from onthedot.model.errors import LayoutConflict, NodeExpired, TermLost
+from onthedot.rules.shards import buckets_of, check_shards
 from onthedot.schedules.zones import is_newer
-from onthedot.shards import buckets_of, check_shards
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.port import Now, Tx, sql
 from onthedot.stores.sql.shapes import release_runs

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from zlib import crc32
 
 from onthedot.clock import Clock, Micros
-from onthedot.run import SLOT_PREFIX
+from onthedot.model.run import SLOT_PREFIX
+from onthedot.model.verdict import Finish
 from onthedot.stores.hints import Hint, Hints
 from onthedot.stores.values import About
-from onthedot.verdict import Finish
 
 if TYPE_CHECKING:
     from onthedot.stores.sql.records import Records

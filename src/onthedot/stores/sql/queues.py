@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from onthedot.clock import NEVER, Micros
-from onthedot.policy.placement import is_left_lying
-from onthedot.route import (
+from onthedot.model.route import (
     LEADER_ROUTES,
     PLACED_ROUTES,
     RANK_AT_ONCE,
@@ -20,6 +19,7 @@ from onthedot.route import (
     ranked,
     unranked,
 )
+from onthedot.rules.placement import is_left_lying
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.gates import OF_QUEUE, leave_lines, lock_gates_of, lock_gates_of_all
 from onthedot.stores.sql.history import count_held

@@ -15,11 +15,11 @@ from heapq import merge
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from onthedot import faults
+from onthedot import fault_points
 from onthedot.clock import MILLISECOND, NEVER, Micros
-from onthedot.job import JobRecord
-from onthedot.route import BONUS, END, is_shared, lines_of, ranked, read_route
-from onthedot.run import Checkpoint, Lease, RunState
+from onthedot.model.job import JobRecord
+from onthedot.model.route import BONUS, END, is_shared, lines_of, ranked, read_route
+from onthedot.model.run import Checkpoint, Lease, RunState
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.arrays import numbers, words
 from onthedot.stores.sql.checkpoints import find_checkpoints
@@ -311,7 +311,7 @@ async def reserve(tx: Tx, ask: ReserveRequest, *, now: Now = None) -> Reserved:
     taken = [(run.queue, run.rank) for run in due if run.rank is not None]
     if taken:
         await pass_time(tx, taken)
-    faults.point("reserve.in_transaction")
+    fault_points.point("reserve.in_transaction")
     if more:
         reserved.look_again_at = now
     else:

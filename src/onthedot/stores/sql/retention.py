@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from onthedot import faults
+from onthedot import fault_points
 from onthedot.clock import Micros
-from onthedot.retention import Crowded, Cut, DailyCount, Mark, Pruned, PrunedNodes, day_of
-from onthedot.run import SLOT_PREFIX, RunRecord, RunState, is_slot, schedule_of
+from onthedot.model.retention import Crowded, Cut, DailyCount, Mark, Pruned, PrunedNodes, day_of
+from onthedot.model.run import SLOT_PREFIX, RunRecord, RunState, is_slot, schedule_of
 from onthedot.stores.sql.finish import end_waiting
 from onthedot.stores.sql.history import finished_runs
 from onthedot.stores.sql.plan import HOLD_EDGE
@@ -240,6 +240,6 @@ async def expire(tx: Tx, *, limit: int, now: Now = None) -> list[RunRecord]:
     missed = await tx.rows(LIST_MISSED, at, limit)
     for run_id, reason in missed:
         await end_waiting(tx, run_id, RunState.SKIPPED, reason, at, late=True)
-    faults.point("expire.in_transaction")
+    fault_points.point("expire.in_transaction")
     runs = await finished_runs(tx, [run_id for run_id, _ in missed])
     return [runs[run_id] for run_id, _ in missed]

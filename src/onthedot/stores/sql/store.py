@@ -7,8 +7,9 @@ from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from onthedot.clock import Clock, Micros
-from onthedot.retention import Cut, Mark, Pruned
-from onthedot.run import ArmAnswer, Armed, GateAsk, Lease, NewRun
+from onthedot.model.retention import Cut, Mark, Pruned
+from onthedot.model.run import ArmAnswer, Armed, GateAsk, Lease, NewRun
+from onthedot.model.verdict import Finish
 from onthedot.stores.documents import Noting, check_noting
 from onthedot.stores.queries import Queries
 from onthedot.stores.sql import (
@@ -32,7 +33,6 @@ from onthedot.stores.sql import (
 )
 from onthedot.stores.sql.port import Database, Move, Now
 from onthedot.stores.values import About, Beat, Node
-from onthedot.verdict import Finish
 
 T = TypeVar("T")
 P = ParamSpec("P")

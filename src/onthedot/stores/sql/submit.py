@@ -8,10 +8,10 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from onthedot.clock import NEVER, Micros
-from onthedot.errors import KeyConflict, UnknownJob
-from onthedot.policy.window_rules import Insert, check_revision
-from onthedot.route import on_node
-from onthedot.run import NewRun
+from onthedot.model.errors import KeyConflict, UnknownJob
+from onthedot.model.route import on_node
+from onthedot.model.run import NewRun
+from onthedot.rules.window_checks import Insert, check_revision
 from onthedot.stores.documents import Noting
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.documents import append_entries, lock_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from onthedot import faults
-from onthedot.run import Lease
+from onthedot import fault_points
+from onthedot.model.run import Lease
+from onthedot.model.verdict import Finish, Verdict
 from onthedot.stores.sql.finish import check_moves, lock_for, move_runs
 from onthedot.stores.sql.port import Now, Tx, sql
 from onthedot.stores.sql.reserve import LEASES, leases_of
 from onthedot.stores.sql.shapes import job_of
-from onthedot.verdict import Finish, Verdict
 
 # A node that another transaction has locked is left for the next call.
 LOCK_DEAD = sql(
@@ -86,6 +86,6 @@ async def reap(tx: Tx, verdicts: Sequence[tuple[Lease, Verdict]], *, now: Now = 
     taken = locked.moving(one for one in finishes if one.lease.incarnation in dead)
     if taken:
         await tx.each(END_NODE, sorted(Counter(one.lease.incarnation for one in taken.values()).items()))
-    faults.point("reap.in_transaction")
+    fault_points.point("reap.in_transaction")
     await move_runs(tx, list(taken.values()), locked)
     return [taken.get(one.lease.run_id) is one for one in finishes]

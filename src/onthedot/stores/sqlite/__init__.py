@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from onthedot.clock import Clock, SystemClock
-from onthedot.errors import StoreError
+from onthedot.model.errors import StoreError
 from onthedot.stores.sql.store import SqlStore
 from onthedot.stores.sqlite.database import SqliteDatabase
 

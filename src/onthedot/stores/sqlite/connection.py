@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from onthedot.clock import MILLISECOND, SECOND, Micros, SystemClock
-from onthedot.errors import StoreUnavailable, StoreUnusable
+from onthedot.model.errors import StoreUnavailable, StoreUnusable
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from onthedot.clock import Clock, Micros
-from onthedot.errors import StoreUnusable
+from onthedot.model.errors import StoreUnusable
+from onthedot.model.verdict import Finish
 from onthedot.stores.hints import Hint, HintKind, Hints
 from onthedot.stores.sql.port import Move
 from onthedot.stores.sql.records import Records
@@ -22,7 +23,6 @@ from onthedot.stores.sqlite.wakeup import Wakeup
 from onthedot.stores.sqlite.writer_thread import ConnectionThread, do_nothing
 from onthedot.stores.transactions import run_now
 from onthedot.stores.values import About
-from onthedot.verdict import Finish
 
 T = TypeVar("T")
 P = ParamSpec("P")

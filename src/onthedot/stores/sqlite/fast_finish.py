@@ -10,11 +10,11 @@ import json
 import sqlite3
 from collections.abc import Sequence
 
-from onthedot import faults
+from onthedot import fault_points
+from onthedot.model.verdict import Finish
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.port import plain
 from onthedot.stores.sqlite.writer_thread import Transaction
-from onthedot.verdict import Finish
 
 HAS_MORE = """
 SELECT EXISTS (SELECT 1 FROM dependencies)
@@ -48,7 +48,7 @@ def finish_plain(tx: Transaction, finishes: Sequence[Finish]) -> frozenset[str]:
     ended = tx.db.executemany(END_RUN, [(one.lease.run_id, one.lease.lease_id) for one in finishes]).rowcount
     accepted: frozenset[str] = frozenset()
     if ended == len(finishes):
-        faults.point("finish.in_transaction")
+        fault_points.point("finish.in_transaction")
         tx.db.executemany(INSERT_HISTORY, [_ended_run(one) for one in finishes])
         _record_attempts(tx.db, finishes)
         tx.hints.append(Hint("ends", finishes[0].ended_at))

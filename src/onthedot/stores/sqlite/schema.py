@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from onthedot.errors import StoreUnusable
+from onthedot.model.errors import StoreUnusable
 from onthedot.stores import migration
 from onthedot.stores.sqlite.connection import begin, commit, patiently, roll_back
 

@@ -25,7 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from onthedot.clock import Clock, Micros
-from onthedot.errors import StateError
+from onthedot.model.errors import StateError
 from onthedot.stores.hints import Hint, Hints
 from onthedot.stores.sql.port import Statement
 from onthedot.stores.sql.records import Records

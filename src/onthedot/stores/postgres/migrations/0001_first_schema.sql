@@ -20,7 +20,7 @@ CREATE TABLE jobs (  -- small rows: reserve and arm look at one per run
     revision        integer NOT NULL,  -- the current one
     task            text COLLATE "C" NOT NULL,  -- what a worker must be able to do
     queue           text COLLATE "C" NOT NULL,
-    route           text COLLATE "C" NOT NULL,  -- where its runs wait, see route.py
+    route           text COLLATE "C" NOT NULL,  -- where its runs wait, see model/route.py
     priority        smallint NOT NULL,
     share           text NOT NULL,     -- the argument by whose value its queue is shared, or empty
     gated           boolean NOT NULL,  -- its runs have gates to pass, and are armed one by one

@@ -1,5 +1,5 @@
 -- Put the namespace into the keys of named limits and rates, once, a page at a time: the step to a later version of the
--- store. Those of the default namespace stay as they are, see policy/gates.py. Who holds a gate, waits at one or was
+-- store. Those of the default namespace stay as they are, see rules/gates.py. Who holds a gate, waits at one or was
 -- granted an instant goes with it.
 --
 -- ARGV     nothing: is it done? what: "rates" or "runs"; cursor; rows: how many are looked at; names: of rates, with

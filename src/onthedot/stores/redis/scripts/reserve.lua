@@ -7,7 +7,7 @@
 --          would look at more runs; or only "again"
 -- Uses: lines runs nodes taking shown
 
-local BONUS = {[0] = 0, 600000000, 1800000000, 7200000000} -- by level, as in route.py
+local BONUS = {[0] = 0, 600000000, 1800000000, 7200000000} -- by level, as in model/route.py
 
 check_lease(ask.incarnation)
 local node = find('nodes', ask.incarnation)

@@ -1,4 +1,4 @@
--- Named limits and rates belong to a namespace: `policy/gates.py`. Keys of the default namespace stay as they are.
+-- Named limits and rates belong to a namespace: `rules/gates.py`. Keys of the default namespace stay as they are.
 -- Those who hold a gate, wait at one or were granted an instant go with it.
 
 UPDATE gate_holders

@@ -1,6 +1,6 @@
 -- Where a run waits: in the line of its route and level by the instant from which it may be taken, or, in a queue that
 -- is shared fairly, in the line of its route by its rank. `run.line` is the one that it is in.
-local URGENCY = {[0] = 1, 4, 16, 64} -- by level, as in route.py
+local URGENCY = {[0] = 1, 4, 16, 64} -- by level, as in model/route.py
 local TURN = 16777216
 
 -- Sorts as the number does.

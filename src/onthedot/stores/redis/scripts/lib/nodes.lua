@@ -41,7 +41,7 @@ local function term_row(term)
   return row(term, TERM_FIELDS)
 end
 
--- The shard of so many that a bucket belongs to, as in shards.py.
+-- The shard of so many that a bucket belongs to, as in rules/shards.py.
 local function shard_of(bucket, shards)
   return math.floor(((bucket + 1) * shards - 1) / 1024)
 end

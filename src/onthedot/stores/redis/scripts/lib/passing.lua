@@ -112,7 +112,7 @@ local function give_back(run, taken)
   open_gates(run, function(gate) return taken[gate.key] end)
 end
 
--- The holders of a gate that lose their places to a run that could start now, as in policy/gates.py; nothing: too few.
+-- The holders of a gate that lose their places to a run that could start now, as in rules/gates.py; nothing: too few.
 local function giving_way(run, gate)
   local needed = count_holders(gate.key) - gate.capacity + 1
   if holds(run, gate.key) or needed <= 0 then

@@ -1,4 +1,4 @@
--- Rates: the first instant at which a run may start, as in rate.py. Products that could pass 2^53 are taken apart.
+-- Rates: the first instant at which a run may start, as in model/rate.py. Products that could pass 2^53 are taken apart.
 
 local LAST = 253000000000000000
 local SECOND = 1000000

@@ -1,4 +1,4 @@
--- Places in limits that no living worker can use, as in policy/placement.py.
+-- Places in limits that no living worker can use, as in rules/placement.py.
 
 local MOST_NODES = 1000 -- those that have beaten last
 local MOST_WAITING = 1000 -- of those who wait at a gate: there may be more, and the next recount looks at them

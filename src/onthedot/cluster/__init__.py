@@ -1,1 +1,0 @@
-"""Who lives, and who leads."""

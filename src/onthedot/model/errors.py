@@ -1,0 +1,433 @@
+"""Everything onthedot raises on purpose.
+
+    OnTheDotError
+    ├── DefinitionError        what a user wrote cannot be a job
+    │   ├── ScheduleError      … because of its schedule
+    │   ├── DuplicateJob       … because the name is taken
+    │   ├── ArgumentsError     … because its arguments are not JSON, too large, or do not fit
+    │   ├── DependencyCycle    … because it would run after itself
+    │   └── DuplicateUser      … or a user, because the name is taken
+    ├── UnknownJob             no job of that name
+    ├── UnknownRun             no run of that id (any more)
+    ├── UnknownHandler         a job names a handler that is not registered here
+    ├── UnknownSecret          a secret that a run needs is nowhere, or cannot be read
+    ├── UnknownKey             no API key of that id
+    ├── UnknownUser            no user of that name
+    ├── UnknownSession         no session of that id
+    ├── AccessDenied           whoever asks may not do this, or would give away more than they have
+    ├── KeyRefused             a server does not know whoever asks: no key, or one that does not count
+    ├── LoginRefused           name and password, or a one-time token, that are not right
+    │   └── LoginLimited       … or not looked at: too many were tried
+    │       └── LoginsBusy     … by others: too many wait on this server
+    ├── QuotaExceeded          a server takes no more jobs or runs of this owner for now
+    ├── KeyConflict            the key was used before, with other arguments
+    ├── RevisionConflict       the job was edited by someone else in the meantime
+    ├── UnknownSlot            the schedule has no slot at that instant
+    ├── SlotSettled            the slot has begun, has its fate, or is past: too late to change it
+    ├── WindowStale            the caller's window starts after the store's watermark: compute it again
+    ├── StoreError             the store could not be read or written
+    │   ├── StoreUnavailable   … for now: asking again later is right
+    │   └── StoreUnusable      … for good: corrupt, too new, not ours
+    ├── OutputUnavailable      the output store could not be read or written, for now
+    ├── RunFailed              a run whose result was waited for did not succeed
+    ├── LeaseLost              an attempt's run belongs to somebody else by now
+    ├── TermLost               another node leads now
+    ├── NodeExpired            this incarnation's lease has ended
+    └── StateError             a verb was called at the wrong time (start twice, submit before start)
+
+Every message says what was expected, what came, and what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class OnTheDotError(Exception):
+    """The root of all errors that onthedot raises on purpose.
+
+    >>> import onthedot as otd
+    >>> try:
+    ...     otd.every("no time")
+    ... except otd.OnTheDotError as error:
+    ...     print(type(error).__name__)
+    ScheduleError
+    """
+
+
+class DefinitionError(OnTheDotError, ValueError):
+    """A definition that cannot become a job. `problems` lists every reason found, not only the first.
+
+    >>> DefinitionError(["no name", "no task"], subject="job 'x'").problems
+    ['no name', 'no task']
+    """
+
+    def __init__(self, problems: str | Iterable[str], *, subject: str = "") -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        self.subject = subject
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        head = f"{self.subject}: " if self.subject else ""
+        if len(self.problems) == 1:
+            return head + self.problems[0]
+        return head + "".join(f"\n  - {problem}" for problem in self.problems)
+
+
+class ScheduleError(DefinitionError):
+    """A schedule that cannot be read, or that would never yield an instant.
+
+    >>> import onthedot as otd
+    >>> otd.cron("61 * * * *")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.model.errors.ScheduleError: ...
+    """
+
+
+class DuplicateJob(DefinitionError):
+    """Two definitions in one program claim the same name.
+
+    >>> import onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> define = sched.job(name="report")(print) and sched.job(name="report")
+    >>> define(print)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.model.errors.DuplicateJob: job 'report' is defined already in this program...
+    """
+
+
+class ArgumentsError(DefinitionError):
+    """Arguments that are not JSON, or larger than a run may carry, or do not fit the handler or the parameters.
+
+    >>> import onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> report = sched.job(name="report")(lambda region: None)
+    >>> report.call({1, 2})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.model.errors.ArgumentsError: job 'report': arguments: expected JSON ...
+    """
+
+
+class DependencyCycle(DefinitionError):
+    """A job that would, over however many others, run after itself.
+
+    >>> import onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job(after=["clean"])
+    ... async def load() -> None: ...
+    >>> @sched.job(after=["load"])
+    ... async def clean() -> None: ...
+    >>> await sched.start()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.model.errors.DependencyCycle: ... got load → clean → load; take one of these arrows out
+    """
+
+
+class DuplicateUser(DefinitionError):
+    """A user of this name is there already."""
+
+
+class SourceConflict(DefinitionError):
+    """A job that is applied from one source is stored from another. Nothing was written.
+
+    >>> from datetime import timedelta
+    >>> import onthedot as otd
+    >>> nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)))
+    >>> async with otd.Scheduler("memory:") as sched:
+    ...     applied = await sched.apply([nap], source="jobs.yaml")
+    ...     await sched.apply([nap], source="other.yaml")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.model.errors.SourceConflict: other.yaml: job 'nap' is stored from jobs.yaml; nothing was written; ...
+    """
+
+
+class UnknownJob(OnTheDotError, LookupError):
+    """No job of that name is stored.
+
+    >>> import asyncio, onthedot as otd
+    >>> async def main() -> None:
+    ...     async with otd.Scheduler("memory:") as sched:
+    ...         try:
+    ...             await sched.submit("reprot")
+    ...         except otd.UnknownJob as error:
+    ...             print(error)
+    >>> asyncio.run(main())
+    no job 'reprot' is stored
+    """
+
+
+class UnknownRun(OnTheDotError, LookupError):
+    """No run of that id is stored: there never was one, it was withdrawn by an edit, or forgotten since.
+
+    >>> import asyncio, onthedot as otd
+    >>> async def main() -> None:
+    ...     async with otd.Scheduler("memory:") as sched:
+    ...         try:
+    ...             await sched.result(7)
+    ...         except otd.UnknownRun as error:
+    ...             print(error)
+    >>> asyncio.run(main())
+    there is no run 7: expected one that was submitted and not forgotten since
+    """
+
+
+class UnknownHandler(OnTheDotError, LookupError):
+    """A job names a handler that this program has not registered.
+
+    >>> import onthedot as otd
+    >>> from onthedot.model.job import Call
+    >>> otd.Scheduler("memory:").add(otd.Job(name="report", task=Call(handler="os.system")))
+    Traceback (most recent call last):
+    onthedot.model.errors.UnknownHandler: job 'report': no handler 'os.system' is registered here
+    """
+
+
+class UnknownSecret(OnTheDotError, LookupError):
+    """A secret that is nowhere, cannot be read, or is no secret. Its value is in no message.
+
+    >>> raise UnknownSecret("secret DB: expected its value, got none")
+    Traceback (most recent call last):
+    onthedot.model.errors.UnknownSecret: secret DB: expected its value, got none
+    """
+
+
+class UnknownKey(OnTheDotError, LookupError):
+    """No API key of that id is stored, or none that whoever asks can see."""
+
+
+class UnknownUser(OnTheDotError, LookupError):
+    """No user of that name is stored, or none that whoever asks can see."""
+
+
+class UnknownSession(OnTheDotError, LookupError):
+    """No session of that id is open, or none that whoever asks can see."""
+
+
+class AccessDenied(OnTheDotError):
+    """Whoever asks may not do this. Nobody gives away, or takes, more than they have themselves.
+
+    >>> raise AccessDenied("ann (viewer) may not do this: expected runs:control")
+    Traceback (most recent call last):
+    onthedot.model.errors.AccessDenied: ann (viewer) may not do this: expected runs:control
+    """
+
+
+class KeyRefused(OnTheDotError):
+    """A server does not know whoever asks: it was sent no key, or one that was revoked, has expired, or never was.
+
+    >>> raise KeyRefused("http://127.0.0.1:7411: expected a key")
+    Traceback (most recent call last):
+    onthedot.model.errors.KeyRefused: http://127.0.0.1:7411: expected a key
+    """
+
+
+class LoginRefused(OnTheDotError):
+    """A name and a password, or a one-time token, that let nobody in. It never says which part was wrong."""
+
+
+class LoginLimited(LoginRefused):
+    """Too many were tried from this address just now. `again_in` says when the next try is looked at (microseconds)."""
+
+    def __init__(self, message: str, *, again_in: int) -> None:
+        super().__init__(message)
+        self.again_in = again_in
+
+
+class LoginsBusy(LoginLimited):
+    """Too many logins wait on this server, from whatever addresses."""
+
+
+class ProviderUnavailable(OnTheDotError):
+    """The identity provider cannot be asked for its keys. Nobody is let in by what it says until it can."""
+
+
+class QuotaExceeded(OnTheDotError):
+    """A server takes no more jobs or runs of this owner for now. The message says which quota, and what to do."""
+
+
+class KeyConflict(OnTheDotError):
+    """A run was submitted before with this key, and other arguments.
+
+    >>> import asyncio, onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> receipt = sched.job(name="receipt")(lambda order: None)
+    >>> async def main() -> None:
+    ...     async with sched:
+    ...         await sched.submit(receipt.call(order=1), key="k")
+    ...         try:
+    ...             await sched.submit(receipt.call(order=2), key="k")
+    ...         except otd.KeyConflict as error:
+    ...             print(error)
+    >>> asyncio.run(main())
+    key 'k': used before by run 1, with other arguments
+    """
+
+
+class RevisionConflict(OnTheDotError):
+    """The stored job is at another revision than the caller read."""
+
+
+class LayoutConflict(OnTheDotError):
+    """The stored layout is at another version than the caller read."""
+
+
+class UnknownSlot(OnTheDotError, LookupError):
+    """No schedule of the job has a slot at that instant.
+
+    >>> import onthedot as otd
+    >>> from datetime import UTC, datetime
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job(schedule=otd.cron("0 9 * * *"))
+    ... async def report() -> None: ...
+    >>> async with sched:
+    ...     await sched.skip_next("report", slot=datetime(2099, 1, 1, 9, 30, tzinfo=UTC))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.model.errors.UnknownSlot: slot: expected an instant that the job's schedules yield, got 2099-01-01T09:30...
+    """
+
+
+class SlotSettled(OnTheDotError):
+    """A slot whose fate cannot be given any more: it has begun, it has its fate, or it is past.
+
+    >>> import onthedot as otd
+    >>> from datetime import UTC, datetime
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job(schedule=otd.cron("0 9 * * *"))
+    ... async def report() -> None: ...
+    >>> async with sched:
+    ...     await sched.skip_next("report", slot=datetime(2020, 1, 1, 9, tzinfo=UTC))
+    Traceback (most recent call last):
+    onthedot.model.errors.SlotSettled: slot 2020-01-01T09:00:00+00:00: expected one that lies ahead, but it is past
+    """
+
+
+class WindowStale(OnTheDotError):
+    """A window of slots that begins after the watermark it would continue from, or that was computed without an
+    exception of its schedule. `now` is the store's clock."""
+
+    def __init__(self, message: str, *, watermark: int, now: int) -> None:
+        super().__init__(message)
+        self.watermark = watermark
+        self.now = now
+
+
+class StoreError(OnTheDotError):
+    """The store could not be read or written: for now (`StoreUnavailable`), or for good.
+
+    >>> import onthedot as otd
+    >>> try:
+    ...     await otd.Scheduler("sqlite:///no/such/folder/shop.db").start()
+    ... except otd.StoreError as error:
+    ...     print(error)  # doctest: +ELLIPSIS
+    /...shop.db: expected its folder to exist, got No such file or directory; create it first
+    """
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or written at the moment; the same call may be made again.
+
+    >>> raise StoreUnavailable("shop.db: locked for 5 s")
+    Traceback (most recent call last):
+    onthedot.model.errors.StoreUnavailable: shop.db: locked for 5 s
+    """
+
+
+class StoreUnusable(StoreError):
+    """The store will not work however often it is asked: corrupt, written by a newer version, not ours."""
+
+
+class OutputUnavailable(OnTheDotError):
+    """The output store could not be read or written. Jobs go on: what could not be kept waits in the spool.
+
+    >>> issubclass(OutputUnavailable, OnTheDotError)
+    True
+    """
+
+
+class RunFailed(OnTheDotError):
+    """A run that ended without a result: `state` is dead, lost, cancelled or skipped, `reason` and `error` say why.
+
+    >>> RunFailed(7, state="dead", reason="failed 3 times", error="ConnectionError: no route")
+    RunFailed('run 7 is dead (failed 3 times): ConnectionError: no route')
+    """
+
+    def __init__(self, run_id: int, *, state: str, reason: str = "", error: str | None = None) -> None:
+        why = f" ({reason})" if reason else ""
+        super().__init__(f"run {run_id} is {state}{why}" + (f": {error}" if error else ""))
+        self.run_id = run_id
+        self.state = state
+        self.reason = reason
+        self.error = error
+
+
+class LeaseLost(OnTheDotError):
+    """The attempt has lost its lease: its node was taken for dead, and its run belongs to somebody else.
+
+    >>> async def report(ctx):
+    ...     try:
+    ...         await ctx.checkpoint(7)
+    ...     except LeaseLost:
+    ...         return  # end: whatever this attempt does counts no more
+    """
+
+
+class TermLost(OnTheDotError):
+    """The term or the layout that a call carried is not the current one: another node leads."""
+
+
+class NodeExpired(OnTheDotError):
+    """This incarnation's lease has ended: it may finish what it holds, but neither reserve nor arm."""
+
+
+class StateError(OnTheDotError, RuntimeError):
+    """A verb was called at a moment when it makes no sense.
+
+    >>> import asyncio, onthedot as otd
+    >>> asyncio.run(otd.Scheduler("memory:").submit("report"))
+    Traceback (most recent call last):
+    onthedot.model.errors.StateError: the scheduler is not running; call start() first, or use 'async with'
+    """
+
+
+_MOST_KNOWN = 50  # names in one message
+_LONGEST_GUESS = 200  # characters: comparing two texts takes the product of their lengths
+
+
+def shown(value: object, most: int = 60) -> str:
+    """A value as a message quotes it: its `repr`, cut after `most` characters, so that no input makes a long error.
+
+    >>> shown("30 2 * *"), shown("x" * 1_000_000, most=3)
+    ("'30 2 * *'", "'xxx…' (1000000 characters)")
+    """
+    if isinstance(value, str | bytes):
+        if len(value) <= most:
+            return repr(value)
+        kind = "characters" if isinstance(value, str) else "bytes"
+        cut = repr(value[:most])
+        return f"{cut[:-1]}…{cut[-1]} ({len(value)} {kind})"
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError) as error:  # such as an int of more than 4,300 digits
+        return f"{type(value).__name__} that cannot be shown ({str(error)[:60]})"
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """`", did you mean 'x'?"` for the nearest known word, or the list of known ones when none is near. `cutoff`: how
+    like the word it has to be, up to 1.
+
+    >>> did_you_mean("quue", ["queue", "retry"])
+    ", did you mean 'queue'?"
+    """
+    names = sorted(known)
+    import difflib  # only when something is wrong
+
+    near = difflib.get_close_matches(word[:_LONGEST_GUESS], names, n=1, cutoff=cutoff)
+    if near:
+        return f", did you mean {near[0]!r}?"
+    more = f" and {len(names) - _MOST_KNOWN} more" if len(names) > _MOST_KNOWN else ""
+    return f"; known: {', '.join(map(_in_one_line, names[:_MOST_KNOWN]))}{more}" if names else ""
+
+
+def _in_one_line(name: str) -> str:
+    return name if name.isprintable() else repr(name)[1:-1]

@@ -1,0 +1,67 @@
+"""What happened in an attempt (**outcome**), and what follows from it (**verdict**).
+
+An outcome is a fact that the worker observed. A verdict is a decision of `rules/`, made from the outcome and
+the job's policies; the store records it without thinking. Both are tuples: immutable, and cheap enough to make
+one for each of tens of thousands of attempts a second.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from onthedot.clock import Micros
+from onthedot.model.run import Lease, RunState
+
+
+class OutcomeKind(StrEnum):
+    """How an attempt ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"  # somebody asked for it
+    RELEASED = "released"  # given back before user code began
+    LOST = "lost"  # its node's lease ended
+
+
+class Outcome(NamedTuple):
+    """What happened in one attempt."""
+
+    kind: OutcomeKind
+    error: str | None = None
+    error_types: tuple[str, ...] = ()  # dotted names of the exception's type and its bases
+    result: str | None = None  # JSON text
+    not_before: Micros = 0  # whom it asked wishes no other try before this instant
+
+
+SUCCEEDED = Outcome(OutcomeKind.SUCCEEDED)
+STOPPED = Outcome(OutcomeKind.LOST, "stopped before its end")
+OUT_OF_REACH = Outcome(OutcomeKind.LOST, "stopped before its end: the store was out of reach")
+LEASE_ENDED = Outcome(OutcomeKind.LOST, "stopped before its end: the lease of its node had ended")
+
+
+class Verdict(NamedTuple):
+    """What follows from an outcome: the run's next state, and what is recorded with the attempt.
+
+    With `state` scheduled, `due_at` is the next try. `failed` counts against the job's attempts, `recovered`
+    against its `max_recoveries`.
+    """
+
+    state: RunState
+    outcome: OutcomeKind
+    reason: str = ""
+    due_at: Micros = 0
+    failed: bool = False
+    recovered: bool = False
+    error: str | None = None
+    result: str | None = None
+
+
+class Finish(NamedTuple):
+    """An ended attempt on its way to the store. `started_at` is 0 when user code never began."""
+
+    lease: Lease
+    verdict: Verdict
+    started_at: Micros
+    ended_at: Micros

@@ -1,0 +1,193 @@
+"""The engine's own thread: user code that blocks the application's loop must not stop the heartbeat."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from onthedot.access.recorder import Recorder
+from onthedot.clock import Clock
+from onthedot.ids import Ids
+from onthedot.loop_thread import ping_loop
+from onthedot.model.errors import StateError
+from onthedot.model.events import Events
+from onthedot.model.job import Job
+from onthedot.node.engine import Engine
+from onthedot.node.event_delivery import Delivery, deliver_rest
+from onthedot.output.leaving import Leaving, open_leaving
+from onthedot.runners.registry import Registry
+from onthedot.settings import Settings
+from onthedot.stores.addresses import exposed, shown_url
+from onthedot.stores.connect import open_store
+from onthedot.stores.protocol import Store
+
+T = TypeVar("T")
+
+
+class EngineThread:
+    """Runs one engine, from `start` to `stop`, on a loop that nobody else uses."""
+
+    def __init__(
+        self,
+        store: str | Store,
+        registry: Registry,
+        settings: Settings,
+        events: Events,
+        clock: Clock,
+        ids: Ids,
+        deliveries: Sequence[Delivery] = (),
+    ) -> None:
+        self._given = store
+        self._registry = registry
+        self._settings = settings
+        self._events = events
+        self._clock = clock
+        self._ids = ids
+        self._deliveries = tuple(deliveries)  # to the program's subscribers, for as long as the engine runs
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._engine: Engine | None = None
+        self._stop_wanted = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._error: Exception | None = None
+        self._unwanted = False
+
+    async def start(self, jobs: Sequence[Job]) -> None:
+        """Start the thread, and return when the engine ticks; whatever kept it from starting is raised here."""
+        application_loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = application_loop.create_future()
+        self.ended: asyncio.Future[BaseException | None] = application_loop.create_future()
+
+        def settle(future: asyncio.Future[Any], value: BaseException | None) -> None:
+            if future.done():
+                return
+            if future is ready and value is not None:
+                future.set_exception(value)
+            else:
+                future.set_result(value)
+
+        def tell(future: asyncio.Future[Any], value: BaseException | None) -> None:
+            if not application_loop.is_closed():
+                application_loop.call_soon_threadsafe(settle, future, value)
+
+        def main() -> None:
+            broke: BaseException | None = None
+            try:
+                asyncio.run(self._main(jobs, application_loop, lambda: tell(ready, None)))
+            except BaseException as error:  # noqa: BLE001 - a thread's error must reach the program that started it
+                broke = error
+            deliver_rest(self._deliveries, self._clock)
+            if broke is not None:
+                tell(ready, broke)
+            tell(self.ended, broke)
+
+        for delivery in self._deliveries:
+            delivery.open()
+        self._thread = threading.Thread(target=main, name="onthedot engine", daemon=True)
+        self._thread.start()
+        await ready
+
+    async def _main(
+        self, jobs: Sequence[Job], application_loop: asyncio.AbstractEventLoop, ready: Callable[[], None]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._break)
+        if self._unwanted:
+            return
+        store = await open_store(self._given, clock=self._clock) if isinstance(self._given, str) else self._given
+        url = self._given if isinstance(self._given, str) else None
+        if url is not None and (trouble := exposed(url)):
+            logging.getLogger("onthedot").warning("the connection to %s is %s", shown_url(url), trouble)
+        leaving: Leaving | None = None
+        try:
+            leaving = await open_leaving(self._settings, url, store, self._ids)
+            self._engine = Engine(store, self._registry, self._settings, self._events, self._clock, self._ids, leaving)
+            await self._engine.start(jobs, application_loop)
+            ready()
+            await self._until_stopped(self._engine)
+        finally:
+            if self._engine is not None:
+                self._engine.let_go()
+                await self._engine.end_programs()
+            if leaving is not None:
+                leaving.spool.close()
+            if isinstance(self._given, str):
+                await store.close()  # whoever opens a store closes it
+
+    async def _until_stopped(self, engine: Engine) -> None:
+        broken = asyncio.create_task(engine.broken())
+        stop = asyncio.create_task(self._stop_wanted.wait())
+        await asyncio.wait({broken, stop}, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if broken.done():
+            raise broken.result()
+        if self._error is not None:
+            raise self._error
+        broken.cancel()
+        await engine.stop(self._hurry)
+
+    def _break(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback on the engine's loop has raised: a bug that must not pass for a working scheduler."""
+        error = context.get("exception")
+        if isinstance(error, Exception):
+            self._error = self._error or error
+            self._stop_wanted.set()
+        else:
+            loop.default_exception_handler(context)
+
+    async def stop(self) -> None:
+        """Drain and leave. Raises what broke the engine, if something did."""
+        self._set(self._stop_wanted)
+        error = await asyncio.shield(self.ended)
+        if self._thread is not None:
+            self._thread.join(timeout=1)
+        if error is not None:
+            raise error
+
+    def give_up(self) -> None:
+        """Nobody waits for the start any more: leave as soon as it is done."""
+        self._unwanted = True
+        self.hurry()
+        self._set(self._stop_wanted)
+
+    def hurry(self) -> None:
+        """Stop now: attempts that are still running are ended early."""
+        self._set(self._hurry)
+
+    def ping(self, answer: Callable[[], None]) -> None:
+        """Call this on the engine's event loop; at once if it has ended."""
+        ping_loop(self._loop, answer)
+
+    def _set(self, event: asyncio.Event) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(event.set)
+
+    @property
+    def clock(self) -> Clock:
+        """The store's clock, as the engine knows it."""
+        return self._clock if self._engine is None else self._engine.clock
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """Records what this program changes; None where there is no world outside."""
+        return None if self._engine is None else self._engine.recorder
+
+    async def on_store(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        """Use the store from the application's loop, on the engine's."""
+        return await self.on_engine(lambda engine: work(engine.store))
+
+    async def on_engine(self, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+        """Use the engine from the application's loop, on its own."""
+        if self._loop is None or self._engine is None or self._loop.is_closed():
+            raise StateError("the scheduler is not running; call start() first, or use 'async with'")
+        future = asyncio.run_coroutine_threadsafe(work(self._engine), self._loop)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            asking = asyncio.current_task()
+            if future.cancelled() and asking is not None and not asking.cancelling():  # not we, but the engine's end
+                raise StateError("the scheduler stopped before it could answer; ask again when it runs") from None
+            raise

@@ -1,0 +1,28 @@
+"""The gate recount: takes places from runs that no worker can start, and is a safety net under gates."""
+
+from __future__ import annotations
+
+from onthedot.clock import Micros
+from onthedot.model.events import Events, GatesRecounted
+from onthedot.settings import Settings
+from onthedot.stores.protocol import Store
+
+
+class GateRecount:
+    """Passes on places in limits that nobody can use, and frees runs that wait at an open gate. Ticks on every node. It
+    emits an event if a run waited at an open gate: that is a bug."""
+
+    name = "gates"
+
+    def __init__(self, store: Store, settings: Settings, events: Events) -> None:
+        self._store = store
+        self._settings = settings
+        self._events = events
+
+    async def tick(self, now: Micros) -> Micros:
+        """One look."""
+        del now
+        freed = await self._store.recount_gates()
+        if freed:
+            self._events.emit(GatesRecounted(freed))
+        return self._settings.recount_every

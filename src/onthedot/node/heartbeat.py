@@ -1,0 +1,147 @@
+"""This node's membership: its name, its incarnation, its lease, and the moment it stops trusting it.
+
+The lease rule: the local deadline counts from *before* the renewal was sent, on a clock that includes time spent
+suspended, less a margin. The store stamps later than that, so the holder gives up first.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+
+from onthedot import fault_points
+from onthedot.clock import Clock, Micros
+from onthedot.ids import Ids
+from onthedot.model.errors import NodeExpired
+from onthedot.model.events import ClockOff, Events, NodeDraining, NodeFenced, NodeJoined
+from onthedot.node.zone_data import tzdata_version
+from onthedot.settings import Settings
+from onthedot.stores.hints import Hint
+from onthedot.stores.protocol import Store
+from onthedot.stores.store_clock import TELL_BEYOND, StoreClock
+from onthedot.stores.values import Beat, Node
+
+OnFenced = Callable[[str], int]
+"""Told which incarnation has ended; answers how many attempts were lost with it."""
+
+
+OnCancel = Callable[[Sequence[tuple[str, str]]], None]
+"""Told which attempts, by lease id, are to stop, and why."""
+
+
+class Membership:
+    """Registers this process, and renews its lease by heartbeat: one per node, whatever it runs."""
+
+    name = "heartbeat"
+
+    def __init__(self, store: Store, clock: Clock, ids: Ids, settings: Settings, events: Events) -> None:
+        self._store = store
+        self._clock = clock
+        self._far_off = False  # told that our own clock is
+        self._ids = ids
+        self._settings = settings
+        self._events = events
+        self.deadline: Micros = 0  # on the steady clock: until then this node counts on its lease
+        self._fenced: list[OnFenced] = []
+        self._renewed: list[Callable[[Micros], None]] = []
+        self._on_cancel: OnCancel | None = None
+        self._on_free_to_work: Callable[[], None] = lambda: None
+        self.tasks: frozenset[str] = frozenset()  # what this node's program can do
+        self.queues = settings.queues_for(())
+        self.tzdata = tzdata_version()
+        self.draining = False
+        self.node_id = settings.node_id or f"{socket.gethostname()}-{ids.token()[:8]}"
+        self.incarnation = ""
+
+    def on_fenced(self, listener: OnFenced) -> None:
+        """Be told when an incarnation of this process has ended."""
+        self._fenced.append(listener)
+
+    def on_renewed(self, listener: Callable[[Micros], None]) -> None:
+        """Be told with every beat until when, on the steady clock, this node counts on its lease; and at once, if it
+        does now."""
+        self._renewed.append(listener)
+        if self.deadline:
+            listener(self.deadline)
+
+    def on_cancel(self, listener: OnCancel) -> None:
+        """Be told which attempts of this node somebody asks to stop."""
+        self._on_cancel = listener
+
+    def on_free_to_work(self, listener: Callable[[], None]) -> None:
+        """Be told when this node, which was asked to drain, may take work again."""
+        self._on_free_to_work = listener
+
+    def wants(self, hint: Hint) -> bool:
+        """Whether a hint is a reason to beat now: cancels and drains come back with the beat."""
+        return hint.kind == "beats"
+
+    @property
+    def trusted(self) -> bool:
+        """Whether this node may still count on its lease."""
+        return self._clock.steady() < self.deadline
+
+    async def join(self) -> None:
+        """Register under a new incarnation."""
+        incarnation = self._ids.token()
+        settings = self._settings
+        node = Node(self.node_id, incarnation, socket.gethostname(), os.getpid(), settings.roles, tzdata=self.tzdata)
+        if settings.works:
+            node.queues, node.labels, node.seats = self.queues, settings.labels, settings.seats
+            node.tasks = tuple(sorted(self.tasks))
+        sent = self._clock.steady()
+        beat = await self._store.register(node, ttl=self._settings.node_ttl)
+        self.incarnation = incarnation
+        self._trust_from(sent)
+        self.heard(sent, beat.now)
+        self._events.emit(NodeJoined(self.node_id, self.incarnation, beat.now))
+
+    async def tick(self, now: Micros) -> Micros:
+        """Renew the lease; start a new incarnation if this one has ended."""
+        del now
+        try:
+            beat = await self._beat()
+            if beat.draining != self.draining:
+                self.draining = beat.draining
+                self._events.emit(NodeDraining(self.node_id, beat.draining))
+                if not beat.draining:
+                    self._on_free_to_work()
+            if beat.cancels and self._on_cancel is not None:
+                self._on_cancel(beat.cancels)
+        except NodeExpired:
+            ended = self.incarnation
+            lost = sum(listener(ended) for listener in self._fenced)
+            self._events.emit(NodeFenced(self.node_id, ended, lost))
+            await self.join()
+        return self._settings.beat_every
+
+    async def _beat(self) -> Beat:
+        fault_points.point("beat.before_write")
+        sent = self._clock.steady()
+        beat = await self._store.beat(self.incarnation, ttl=self._settings.node_ttl)
+        self._trust_from(sent)
+        self.heard(sent, beat.now)
+        return beat
+
+    def heard(self, sent: Micros, store_now: Micros) -> None:
+        """The store has said what time it is, in answer to a call sent at that (steady) instant."""
+        clock = self._clock
+        if not isinstance(clock, StoreClock):
+            return
+        clock.note(sent, store_now)
+        far_off = abs(clock.offset) > TELL_BEYOND
+        if far_off and not self._far_off:
+            self._events.emit(ClockOff(self.node_id, clock.offset, clock.uncertainty))
+        self._far_off = far_off
+
+    def _trust_from(self, sent: Micros) -> None:
+        ttl = self._settings.node_ttl
+        self.deadline = sent + ttl - ttl // 1_000 - self._settings.margin
+        for listener in self._renewed:
+            listener(self.deadline)
+
+    async def leave(self) -> None:
+        """End the incarnation: what it held is free for others at once."""
+        self.deadline = 0
+        await self._store.leave(self.incarnation)

@@ -1,0 +1,139 @@
+"""The planner: writes runs before they are due, as long as this node has the term.
+
+Runs are planned `lookahead` (30 s) ahead, longer than a term's time-out, so that the runs of the next seconds are
+in the store when a leader dies. The term fences every write; the watermark, moved by compare-and-set in the same
+transaction as the runs, makes a slot planned exactly once whoever plans it.
+"""
+
+from __future__ import annotations
+
+from onthedot import fault_points
+from onthedot.clock import SECOND, Clock, Micros
+from onthedot.model.errors import TermLost
+from onthedot.model.events import ClockStepped, Events, RunsPlanned, SlotsSkipped
+from onthedot.model.window import ScheduleState, Window
+from onthedot.node.leadership import Leadership
+from onthedot.node.replanner import Replanner
+from onthedot.operations.live_workers import living_places
+from onthedot.rules.placement import Place, targets
+from onthedot.rules.windows import aimed, plan_window
+from onthedot.settings import Settings
+from onthedot.stores.hints import Hint
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Term
+
+MOST_SLOTS_PER_PASS = 5_000
+"""How many slots one pass gives their fates, over all schedules: after an outage, some 20 ms of arithmetic."""
+
+
+LARGEST_STEP: Micros = 300 * SECOND
+LOOK_TWICE: Micros = SECOND
+
+
+class StepGuard:
+    """Doubts a clock that jumps ahead: planning by it would skip everything that it passed over as missed.
+
+    A step of more than five minutes, beside the steady clock, is believed when it has been seen three times. Time
+    spent suspended is no step: the steady clock counts it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._zero: Micros | None = None  # what the wall clock says at the steady clock's zero
+        self._doubts = 0
+
+    def jump(self, now: Micros) -> Micros:
+        """How far the clock has jumped ahead, as long as that is to be doubted; else 0."""
+        zero = now - self._clock.steady()
+        ahead = 0 if self._zero is None else zero - self._zero
+        if ahead > LARGEST_STEP and self._doubts < 2:
+            self._doubts += 1
+            return ahead
+        self._zero, self._doubts = zero, 0
+        return 0
+
+
+class Planner:
+    """Turns the schedules whose next slot comes near into runs."""
+
+    name = "planner"
+
+    def __init__(self, store: Store, leadership: Leadership, clock: Clock, settings: Settings, events: Events) -> None:
+        self._store = store
+        self._leadership = leadership
+        self._settings = settings
+        self._events = events
+        self._steps = StepGuard(clock)
+        self._replanner = Replanner(store, settings)
+
+    async def tick(self, now: Micros) -> Micros:
+        """One pass over the schedules that are due for planning, of each shard that is ours."""
+        terms = sorted(self._leadership.terms.values(), key=lambda term: term.shard)
+        if not terms:
+            return self._settings.plan_every
+        ahead = self._steps.jump(now)
+        if ahead:
+            self._events.emit(ClockStepped(ahead))
+            return LOOK_TWICE
+        return min([await self._pass(term, now) for term in terms])
+
+    async def _pass(self, term: Term, now: Micros) -> Micros:
+        """One pass over a shard; how long until the next."""
+        try:
+            if not await self._replanner.step(term):
+                return 0  # first of all the next slots are to be right
+            return await self._plan(term, now)
+        except TermLost:
+            self._leadership.lost(term)
+            return self._settings.plan_every
+
+    async def _plan(self, term: Term, now: Micros) -> Micros:
+        until = now + self._settings.lookahead
+        due = await self._store.due_schedules(
+            until=until, limit=self._settings.batch, shard=term.shard, layout=term.layout
+        )
+        everywhere = any(state.record.job.on == "all" for state in due.schedules)
+        places = await living_places(self._store, now) if everywhere else []
+        windows, more = self._windows(due.schedules, until, now, places)
+        if not windows:
+            return self._settings.plan_every
+        await self._write(term, windows)
+        behind = any(window.next_at is not None and window.next_at <= until for _, window in windows)
+        return 0 if due.more or more or behind else self._settings.plan_every
+
+    def _windows(
+        self, schedules: list[ScheduleState], until: Micros, now: Micros, places: list[Place]
+    ) -> tuple[list[tuple[ScheduleState, Window]], bool]:
+        """The windows of one pass, and whether schedules are left for the next: the engine must not be kept busy."""
+        windows: list[tuple[ScheduleState, Window]] = []
+        slots = 0
+        for state in schedules:
+            if slots > MOST_SLOTS_PER_PASS:
+                return windows, True
+            window = plan_window(state, until=until, now=now, late_after=self._settings.late_after)
+            if window is not None:
+                window = aimed(window, targets(state.record.job, places), now)
+                windows.append((state, window))
+                slots += len(window.slots) + sum(skip.count for skip in window.skips)
+        return windows, False
+
+    async def _write(self, term: Term, windows: list[tuple[ScheduleState, Window]]) -> None:
+        fault_points.point("plan.before_write")
+        answers = await self._store.plan(term, windows)
+        fault_points.point("plan.after_write")
+        for (state, window), written in zip(windows, answers, strict=True):
+            if written:
+                self._tell(state, window)
+
+    def _tell(self, state: ScheduleState, window: Window) -> None:
+        name, namespace = state.record.job.name, state.record.job.namespace
+        if window.slots:
+            first, last = window.slots[0].slot_at, window.slots[-1].slot_at
+            self._events.emit(RunsPlanned(name, window.schedule_id, len(window.slots), first, last))
+        for skip in window.skips:
+            told = SlotsSkipped(name, window.schedule_id, skip.count, skip.first, skip.last, skip.reason, namespace)
+            self._events.emit(told)
+
+    def wants(self, hint: Hint) -> bool:
+        """Whether a hint is a reason to look now."""
+        return hint.kind == "schedules"

@@ -1,0 +1,112 @@
+"""The pruner: forgets what is older, or more, than the retention policy wants kept, a few hundred rows at a time.
+
+It ticks on the node that has the term: one is enough. Nothing depends on that, since the store guards every removal and
+counts it in the same write. A round is a row of steps, each of them one call to the store per tick, so that others
+get their turn: what is too old, jobs with too many runs, then skips and nodes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from onthedot import fault_points
+from onthedot.clock import MILLISECOND, Micros
+from onthedot.model.events import Events, HistoryPruned
+from onthedot.model.retention import DAY, Cut, Mark
+from onthedot.model.run import RunState
+from onthedot.node.leadership import Leadership
+from onthedot.rules import retention
+from onthedot.rules.retention import Quota
+from onthedot.settings import Settings
+from onthedot.stores.protocol import Store
+
+Step = Callable[[], Awaitable[bool]]
+"""One call to the store; whether it is to be made again."""
+
+LOOK_AT = 100_000
+"""How many finished runs are counted, at most, to find jobs that have too many: some 20 ms, once per round."""
+BREATH = 20 * MILLISECOND
+"""Between two steps: a batch keeps SQLite's writer for some 8 ms, and starts that are due must not queue up behind
+them. That still is more than 10,000 runs a second."""
+TELL_EVERY = 50_000
+"""A long round is told in parts of so many runs."""
+
+
+class Pruner:
+    """Prunes history as long as this node has the term."""
+
+    name = "pruner"
+
+    def __init__(self, store: Store, leadership: Leadership, settings: Settings, events: Events) -> None:
+        self._store = store
+        self._leadership = leadership
+        self._settings = settings
+        self._events = events
+        self._steps: deque[Step] = deque()  # what is left of the round
+        self._next_job: dict[Quota, int] = {}  # where the search for crowded jobs goes on
+        self._passed: dict[tuple[int | None, frozenset[RunState]], Mark] = {}  # what a cut has looked at before
+        self._passed_since: Micros = 0
+        self._runs = self._skips = self._nodes = 0  # gone, and not told yet
+
+    async def tick(self, now: Micros) -> Micros:
+        """One step of the round; at its end, the next round is a while away."""
+        del now
+        term = self._leadership.term
+        if term is None:
+            self._steps.clear()
+            self._tell()
+            return self._settings.renew_every  # it may be ours any moment
+        if not self._steps:
+            self._begin(term.until - self._settings.term_ttl)  # the store's clock, as the term was last renewed
+        fault_points.point("prune.before_write")
+        if self._steps and not await self._steps[0]():
+            self._steps.popleft()
+        if not self._steps or self._runs >= TELL_EVERY:
+            self._tell()
+        return BREATH if self._steps else self._settings.prune_every
+
+    def _begin(self, now: Micros) -> None:
+        policy = self._settings.retention
+        if now - self._passed_since >= DAY:  # once in a while from the oldest on, for what could not go before
+            self._passed.clear()
+            self._passed_since = now
+        self._steps.extend(partial(self._prune_runs, cut) for cut in retention.cuts_by_age(policy, now=now))
+        self._steps.extend(partial(self._find_crowded, quota, now) for quota in retention.quotas(policy))
+        until = retention.end_of_ledger(policy, now=now)
+        if until is not None:
+            self._steps.extend([partial(self._prune_skips, until), partial(self._prune_nodes, until)])
+
+    async def _prune_runs(self, cut: Cut) -> bool:
+        """Go on behind what was passed over before: failures stay for months, and need not be read every minute."""
+        key = (cut.job_id, cut.states)
+        pruned = await self._store.prune_runs(cut, after=self._passed.get(key), limit=self._settings.batch)
+        if pruned.passed is not None:
+            self._passed[key] = pruned.passed
+        self._runs += pruned.runs
+        return pruned.more
+
+    async def _find_crowded(self, quota: Quota, now: Micros) -> bool:
+        """One look per round; crowded jobs are pruned at its end."""
+        crowded = await self._store.queries.find_crowded(quota.keep, after=self._next_job.get(quota, 0), limit=LOOK_AT)
+        self._next_job[quota] = crowded.passed or 0
+        for job_id, newest in crowded.marks:
+            cut = retention.cut_by_count(quota, job_id, newest, now=now)
+            self._steps.append(partial(self._prune_runs, cut))
+        return False
+
+    async def _prune_skips(self, until: Micros) -> bool:
+        gone = await self._store.prune_skips(until, limit=self._settings.batch)
+        self._skips += gone
+        return gone == self._settings.batch
+
+    async def _prune_nodes(self, until: Micros) -> bool:
+        gone = await self._store.prune_nodes(until, limit=self._settings.batch)
+        self._nodes += gone.nodes
+        return self._settings.batch in gone
+
+    def _tell(self) -> None:
+        if self._runs or self._skips or self._nodes:
+            self._events.emit(HistoryPruned(self._runs, self._skips, self._nodes))
+        self._runs = self._skips = self._nodes = 0

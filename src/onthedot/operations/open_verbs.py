@@ -1,0 +1,143 @@
+"""The verbs on a store that this event loop has opened: for front doors that are no node."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from onthedot.access.recorder import Recorder
+from onthedot.clock import SECOND, Clock, Micros, SystemClock
+from onthedot.define.check import check_job
+from onthedot.define.written import written
+from onthedot.ids import Ids, RandomIds
+from onthedot.loop import Loop
+from onthedot.model.events import Event, Events
+from onthedot.model.job import Job
+from onthedot.model.run import RunRecord, stored_number
+from onthedot.operations.put_job import put_job
+from onthedot.operations.result_waiters import Ends
+from onthedot.operations.store_verbs import StoreVerbs
+from onthedot.output.keeping import Outputs
+from onthedot.output.owning import find_owner
+from onthedot.output.reading import read_logs
+from onthedot.settings import Settings
+from onthedot.stores.addresses import with_connections
+from onthedot.stores.connect import open_store
+from onthedot.stores.hints import Hint
+from onthedot.stores.protocol import Store
+from onthedot.stores.store_clock import clock_of
+from onthedot.stores.values import LogRecord, PutJob
+
+T = TypeVar("T")
+logger = logging.getLogger("onthedot.operations.open_verbs")
+
+
+class OpenStore:
+    """An open store, and what every front door needs beside it: its clock, where output is kept, who waits for ends."""
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings, outputs: Outputs | None) -> None:
+        self.store = store
+        self.clock = clock
+        self.settings = settings
+        self.outputs = outputs
+        self.ids: Ids = RandomIds()
+        self.ends = Ends(store, settings)
+        self._loop = Loop(clock, self.ids, _tell_trouble)
+        self._waking = self._loop.add(self.ends)
+        self.ends.open(self._waking.wake)
+        store.hints.listen(self._hear)
+
+    def _hear(self, hint: Hint) -> None:
+        if self.ends.wants(hint):
+            self._waking.wake()
+
+    def start(self) -> None:
+        """From here on somebody can wait for ends."""
+        self._loop.start()
+
+    async def stop(self) -> None:
+        """Nobody waits any more."""
+        await self._loop.abandon()
+
+    def verbs(self, namespace: str = "default", *, door: str = "") -> OpenVerbs:
+        """What can be asked, of this namespace. With a door, such as "command line", changes are recorded in the audit
+        as this process's own; without one that is up to the caller."""
+        return OpenVerbs(self, namespace, Recorder(self.store, self.clock, door, written) if door else None)
+
+
+@asynccontextmanager
+async def opened(url: str, settings: Settings | None = None) -> AsyncGenerator[OpenStore]:
+    """Open the store of this URL on this event loop, for as long as the block lasts; with connections of its own, as
+    many as `Settings.api_connections` says.
+
+    >>> async def names() -> list[str]:
+    ...     async with opened("memory:") as there:
+    ...         return [record.job.name for record in await there.verbs().list_jobs()]
+    >>> asyncio.run(names())
+    []
+    """
+    settings = settings or Settings()
+    store = await open_store(with_connections(url, settings.api_connections))
+    try:
+        outputs = Outputs((await find_owner(store)).place(settings.output, url))
+        there = OpenStore(store, await clock_of(store, SystemClock()), settings, outputs)
+        there.start()
+        try:
+            yield there
+        finally:
+            await there.stop()
+    finally:
+        await store.close()
+
+
+class OpenVerbs(StoreVerbs):
+    """See `Verbs`. Small, and made for one namespace: as many as are needed share an `OpenStore`. No handler is known
+    here, so their arguments are looked at where they are run."""
+
+    def __init__(self, there: OpenStore, namespace: str = "default", recorder: Recorder | None = None) -> None:
+        self.there = there
+        self._records = recorder
+        self.namespace = namespace
+        self.jobs = {}
+        self.settings = there.settings
+        self._ids = there.ids
+        self._events = Events()
+
+    def subscribe(self, subscriber: Callable[[Event], None]) -> None:
+        """Hear of what these verbs do, while they do it: how far a backfill is."""
+        self._events.subscribe(subscriber)
+
+    async def _on_store(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        return await work(self.there.store)
+
+    def _store_clock(self) -> Clock:
+        return self.there.clock
+
+    def _recorder(self) -> Recorder | None:
+        return self._records
+
+    def _namespace_of(self, job: str) -> str:
+        del job
+        return self.namespace
+
+    async def _wait_for(self, run_id: int, seconds: float | None) -> RunRecord | None:
+        async with asyncio.timeout(seconds):
+            return await self.there.ends.wait(run_id)
+
+    async def put(self, job: Job, *, revision: int | None = None) -> PutJob:
+        check_job(job)
+        there = self.there
+        put = await put_job(there.store, job, clock=there.clock, settings=self.settings, revision=revision)
+        if self._records is not None:
+            await self._records.put(put)
+        return put
+
+    async def logs(self, run_id: int) -> list[LogRecord]:
+        return await read_logs(self.there.store, self.there.outputs, stored_number(run_id))
+
+
+def _tell_trouble(service: str, error: Exception, again_in: Micros) -> None:
+    logger.warning("%s: %s; tried again in %.1f s", service, error, again_in / SECOND)

@@ -1,0 +1,67 @@
+"""Who waits for runs to end: told at once by a hint, and behind all hints by a look every second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from onthedot.clock import Micros
+from onthedot.model.run import TERMINAL, RunRecord
+from onthedot.settings import Settings
+from onthedot.stores.hints import Hint
+from onthedot.stores.protocol import Store
+
+
+class Ends:
+    """One look at the store for everybody who waits, however many they are; none while nobody does."""
+
+    name = "ends"
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._waiting: dict[int, list[asyncio.Future[RunRecord | None]]] = {}
+        self._wake: Callable[[], None] = lambda: None
+
+    def open(self, wake: Callable[[], None]) -> None:
+        """`wake` is called when somebody begins to wait."""
+        self._wake = wake
+
+    async def wait(self, run_id: int) -> RunRecord | None:
+        """Wait until a run has ended, and what it is then; None if there is no such run (any more)."""
+        ended: asyncio.Future[RunRecord | None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(run_id, []).append(ended)
+        self._wake()
+        try:
+            return await ended
+        finally:
+            self._leave(run_id, ended)
+
+    def _leave(self, run_id: int, ended: asyncio.Future[RunRecord | None]) -> None:
+        others = [one for one in self._waiting.get(run_id, ()) if one is not ended]
+        if others:
+            self._waiting[run_id] = others
+        else:
+            self._waiting.pop(run_id, None)
+
+    def wants(self, hint: Hint) -> bool:
+        """Whether a hint is a reason to look now."""
+        return hint.kind == "ends" and bool(self._waiting)
+
+    async def tick(self, now: Micros) -> Micros | None:
+        """Tell those whose runs have ended."""
+        del now
+        waited_for = list(self._waiting)
+        for first in range(0, len(waited_for), self._settings.batch):
+            some = waited_for[first : first + self._settings.batch]
+            found = {run.id: run for run in await self._store.queries.get_runs(some)}
+            for run_id in some:
+                run = found.get(run_id)
+                if run is None or run.state in TERMINAL:
+                    self._tell(run_id, run)
+        return self._settings.poll_every if self._waiting else None
+
+    def _tell(self, run_id: int, run: RunRecord | None) -> None:
+        for ended in self._waiting.pop(run_id, ()):
+            if not ended.done():
+                ended.set_result(run)

@@ -1,0 +1,488 @@
+"""The verbs that every front door speaks, and the handle of a run that they give.
+
+`Scheduler` implements them in this process; whatever speaks for it from elsewhere (HTTP, a portal for programs without
+an event loop) offers the same verbs with the same meaning, and adds none of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from onthedot.define.calls import BoundCall
+from onthedot.model.duration import Duration
+from onthedot.model.errors import DefinitionError
+from onthedot.model.job import Job, JobRecord, Json
+from onthedot.model.run import AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.operations.cluster_verbs import ClusterVerbs
+from onthedot.operations.letter_verbs import LetterVerbs
+from onthedot.operations.move_slot import To
+from onthedot.rules.windows import Missed
+from onthedot.stores.values import CancelAnswer, LogRecord, MovedSlot, Paused, PutJob, Resumed
+
+if TYPE_CHECKING:
+    from onthedot.operations.apply import Applied
+    from onthedot.operations.backfill import Backfill
+
+
+Asked = str | Callable[..., Any] | BoundCall
+"""What a run is asked for by: a job's name, its function, or a call of it with arguments (`report.call(…)`)."""
+
+
+class _Outside:
+    """The default of `connection`: not None, which a program may pass by mistake."""
+
+    def __repr__(self) -> str:
+        return "OUTSIDE"
+
+
+OUTSIDE: Any = _Outside()
+"""No connection was given: the run is submitted in a transaction of our own."""
+
+
+def given_connection(connection: Any) -> Any:
+    """What a caller has given, on the caller's own thread; `DefinitionError` for None.
+
+    Django's `connection` leads each thread to another connection: here it becomes the one of this thread."""
+    if connection is None:
+        raise DefinitionError(
+            "connection: expected a connection with a transaction that is open, got None; leave 'connection' out to "
+            "submit without one; with Django, give 'django.db.connection' itself"
+        )
+    kind = type(connection)
+    if (kind.__module__.partition(".")[0], kind.__name__) == ("django", "ConnectionProxy"):
+        return sys.modules["django.db"].connections[connection.alias]
+    return connection
+
+
+class Verbs(LetterVerbs, ClusterVerbs, Protocol):
+    """What can be asked of onthedot. Jobs are named; runs are given by id, or by their handle, which is one.
+
+    In the examples `sched` is the one of `Scheduler`, with its job `report`.
+
+    >>> async def nightly(onthedot: Verbs) -> int:
+    ...     return len(await onthedot.list_runs("report"))
+    """
+
+    # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def put(self, job: Job, *, revision: int | None = None) -> PutJob:
+        """Store a definition while everything runs: created, changed (a new revision) or unchanged.
+
+        With the `revision` that you have read (0: there is no such job yet), nobody else's edit is lost: if another one
+        is stored meanwhile, `RevisionConflict`, and nothing is written. Where handlers are registered, the job's own
+        must be among them.
+
+        >>> from datetime import timedelta
+        >>> nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.every("1h"),))
+        >>> async with sched:
+        ...     print((await sched.put(nap)).change, (await sched.put(nap)).change)
+        created unchanged
+        """
+        ...
+
+    async def apply(
+        self, jobs: Iterable[Job], *, source: str, prune: bool = False, dry_run: bool = False, take_over: bool = False
+    ) -> Applied:
+        """Store all jobs of a source, such as a file, and tell what that changes, in text and in time.
+
+        With `prune`, jobs that came from this source before, and that it has no more, are removed; no others ever. If
+        a job is stored from another source, nothing is written (`SourceConflict`), unless `take_over` is given. A job
+        that is paused stays so, unless its `Job.paused` says otherwise. Everything is checked before anything is
+        written; then each job is written by itself, and if one fails, those before it stay: the same call does the
+        rest. `dry_run` only tells.
+
+        >>> from datetime import timedelta
+        >>> nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.every("1h"),))
+        >>> async with sched:
+        ...     applied = await sched.apply([nap], source="jobs.yaml")
+        ...     print([(one.name, one.kind, len(one.appear)) for one in applied.differences])
+        [('nap', 'created', 720)]
+        """
+        ...
+
+    async def remove(self, job: str) -> int:
+        """End a job; how many waiting runs were cancelled with it. Running attempts end, and are not tried again.
+
+        >>> async with sched:
+        ...     later = await sched.submit("report", delay="1h")
+        ...     print(await sched.remove("report"), await later.state())
+        1 cancelled
+        """
+        ...
+
+    async def pause(self, job: str, *, reason: str = "", until: datetime | None = None) -> Paused:
+        """Stop planning and starting runs of a job, until it is resumed (by itself at `until`). Running ones go on.
+
+        >>> async with sched:
+        ...     paused = await sched.pause("report", reason="stocktaking")
+        ...     print(paused.record.state, paused.record.pause_reason)
+        paused stocktaking
+        """
+        ...
+
+    async def resume(self, job: str, *, missed: Missed = "none", dry_run: bool = False) -> Resumed:
+        """Let a paused job go on. `missed` says what becomes of the slots of the pause; `dry_run` only tells.
+
+        >>> async with sched:
+        ...     _ = await sched.pause("report")
+        ...     resumed = await sched.resume("report", missed="last")
+        ...     print(resumed.record.state, "slots to run now:", len(resumed.slots))
+        active slots to run now: 0
+        """
+        ...
+
+    async def get_job(self, job: str) -> JobRecord | None:
+        """A job as it is stored, or None.
+
+        >>> async with sched:
+        ...     stored = await sched.get_job("report")
+        ...     print(stored.job.name, stored.revision, stored.state, await sched.get_job("reprot"))
+        report 1 active None
+        """
+        ...
+
+    async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
+        """The stored jobs, by namespace and name: all of them, or the first `limit`.
+
+        >>> async with sched:
+        ...     print([stored.job.name for stored in await sched.list_jobs()])
+        ['report']
+        """
+        ...
+
+    async def skip_next(self, job: str, *, slot: datetime | None = None, schedule: str | None = None) -> MovedSlot:
+        """Leave out the next slot of a job, of whichever schedule, or of the one with the id `schedule`; or the slot
+        that `slot` names.
+
+        The slot is skipped(cancelled), whatever is edited or paused until then; all others stay as they are. One that
+        has begun is left alone: `SlotSettled`. Called twice, it leaves out two; with `slot` it is the same one.
+
+        >>> async with sched:
+        ...     skipped = await sched.skip_next("report")
+        ...     print(f"{skipped.slot:%d %B %H:%M}", skipped.reason, skipped.run_id)
+        01 January 09:00 cancelled None
+        """
+        ...
+
+    async def move_next(
+        self, job: str, *, to: To, slot: datetime | None = None, schedule: str | None = None
+    ) -> MovedSlot:
+        """Run the next slot of a job at another instant; or the slot that `slot` names. Which one, and the run's id.
+        With `schedule` it is a slot of the schedule with this id.
+
+        `to` is an instant; or a timedelta or text like "+2h", counted from the slot; or "now". ISO text without an
+        offset is in the schedule's own zone. The slot is skipped(moved), and a run by hand takes its place in the same
+        write. A slot that has begun is left alone: `SlotSettled`. A fixed delay goes on from the new instant. Called
+        twice, it moves two slots; with `slot` the second call says where the first one went.
+
+        >>> async with sched:
+        ...     moved = await sched.move_next("report", to="+2h")
+        ...     run = await sched.get_run(moved.run_id)
+        ...     print(f"{moved.slot:%H:%M}", moved.reason, (run.due_at - moved.slot_at) // 1_000_000)
+        09:00 moved 7200
+        """
+        ...
+
+    async def backfill(
+        self,
+        job: str,
+        start: datetime | str,
+        end: datetime | str,
+        *,
+        schedule: str | None = None,
+        dry_run: bool = False,
+        limit: int = 10_000,
+    ) -> Backfill:
+        """Run the slots of a range in the past, from `start` on and up to but without `end`, one run for each, the
+        oldest first: of all schedules of the job, or of the one that `schedule` names by its id.
+
+        The runs are due at once, and `ctx.scheduled_at` is the slot. A slot that has run is run again; a slot that was
+        backfilled before is not, for as long as that run is kept. More than `limit` slots are refused. `dry_run` only
+        tells. Local times are those of the schedule. Subscribers hear of each 500 runs.
+
+        >>> async with sched:
+        ...     print(await sched.backfill("report", "2020-01-01T00:00", "2026-01-01T00:00", dry_run=True))
+        report: 6 slots from 2020-01-01T09:00Z to 2025-01-01T09:00Z, 6 new runs would be made
+        """
+        ...
+
+    # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(
+        self,
+        job: Asked,
+        args: Mapping[str, Any] | None = None,
+        *,
+        delay: Duration | None = None,
+        expires: Duration | None = None,
+        key: str = "",
+        connection: Any = OUTSIDE,
+    ) -> Run:
+        """Ask for one run of a job, now or after `delay`. Stored when this returns.
+
+        `job` is a name or a function, with `args`; or a call that holds its arguments (`report.call(region="eu")`),
+        which a type checker can look at. With a `key` it is asked for once, however often this is called: the same key
+        and arguments give the same run (`created` is False), other arguments raise `KeyConflict`. A run that has not
+        started when it `expires` (counted from its due instant) is skipped.
+
+        With a `connection` to the store's own database the run is submitted in the transaction that is open there: it
+        exists exactly if that is committed, and starts then. Django's `connection`, a connection of asyncpg or psycopg,
+        or a connection or session of SQLAlchemy; used where this is called, or if it is not awaited, on another thread
+        meanwhile. None, or one without a transaction, is refused. On PostgreSQL only. Nothing else can be asked of the
+        run before the commit.
+
+        >>> async with sched:
+        ...     run = await sched.submit(report.call("us"), key="report:us", delay="10ms", expires="1h")
+        ...     print(run.created, await run.result(timeout="10s"))
+        True all is well in us
+        """
+        ...
+
+    async def submit_many(
+        self,
+        jobs: Iterable[Asked],
+        *,
+        delay: Duration | None = None,
+        expires: Duration | None = None,
+        keys: Sequence[str] = (),
+        connection: Any = OUTSIDE,
+    ) -> list[Run]:
+        """Ask for many runs, 500 to a write, on Redis 100; one handle each, in order. `keys`, if given, has one for
+        each.
+
+        Every argument is checked before anything is written. Each write is whole; if one fails, those before it stay:
+        with keys the same call may be made again. With a `connection`, as for `submit`, all of it is in the transaction
+        there.
+
+        >>> @sched.job
+        ... async def square(n: int) -> int:
+        ...     return n * n
+        >>> async with sched:
+        ...     runs = await sched.submit_many(square.call(n) for n in range(1000))
+        ...     print(sum([await run.result(timeout="20s") for run in runs]))
+        332833500
+        """
+        ...
+
+    async def trigger(self, job: Asked, args: Mapping[str, Any] | None = None) -> Run:
+        """Ask for one run now, by hand. A run beside the schedule's own, never in place of one.
+
+        >>> async with sched:
+        ...     run = await sched.trigger("report", {"region": "asia"})
+        ...     print(await run.result(timeout="10s"))
+        all is well in asia
+        """
+        ...
+
+    async def retry_run(self, run_id: int, *, from_step: str | None = None) -> Run:
+        """Run again what has ended, of a command or of steps: a new run, which goes on at the step that failed, or at
+        the one that `from_step` names, in the workspace of the earlier run where that is still there.
+
+        What earlier steps have handed on is there as well. A run that succeeded begins anew, unless a step is named.
+        A dead letter is settled by it, as by `replay`. `StateError` while the run has not ended. `UnknownJob` if its
+        job was deleted, also when another job has that name now.
+
+        >>> build = sched.steps("build", [otd.Step(name="make", script="exit 3")])
+        >>> async with sched:
+        ...     failed = await sched.submit("build", delay="1h")
+        ...     _ = await failed.cancel()
+        ...     again = await sched.retry_run(failed, from_step="make")
+        ...     print((await sched.get_run(again)).trigger[:10])
+        rerun:1:0:
+        """
+        ...
+
+    async def cancel(self, run_id: int, *, why: str = "cancelled") -> CancelAnswer:
+        """Cancel a run: at once if it waits; if it runs, it is asked to stop.
+
+        >>> async with sched:
+        ...     later = await sched.submit("report", delay="1h")
+        ...     print((await sched.cancel(later, why="not needed")).kind, await later.state())
+        cancelled cancelled
+        """
+        ...
+
+    async def get_run(self, run_id: int) -> RunRecord | None:
+        """A run, live or finished.
+
+        >>> async with sched:
+        ...     later = await sched.submit("report", delay="1h")
+        ...     print((await sched.get_run(later)).state, await sched.get_run(99))
+        scheduled None
+        """
+        ...
+
+    async def list_runs(
+        self,
+        job: str | None = None,
+        *,
+        states: Iterable[RunState] | None = None,
+        owner: str | None = None,
+        queue: str | None = None,
+        label: str | None = None,
+        node: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int | None = None,
+    ) -> list[RunRecord]:
+        """Live runs first, by due instant; then finished ones, newest end first: all of them, or the first `limit`.
+        Set a limit, or `since`, if the history is long.
+
+        Of a job, in these states, of an owner, in a queue, that need a label of their worker, that a node holds or had
+        last; from `since` on and before `until`, by when they are due while they live, and by when they ended.
+
+        >>> async with sched:
+        ...     _ = await (await sched.submit("report")).result(timeout="10s")
+        ...     print([(run.job, run.attempts) for run in await sched.list_runs(states=[otd.RunState.SUCCEEDED])])
+        ...     print(await sched.list_runs(queue="night", since="2026-01-01T00:00Z"))
+        [('report', 1)]
+        []
+        """
+        ...
+
+    async def list_skips(
+        self,
+        job: str | None = None,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int | None = None,
+    ) -> list[SkipRecord]:
+        """Slots that did not run, of a job or of all, and why: ranges of one schedule each, the newest first: all of
+        them, or `limit`. They were skipped before there was a run of them; a run that was skipped is among the runs.
+        With `since` and `until` (without it): those that reach into this range.
+
+        >>> from datetime import timedelta
+        >>> nap = otd.Sleep(duration=timedelta(0))
+        >>> poll = otd.Job(name="poll", task=nap, schedules=(otd.gap("1h"),), labels=frozenset({"gpu"}))
+        >>> async with sched:
+        ...     _ = await sched.put(poll), await sched.pause("poll"), await sched.skip_next("poll")
+        ...     print([(skip.count, skip.reason) for skip in await sched.list_skips("poll")])
+        [(1, 'cancelled')]
+        """
+        ...
+
+    async def history(self, run_id: int) -> list[AttemptRecord]:
+        """The ended attempts of a run, in order.
+
+        >>> async with sched:
+        ...     run = await sched.submit("report")
+        ...     _ = await run.result(timeout="10s")
+        ...     print([(tried.attempt, tried.error) for tried in await sched.history(run)])
+        [(1, None)]
+        """
+        ...
+
+    async def logs(self, run_id: int) -> list[LogRecord]:
+        """What the attempts of a run have said and logged, in order: in full from the output store once it is there,
+        and before that what has been told of it so far.
+
+        >>> @sched.job
+        ... def greet(ctx: otd.Context, name: str) -> None:
+        ...     ctx.log(f"hello, {name}")
+        >>> async with sched:
+        ...     run = await sched.submit(greet.call("Ada"))
+        ...     await run.result(timeout="10s")
+        ...     print(await sched.logs(run))
+        [LogRecord(attempt=1, text='hello, Ada\\n')]
+        """
+        ...
+
+    async def result(self, run_id: int, *, timeout: Duration | None = None) -> Json:
+        """Wait until a run has ended, and what its handler has returned.
+
+        `RunFailed` if it did not succeed, `UnknownRun` if there is no such run (any more), `TimeoutError` if it has not
+        ended in time: then it goes on.
+
+        >>> async with sched:
+        ...     run = await sched.submit("report")
+        ...     print(await sched.result(run, timeout="10s"))
+        all is well in eu
+        """
+        ...
+
+
+class Run(int):
+    """A run that was asked for: its id, with the verbs that can be said of it. Equal to the id, and usable as one.
+
+    `created` is False if a run with the same key was there already.
+
+    >>> import onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job
+    ... async def add(a: int, b: int) -> int:
+    ...     return a + b
+    >>> async with sched:
+    ...     run = await sched.submit(add.call(1, b=2), key="sum")
+    ...     print(run.id, run.created, await run.result(timeout="10s"))
+    ...     again = await sched.submit(add.call(1, b=2), key="sum")
+    ...     print(again.id, again.created, again == run)
+    1 True 3
+    1 False True
+    """
+
+    job: str
+    created: bool
+
+    def __new__(cls, run_id: int, *, job: str, created: bool, verbs: Verbs) -> Run:
+        run = super().__new__(cls, run_id)
+        run.__dict__.update(job=job, created=created, _verbs=verbs)
+        return run
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a run's handle does not change: {name!r} cannot be set")
+
+    @property
+    def id(self) -> int:
+        """The run's id, plain."""
+        return int(self)
+
+    @property
+    def _asking(self) -> Verbs:
+        verbs: Verbs = self.__dict__["_verbs"]
+        return verbs
+
+    async def result(self, *, timeout: Duration | None = None) -> Json:
+        """Wait for the end; what the handler returned. See `Verbs.result` for what is raised if there is nothing.
+
+        >>> async with sched:
+        ...     later = await sched.submit(add.call(2, 2), delay="1h")
+        ...     try:
+        ...         await later.result(timeout="10ms")
+        ...     except TimeoutError:
+        ...         print("not yet")
+        not yet
+        """
+        return await self._asking.result(self.id, timeout=timeout)
+
+    async def state(self) -> RunState | None:
+        """Where the run stands; None if it is gone.
+
+        >>> async with sched:
+        ...     later = await sched.submit(add.call(2, 2), delay="1h")
+        ...     print(await later.state())
+        scheduled
+        """
+        run = await self._asking.get_run(self.id)
+        return None if run is None else run.state
+
+    async def cancel(self, *, why: str = "cancelled") -> CancelAnswer:
+        """Cancel it: at once if it waits; if it runs, it is asked to stop.
+
+        >>> async with sched:
+        ...     later = await sched.submit(add.call(2, 2), delay="1h")
+        ...     print((await later.cancel()).kind)
+        cancelled
+        """
+        return await self._asking.cancel(self.id, why=why)
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (self.id,)  # elsewhere, nobody is there to ask
+
+    def __repr__(self) -> str:
+        return f"Run({self.id}, job={self.job!r}, created={self.created})"
+
+    __str__ = int.__repr__

@@ -1,1 +1,0 @@
-"""Decisions, and nothing else: pure functions from facts to what should happen."""

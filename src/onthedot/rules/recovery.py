@@ -1,0 +1,24 @@
+"""What becomes of a run whose node died while it ran: the job's guarantee decides."""
+
+from __future__ import annotations
+
+from onthedot.clock import Micros
+from onthedot.model.job import Guarantee, Job
+from onthedot.model.run import RunState
+from onthedot.model.verdict import OutcomeKind, Verdict
+
+
+def decide(job: Job, *, recoveries: int, now: Micros, why: str, due_at: Micros) -> Verdict:
+    """The verdict on an attempt that was lost with its node, after `recoveries` earlier losses.
+
+    `at_most_once` never runs again. `at_least_once` is due again at once, up to `max_recoveries` times: a job that
+    kills its worker each time must not kill the whole cluster, one worker after the other. It is not due before
+    `due_at`, when the lost attempt was: that one was armed a little ahead.
+    """
+    if job.guarantee is Guarantee.AT_MOST_ONCE:
+        return Verdict(RunState.LOST, OutcomeKind.LOST, "node lost", recovered=True, error=why)
+    if recoveries >= job.max_recoveries:
+        reason = f"lost with its node {recoveries + 1} times"
+        return Verdict(RunState.DEAD, OutcomeKind.LOST, reason, recovered=True, error=why)
+    again_at = max(now, due_at)
+    return Verdict(RunState.SCHEDULED, OutcomeKind.LOST, "recovered", due_at=again_at, recovered=True, error=why)

@@ -1,0 +1,207 @@
+"""How far the steps of a run have come, which one is next, and what follows from its end. Pure: runners drive it.
+
+A step that has ended is a checkpoint. What is written down is enough for whoever takes the run over, on this machine
+or another: which steps are done, whether one of them failed and how, what they have handed on, and what the one that is
+under way has saved in `$OTD_CHECKPOINT`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from onthedot.model.run import Lease
+from onthedot.model.task import Command, Step, Steps
+
+OUTPUTS_LIMIT = 100
+"""How many values one step may hand on."""
+
+VALUE_LIMIT = 4_000
+"""How many characters each of them may have."""
+
+TEXT_LIMIT = 16 * 1024
+"""How many bytes of `$OTD_CHECKPOINT` are saved."""
+
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_RERUN = re.compile(r"rerun:([0-9]+):([0-9]+):.+")
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """How a step failed, as the run's error will say it, and what it had saved: its next try goes on from there."""
+
+    step: int
+    error: str
+    types: tuple[str, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come: the steps that have ended, in order, by name."""
+
+    done: tuple[str, ...] = ()
+    failed: Failed | None = None
+    outputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    text: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """What a checkpoint holds.
+
+        >>> Progress(("build",), outputs={"build": {"image": "a1"}}).to_json()
+        {'done': ['build'], 'outputs': {'build': {'image': 'a1'}}}
+        """
+        data: dict[str, Any] = {"done": list(self.done)}
+        if self.failed is not None:
+            failed = self.failed
+            data["failed"] = {"step": failed.step, "error": failed.error, "types": list(failed.types)}
+            if failed.text:
+                data["failed"]["text"] = failed.text
+        if self.outputs:
+            data["outputs"] = {step: dict(values) for step, values in self.outputs.items()}
+        if self.text:
+            data["text"] = self.text
+        return data
+
+
+def progress_of(saved: Any, steps: Sequence[Step]) -> Progress:
+    """What a checkpoint says about these steps. One of another definition counts up to where the two differ.
+
+    >>> progress_of({"done": ["fetch", "build"]}, [Step(name="fetch"), Step(name="test")]).done
+    ('fetch',)
+    """
+    if not isinstance(saved, Mapping) or not isinstance(saved.get("done"), list):
+        return Progress()
+    names = [step.name for step in steps]
+    done = tuple(saved["done"])
+    same = next((at for at, name in enumerate(done) if at >= len(names) or name != names[at]), len(done))
+    outputs = {step: dict(values) for step, values in saved.get("outputs", {}).items() if step in done[:same]}
+    if same < len(done):
+        return Progress(done[:same], None, outputs)
+    failed = saved.get("failed")
+    told = (
+        None
+        if failed is None
+        else Failed(failed["step"], failed["error"], tuple(failed["types"]), failed.get("text", ""))
+    )
+    return Progress(done, told, outputs, saved.get("text", ""))
+
+
+def next_step(steps: Sequence[Step], progress: Progress) -> int | None:
+    """The number of the step that runs now, or None: there is none left. Those that `when` passes over do not count.
+
+    >>> steps = [Step(name="build"), Step(name="tell", when="failure"), Step(name="clean", when="always")]
+    >>> next_step(steps, Progress(("build",)))
+    2
+    """
+    wanted = ("success", "always") if progress.failed is None else ("failure", "always")
+    return next((at for at in range(len(progress.done), len(steps)) if steps[at].when in wanted), None)
+
+
+def to_clear_up(steps: Sequence[Step], begun: int) -> list[int]:
+    """What still runs when the attempt was timed out or cancelled after so many steps had begun: those that run
+    always. Before the first one there is nothing to clear up.
+
+    >>> steps = [Step(name="build"), Step(name="test"), Step(name="clean", when="always")]
+    >>> to_clear_up(steps, 1), to_clear_up(steps, 3), to_clear_up(steps, 0)
+    ([2], [], [])
+    """
+    return [at for at in range(begun, len(steps)) if begun and steps[at].when == "always"]
+
+
+def ended(
+    steps: Sequence[Step],
+    progress: Progress,
+    at: int,
+    *,
+    failed: Failed | None = None,
+    outputs: Mapping[str, str] | None = None,
+) -> Progress:
+    """How far it is when this step has ended. The first failure is the one that counts."""
+    given = {**progress.outputs, steps[at].name: dict(outputs)} if outputs else progress.outputs
+    names = tuple(step.name for step in steps[: at + 1])
+    told = progress.failed or (failed and replace(failed, text=progress.text))
+    return Progress(names, told, given)
+
+
+def before_failure(progress: Progress) -> Progress:
+    """Where the next attempt begins after one that failed: at the step which did, as if it had not been tried.
+
+    >>> before_failure(Progress(("build", "test", "clean"), Failed(1, "exit code 3"))).done
+    ('build',)
+    """
+    failed = progress.failed
+    return progress if failed is None else with_text(from_step(progress, failed.step), failed.text)
+
+
+def from_step(progress: Progress, at: int) -> Progress:
+    """The same, as it was before this step began."""
+    done = progress.done[:at]
+    return Progress(done, None, {step: values for step, values in progress.outputs.items() if step in done})
+
+
+def with_text(progress: Progress, text: str) -> Progress:
+    """The same, with what the step that is under way has saved."""
+    return replace(progress, text=text)
+
+
+def steps_of(task: Command | Steps) -> tuple[Step, ...]:
+    """A command is one step without a name."""
+    if isinstance(task, Steps):
+        return task.steps
+    return (Step(name="", argv=task.argv, script=task.script, directory=task.directory, env=task.env),)
+
+
+def read_outputs(text: str) -> dict[str, str]:
+    """The values in a file of `key=value` lines; what is no such line, or too much, is left out.
+
+    >>> read_outputs("image=a1\\n\\nurl=http://x/?a=b\\nno value\\n")
+    {'image': 'a1', 'url': 'http://x/?a=b'}
+    """
+    found: dict[str, str] = {}
+    for line in text.split("\n"):
+        key, equals, value = line.partition("=")
+        if equals and _KEY.fullmatch(key) and "\0" not in value and (key in found or len(found) < OUTPUTS_LIMIT):
+            found[key] = value.rstrip("\r")[:VALUE_LIMIT]
+    return found
+
+
+def handed_on(progress: Progress) -> dict[str, str]:
+    """What earlier steps hand on to later ones, as variables of their environment.
+
+    >>> handed_on(Progress(("Set up",), outputs={"Set up": {"version": "1"}}))
+    {'OTD_OUTPUT_SET_UP_VERSION': '1'}
+    """
+    return {
+        f"OTD_OUTPUT_{variable(step)}_{variable(key)}": value
+        for step, values in progress.outputs.items()
+        for key, value in values.items()
+    }
+
+
+def variable(name: str) -> str:
+    """A step's name in the name of a variable.
+
+    >>> variable("Set up Go 1.22")
+    'SET_UP_GO_1_22'
+    """
+    return re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
+
+
+def attempts_left(step: Step, tried: int) -> timedelta | None:
+    """How long to wait before this step is tried once more, after so many tries; None: no more."""
+    return step.delay if tried < step.attempts else None
+
+
+def rerun_trigger(run_id: int, at: int, token: str) -> str:
+    """The trigger of a run that goes on from a step of an earlier run, which has ended."""
+    return f"rerun:{run_id}:{at}:{token}"
+
+
+def rerun_of(lease: Lease) -> tuple[int, int] | None:
+    """The earlier run, and the step at which this one goes on; None: it is no such run."""
+    found = _RERUN.fullmatch(lease.trigger)
+    return None if found is None else (int(found[1]), int(found[2]))

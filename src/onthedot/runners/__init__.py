@@ -1,0 +1,1 @@
+"""Runs attempts: as coroutines, in threads, in child processes, as programs, HTTP calls and containers."""

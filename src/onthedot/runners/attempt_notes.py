@@ -1,0 +1,145 @@
+"""The desk: where running attempts hand in what stays with their runs.
+
+Checkpoints are written at once, and their handlers wait for it. Progress and log lines are gathered in the attempt
+(`runners/notes.py`) and written every second or so, and before the attempt's verdict: after that its lease is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from typing import Any
+
+from onthedot.clock import SECOND, Clock, Micros
+from onthedot.model.errors import LeaseLost, StoreUnavailable
+from onthedot.model.events import Events, RunProgressed
+from onthedot.model.run import Checkpoint, Lease
+from onthedot.runners.completion import Completion
+from onthedot.runners.notes import Notes
+from onthedot.runners.transactions import Block, Counter
+from onthedot.settings import Settings
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Note
+
+WRITE_EVERY: Micros = 1 * SECOND
+"""The shortest time between two writes of progress and logs."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries to reach the store
+
+
+class Desk:
+    """Takes notes on any thread, and writes them on the engine's."""
+
+    name = "desk"
+
+    def __init__(self, store: Store, settings: Settings, clock: Clock, events: Events | None = None) -> None:
+        self._store = store
+        self._counter = Counter(store, clock, lambda lease_id: self.write([lease_id]))
+        self._settings = settings
+        self._clock = clock
+        self._events = events or Events()
+        self._noted: dict[str, Notes] = {}  # by lease id: what has news
+        self._writing = asyncio.Lock()
+        self._written_at: Micros = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake: Callable[[], None] = lambda: None
+
+    def open(self, wake: Callable[[], None]) -> None:
+        """From here on notes are written on the running loop; `wake` is called when there are some."""
+        self._loop = self._counter.loop = asyncio.get_running_loop()
+        self._wake = wake
+
+    def close(self) -> None:
+        """Write nothing more: whoever still runs belongs to a node that is gone."""
+        self._loop = self._counter.loop = None
+
+    # ── on any thread ────────────────────────────────────────────────────────────────────────────────────────
+
+    def checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> Future[None]:
+        """See `tasks.context.Desk`."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            raise LeaseLost(
+                f"run {lease.run_id}: its node has stopped; another attempt goes on from its last checkpoint"
+            )
+        return asyncio.run_coroutine_threadsafe(self._save(lease, checkpoint), loop)
+
+    def noted(self, notes: Notes) -> None:
+        """See `tasks.context.Desk`."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():  # else nobody is left to write it
+            loop.call_soon_threadsafe(self._note, notes)
+
+    def now(self) -> Micros:
+        """See `tasks.context.Desk`."""
+        return self._clock.now()
+
+    @property
+    def result_bytes(self) -> int:
+        """See `tasks.context.Desk`."""
+        return self._settings.result_bytes
+
+    def transaction(self, completion: Completion) -> Block:
+        """See `tasks.context.Desk`."""
+        return Block(self._counter, completion)
+
+    def transaction_blocking(self, completion: Completion) -> AbstractContextManager[Any]:
+        """See `tasks.context.Desk`."""
+        return self._counter.blocking(completion)
+
+    # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
+
+    async def _save(self, lease: Lease, checkpoint: Checkpoint) -> None:
+        """Ask until there is an answer: with the same revision it is the same checkpoint."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                [accepted] = await self._store.checkpoint([(lease, checkpoint)])
+            except StoreUnavailable:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            if accepted:
+                return
+            raise LeaseLost(
+                f"run {lease.run_id}: attempt {lease.attempt} has lost its lease, and nothing was written; end it, "
+                "somebody else goes on"
+            )
+
+    def _note(self, notes: Notes) -> None:
+        self._noted[notes.lease.lease_id] = notes
+        self._wake()
+
+    async def tick(self, now: Micros) -> Micros | None:
+        """Write what is new, if the last time is long enough ago."""
+        if not self._noted:
+            return None
+        since = now - self._written_at
+        if 0 <= since < WRITE_EVERY:
+            return WRITE_EVERY - since
+        self._written_at = now
+        await self.write(list(self._noted)[: self._settings.batch])
+        return WRITE_EVERY if self._noted else None
+
+    async def write(self, lease_ids: Sequence[str]) -> None:
+        """Write what is new of these attempts. What the store refuses belongs to an attempt that is over."""
+        if not self._noted and not self._writing.locked():
+            return
+        async with self._writing:  # a write under way may fail, and leave its notes to the next one
+            taken = [self._noted.pop(lease_id) for lease_id in lease_ids if lease_id in self._noted]
+            try:
+                if taken:
+                    notes = [noted.take() for noted in taken]
+                    accepted = await self._store.note(notes)
+                    self._tell([note for note, kept in zip(notes, accepted, strict=True) if kept])
+            except StoreUnavailable:
+                self._noted.update((noted.lease.lease_id, noted) for noted in taken)
+                raise
+
+    def _tell(self, notes: Sequence[Note]) -> None:
+        """Let subscribers know how much is done, as far as a handler has said something new."""
+        for note in notes if self._events.wanted else ():
+            if note.progress is not None:
+                self._events.emit(RunProgressed(note.lease, note.progress))

@@ -1,0 +1,132 @@
+"""The desk, as a handler in a child process reaches it: checkpoints are asked for, progress and log lines are told.
+
+Everything goes to the worker's own desk, over the same frames as the outcome. One question at a time; whoever asks
+waits for its answer. What is only told is gathered, and sent a few times a second and before the outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from concurrent.futures import Future
+from typing import NoReturn
+
+from onthedot.clock import MILLISECOND, SECOND, Clock, Micros, SystemClock
+from onthedot.model.errors import LeaseLost, OnTheDotError, StateError
+from onthedot.model.run import Checkpoint, Lease
+from onthedot.rules.live_lines import Mark
+from onthedot.runners.completion import Completion
+from onthedot.runners.frames import receive, send
+from onthedot.runners.notes import Notes
+
+TELL_EVERY: Micros = 200 * MILLISECOND
+_MOST = 1 << 16  # bytes of an answer
+
+
+class ChildDesk:
+    """See `tasks.context.Desk`. For one attempt: opened before its handler is called, closed before its outcome."""
+
+    result_bytes = 0  # under exactly_once only, which has no children
+
+    def __init__(self, talk: socket.socket, clock: Clock | None = None) -> None:
+        self._talk = talk
+        self._clock = clock or SystemClock()
+        self._asking = threading.Lock()
+        self._sending = threading.Lock()
+        self._told_at: Micros = -TELL_EVERY
+        self._notes: Notes | None = None
+        self._timer: threading.Timer | None = None
+
+    # ── checkpoints ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> Future[None]:
+        """Ask at once; on an event loop in a thread of its own, so that the loop goes on."""
+        answer: Future[None] = Future()
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self._ask(lease, checkpoint, answer)
+        else:
+            threading.Thread(target=self._ask, args=(lease, checkpoint, answer), daemon=True).start()
+        return answer
+
+    def _ask(self, lease: Lease, checkpoint: Checkpoint, answer: Future[None]) -> None:
+        with self._asking:
+            try:
+                self._send({"checkpoint": [checkpoint.revision, checkpoint.value]})
+                told = receive(self._talk, _MOST)
+            except OSError:
+                told = None
+        error = _error_in(told, lease)
+        if not answer.set_running_or_notify_cancel():
+            return  # nobody waits for it any more
+        if error is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(error)
+
+    # ── progress and log ─────────────────────────────────────────────────────────────────────────────────────
+
+    def noted(self, notes: Notes) -> None:
+        """There is news: sent now, or as soon as the last time is long enough ago."""
+        self._notes = notes
+        wait = self._told_at + TELL_EVERY - self._clock.steady()
+        if wait <= 0:
+            self._tell()
+        else:
+            self._timer = threading.Timer(wait / SECOND, self._tell)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _tell(self) -> None:
+        if self._notes is not None and self._notes.waiting:
+            self._told_at = self._clock.steady()
+            note = self._notes.take()
+            progress = None if note.progress is None else list(note.progress)
+            with contextlib.suppress(OSError):  # the worker is gone, and this process in a moment
+                self._send({"note": [progress, note.log]})
+
+    def now(self) -> Micros:
+        """See `tasks.context.Desk`."""
+        return self._clock.now()
+
+    def trace(self, lease: Lease, text: str) -> None:
+        """Where the handler has failed, behind its own lines; sent when this is closed."""
+        if text:
+            self._notes = self._notes or Notes(lease)
+            self._notes.log(text, Mark(self.now(), "err"))
+
+    def close(self) -> None:
+        """The handler has come to its end: the last words, and nothing is under way any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._tell()
+        with self._asking, self._sending:
+            pass
+
+    def _send(self, message: dict[str, object]) -> None:
+        with self._sending:
+            send(self._talk, message)
+
+    # ── not here ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def transaction(self, completion: Completion) -> NoReturn:
+        """A connection cannot cross to another process; such jobs are refused when they are defined."""
+        raise StateError(f"run {completion.lease.run_id}: a child process has no transactions; set isolation='none'")
+
+    def transaction_blocking(self, completion: Completion) -> NoReturn:
+        """See `transaction`."""
+        self.transaction(completion)
+
+
+def _error_in(told: dict[str, object] | None, lease: Lease) -> OnTheDotError | None:
+    match told:
+        case {"saved": True}:
+            return None
+        case {"lost": str(text)}:
+            return LeaseLost(text)
+        case {"failed": str(text)}:
+            return StateError(text)
+    return LeaseLost(f"run {lease.run_id}: its worker is gone; another attempt goes on from its last checkpoint")

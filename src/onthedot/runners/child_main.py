@@ -1,0 +1,225 @@
+"""What runs inside a child process: a **keeper**, and the process it keeps, which calls handlers.
+
+    worker ──rein──▶ keeper ──signals──▶ the handler's process and everything that it has started
+       └─────────────talk: JSON────────────▲
+
+The keeper is forked off before any code of the user's is loaded, and does nothing but wait. So it can end the handler's
+whole process group when it is told to, and also when the worker's end of the rein closes because the worker was killed:
+whatever the handler does with the interpreter's lock or with signals. It ends as the handler's process has ended, which
+is how the worker learns of the signal or the exit code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from onthedot.runners.frames import TERM, lease_from_json, outcome_to_json, receive, send
+
+if TYPE_CHECKING:
+    from onthedot.model.run import Lease
+    from onthedot.runners.child_desk import ChildDesk
+    from onthedot.runners.context import Context
+
+importing = False
+"""Whether this process is a child that loads the user's modules: nothing may be started by that."""
+
+_MOST = 64 << 20  # what a worker sends is small; this only stops nonsense
+
+
+class Stopped(BaseException):
+    """The handler was asked to end: raised in it, so that its `finally` blocks run."""
+
+
+def main(talk_fd: int, rein_fd: int) -> NoReturn:
+    """Fork; keep on one side, serve on the other."""
+    talk, rein = socket.socket(fileno=talk_fd), socket.socket(fileno=rein_fd)
+    for end in (talk, rein):
+        end.set_inheritable(False)  # what a handler starts shall not hold them open
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # so that it wakes
+    served = os.fork()
+    if served:
+        talk.close()
+        keep(served, rein, woken)
+    os.setpgid(0, 0)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    rein.close()
+    os.close(woken)
+    os.close(wake)
+    serve(talk)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+# ── the keeper ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def keep(served: int, rein: socket.socket, woken: int) -> NoReturn:
+    """Pass signals on to the group of `served` until that has ended; then end in the same way."""
+    for deaf in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(deaf, signal.SIG_IGN)
+    with contextlib.suppress(OSError):  # it may have done so itself, or be gone
+        os.setpgid(served, served)
+    status = 0
+    while True:
+        ended, status = os.waitpid(served, os.WNOHANG)
+        if ended:
+            break
+        ready, _, _ = select.select([rein.fileno(), woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+        if rein.fileno() in ready:
+            told = rein.recv(1)
+            _signal_group(served, signal.SIGTERM if told == TERM else signal.SIGKILL)
+            if not told:  # the worker is gone
+                _, status = os.waitpid(served, 0)
+                break
+    _signal_group(served, signal.SIGKILL)  # what it has started and left behind
+    _end_as(status)
+
+
+def _signal_group(leader: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def _end_as(status: int) -> NoReturn:
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the handler's own dump is enough
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code & 0xFF)
+
+
+# ── the handler's process ────────────────────────────────────────────────────────────────────────────────────
+
+
+def serve(talk: socket.socket) -> None:
+    """Call what the worker asks for, one after the other, until it closes."""
+    signal.signal(signal.SIGTERM, _leave)
+    while (asked := receive(talk, _MOST)) is not None:
+        if "warm" in asked:
+            for path in asked["warm"]:
+                try:
+                    _function(path, asked["main"])
+                except Exception as error:  # noqa: BLE001 - and whoever calls it has it as the outcome
+                    print(f"onthedot: {'.'.join(path)} cannot be imported: {error}", file=sys.stderr)
+            send(talk, {"ready": os.getpid()})
+        else:
+            send(talk, {"outcome": outcome_to_json(_perform(asked, talk))})
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """Asked to end between two calls."""
+    del number, frame
+    os._exit(0)
+
+
+def _perform(asked: dict[str, Any], talk: socket.socket) -> Any:
+    from onthedot.runners.attempt import failed, succeeded
+    from onthedot.runners.child_desk import ChildDesk
+    from onthedot.runners.tracebacks import trace_of
+
+    desk, lease = ChildDesk(talk), lease_from_json(asked["lease"])
+    try:
+        value = _call(asked, lease, desk)
+        signal.signal(signal.SIGTERM, _leave)
+        outcome = succeeded(value, asked["result_bytes"])
+    except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
+        signal.signal(signal.SIGTERM, _leave)
+        outcome = failed(error)
+        desk.trace(lease, trace_of(error))
+    desk.close()
+    return outcome
+
+
+def _call(asked: dict[str, Any], lease: Lease, desk: ChildDesk) -> object:
+    from onthedot.runners.context import Context
+    from onthedot.runners.registry import Handler
+
+    handler = Handler.of(lease.record.job.name, _function(asked["handler"], asked["main"]))
+    started_at, timeout = asked["started_at"], asked["timeout"]
+    context = Context(lease, desk, started_at + timeout if timeout else None, started_at)
+    if handler.is_coroutine:
+        return _await(lambda: handler.call(lease, context), context)
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        """Asked to end within a call. Once is enough: whoever is not gone after its patience is killed."""
+        del frame
+        signal.signal(number, signal.SIG_IGN)
+        context.cancelled.told = True  # no lock may be taken here: whoever has it may be the one who is interrupted
+        raise Stopped("stopped by its worker")
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        return handler.call(lease, context)
+    except Stopped:
+        context.cancelled.set()  # for threads of the handler that wait for it
+        raise
+
+
+def _await(begin: Callable[[], Any], context: Context) -> object:
+    import asyncio
+
+    async def until_stopped() -> object:
+        task = asyncio.current_task()
+
+        def stop() -> None:
+            context.cancelled.set()
+            if task is not None:
+                task.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+        return await begin()
+
+    return asyncio.run(until_stopped())
+
+
+def _function(path: list[str], main_module: dict[str, str]) -> Callable[..., Any]:
+    """The handler, by the path that the worker's own program has registered."""
+    import importlib
+
+    from onthedot.runners.importable import handler_in
+
+    global importing
+    module_name, name = path
+    importing = True
+    try:
+        found: Any = _import_main(main_module) if module_name == "__main__" else importlib.import_module(module_name)
+    finally:
+        importing = False
+    for part in name.split("."):
+        found = getattr(found, part)
+    function: Callable[..., Any] = handler_in(found)
+    return function
+
+
+def _import_main(where: dict[str, str]) -> ModuleType:
+    """The program's main module under the name that `multiprocessing` gives it, so that its guard holds here too."""
+    import runpy
+
+    alias = "__mp_main__"
+    if alias not in sys.modules:
+        main = ModuleType(alias)
+        if "name" in where:
+            names = runpy.run_module(where["name"], run_name=alias, alter_sys=True)
+        else:
+            names = runpy.run_path(where["path"], run_name=alias)
+        main.__dict__.update(names)
+        sys.modules["__main__"] = sys.modules[alias] = main
+    return sys.modules[alias]

@@ -1,0 +1,219 @@
+"""Containers: one for each attempt, in Docker or Podman, removed when the attempt has ended.
+
+The engine keeps a container running when its worker dies: that is its nature. So every container carries the mark of
+its worker, and whatever dead workers have left is removed when a worker starts on this machine, and before a run that
+had one starts again here (`engines.sweep`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import resource
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onthedot.clock import SECOND, Micros
+from onthedot.model.task import Container, Mount
+from onthedot.model.verdict import Outcome, OutcomeKind
+from onthedot.output.records import Stream
+from onthedot.runners import container_engines
+from onthedot.runners.attempt import Attempt, type_names
+from onthedot.runners.container_engines import EngineTrouble
+from onthedot.runners.container_rules import config_of, end_of, outcome_of
+from onthedot.runners.io_runner import Said
+from onthedot.runners.params import Filled
+from onthedot.runners.program import process_identity
+
+if TYPE_CHECKING:
+    import aiodocker
+    from aiodocker.containers import DockerContainer
+
+_ANSWER = 30.0  # seconds that the engine gets for what does not depend on the container
+_LAST_WORDS = 10.0  # seconds for output to arrive that was said before the end,
+_STOPPED_WORDS = 1.0  # and if it was ended early
+_TROUBLE = ("onthedot.EngineTrouble", *type_names(OSError))
+_REFUSED = ("onthedot.ContainerRefused",)
+
+
+class ContainerRefused(ValueError):
+    """What this worker does not do; its text says why, and what to do."""
+
+
+class ContainerDoor:
+    """Runs containers in the engine that `find` finds. `mounts` are the directories that containers may be given."""
+
+    def __init__(
+        self, find: Callable[[str], str | None], wanted: str = "", *, grace: Micros, mounts: Iterable[str] = ()
+    ) -> None:
+        self._find = find
+        self._wanted = wanted
+        self._grace = grace
+        self._mounts = tuple(os.path.realpath(mount) for mount in mounts)
+        self._docker: aiodocker.Docker | None = None
+        self._opening = asyncio.Lock()
+        self._url = ""
+
+    async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
+        """See `Door`."""
+        task = filled.task
+        if not isinstance(task, Container):
+            raise AssertionError(f"a task for another runner: {task!r}")
+        try:
+            for mount in task.mounts:
+                self._check_mount(mount)
+            docker = await self._open()
+            await asyncio.to_thread(container_engines.sweep, self._url, attempt.lease.run_id)
+            async with _telling_trouble(self._url):
+                return await self._run(docker, task, attempt, said)
+        except ContainerRefused as error:
+            return Outcome(OutcomeKind.FAILED, f"refused: {error}", _REFUSED)
+        except EngineTrouble as error:
+            return Outcome(OutcomeKind.FAILED, str(error), _TROUBLE)
+
+    async def warm_up(self) -> None:
+        """See `Door`."""
+        await self._open()
+
+    async def close(self) -> None:
+        """See `Door`."""
+        if self._docker is not None:
+            await self._docker.close()
+
+    def _check_mount(self, mount: Mount) -> None:
+        """The real place has to be inside of an allowed one: what is writable there, a container may write as root."""
+        real = os.path.realpath(mount.source)
+        if not any(os.path.commonpath([real, allowed]) == allowed for allowed in self._mounts):
+            raise ContainerRefused(
+                f"mount {mount.source}: expected a directory that containers may have; if this is one, an operator "
+                f"allows it with Settings(container_mounts=({mount.source!r},))"
+            )
+
+    async def _open(self) -> aiodocker.Docker:
+        async with self._opening:
+            if self._docker is not None:
+                return self._docker
+            url = await asyncio.to_thread(self._find, self._wanted)
+            if url is None:
+                raise EngineTrouble("no container engine answers: expected Docker or Podman; start it, and try again")
+            import aiodocker
+            import aiohttp
+
+            timeout = aiohttp.ClientTimeout(total=_ANSWER, sock_connect=_ANSWER)
+            self._docker, self._url = aiodocker.Docker(url=url, timeout=timeout), url
+            return self._docker
+
+    async def _run(self, docker: aiodocker.Docker, task: Container, attempt: Attempt, said: Said) -> Outcome:
+        container = await self._create(docker, task, attempt, said)
+        logs: list[asyncio.Task[None]] = []
+        try:
+            await container.start()
+            logs += self._listen(container, said)
+            await container.wait()
+            await _all_said(logs, said)
+            state = (await container.show())["State"]
+            return outcome_of(end_of(state))
+        except asyncio.CancelledError:
+            await self._stop(container, attempt, said)
+            logs += [] if logs else self._listen(container, said)  # it was stopped while it started
+            await _all_said(logs, said, _STOPPED_WORDS)
+            raise
+        finally:
+            for log in logs:
+                log.cancel()
+            await self._remove(container, said)
+
+    def _listen(self, container: DockerContainer, said: Said) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(_follow(container, stream, said, self._url)) for stream in _STREAMS]
+
+    async def _create(self, docker: aiodocker.Docker, task: Container, attempt: Attempt, said: Said) -> DockerContainer:
+        """A container that has not started; its image is pulled if it is not there."""
+        import aiodocker
+
+        config = config_of(task, attempt.lease, process_identity.here(), _user_processes())
+        try:
+            return await self._made(docker, config, said)
+        except aiodocker.DockerError as error:
+            if error.status != 404:
+                raise
+        said.remark(f"pulling {task.image}")
+        await docker.images.pull(task.image)
+        return await self._made(docker, config, said)
+
+    async def _made(self, docker: aiodocker.Docker, config: dict[str, Any], said: Said) -> DockerContainer:
+        """Whoever is stopped meanwhile leaves none behind: the engine's answer is waited for."""
+        making = asyncio.ensure_future(docker.containers.create(config))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            await asyncio.wait([making], timeout=_ANSWER)
+            if making.done() and not making.cancelled() and making.exception() is None:
+                await self._remove(making.result(), said)
+            raise
+
+    async def _stop(self, container: DockerContainer, attempt: Attempt, said: Said) -> None:
+        """TERM, the grace, KILL. Whose lease is gone, or goes, has no time for that: KILL."""
+        stop_as = attempt.stop_as  # None: its time is over, or the node itself ends
+        lost = not attempt.timed_out and (stop_as is None or stop_as.kind is OutcomeKind.LOST)
+        seconds = max(1, math.ceil(self._grace / SECOND))
+        try:
+            async with asyncio.timeout(seconds + _ANSWER):
+                await (container.kill() if lost else container.stop(t=seconds))
+        except Exception as error:  # noqa: BLE001 - it is removed by force in any case
+            said.remark(f"the container could not be stopped: {error}")
+
+    async def _remove(self, container: DockerContainer, said: Said) -> None:
+        try:
+            async with asyncio.timeout(_ANSWER):
+                await container.delete(force=True, v=True)
+        except Exception as error:  # noqa: BLE001 - the attempt has its outcome; its worker's mark is on what is left
+            said.remark(f"container {container.id[:12]} is left: {error}; it goes when its worker has ended")
+
+
+def _user_processes() -> int | None:
+    """How many processes one user may have here, as far as we are told; None: any number. Podman gives itself no more
+    than the machine has numbers for, and cannot give more than it has."""
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    if most == resource.RLIM_INFINITY:
+        return None
+    with suppress(OSError, ValueError):
+        most = min(most, int(Path("/proc/sys/kernel/pid_max").read_text(encoding="ascii")))
+    return most
+
+
+_STREAMS: tuple[Stream, ...] = ("out", "err")
+
+
+async def _follow(container: DockerContainer, stream: Stream, said: Said, url: str) -> None:
+    """Record one of its two streams, until it ends. A log that cannot be had fails nothing: that is said in it."""
+    try:
+        async with _telling_trouble(url):
+            async for text in container.log(stdout=stream == "out", stderr=stream == "err", follow=True):
+                said.feed(stream, text.encode(errors="backslashreplace"))
+    except EngineTrouble as error:
+        said.remark(f"[… std{stream} could not be read to its end: {error} …]")
+
+
+async def _all_said(logs: list[asyncio.Task[None]], said: Said, seconds: float = _LAST_WORDS) -> None:
+    """Wait for what was said before the end; an engine that keeps a stream open holds up nobody."""
+    if logs and (await asyncio.wait(logs, timeout=seconds))[1]:
+        said.remark("[… the engine did not hand out the rest of the output …]")
+
+
+@asynccontextmanager
+async def _telling_trouble(url: str) -> AsyncIterator[None]:
+    """What the engine, or the way to it, has against a request, as one error in words."""
+    import aiodocker
+    import aiohttp
+
+    try:
+        yield
+    except aiodocker.DockerError as error:
+        raise EngineTrouble(f"the container engine refuses: {error.message}") from error
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise EngineTrouble(
+            f"the container engine at {url} does not answer: {str(error) or type(error).__name__}"
+        ) from error

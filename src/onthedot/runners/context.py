@@ -1,0 +1,322 @@
+"""What a handler is told about the attempt it runs in, and what it can leave with its run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime
+from itertools import count
+from typing import Any, Protocol
+
+from onthedot.clock import Micros, to_datetime
+from onthedot.model.errors import StateError
+from onthedot.model.job import Guarantee, Json
+from onthedot.model.run import Checkpoint, Lease, Progress
+from onthedot.rules.live_lines import Mark
+from onthedot.runners.completion import Completion
+from onthedot.runners.notes import Notes, encode_checkpoint, encode_result
+
+
+class Desk(Protocol):
+    """Where contexts hand in what their attempts leave. Called on any thread."""
+
+    def checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> Future[None]:
+        """Write a checkpoint; `LeaseLost` if the run belongs to somebody else by now."""
+        ...
+
+    def noted(self, notes: Notes) -> None:
+        """There is news to be written soon."""
+        ...
+
+    def now(self) -> Micros:
+        """The instant of this machine's clock, for what is logged."""
+        ...
+
+    @property
+    def result_bytes(self) -> int:
+        """How many characters of JSON a result may have."""
+        ...
+
+    def transaction(self, completion: Completion) -> AbstractAsyncContextManager[Any]:
+        """A transaction of the store that completes this attempt's run."""
+        ...
+
+    def transaction_blocking(self, completion: Completion) -> AbstractContextManager[Any]:
+        """The same, for a plain function in its thread."""
+        ...
+
+
+class Cancelled(threading.Event):
+    """Whether an attempt is asked to stop: true or false, and something that a plain function can wait for."""
+
+    told = False  # where no lock may be taken, in a signal's handler: true at once, and set a moment later
+
+    def is_set(self) -> bool:
+        return self.told or super().is_set()
+
+    def __bool__(self) -> bool:
+        return self.is_set()
+
+
+class Context:
+    """The attempt, as its handler sees it: a first parameter named `ctx` receives one.
+
+    `run_id` is the same for every attempt of a run: an idempotency key. `fence` grows with every attempt: hand it
+    to whatever you write to, and let that refuse a smaller one than it has seen.
+
+    >>> import onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job(retry=otd.Retry(2, delay="1ms"), timeout="1m")
+    ... async def pages(ctx: otd.Context) -> str:
+    ...     first = ctx.last_checkpoint or 0
+    ...     for page in range(first, 10):
+    ...         if page == 5 and ctx.attempt == 1:
+    ...             raise ConnectionError("in the middle")
+    ...         await ctx.checkpoint(page + 1)
+    ...     left = ctx.deadline - ctx.scheduled_at
+    ...     return f"{ctx.job}, run {ctx.run_id}, fence {ctx.fence}: began at page {first}, in time: {bool(left)}"
+    >>> async with sched:
+    ...     run = await sched.submit("pages")
+    ...     print(await run.result(timeout="10s"))
+    pages, run 1, fence 2: began at page 5, in time: True
+    """
+
+    __slots__ = ("_deadline", "_desk", "_last", "_lease", "_notes", "_revisions", "cancelled", "completion")
+
+    def __init__(
+        self, lease: Lease, desk: Desk | None = None, deadline: Micros | None = None, started_at: Micros = 0
+    ) -> None:
+        self._lease = lease
+        self._desk = desk
+        self._deadline = deadline
+        self._notes = Notes(lease)
+        self._last = lease.checkpoint
+        self._revisions = count(1 if lease.checkpoint is None else lease.checkpoint.revision + 1)
+        self.cancelled = Cancelled()
+        self.completion = Completion(lease, started_at)
+
+    @property
+    def run_id(self) -> int:
+        """The run's id, stable over attempts."""
+        return self._lease.run_id
+
+    @property
+    def job(self) -> str:
+        """The job's name."""
+        return self._lease.record.job.name
+
+    @property
+    def scheduled_at(self) -> datetime:
+        """The instant for which the run was asked, in UTC; the same for every attempt."""
+        return to_datetime(self._lease.slot_at)
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first try."""
+        return self._lease.attempt
+
+    @property
+    def fence(self) -> int:
+        """A number that grows with every attempt in this store."""
+        return self._lease.fence
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the attempt's time-out ends it, in UTC; None without one."""
+        return None if self._deadline is None else to_datetime(self._deadline)
+
+    # ── what stays with the run ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def last_checkpoint(self) -> Json:
+        """What was saved last, by this attempt or the one before it; None if nothing was. A fresh copy each time."""
+        return None if self._last is None else json.loads(self._last.value)
+
+    async def checkpoint(self, value: Json) -> None:
+        """Save how far this run has come: JSON, at most 64 KiB. Stored when this returns.
+
+        The next attempt, after a failure or on another node, is given it as `last_checkpoint`. `LeaseLost` if the run
+        belongs to somebody else by now: then nothing is written, and this attempt should end.
+
+        >>> @sched.job
+        ... async def count(ctx: otd.Context) -> int:
+        ...     await ctx.checkpoint({"done": 7})
+        ...     return ctx.last_checkpoint["done"]
+        >>> async with sched:
+        ...     print(await (await sched.submit("count")).result(timeout="10s"))
+        7
+        """
+        checkpoint, saving = self._save(value)
+        await asyncio.wrap_future(saving)
+        self._saved(checkpoint)
+
+    def checkpoint_blocking(self, value: Json) -> None:
+        """`checkpoint` for plain functions, which run in a thread and may wait.
+
+        >>> @sched.job
+        ... def count(ctx: otd.Context) -> int:
+        ...     ctx.checkpoint_blocking([1, 2, 3])
+        ...     return sum(ctx.last_checkpoint)
+        >>> async with sched:
+        ...     print(await (await sched.submit("count")).result(timeout="10s"))
+        6
+        """
+        _refuse_on_loop("checkpoint_blocking", "await ctx.checkpoint(…)")
+        checkpoint, saving = self._save(value)
+        saving.result()
+        self._saved(checkpoint)
+
+    def _save(self, value: Json) -> tuple[Checkpoint, Future[None]]:
+        text = encode_checkpoint(value)
+        desk = self._at_desk()
+        checkpoint = Checkpoint(next(self._revisions), text)
+        return checkpoint, desk.checkpoint(self._lease, checkpoint)
+
+    def _saved(self, checkpoint: Checkpoint) -> None:
+        if self._last is None or self._last.revision < checkpoint.revision:
+            self._last = checkpoint
+
+    def progress(self, done: float, of: float | None = None) -> None:
+        """Tell how much is done, and of how much. Costs next to nothing: the newest is written every second or so, and
+        when the attempt ends.
+
+        >>> @sched.job
+        ... async def copy(ctx: otd.Context) -> None:
+        ...     for file in range(3):
+        ...         ctx.progress(file + 1, of=3)
+        >>> async with sched:
+        ...     run = await sched.submit("copy")
+        ...     await run.result(timeout="10s")
+        ...     print((await sched.get_run(run)).progress)
+        Progress(done=3, of=3)
+        """
+        for number in (done,) if of is None else (done, of):
+            if isinstance(number, bool) or not isinstance(number, int | float):
+                raise TypeError(f"progress: expected numbers, got {number!r}")
+        if self._notes.progress(Progress(done, of)):
+            self._at_desk().noted(self._notes)
+
+    def log(self, text: object, *args: object) -> None:
+        """Keep a line of text with the run. Of each attempt the first and the last 32 KiB are kept.
+
+        Arguments fill the text's placeholders as in `logging`: `ctx.log("page %d of %d", 3, 10)`. If they do not fit,
+        they follow the text as in `print`: `ctx.log("rows", 7)` keeps `rows 7`.
+
+        >>> @sched.job
+        ... async def greet(ctx: otd.Context) -> None:
+        ...     ctx.log("hello")
+        >>> async with sched:
+        ...     run = await sched.submit("greet")
+        ...     await run.result(timeout="10s")
+        ...     print(await sched.logs(run))
+        [LogRecord(attempt=1, text='hello\\n')]
+        """
+        self._log_as(Mark(self._at_desk().now(), "log"), filled(str(text), args))
+
+    def _log_as(self, mark: Mark, text: str) -> None:
+        """The same for runners, which know when the line came, from which stream, and in which step."""
+        if self._notes.log(text, mark):
+            self._at_desk().noted(self._notes)
+
+    # ── exactly once ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """A transaction of the store, for jobs under exactly_once: what is written by it and the run's completion are
+        one commit, at the end of the block. Gives the driver's own connection.
+
+        If the block raises, everything is rolled back. `LeaseLost` at its end if the run belongs to somebody else by
+        now: then everything is rolled back, too. After the commit the run has succeeded, whatever the handler does
+        then, and is never tried again; log and progress of later are not kept. A run without such a commit does not
+        succeed. Do not commit by the connection itself.
+
+        >>> import asyncio, onthedot as otd
+        >>> sched = otd.Scheduler("memory:")
+        >>> @sched.job(guarantee="exactly_once")
+        ... async def receipt(ctx: otd.Context, order: int) -> None:
+        ...     async with ctx.transaction() as db:
+        ...         await db.execute("update orders set receipted = true where id = $1", order)
+        ...         ctx.result({"order": order})
+        >>> async def main() -> None:
+        ...     async with sched:
+        ...         run = await sched.submit(receipt.call(order=7))
+        ...         print(await run.result(timeout="10s"))
+        >>> asyncio.run(main())
+        {'order': 7}
+        """
+        self._check_guarantee("transaction")
+        return self._at_desk().transaction(self.completion)
+
+    def transaction_blocking(self) -> AbstractContextManager[Any]:
+        """`transaction` for plain functions, which run in a thread and may wait: each call of the connection does.
+
+        >>> @sched.job(guarantee="exactly_once")
+        ... def refund(ctx: otd.Context, order: int) -> None:
+        ...     with ctx.transaction_blocking() as db:
+        ...         db.execute("update orders set refunded = true where id = $1", order)
+        >>> async with sched:
+        ...     print(await (await sched.submit(refund.call(order=7))).result(timeout="10s"))
+        None
+        """
+        self._check_guarantee("transaction_blocking")
+        _refuse_on_loop("transaction_blocking", "async with ctx.transaction() as db:")
+        return self._at_desk().transaction_blocking(self.completion)
+
+    def result(self, value: Json) -> None:
+        """What the run gives back, under exactly_once: said before the end of the transaction, which records it.
+
+        >>> @sched.job(guarantee="exactly_once")
+        ... async def booking(ctx: otd.Context) -> None:
+        ...     async with ctx.transaction():
+        ...         ctx.result({"booked": ctx.run_id})
+        >>> async with sched:
+        ...     print(await (await sched.submit(booking.call())).result(timeout="10s"))
+        {'booked': 1}
+        """
+        self._check_guarantee("result")
+        if self.completion.state in ("unknown", "committed"):
+            raise StateError(f"result: expected before the end of the transaction; run {self.run_id} is committed")
+        self.completion.result = encode_result(value, self._at_desk().result_bytes)
+
+    def _check_guarantee(self, verb: str) -> None:
+        guarantee = self._lease.record.job.guarantee
+        if guarantee is not Guarantee.EXACTLY_ONCE:
+            raise StateError(
+                f"{verb}: expected a job with guarantee='exactly_once', {self.job!r} has {str(guarantee)!r}"
+            )
+
+    def _at_desk(self) -> Desk:
+        if self._desk is None:
+            raise StateError("this context belongs to no running attempt: there is nothing to keep its words with")
+        return self._desk
+
+    def __repr__(self) -> str:
+        return f"Context(job={self.job!r}, run_id={self.run_id}, attempt={self.attempt})"
+
+
+def filled(text: str, args: tuple[object, ...]) -> str:
+    """A line of a log with its arguments: in its placeholders, or behind it if they do not fit.
+
+    >>> filled("page %d of %d", (3, 10)), filled("rows", (7,)), filled("100%", ("done",)), filled("%(a)s", ({"a": 1},))
+    ('page 3 of 10', 'rows 7', '100% done', '1')
+    """
+    if not args:
+        return text
+    values = args[0] if len(args) == 1 and isinstance(args[0], Mapping) else args  # as `logging` does it
+    try:
+        line = text % values
+    except (TypeError, ValueError, KeyError):
+        line = text
+    return " ".join(map(str, (text, *args))) if line == text else line
+
+
+def _refuse_on_loop(verb: str, instead: str) -> None:
+    """`StateError` where to wait would stop an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise StateError(f"{verb}: expected to be called in a thread; write `{instead}`")

@@ -1,0 +1,88 @@
+"""Bounds for a whole tree, by cgroups: in directories that the operator has named, and nowhere else.
+
+A group that nobody has given us is not ours to divide, also where root could: it may be watched, counted or limited by
+whoever made it. Version 1 (a directory for each controller) and version 2 are both served; what a directory has no
+file for is not bounded there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from onthedot.model.task import Bounds
+
+
+class Group:
+    """The cgroups of one program: one directory in each that was named."""
+
+    def __init__(self, parents: Sequence[str], name: str, bounds: Bounds) -> None:
+        self._places = [Path(parent, name) for parent in parents]
+        try:
+            for place in self._places:
+                place.mkdir()
+        except OSError:
+            self.remove()
+            raise
+        if bounds.processes is not None:
+            self._write("pids.max", bounds.processes)
+        if bounds.memory is not None:
+            self._write("memory.max", bounds.memory)
+            self._write("memory.swap.max", 0)
+            self._write("memory.oom.group", 1)
+            self._write("memory.limit_in_bytes", bounds.memory)
+
+    @property
+    def doors(self) -> list[str]:
+        """The files that a process writes 0 to in order to join."""
+        return [f"{place}/cgroup.procs" for place in self._places]
+
+    def members(self) -> set[int]:
+        """Who is in it."""
+        found: set[int] = set()
+        for place in self._places:
+            with suppress(OSError):
+                found.update(map(int, (place / "cgroup.procs").read_text().split()))
+        return found
+
+    def kill(self) -> None:
+        """Everybody at once, where the kernel can do that (version 2)."""
+        self._write("cgroup.kill", 1)
+
+    def was_out_of_memory(self) -> bool:
+        """Whether the kernel has killed somebody in it for that."""
+        for place in self._places:
+            for name in ("memory.events", "memory.oom_control"):
+                with suppress(OSError):
+                    counts = dict(line.split() for line in (place / name).read_text().splitlines())
+                    if int(counts.get("oom_kill", 0)):
+                        return True
+        return False
+
+    def remove(self) -> None:
+        """It is empty: away with it."""
+        for place in self._places:
+            with suppress(OSError):  # never made; or somebody in it is a zombie still, and it stays, and bounds nobody
+                place.rmdir()
+
+    def _write(self, name: str, value: int) -> None:
+        for place in self._places:
+            if (place / name).exists():
+                with suppress(OSError):
+                    (place / name).write_text(str(value))
+
+
+def usable(parents: Sequence[str]) -> list[str]:
+    """Those of the directories in which groups can be made, tried out."""
+    found = []
+    for parent in parents:
+        trial = Path(parent, f"probe-{os.getpid()}")
+        try:
+            trial.mkdir()
+            trial.rmdir()
+        except OSError:
+            continue
+        found.append(parent)
+    return found

@@ -1,0 +1,290 @@
+"""The guard, as its worker sees it: `Guard` of `runners/program/protocol.py`, on the engine's loop.
+
+The guard's process is started with the first program. If it dies, what it has left behind is killed from here, those
+programs are told as stopped, and the next program starts another guard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from onthedot.clock import SECOND, Clock, Micros, SystemClock
+from onthedot.ids import Ids, RandomIds
+from onthedot.model.task import Level
+from onthedot.runners.guard import trees
+from onthedot.runners.guard.messages import (
+    MOST_FROM_GUARD,
+    MOST_TO_GUARD,
+    BadFrame,
+    Inbox,
+    Message,
+    end_from_json,
+    frame,
+    heard_from_json,
+    program_to_json,
+)
+from onthedot.runners.guard.probing import probe
+from onthedot.runners.guard.users import STATE_VARIABLE
+from onthedot.runners.program.protocol import Program, ProgramEnd, Said
+
+_CHUNK = 1 << 16
+_DEAF_FOR: Micros = 10 * SECOND  # a guard that has not answered for so long is wedged, and as good as dead
+_GONE_WITHIN = 400  # looks for what a dead guard has left
+_LOOK_EVERY = 0.005
+_CLOSED_WITHIN = 5.0  # seconds
+_CLOSED = "its worker has ended"
+_DIED = "its guard died, and it was killed; run it again"
+
+
+class _Asked(NamedTuple):
+    end: asyncio.Future[ProgramEnd]
+    said: Said | None
+
+
+class GuardClient:
+    """See `Guard`. `cgroups` are directories of cgroups that the operator has given us to make groups in."""
+
+    def __init__(
+        self,
+        *,
+        cgroups: Sequence[str] = (),
+        offers: frozenset[Level] | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        self.levels = probe() if offers is None else offers
+        self._cgroups = tuple(cgroups)
+        self._clock = clock or SystemClock()
+        self._ids = ids or RandomIds()
+        self._numbers = itertools.count(1)
+        self._lease: Micros | None = None
+        self._guard: _GuardProcess | None = None
+        self._closed = False
+        self._burials: set[asyncio.Task[None]] = set()
+
+    @property
+    def pid(self) -> int | None:
+        """The guard's process, while there is one."""
+        return None if self._guard is None else self._guard.pid
+
+    @property
+    def starting(self) -> int:
+        """How many programs were asked for, and are not known to run or to have ended."""
+        return 0 if self._guard is None else self._guard.starting
+
+    async def run(self, program: Program, said: Said | None = None) -> ProgramEnd:
+        if program.level not in self.levels:
+            offered = ", ".join(sorted(self.levels)) or "none of them: programs need Linux"
+            return ProgramEnd("refused", error=f"isolation {program.level!r}: this machine offers {offered}")
+        if self._closed:
+            return ProgramEnd("refused", error=_CLOSED)
+        number = next(self._numbers)
+        start = frame({"start": number, "program": program_to_json(program)})
+        if len(start) > MOST_TO_GUARD:
+            most = f"expected at most {MOST_TO_GUARD >> 20} MiB of arguments, environment and standard input"
+            return ProgramEnd("refused", error=f"{most}, got {len(start) / (1 << 20):.1f}; hand it over in a file")
+        try:
+            guard = self._living()
+        except OSError as error:
+            return ProgramEnd("refused", error=f"no guard could be started: {error}")
+        end = guard.ask(number, start, said)
+        try:
+            return await asyncio.shield(end)
+        except asyncio.CancelledError:
+            guard.send({"stop": number})
+            while not end.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([end])
+            raise
+
+    def renew(self, until: Micros) -> None:
+        self._lease = until
+        if self._guard is not None:
+            self._guard.renew(until)
+
+    async def close(self) -> None:
+        self._closed = True
+        guard = self._guard
+        if guard is not None:
+            guard.hang_up()
+            await asyncio.wait(self._burials, timeout=_CLOSED_WITHIN)
+            guard.kill()  # if it did not hear
+        if self._burials:
+            await asyncio.wait(self._burials)
+
+    def _living(self) -> _GuardProcess:
+        if self._guard is None:
+            self._guard = guard = _GuardProcess(self._ids.token(), self._cgroups, self._clock)
+            burial = asyncio.get_running_loop().create_task(self._accompany(guard), name="onthedot guard")
+            self._burials.add(burial)
+            burial.add_done_callback(self._burials.discard)
+            if self._lease is not None:
+                guard.renew(self._lease)
+        return self._guard
+
+    async def _accompany(self, guard: _GuardProcess) -> None:
+        try:
+            await guard.listen()
+        finally:
+            if self._guard is guard:
+                self._guard = None
+            await guard.bury()
+
+
+class _GuardProcess:
+    """One guard, from its start until nothing is left of it."""
+
+    def __init__(self, token: str, cgroups: Sequence[str], clock: Clock) -> None:
+        self._token = token
+        self._clock = clock
+        self._asked: dict[int, _Asked] = {}
+        self._mains: dict[int, int] = {}  # main processes by number
+        self._unheard_since: Micros | None = None
+        self._why_lost = _DIED
+        self._inbox = Inbox(MOST_FROM_GUARD)
+        self._unsent: list[bytes] = []
+        self._writer: asyncio.StreamWriter | None = None
+        self._talk, theirs = socket.socketpair()
+        command = [
+            sys.executable,
+            "-S",
+            "-P",
+            "-m",
+            "onthedot.runners.guard.main",
+            str(theirs.fileno()),
+            token,
+            *cgroups,
+        ]
+        found_at = str(Path(__file__).parents[3])
+        env = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": found_at}
+        env |= {name: os.environ[name] for name in (STATE_VARIABLE,) if name in os.environ}
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - words of our own
+                command, env=env, cwd="/", pass_fds=(theirs.fileno(),), start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            )  # fmt: skip
+        except OSError:
+            self._talk.close()
+            raise
+        finally:
+            theirs.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def starting(self) -> int:
+        return len(self._asked) - len(self._mains)
+
+    def ask(self, number: int, start: bytes, said: Said | None) -> asyncio.Future[ProgramEnd]:
+        """Have a program started."""
+        end: asyncio.Future[ProgramEnd] = asyncio.get_running_loop().create_future()
+        self._asked[number] = _Asked(end, said)
+        self._write(start)
+        return end
+
+    def send(self, message: Message) -> None:
+        self._write(frame(message))
+
+    def renew(self, until: Micros) -> None:
+        now = self._clock.steady()
+        if self._unheard_since is not None and now - self._unheard_since > _DEAF_FOR:
+            self.kill()
+        elif self._unheard_since is None:
+            self._unheard_since = now
+        self.send({"renew": until})
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def hang_up(self) -> None:
+        """It kills what runs, and ends."""
+        self._why_lost = _CLOSED
+        if self._writer is None:
+            self.kill()
+        else:
+            self._flush()
+            with suppress(OSError):
+                self._talk.shutdown(socket.SHUT_WR)
+
+    def _write(self, data: bytes) -> None:
+        """At the end of this turn of the loop: what many attempts say in it is one send, and wakes the guard once."""
+        if not self._unsent and self._writer is not None:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(data)
+
+    def _flush(self) -> None:
+        data = b"".join(self._unsent)
+        self._unsent.clear()
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(data)
+
+    async def listen(self) -> None:
+        """Until it is gone."""
+        reader, self._writer = await asyncio.open_connection(sock=self._talk)
+        self._flush()
+        with suppress(OSError, BadFrame):  # either way it is of no more use
+            while data := await reader.read(_CHUNK):
+                for message in self._inbox.feed(data):
+                    self._heard(message)
+
+    def _heard(self, message: Message) -> None:
+        self._unheard_since = None
+        match message:
+            case {"began": int(number), "pid": int(pid)}:
+                self._mains[number] = pid
+            case {"said": int(number), "text": str(text), "parts": parts}:
+                asked = self._asked.get(number)
+                if asked is not None and asked.said is not None:
+                    for one in heard_from_json(text, parts):
+                        asked.said(*one)
+            case {"ended": int(number), "end": end}:
+                self._mains.pop(number, None)
+                self._answer(number, end_from_json(end))
+            case {"ready": int()} | {"renewed": int()}:
+                pass
+            case _:
+                raise BadFrame(f"expected began, said or ended, got {', '.join(message)[:100]!r}")
+
+    def _answer(self, number: int, end: ProgramEnd) -> None:
+        asked = self._asked.pop(number, None)
+        if asked is not None and not asked.end.done():
+            asked.end.set_result(end)
+
+    async def bury(self) -> None:
+        """It is gone, or of no use: end it, and what it has left behind. In a thread, because to look at every process
+        of the machine takes longer than others' starts may be late."""
+        if self._writer is not None:
+            self._writer.close()
+            with suppress(OSError):
+                await self._writer.wait_closed()
+        self._talk.close()
+        self._process.kill()
+        await asyncio.to_thread(self._process.wait)
+        for _ in range(_GONE_WITHIN):
+            if not await asyncio.to_thread(trees.kill_found, self._left):
+                break
+            await asyncio.sleep(_LOOK_EVERY)
+        for number in list(self._asked):
+            self._answer(number, ProgramEnd("stopped", error=self._why_lost))
+
+    def _left(self) -> list[trees.Process]:
+        """Who was started by it and lives: by session, by what is marked, and all below."""
+        sessions = set(self._mains.values())
+        all_there_are = list(trees.everybody())
+        roots = [
+            process.pid
+            for process in all_there_are
+            if process.session in sessions or trees.mark_of(process.pid).startswith(f"{self._token}.")
+        ]
+        return trees.below(roots, all_there_are)

@@ -1,0 +1,231 @@
+"""User ids for programs of levels `user` and `sandbox`, on a worker that runs as root.
+
+A program gets an id that no other program of this machine has. `<state>/users/<id>` is its lock: held while the program
+runs, and it names the workspace that the id owns. An id that still owns a workspace, or that a process still has, is
+given to no other; when the attempt has ended the worker takes the workspace back (`take_back`), and the id is free.
+
+The folder above a workspace is root's, of the group of the workspace's user, and has mode 710: nobody else of the
+machine gets to the workspace, whatever mode its program gives it.
+
+`<state>` is `/var/lib/onthedot`, or the folder that `OTD_STATE_DIR` names: one for all workers of a machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from onthedot.runners.guard import folders, trees
+
+USERS = range(60_706, 61_184)
+"""User ids that Debian gives to nobody by itself, and systemd leaves alone."""
+STATE_VARIABLE = "OTD_STATE_DIR"
+FOR_ONE_GROUP = 0o710
+"""The mode of the folder above a workspace that has a user of its own."""
+
+_LONGEST_PATH = 4_096
+
+
+class NotPossible(Exception):
+    """The level cannot be given to this program: why, and what to do."""
+
+
+class NoneFree(NotPossible):
+    """Every user id is in use: the program can be started later."""
+
+
+class User(NamedTuple):
+    """A user id that is ours alone until it is given back. `lock`: the descriptor of its file."""
+
+    uid: int
+    lock: int
+
+    def own(self, workspace: str) -> None:
+        """Give the workspace to this user, and to nobody else. The lock says so first, and for good."""
+        if _bound_to(self.lock) != workspace:
+            _bind(self.lock, workspace)
+        with _alone(workspace, wait=True):
+            _give(workspace, self.uid)
+
+    def give_back(self) -> None:
+        """Others may have it, if it owns nothing."""
+        fcntl.flock(self.lock, fcntl.LOCK_UN)  # forks of ours have this descriptor, too, for a moment
+        os.close(self.lock)
+
+
+def system_folder() -> Path:
+    """Where a worker that is root keeps its workspaces and locks."""
+    given = os.environ.get(STATE_VARIABLE, "")
+    return Path(given) if given.startswith("/") else Path("/var/lib/onthedot")
+
+
+def make_system_folder() -> Path:
+    """Make it, if it is not there. Programs' users have to pass through it."""
+    folder = system_folder()
+    with suppress(FileExistsError):
+        folder.mkdir(parents=True)
+        folder.chmod(0o711)
+    return folder
+
+
+def take_user(workspace: str) -> User:
+    """An id that no program has, and that owns nothing but this workspace: its own, if it has one.
+
+    `NoneFree` if there is none now, `NotPossible` if the folder of locks is not to be trusted.
+    """
+    locks = _locks()
+    owner = os.stat(workspace).st_uid
+    for uid in [owner, *USERS] if owner in USERS else USERS:
+        lock = _lock(locks, uid)
+        if lock is None:
+            continue
+        if not _owns_another(uid, _bound_to(lock), workspace) and not any(_processes_of(uid)):
+            return User(uid, lock)
+        os.close(lock)
+    raise NoneFree(
+        f"expected a free user id of {USERS.start} to {USERS.stop - 1}, got none; run fewer programs at once, or let "
+        "failed runs' workspaces go sooner (keep_workspaces)"
+    )
+
+
+def take_back(workspace: str, *, kill: bool = False) -> bool:
+    """The attempt has ended: make the workspace root's again, and close it. Whether it is: False if a program runs in
+    it, or begins to. `kill`: end what an earlier guard has left running as its user."""
+    try:
+        owner = os.lstat(workspace).st_uid
+    except FileNotFoundError:
+        return True
+    if owner not in USERS:
+        return True
+    lock = _lock(_locks(), owner)
+    if lock is None:
+        return False
+    user = User(owner, lock)
+    try:
+        with _alone(workspace, wait=False) as is_alone:
+            if not is_alone or os.lstat(workspace).st_uid != owner:  # another program has got it meanwhile
+                return False
+            if kill:
+                trees.kill_found(lambda: _processes_of(owner))
+            _give(workspace, os.geteuid())
+    finally:
+        user.give_back()
+    return True
+
+
+def check_reachable(workspace: str) -> None:
+    """The program's user has to be able to get there."""
+    for number, above in enumerate(Path(workspace).parents):
+        mode = stat.S_IMODE(above.stat().st_mode)
+        if not mode & stat.S_IXOTH and not (number == 0 and _is_for_one_group(str(above))):
+            raise NotPossible(
+                f"{above}: expected a directory that every user may pass through, because the program's user has to "
+                f"reach {workspace}; got mode {mode:o}; do: chmod o+x {above}"
+            )
+
+
+def _processes_of(uid: int) -> Iterator[trees.Process]:
+    """Who has this id in any way, and is not dead: one that became another user by a file's rights, too."""
+    return (one for one in trees.everybody() if not one.is_zombie and uid in trees.users_of(one.pid))
+
+
+# ── locks ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _locks() -> Path:
+    """The folder of locks. Who else could write to it could have our programs share an id."""
+    folder = make_system_folder() / "users"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o077:
+        raise NotPossible(
+            f"{folder}: expected a directory of this user, closed for others; got one of user {about.st_uid} with mode "
+            f"{stat.S_IMODE(about.st_mode):o}; remove it, or name another folder in {STATE_VARIABLE}"
+        )
+    return folder
+
+
+def _lock(locks: Path, uid: int) -> int | None:
+    """The file of this id, locked; None if somebody has it."""
+    lock = os.open(locks / str(uid), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def _bound_to(lock: int) -> str:
+    return os.fsdecode(os.pread(lock, _LONGEST_PATH, 0))
+
+
+def _bind(lock: int, workspace: str) -> None:
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, os.fsencode(workspace), 0)
+    os.fsync(lock)  # before the workspace is given away: a machine that is switched off must not forget it
+
+
+def _owns_another(uid: int, bound: str, workspace: str) -> bool:
+    if not bound or bound == workspace:
+        return False
+    try:
+        return os.lstat(bound).st_uid == uid
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # in doubt, it does
+        return True
+
+
+# ── owners of files ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def _alone(workspace: str, *, wait: bool) -> Iterator[bool]:
+    """While nobody else changes who owns the workspace; False if somebody does, and we do not wait."""
+    folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        is_alone = True
+    except BlockingIOError:
+        is_alone = False
+    try:
+        yield is_alone
+    finally:
+        os.close(folder)
+
+
+def _give(workspace: str, uid: int) -> None:
+    """Give the workspace and all in it to that user, and to nobody else; its folder last. No program runs in it.
+
+    The kernel takes away set-user-id bits and capabilities of files that change their owner.
+    """
+    linked: dict[tuple[int, int], int] = {}
+    for folder, name, found in folders.entries(workspace):
+        if found.st_uid == uid:
+            continue
+        if stat.S_ISDIR(found.st_mode) or found.st_nlink == 1:
+            os.chown(name, uid, uid, dir_fd=folder, follow_symlinks=False)
+        else:
+            linked[found.st_dev, found.st_ino] = linked.get((found.st_dev, found.st_ino), 0) + 1
+    if linked:
+        # a file with a name elsewhere may be somebody else's, linked into the workspace to be given away
+        for folder, name, found in folders.entries(workspace):
+            if found.st_uid != uid and linked.get((found.st_dev, found.st_ino)) == found.st_nlink:
+                os.chown(name, uid, uid, dir_fd=folder, follow_symlinks=False)
+    above = os.path.dirname(workspace)
+    if _is_for_one_group(above):
+        os.chown(above, -1, uid)
+    os.chown(workspace, uid, uid, follow_symlinks=False)
+    os.chmod(workspace, 0o700)
+
+
+def _is_for_one_group(folder: str) -> bool:
+    """Whether it is ours, and lets one group pass: made so for the workspace in it."""
+    about = os.lstat(folder)
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and about.st_mode & 0o777 == FOR_ONE_GROUP

@@ -1,0 +1,224 @@
+"""HTTP calls: one request, its redirects followed by us, and every connection made to an address that was judged.
+
+A name is resolved once for each hop. If one of its addresses is not allowed, none is used; the connection goes to an
+address of that very answer, so that a name which changes its mind in between changes nothing. `Host` and the name that
+the certificate must have stay those of the URL. No proxy is used, whatever the environment says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from onthedot.clock import SECOND, Clock, Micros
+from onthedot.model.addresses import Address, AddressRefused, Allowed, check, literal
+from onthedot.model.task import Http
+from onthedot.model.verdict import Outcome, OutcomeKind
+from onthedot.output.forms import forms_of
+from onthedot.output.redact import redacted, redacted_bytes
+from onthedot.runners.attempt import Attempt, type_names
+from onthedot.runners.http_rules import (
+    MOST_REDIRECTS,
+    Request,
+    first_request,
+    is_expected,
+    redirect_of,
+    redirected,
+    wished_for,
+)
+from onthedot.runners.io_runner import Said
+from onthedot.runners.params import Filled
+
+if TYPE_CHECKING:
+    import httpx2
+
+LONGEST: Micros = 60 * SECOND
+"""The time-out of HTTP jobs that have none of their own."""
+
+_MOST_READ = 1 << 20  # bytes of an answer; what is more is not asked for
+_MOST_KEPT = 32 << 10  # of these in the log
+_MOST_SHOWN = 500  # characters of where an answer leads
+_CONNECT = 10.0  # seconds for one address, if there is another to try
+_MOST_ADDRESSES = 4  # that are tried one after the other
+_REFUSED = ("onthedot.HttpRefused",)
+_TROUBLE = ("onthedot.HttpTrouble", *type_names(ConnectionError))
+
+Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
+
+
+class HttpTrouble(ConnectionError):
+    """No answer, or one that broke off."""
+
+
+async def resolve(host: str, port: int) -> list[Address]:
+    """Every address that a name has; `HttpTrouble` if it has none."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise HttpTrouble(f"the host {host} cannot be found: {error}") from error
+    return list(dict.fromkeys(ip_address(where[0]) for *_, where in found))
+
+
+class HttpDoor:
+    """Sends the requests of HTTP jobs. `trust` tells whose certificates are believed: by default the machine's."""
+
+    def __init__(
+        self, allowed: Allowed, clock: Clock, *, resolve: Resolve = resolve, trust: ssl.SSLContext | None = None
+    ) -> None:
+        self._allowed = allowed
+        self._clock = clock
+        self._resolve = resolve
+        self._trust = trust
+        self._transport: httpx2.AsyncHTTPTransport | None = None
+
+    async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
+        """See `Door`."""
+        task = filled.task
+        if not isinstance(task, Http):
+            raise AssertionError(f"a task for another runner: {task!r}")
+        try:
+            return await self._ask(attempt, task, said, forms_of(filled.secrets))
+        except AddressRefused as error:
+            return Outcome(OutcomeKind.FAILED, f"refused: {error}", _REFUSED)
+        except HttpTrouble as error:
+            return Outcome(OutcomeKind.FAILED, str(error), _TROUBLE)
+
+    async def warm_up(self) -> None:
+        """See `Door`: a third of a second, most of it for the library."""
+        self._open()
+
+    async def close(self) -> None:
+        """See `Door`."""
+        if self._transport is not None:
+            await self._transport.aclose()
+
+    async def _ask(self, attempt: Attempt, task: Http, said: Said, forms: Sequence[bytes]) -> Outcome:
+        request = first_request(task, attempt.lease)
+        for _ in range(MOST_REDIRECTS + 1):
+            sent_at = self._clock.steady()
+            answer = await self._send(request)
+            try:
+                elsewhere = redirect_of(task, answer.status_code, answer.headers.get("location"))
+                if not elsewhere:
+                    return await self._judge(task, request, answer, said, sent_at, forms)
+            finally:
+                await answer.aclose()
+            to = redacted(elsewhere, forms)[:_MOST_SHOWN]  # in this order: a secret that is cut is not found
+            said.remark(f"{request.method} {request.target.url} → {answer.status_code}, to {to}")
+            request = redirected(request, answer.status_code, elsewhere)
+        raise AddressRefused(
+            f"expected at most {MOST_REDIRECTS} redirects, got more; the last led to {request.target.url}"
+        )
+
+    async def _judge(
+        self,
+        task: Http,
+        request: Request,
+        answer: httpx2.Response,
+        said: Said,
+        sent_at: Micros,
+        forms: Sequence[bytes],
+    ) -> Outcome:
+        body, cut = await _read(answer)
+        took = (self._clock.steady() - sent_at) / SECOND
+        size = f"more than {len(body)} bytes" if cut else f"{len(body)} bytes"
+        said.remark(f"{request.method} {request.target.url} → {answer.status_code} ({size}, {took:.3f} s)")
+        if body:
+            said.feed("out", redacted_bytes(body, forms, cut=cut)[:_MOST_KEPT])
+        if len(body) > _MOST_KEPT:
+            said.remark(f"\n[… the rest of {size} left out …]")
+        status = answer.status_code
+        if is_expected(task, status):
+            return Outcome(OutcomeKind.SUCCEEDED, result=f'{{"status":{status}}}')
+        wanted = ", ".join(map(str, task.expect)) or "200 to 299"
+        return Outcome(
+            OutcomeKind.FAILED,
+            f"{request.method} {request.target.url}: expected status {wanted}, got {status}",
+            (f"onthedot.HttpStatus.{status}", "onthedot.HttpStatus"),
+            not_before=wished_for(status, answer.headers.get("retry-after"), self._clock.now()),
+        )
+
+    async def status_of(self, request: Request) -> int:
+        """Send a request that is no job's; the status of its answer, wherever that leads. `HttpTrouble` without one."""
+        answer = await self._send(request)
+        await answer.aclose()
+        return answer.status_code
+
+    async def _send(self, request: Request) -> httpx2.Response:
+        """The head of the answer, from the first address that takes the connection."""
+        import httpx2
+
+        target = request.target
+        given = literal(target.host)
+        addresses = await self._resolve(target.host, target.port) if given is None else [given]
+        check(target.host, addresses, self._allowed)
+        transport = self._open()
+        trouble: Exception = HttpTrouble(f"the host {target.host} has no address")
+        for address in addresses[:_MOST_ADDRESSES]:
+            try:
+                return await transport.handle_async_request(_pinned(request, address))
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                trouble = error  # nothing was sent: another address may be asked
+            except httpx2.TransportError as error:
+                raise _told(target.authority, error) from error
+        raise _told(target.authority, trouble) from trouble
+
+    def _open(self) -> httpx2.AsyncHTTPTransport:
+        """Only what carries requests: a client would keep cookies for an address that many names may share, and heed
+        proxies and password files of the environment."""
+        import httpx2
+
+        if self._transport is not None:
+            return self._transport
+        self._transport = httpx2.AsyncHTTPTransport(
+            verify=True if self._trust is None else self._trust,
+            trust_env=False,
+            # A connection is used once: one that was made for another name of the same address must not be taken.
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
+        )
+        return self._transport
+
+
+def _pinned(request: Request, address: Address) -> httpx2.Request:
+    """The request to this very address, with the name of the host where it belongs."""
+    import httpx2
+
+    target = request.target
+    where = f"[{address}]" if address.version == 6 else str(address)
+    return httpx2.Request(
+        request.method,
+        f"{target.scheme}://{where}:{target.port}{target.path}",
+        headers=[("host", target.authority), *request.headers],
+        content=request.body,
+        # The attempt's own time-out ends all else.
+        extensions={"sni_hostname": target.host, "timeout": {"connect": _CONNECT}},
+    )
+
+
+async def _read(answer: httpx2.Response) -> tuple[bytes, bool]:
+    """The body as it came, up to what we read; whether there was more."""
+    import httpx2
+
+    body = bytearray()
+    try:
+        async for chunk in answer.aiter_raw():
+            body += chunk
+            if len(body) > _MOST_READ:
+                return bytes(body[:_MOST_READ]), True
+    except httpx2.TransportError as error:
+        raise HttpTrouble(f"the answer broke off after {len(body)} bytes: {_words(error)}") from error
+    return bytes(body), False
+
+
+def _told(authority: str, error: Exception) -> HttpTrouble:
+    return error if isinstance(error, HttpTrouble) else HttpTrouble(f"{authority}: no answer: {_words(error)}")
+
+
+def _words(error: Exception) -> str:
+    """What a library's error says, if it says anything."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

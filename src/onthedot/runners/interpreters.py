@@ -1,0 +1,284 @@
+"""Finds parameters that a shell or another interpreter could read as code. Pure.
+
+`places.py` refuses what is code for certain, also for jobs that are stored already. These rules are stricter, and are
+for new definitions: in doubt, a parameter goes through the environment, or behind `--`.
+
+No list knows every program. So the rules look at what an argument list says, whichever program it is for:
+
+* a parameter is a whole argument, or the value in `--name=…`, where `name` does not speak of commands or code;
+* it does not follow a short option (`-c`, `-exec`), which does not say what its value is;
+* it does not stand where a program is named.
+
+Lists come on top: shells and interpreters wherever their names stand, programs that hand their arguments to a shell
+(`ssh`), and programs that start others (`nice`).
+
+A parameter whose values the definition bounds is exempt: a number, `choices`, or a `pattern` that no code can match.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from onthedot.model.task import Command, Container, Param, Steps, Task
+from onthedot.runners.param_patterns import is_harmless
+from onthedot.runners.task_texts import references
+
+_ENVIRONMENT = 'put it into env, and write "$NAME" in a script'
+
+
+class Doubt(NamedTuple):
+    """A parameter that could be read as code: where, which, and why."""
+
+    place: str
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.place}: expected no parameter where it may be read as code, got '${{{{ params.{self.name} }}}}': "
+            f"{self.why}; {_ENVIRONMENT}, or bound its values with 'choices' or 'pattern'"
+        )
+
+
+def doubts(task: Task, params: Sequence[Param]) -> list[Doubt]:
+    """Every parameter of a task that could be read as code.
+
+    >>> [str(one.place) for one in doubts(Command(argv=("nice", "zsh", "-fc", "${{ params.x }}")), [])]
+    ['argv[3]']
+    >>> doubts(Command(argv=("deploy", "${{ params.env }}", "--to=${{ params.to }}")), [])
+    []
+    """
+    bounded = {param.name for param in params if _is_bounded(param)}
+    return [one for one in _all(task) if one.name not in bounded]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _is_bounded(param: Param) -> bool:
+    if param.kind != "text" or param.choices:
+        return True
+    return bool(param.pattern) and is_harmless(param.pattern)
+
+
+def _all(task: Task) -> Iterator[Doubt]:
+    match task:
+        case Command():
+            yield from _argv("argv", task.argv)
+            yield from _env("env", task.env)
+        case Container():
+            yield from _argv("argv", task.words)
+            yield from _env("env", task.env)
+        case Steps():
+            yield from _env("env", task.env)
+            for step in task.steps:
+                yield from _argv(f"steps.{step.name}.argv", step.argv)
+                yield from _env(f"steps.{step.name}.env", step.env)
+        case _:
+            pass
+
+
+# ── environment ──────────────────────────────────────────────────────────────────────────────────────────────
+
+_CODE_VARIABLE = re.compile(
+    r"(?:LD|DYLD|PYTHON|PERL5?|RUBY|NODE|GIT|BASH|ZSH|GCONV|LUA)(?:_?[A-Z0-9_]*)"
+    r"|ENV|PATH|IFS|SHELL|SHELLOPTS|PS[0-4]|PROMPT_COMMAND|CDPATH|EDITOR|VISUAL|PAGER|BROWSER|FPATH|ZDOTDIR|GEM_HOME"
+    r"|HOME|MAKEFILES|GNUMAKEFLAGS|VIMINIT|EXINIT|SVN_SSH|BORG_RSH|BORG_PASSCOMMAND|GOFLAGS|ERL_AFLAGS|OPENSSL_CONF"
+    r"|KUBECONFIG|GUNICORN_CMD_ARGS|WGETRC|LESS|JAVA_HOME"
+    r"|MAKEFLAGS|CLASSPATH|RUSTC|CC|CXX|LESSOPEN|LESSCLOSE|MANPAGER|RSYNC_RSH|CVS_RSH|TAR_OPTIONS|INPUTRC|TERMINFO"
+    r"|[A-Z0-9_]*(?:_COMMAND|_OPTIONS|_OPTS|_PRELOAD|_PAGER|_EDITOR|_WRAPPER|_ASKPASS)"
+)
+
+
+def _env(place: str, env: Mapping[str, str]) -> Iterator[Doubt]:
+    for name, text in env.items():
+        if _CODE_VARIABLE.fullmatch(str(name)):
+            for used in _names(str(text)):
+                yield Doubt(f"{place}.{name}", used, f"programs load or run what {name!r} says")
+
+
+# ── argument lists ───────────────────────────────────────────────────────────────────────────────────────────
+
+_MARKED = "${{"
+_WHOLE = re.compile(r"\$\{\{[^{}]*\}\}")
+_NAMED = re.compile(r"--([A-Za-z0-9][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
+_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./:@%,=?&#~\[\]-]*")
+_CODE_WORDS = _words(
+    "action args askpass awk browser call cmd code command commands editor entrypoint eval evaluate exec execute expr"
+    " expression extcmd filter hook import init javascript jq js load lua macro pager perl plugin post pre preload"
+    " program prog python query require rsh ruby run script sed sh shell sql ssh statement string where wrap"
+)
+_CODE_NAMES = frozenset({"rsync-path", "upload-pack", "receive-pack"})
+
+
+def _argv(place: str, argv: Sequence[str]) -> Iterator[Doubt]:
+    words = [str(word) for word in argv]
+    for at, word in enumerate(words):
+        used = _names(word) if at else []
+        if used:
+            why = _own_form(word) or _behind(words, at) or _started(words, at)
+            yield from (Doubt(f"{place}[{at}]", name, why) for name in used if why)
+
+
+def _names(text: str) -> list[str]:
+    return [one.name for one in references(text) if one.source == "params"]
+
+
+def _own_form(word: str) -> str:
+    """Why the argument itself is in doubt; empty if it is not."""
+    if _WHOLE.fullmatch(word):
+        return ""
+    named = _NAMED.fullmatch(word)
+    if named is not None:
+        return _named_code(named[1]) or _fixed_text(named[2])
+    if word[0] in "-+":
+        return "a short option does not say what its value is; use '--name=…'"
+    assigned = _ASSIGNED.fullmatch(word)
+    if assigned is not None and _CODE_VARIABLE.fullmatch(assigned[1]):
+        return f"programs load or run what {assigned[1]!r} says"
+    return _fixed_text(word)
+
+
+def _fixed_text(word: str) -> str:
+    fixed = _WHOLE.sub("", word)
+    return "" if _PLAIN_TEXT.fullmatch(fixed) else "the text around it looks like code"
+
+
+def _named_code(option: str) -> str:
+    """Whether the name of a long option speaks of code."""
+    name = option.lower()
+    if name in _CODE_NAMES or any(part in _CODE_WORDS for part in re.split(r"[-_.]", name)):
+        return f"'--{option}' speaks of code"
+    return ""
+
+
+def _behind(words: Sequence[str], at: int) -> str:
+    """Why it may be the value of an option before it. `--` ends the options, but not where a value is missing, as in
+    `sh -c -- …`."""
+    before = words[at - 1] if at > 1 else ""
+    if before == "--":
+        before = words[at - 2] if at > 2 else ""
+        if not (before.startswith("--") or re.fullmatch(r"[-+][A-Za-z]*[cCeES][A-Za-z]*", before)):
+            return ""
+    if before.startswith("--") and len(before) > 2:
+        return "" if "=" in before else _named_code(before[2:])
+    if before[:1] in ("-", "+") and len(before) > 1:
+        return f"{before!r} before it does not say what its value is; use '--name=…'"
+    return ""
+
+
+# ── known programs ───────────────────────────────────────────────────────────────────────────────────────────
+
+_SHELLS = _words(
+    "ash bash cmd csh dash elvish fish hush ksh lksh mksh nu oksh pdksh posh powershell pwsh rbash rksh sash sh"
+    " tcsh xonsh yash zsh"
+)
+_TEXT_FIRST = _words(
+    "awk elixir expect gawk groovy guile julia kotlin lua luajit mawk nawk node nodejs octave original-awk"
+    " osascript perl php pypy python racket raku rscript ruby sbcl scala tclsh ts-node tsx wish"
+)
+"""Read the first argument as a script or as code, and hand the rest on as it is."""
+_ANY_ORDER = frozenset({"gsed", "jq", "sed", "yq"})
+"""The same, but they find options behind it as well, up to a `--`."""
+_ALWAYS = _words(
+    "bc bun clojure dc deno ed emacs erl ex gdb ghc ghci gmake jshell lldb m4 make mariadb mysql nvim psql run-parts"
+    " rvim socat sqlite vi view vim"
+)
+"""Read any argument as code."""
+_HANDS_ON = _words(
+    "at autossh batch entr eval hyperfine ksu mosh parallel rexec rsh runuser screen script slogin ssh sshpass su tmux"
+    " watch wsl xterm"
+)
+_START_AT_ONCE = _words(
+    "builtin busybox bwrap capsh catatonit catchsegv chpst command cpulimit dbus-run-session doas dumb-init env"
+    " exec fakeroot firejail ionice ld-linux linux32 linux64 ltrace nice nohup npx nsenter numactl pipx pkexec prlimit"
+    " proot proxychains rlwrap runcon sem setarch setpriv setsid ssh-agent start-stop-daemon stdbuf strace sudo"
+    " systemd-run time tini torify torsocks toybox unbuffer unshare uvx valgrind xargs"
+)
+_STARTERS: dict[str, int] = {
+    **dict.fromkeys(_START_AT_ONCE, 0),
+    **dict.fromkeys(_words("chroot chrt envdir flock gosu setuidgid softlimit su-exec taskset timeout"), 1),
+}
+"""Programs that start the program which their arguments name, and how many arguments stand before that name."""
+_ENGINES = frozenset({"docker", "incus", "kubectl", "lxc", "nerdctl", "oc", "podman"})
+_RUN_WORDS = frozenset({"exec", "foreach", "run"})
+"""Commands of programs (`poetry run`, `git submodule foreach`) that start the program which is named after them."""
+_NO_WORDS = (_SHELLS | _TEXT_FIRST | {"sed", "ssh"}) - {"cmd", "expect", "julia", "node", "nu", "posh", "scala"}
+"""Names that are hardly used for anything else. They count anywhere: no list has all programs that start others."""
+
+_CODE_OPTION = re.compile(r"-[aefhnuvx]*c|-[eEr]")
+_MODULES_OF_CODE = frozenset({"cProfile", "code", "doctest", "pdb", "profile", "runpy", "timeit", "trace"})
+
+
+def _started(words: Sequence[str], at: int) -> str:
+    """Why a program that is named before it may read it as code."""
+    run = max((number for number in range(1, at) if words[number] in _RUN_WORDS), default=0)
+    if run and not _names_program("", words[run + 1 : at], 0):
+        return f"{words[run]!r} may take it for the program to start"
+    first = _program(words[0])
+    starts = first in _STARTERS or (first in _ENGINES and not {"exec", "run"}.isdisjoint(words[1:at]))
+    for number, word in enumerate(words[:at]):
+        name, between = _program(word), words[number + 1 : at]
+        if number and not starts and name not in _NO_WORDS:
+            continue
+        before = 2 if starts and name in _ENGINES else _STARTERS.get(name)
+        if before is not None and not _is_variable(name, words[at]) and not _names_program(name, between, before):
+            return f"{name!r} may take it for the program to start"
+        if name in _HANDS_ON:
+            return f"{name!r} hands its arguments to a shell"
+        if name in _SHELLS | _TEXT_FIRST | _ANY_ORDER:
+            return "" if _is_argument(name, between) else f"{name!r} may read it as code"
+        if name in _ALWAYS:
+            return f"{name!r} may read it as code"
+    return ""
+
+
+def _is_variable(name: str, word: str) -> bool:
+    return name in ("doas", "env", "sudo") and _ASSIGNED.fullmatch(word) is not None
+
+
+def _program(word: str) -> str:
+    """What a program is called, without its folder and version.
+
+    >>> _program("/usr/bin/python3.11"), _program("lua5.4"), _program("cmd.EXE")
+    ('python', 'lua', 'cmd')
+    >>> _program("m4"), _program("/lib64/ld-linux-x86-64.so.2")
+    ('m4', 'ld-linux')
+    """
+    name = word.rpartition("/")[2].lower().removesuffix(".exe")
+    if name.startswith("ld-linux"):
+        return "ld-linux"
+    return name if name in _STARTERS or name in _ALWAYS else re.sub(r"[-0-9.]+$", "", name)
+
+
+def _names_program(name: str, between: Sequence[str], before: int) -> bool:
+    """Whether the program is named among these words, so many arguments after the options. A word behind an option may
+    be the value of that."""
+    count, previous = 0, ""
+    for word in between:
+        if _MARKED in word and not _is_variable(name, word):
+            return count > before
+        is_value = previous.startswith("-") and previous != "--"
+        if word != "--" and not word.startswith("-") and not is_value and not _ASSIGNED.fullmatch(word):
+            count += 1
+        previous = word
+    return count > before
+
+
+def _is_argument(name: str, between: Sequence[str]) -> bool:
+    """Whether what follows these words is an argument of a script, of a program text or of a module of Python: the
+    interpreter hands it on."""
+    first, second, third = (*between, "", "", "")[:3]
+    if not first or _MARKED in first or _MARKED in second:
+        return False
+    if first[0] not in "-+":
+        return name not in _ANY_ORDER or "--" in between[1:]
+    if first == "-m" and name in ("python", "pypy"):
+        return bool(second) and second not in _MODULES_OF_CODE
+    if not _CODE_OPTION.fullmatch(first) or not second or second[0] in "-+":
+        return False
+    return third == "--" or (name in _SHELLS and bool(third) and _MARKED not in third)

@@ -1,0 +1,278 @@
+"""Tasks that only wait for others (HTTP calls, containers), on a thread and an event loop of their own.
+
+Not on the engine's loop, which has to be on time, and not on the application's, which a handler may block. What is done
+for one kind of task is its `Door`; what every attempt has in common (time-out, early end, one outcome) is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from onthedot import fault_points
+from onthedot.clock import SECOND, Clock, Micros
+from onthedot.model.run import Lease
+from onthedot.model.verdict import Outcome
+from onthedot.output.capture import Capture
+from onthedot.output.forms import forms_of
+from onthedot.output.records import Stream
+from onthedot.rules.live_lines import Mark
+from onthedot.runners.attempt import (
+    Attempt,
+    Ended,
+    LiveLines,
+    Started,
+    failed,
+    never_begun,
+    timed_out,
+    without_secrets,
+)
+from onthedot.runners.context import Context
+from onthedot.runners.first_outcome import Deciding
+from onthedot.runners.params import Filled
+from onthedot.runners.task_filling import Fill, as_written
+
+T = TypeVar("T")
+
+_log = logging.getLogger("onthedot")
+
+_KEEP = 30.0  # seconds that a record gets to be kept
+_JOIN = 3.0  # seconds that attempts get to clean up when the runner is closed
+
+
+class Recording(Protocol):
+    """Where the record of an attempt is written, and what becomes of it when the attempt has ended."""
+
+    def path(self, lease: Lease) -> Path:
+        """The file to write it to, in a folder that is there. Called in the runner's thread."""
+        ...
+
+    async def keep(self, lease: Lease) -> None:
+        """It is complete. Awaited on the engine's loop; whatever this raises fails no attempt."""
+        ...
+
+
+class NotRecorded:
+    """No record is kept: what is said stays in the log of its run."""
+
+    def path(self, lease: Lease) -> Path:
+        """Nowhere."""
+        del lease
+        return Path(os.devnull)
+
+    async def keep(self, lease: Lease) -> None:
+        """There is nothing to keep."""
+
+
+NOT_RECORDED = NotRecorded()
+
+
+class Said:
+    """What an attempt says, on its way to the record (all of it, within bounds) and to the log of its run."""
+
+    def __init__(self, capture: Capture, context: Context, clock: Clock) -> None:
+        self._capture = capture
+        self._clock = clock
+        self._live = LiveLines(context)
+
+    def feed(self, stream: Stream, data: bytes) -> None:
+        """Some bytes came."""
+        self._live.say(self._clock.now(), stream, self._capture.feed(stream, data))
+
+    def remark(self, text: str) -> None:
+        """A line of ours. Redacted like all else: it may name what the other side has sent back."""
+        self.feed("err", f"{text}\n".encode(errors="backslashreplace"))
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        for stream, text in self._capture.close():
+            self._live.say(self._clock.now(), stream, text)
+        self._live.flush()
+
+
+class Door(Protocol):
+    """Does one kind of task. Used on the runner's loop only."""
+
+    async def warm_up(self) -> None:
+        """Load what the first attempt would have to wait for. May fail: then that one does it again, and tells why."""
+        ...
+
+    async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
+        """The attempt itself. Cancelled once, when it is to end early: nothing of it is left when this has ended."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class ApartRunner(Deciding):
+    """Runs attempts of one kind, each as a task of one event loop. `longest` is the time-out of jobs without one."""
+
+    def __init__(
+        self,
+        door: Door,
+        engine_loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        *,
+        ended: Ended,
+        started: Started | None,
+        longest: Micros = 0,
+        fill: Fill = as_written,
+        recording: Recording = NOT_RECORDED,
+    ) -> None:
+        self._door = door
+        self._engine_loop = engine_loop
+        self._clock = clock
+        self._tell_ended = ended
+        self._tell_started = started
+        self._longest = longest
+        self._fill = fill
+        self._recording = recording
+        self._deciding = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._running: set[Attempt] = set()
+        self._warming: asyncio.Task[None] | None = None
+
+    # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
+
+    def warm_up(self) -> None:
+        """Be ready for a first attempt: it is as punctual as the others."""
+        loop = self._running_loop()
+        loop.call_soon_threadsafe(self._begin_warming, loop)
+
+    def start(self, attempts: list[Attempt]) -> None:
+        loop = self._running_loop()
+        loop.call_soon_threadsafe(self._begin, loop, attempts)
+
+    def stop(self, attempts: list[Attempt]) -> None:
+        if self._loop is not None and attempts:
+            self._loop.call_soon_threadsafe(self._end_early, attempts)
+
+    def close(self) -> None:
+        """End what still runs, and the thread."""
+        loop, thread = self._loop, self._thread
+        if loop is not None and thread is not None:
+            self._loop = self._thread = None
+            loop.call_soon_threadsafe(lambda: loop.create_task(self._shut(loop)))
+            thread.join(_JOIN + 1)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:  # nobody pays for a thread who has no such job
+            self._loop = asyncio.new_event_loop()
+            name = f"onthedot {type(self._door).__name__}"
+            self._thread = threading.Thread(target=self._serve, args=(self._loop,), name=name, daemon=True)
+            self._thread.start()
+        return self._loop
+
+    # ── on the runner's own ──────────────────────────────────────────────────────────────────────────────────
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()
+
+    def _begin_warming(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._warming = loop.create_task(self._warm_up())
+
+    async def _warm_up(self) -> None:
+        try:
+            await self._door.warm_up()
+        except Exception as error:  # noqa: BLE001 - the first attempt tells it to whom it concerns
+            _log.info("%s is not ready: %s", type(self._door).__name__, error)
+
+    async def _shut(self, loop: asyncio.AbstractEventLoop) -> None:
+        for attempt in self._running:
+            self._cancel(attempt)
+        tasks = {attempt.handle for attempt in self._running}
+        if self._warming is not None:
+            self._warming.cancel()
+            tasks.add(self._warming)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_JOIN)
+        await self._door.close()
+        loop.stop()
+
+    def _begin(self, loop: asyncio.AbstractEventLoop, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            self._running.add(attempt)
+            attempt.handle = loop.create_task(self._perform(loop, attempt))
+
+    def _end_early(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            if attempt not in self._running:
+                continue
+            if not attempt.started_at:  # before its first step: it takes none, and would never come to its end
+                attempt.handle.cancel()
+                self._running.discard(attempt)
+                self._decide(attempt, never_begun(attempt))
+            else:
+                self._cancel(attempt)
+
+    def _cancel(self, attempt: Attempt) -> None:
+        """Once only: what it does to clean up is not disturbed."""
+        if not attempt.handle.cancelling():
+            attempt.handle.cancel()
+
+    def _time_out(self, attempt: Attempt) -> None:
+        if not attempt.handle.cancelling():
+            attempt.timed_out = True
+            self._cancel(attempt)
+
+    async def _perform(self, loop: asyncio.AbstractEventLoop, attempt: Attempt) -> None:
+        """Whatever happens in here becomes one outcome."""
+        attempt.started_at = self._clock.now()
+        attempt.timeout = attempt.timeout or self._longest
+        timer = loop.call_later(attempt.timeout / SECOND, self._time_out, attempt) if attempt.timeout else None
+        if self._tell_started is not None:
+            self._tell(self._tell_started, [attempt])
+        fault_points.point("attempt.before_call")
+        try:
+            outcome = await self._pass_door(attempt)
+        except asyncio.CancelledError as error:
+            outcome = attempt.stop_as or failed(error)
+        except Exception as error:  # noqa: BLE001 - whatever it raises is its outcome
+            outcome = failed(error)
+        fault_points.point("attempt.after_call")
+        if timer is not None:
+            timer.cancel()
+        self._running.discard(attempt)
+        self._decide(attempt, timed_out(attempt.timeout) if attempt.timed_out else outcome)
+
+    async def _pass_door(self, attempt: Attempt) -> Outcome:
+        lease = attempt.lease
+        deadline = attempt.started_at + attempt.timeout if attempt.timeout else None
+        attempt.context = Context(lease, attempt.desk, deadline, attempt.started_at)
+        filled = await self._on_engine(self._fill(lease))
+        path, most = self._recording.path(lease), lease.record.job.bounds.output
+        capture = Capture(path, step="", limit=most, secrets=filled.secrets, clock=self._clock.now)
+        said = Said(capture, attempt.context, self._clock)
+        forms = forms_of(filled.secrets)
+        try:
+            return without_secrets(await self._door.perform(attempt, filled, said), forms)
+        except Exception as error:  # noqa: BLE001 - whatever it raises is its outcome, without secrets
+            return without_secrets(failed(error), forms)
+        finally:
+            said.close()
+            await self._keep(attempt.context, lease)
+
+    async def _keep(self, context: Context, lease: Lease) -> None:
+        """A record that cannot be kept never fails a job."""
+        try:
+            async with asyncio.timeout(_KEEP):
+                await self._on_engine(self._recording.keep(lease))
+        except Exception as error:  # noqa: BLE001 - the attempt has its outcome
+            mark = Mark(self._clock.now(), "otd")
+            context._log_as(mark, f"its output could not be kept: {failed(error).error}")
+
+    async def _on_engine(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do this on the engine's loop, where the store is."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._engine_loop))

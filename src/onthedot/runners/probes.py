@@ -1,0 +1,176 @@
+"""Whether this machine can do something, tried out: each answers within a second, and leaves nothing behind.
+
+For the guard, which offers what works, and for `onthedot doctor`, which tells what does not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from onthedot.runners import container_engines
+from onthedot.runners.guard import levels, probing
+
+PATIENCE = 0.9
+"""Seconds for one probe."""
+
+_OLDEST_GIT = (2, 37)
+
+State = Literal["ok", "missing", "broken"]
+
+
+class Probe(NamedTuple):
+    """What a probe has found: what is there, or why it does not work."""
+
+    state: State
+    found: str
+
+
+class Cgroups(NamedTuple):
+    """Control groups: which version (0: none), which controllers our own group has, and whether groups can be made."""
+
+    version: Literal[0, 1, 2]
+    controllers: frozenset[str] = frozenset()
+    writable: bool = False
+    folder: str = ""  # our own group's
+
+
+def try_program(words: Sequence[str], *, patience: float = PATIENCE, handed: Sequence[int] = ()) -> Probe:
+    """Run a small program to its end: its first line, or what is wrong with it. Whatever it started ends with it.
+
+    >>> try_program(["sh", "-c", "echo one; echo two"])
+    Probe(state='ok', found='one')
+    >>> try_program(["no such program"])
+    Probe(state='missing', found='no such program is not installed')
+    """
+    if shutil.which(words[0]) is None:
+        return Probe("missing", f"{words[0]} is not installed")
+    try:
+        process = subprocess.Popen(  # noqa: S603 - words of our own
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            pass_fds=handed,
+        )  # fmt: skip
+    except OSError as error:
+        return Probe("broken", f"{words[0]} cannot be started: {error.strerror}")
+    try:
+        out, err = process.communicate(timeout=patience)
+    except subprocess.TimeoutExpired:
+        return Probe("broken", f"{words[0]} has not answered within {patience:g} s")
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+    if process.returncode:
+        return Probe("broken", _first_line(err) or f"{words[0]} has ended with code {process.returncode}")
+    return Probe("ok", _first_line(out))
+
+
+def _first_line(output: bytes) -> str:
+    return output.decode(errors="replace").strip().partition("\n")[0][:200]
+
+
+def bubblewrap() -> Probe:
+    """Whether a sandbox can be made: bubblewrap may be there, and the kernel may not let it."""
+    with levels.in_descriptors(levels.sandbox_files({}, 0, "/")) as handed:
+        _, *words = levels.bubblewrap("/usr", "/usr", handed=handed)  # the very sandbox that the guard makes
+        tried = try_program(["bwrap", *words, "true"], handed=handed)
+    version = try_program(["bwrap", "--version"]) if tried.state == "ok" else tried
+    return version._replace(found=f"{version.found}; {levels.sandbox_in_words()}") if version.state == "ok" else version
+
+
+def git() -> Probe:
+    """Whether sources can be checked out. An older one cannot be told which address a name has."""
+    found = try_program(["git", "--version"])
+    version = tuple(map(int, re.findall(r"\d+", found.found)[:2]))
+    if found.state == "ok" and version < _OLDEST_GIT:
+        return Probe("broken", f"{found.found}; expected 2.37 or later")
+    return found
+
+
+def user_level(uid: int | None = None) -> Probe:
+    """Whether programs can be given a user and temporary folders of their own: only root can do that."""
+    uid = os.geteuid() if uid is None else uid
+    if uid != 0:
+        return Probe("missing", f"user id {uid}, which is not root")
+    tried = try_program(probing.user_trial())
+    calls = levels.calls_in_words()
+    return Probe("ok", f"root; a user, /tmp and ipc for each program; {calls}") if tried.state == "ok" else tried
+
+
+def cgroups(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> Cgroups:
+    """What control groups there are for us. A group is made in our own, and removed."""
+    try:
+        lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return Cgroups(0)
+    places = {name: path for _, names, path in (line for line in lines if len(line) == 3) for name in names.split(",")}
+    if (root / "cgroup.controllers").is_file():
+        folder = _within(root, places.get("", "/"))
+        try:
+            controllers = frozenset((folder / "cgroup.controllers").read_text(encoding="utf-8").split())
+        except OSError:
+            controllers = frozenset()
+        return Cgroups(2, controllers, _can_make_group(folder), str(folder))
+    first = {name: _within(root / name, places[name]) for name in places if name and (root / name).is_dir()}
+    bounding = [first[name] for name in ("memory", "pids") if name in first]
+    if not bounding:
+        return Cgroups(0)
+    writable = len(bounding) == 2 and all(_can_make_group(folder) for folder in bounding)
+    return Cgroups(1, frozenset(first), writable, str(bounding[0]))
+
+
+def _within(root: Path, path: str) -> Path:
+    """Our own group's folder; in a container, where that is not to be seen, the root."""
+    folder = root / path.lstrip("/")
+    return folder if folder.is_dir() else root
+
+
+def _can_make_group(folder: Path) -> bool:
+    probe = folder / f"onthedot-probe-{os.getpid()}"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+def container_engine(sockets: Iterable[str] | None = None) -> Probe:
+    """Whether Docker or Podman answers, at one of these sockets (None: at the usual places)."""
+    places = _usual_sockets() if sockets is None else list(sockets)
+    there = [path for path in places if Path(path).exists()]
+    if not there:
+        return Probe("missing", f"no socket at {', '.join(places)}")
+    answers = [_ping(path) for path in there]
+    return next((answer for answer in answers if answer.state == "ok"), answers[0])
+
+
+def _usual_sockets() -> list[str]:
+    host = os.environ.get("DOCKER_HOST", "")
+    if host.startswith("unix://"):
+        return [host.removeprefix("unix://")]
+    return container_engines.usual_sockets()
+
+
+def _ping(path: str) -> Probe:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(PATIENCE)
+            connection.connect(path)
+            connection.sendall(b"GET /_ping HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            answer = connection.recv(200)
+    except OSError as error:
+        return Probe("broken", f"{path} does not answer: {error}")
+    first = _first_line(answer)
+    return Probe("ok", path) if " 200 " in f"{first} " else Probe("broken", f"{path} answers {first!r}")

@@ -1,0 +1,261 @@
+"""Handlers in child processes: what a time-out or a cancel really ends, and what cannot take the worker along.
+
+A thread for each child does the waiting. Children stay warm from one attempt to the next; one that was asked to end, or
+that died, is replaced. A handler that is asked to end gets SIGTERM first (a coroutine is cancelled, a function finds
+`Stopped` raised in it), then SIGKILL, with everything it has started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from onthedot import fault_points
+from onthedot.clock import SECOND, Clock, Micros
+from onthedot.model.errors import DefinitionError, StateError, UnknownHandler
+from onthedot.model.job import Call, Job
+from onthedot.model.verdict import Outcome, OutcomeKind
+from onthedot.runners import child_main
+from onthedot.runners.attempt import Attempt, Ended, Started, failed, never_begun, timed_out
+from onthedot.runners.child import Child, ChildGone
+from onthedot.runners.first_outcome import Deciding
+from onthedot.runners.frames import BadFrame, lease_to_json
+from onthedot.runners.importable import Importable, importable, main_module
+from onthedot.runners.registry import Registry
+from onthedot.runners.relay import Relay
+
+_LOST_PATIENCE: Micros = SECOND // 2  # the lease is gone or goes: others may start it soon
+_KILL_PATIENCE: Micros = SECOND  # what SIGKILL does not end by then is stuck in the kernel
+_CHILD_DIED = ("onthedot.ChildDied",)
+_JOIN = 2.0  # seconds until a killed child must have been reaped
+
+
+class ProcessRunner(Deciding):
+    """A pool of children that grows by one whenever all are busy, up to `processes`."""
+
+    def __init__(
+        self,
+        engine_loop: asyncio.AbstractEventLoop,
+        registry: Registry,
+        clock: Clock,
+        *,
+        processes: int,
+        result_bytes: int,
+        kill_after: Micros,
+        ended: Ended,
+        started: Started | None,
+        stuck: Ended,
+        freed: Ended,
+    ) -> None:
+        if child_main.importing:
+            raise StateError(
+                "a child process of a worker imports this module to find a handler, and the module starts a scheduler; "
+                "put that under \"if __name__ == '__main__':\""
+            )
+        self._engine_loop = engine_loop
+        self._registry = registry
+        self._clock = clock
+        self._processes = processes
+        self._result_bytes = result_bytes
+        self._kill_after = kill_after
+        self._tell_ended = ended
+        self._tell_started = started
+        self._tell_stuck = stuck
+        self._tell_freed = freed
+        self._work: SimpleQueue[Attempt | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._busy = 0  # attempts given out and not returned; engine's thread only
+        self._timers: dict[Attempt, asyncio.TimerHandle] = {}  # engine's thread only
+        self._known: set[Importable] = set()
+        self._deciding = threading.Lock()  # who decides an outcome; which child an attempt is in; whether we are closed
+        self._children: set[Child] = set()
+        self._closed = False
+
+    # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
+
+    def warm(self, jobs: Sequence[Job]) -> None:
+        """Have children ready for these jobs, with their modules loaded: a first run is as punctual as the others."""
+        mine = [job.task.handler for job in jobs if isinstance(job.task, Call) and job.isolation == "process"]
+        self._known.update(importable(self._registry.get(name).function) for name in mine)
+        for _ in mine[: self._processes]:
+            self._add_thread()
+
+    def start(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            self._busy += 1
+            if len(self._threads) < min(self._busy, self._processes):
+                self._add_thread()
+            self._work.put(attempt)
+
+    def stop(self, attempts: list[Attempt]) -> None:
+        """What has not begun is given back; what runs is asked to end, and then made to."""
+        for attempt in attempts:
+            with self._deciding:
+                if attempt.outcome is not None:
+                    continue
+                begun = attempt.started_at > 0
+                if not begun:
+                    attempt.outcome = never_begun(attempt)
+                    attempt.ended_at = self._clock.now()
+            if begun:
+                lost = attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.LOST
+                self._end_early(attempt, min(_LOST_PATIENCE, self._kill_after) if lost else self._kill_after)
+            else:
+                self._tell(self._tell_ended, [attempt])
+
+    def close(self) -> None:
+        """Kill what still runs, let idle children go, and reap them all."""
+        with self._deciding:
+            self._closed = True
+            children = list(self._children)
+        for child in children:
+            child.kill()
+        for _ in self._threads:
+            self._work.put(None)
+        for thread in self._threads:
+            thread.join(_JOIN)
+
+    def _add_thread(self) -> None:
+        name = f"onthedot child {len(self._threads) + 1}"
+        thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _watch(self, attempt: Attempt) -> None:
+        if attempt.outcome is None and attempt not in self._timers:
+            self._later(attempt, attempt.timeout, self._time_out)
+
+    def _time_out(self, attempt: Attempt) -> None:
+        attempt.timed_out = True
+        self._end_early(attempt, self._kill_after)
+
+    def _end_early(self, attempt: Attempt, patience: Micros) -> None:
+        if self._in_child(attempt, Child.stop):
+            self._later(attempt, patience, self._kill)
+
+    def _kill(self, attempt: Attempt) -> None:
+        if self._in_child(attempt, Child.kill):
+            self._later(attempt, _KILL_PATIENCE, self._give_up)
+
+    def _give_up(self, attempt: Attempt) -> None:
+        attempt.stuck = True
+        if self._decide(attempt, self._ended_early(attempt)):
+            self._tell_stuck([attempt])
+        else:
+            attempt.stuck = False
+
+    def _in_child(self, attempt: Attempt, act: Callable[[Child], None]) -> bool:
+        """Do something to the child that runs this attempt: not to one that has gone on to the next."""
+        with self._deciding:
+            child: Child | None = attempt.handle
+            if child is not None:
+                act(child)
+            return child is not None
+
+    def _later(self, attempt: Attempt, wait: Micros, then: Callable[[Attempt], None]) -> None:
+        earlier = self._timers.pop(attempt, None)
+        if earlier is not None:
+            earlier.cancel()
+        self._timers[attempt] = self._engine_loop.call_later(wait / SECOND, then, attempt)
+
+    def _returned(self, attempt: Attempt) -> None:
+        self._busy -= 1
+        timer = self._timers.pop(attempt, None)
+        if timer is not None:
+            timer.cancel()
+        if attempt.stuck:
+            self._tell_freed([attempt])
+
+    # ── on the threads that wait for children ────────────────────────────────────────────────────────────────
+
+    def _serve(self) -> None:
+        child = self._fresh()
+        while (attempt := self._work.get()) is not None:
+            child = child or self._fresh(attempt)
+            if child is not None:
+                self._perform(attempt, child)
+            self._tell(self._returned, attempt)
+            if child is not None and child.spent:
+                self._drop(child)
+                child = self._fresh()
+        if child is not None:
+            self._drop(child)
+
+    def _fresh(self, attempt: Attempt | None = None) -> Child | None:
+        """A child that is ready; None if there can be none, which is the outcome of the attempt that needs it."""
+        child = None
+        try:
+            child = Child(most=8 * self._result_bytes + (1 << 20))
+            with self._deciding:
+                self._children.add(child)
+                if self._closed:
+                    child.kill()
+            child.warm_up(sorted(self._known.copy()), main_module())
+        except (ChildGone, OSError) as error:
+            if child is not None:
+                self._drop(child)
+            if attempt is not None:
+                outcome = Outcome(OutcomeKind.FAILED, f"no child process could be started: {error}", _CHILD_DIED)
+                self._decide(attempt, outcome)
+            return None
+        return child
+
+    def _drop(self, child: Child) -> None:
+        with self._deciding:
+            self._children.discard(child)
+        child.close()
+
+    def _perform(self, attempt: Attempt, child: Child) -> None:
+        try:
+            request = self._request(attempt)
+        except (DefinitionError, UnknownHandler) as error:
+            self._decide(attempt, failed(error))
+            return
+        if not self._begin(attempt, child):
+            return
+        fault_points.point("attempt.before_call")
+        gone = False
+        try:
+            child.ask(request | {"started_at": attempt.started_at, "timeout": attempt.timeout})
+            outcome = Relay(attempt, child).outcome()
+        except (ChildGone, BadFrame) as error:
+            outcome = Outcome(OutcomeKind.FAILED, str(error), _CHILD_DIED)
+            gone = True
+        fault_points.point("attempt.after_call")
+        with self._deciding:
+            attempt.handle = None  # from here on nobody can stop this child for its sake
+            asked, child.spent = child.spent, child.spent or gone
+        stopped = asked and attempt.stop_as is not None and outcome.kind is not OutcomeKind.SUCCEEDED
+        self._decide(attempt, self._ended_early(attempt) if attempt.timed_out or stopped else outcome)
+
+    def _request(self, attempt: Attempt) -> dict[str, Any]:
+        handler = self._registry.handler_of(attempt.lease)
+        path = importable(handler.function)
+        self._known.add(path)
+        return {
+            "handler": path,
+            "main": main_module(),
+            "lease": lease_to_json(attempt.lease),
+            "result_bytes": self._result_bytes,
+        }
+
+    def _begin(self, attempt: Attempt, child: Child) -> bool:
+        """Whether it is still wanted: from here on it counts as begun."""
+        with self._deciding:
+            if attempt.outcome is not None:
+                return False
+            attempt.started_at = self._clock.now()
+            attempt.handle = child
+        if attempt.timeout:
+            self._tell(self._watch, attempt)
+        if self._tell_started is not None:
+            self._tell(self._tell_started, [attempt])
+        return True
+
+    def _ended_early(self, attempt: Attempt) -> Outcome:
+        if attempt.timed_out or attempt.stop_as is None:
+            return timed_out(attempt.timeout)
+        return attempt.stop_as

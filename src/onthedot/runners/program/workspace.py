@@ -1,0 +1,416 @@
+"""A run's place on this machine: its workspace, what its programs leave in files, and the records of its attempts.
+
+    <spool>/<run>/work          the workspace: where its programs begin, and all that a sandbox lets them write to
+    <spool>/<run>/work/.otd     what programs and worker tell each other in files
+    <spool>/<run>/<attempt>.log the record of an attempt, where nobody keeps it elsewhere
+
+`<run>` is the run's id and the instant at which it was created, so that two stores may share a spool. No name that a
+user chose is part of a path. What programs have written is read without following links: they may put anything there.
+
+Everything here blocks, and is called in threads.
+"""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import logging
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from onthedot.clock import Micros, to_datetime
+from onthedot.model.run import Lease
+from onthedot.output.places import state_folder
+from onthedot.runners.guard import folders
+from onthedot.runners.guard.users import FOR_ONE_GROUP, make_system_folder, system_folder, take_back
+from onthedot.runners.program.workspace_pool import INSIDE, Spares, remove_empty
+from onthedot.settings import Settings
+
+logger = logging.getLogger("onthedot.runners")
+
+OTD = ".otd"
+UNREADY = "unready"
+"""A file beside a workspace whose source is still to be checked out."""
+MOST_ARTIFACTS = 1_000
+MOST_ARTIFACT_BYTES = 1 << 30
+_MOST_LOOKED_AT = 100_000
+_OUTPUT_BYTES = 256 * 1024
+_SHOWN = 120  # characters of a path in a remark
+
+
+def spool_of(settings: Settings) -> Path:
+    """The folder of all runs' places: as the settings say, or where this user's programs keep their state. That of root
+    is the system's own, because programs that have a user of their own cannot pass through root's home."""
+    if settings.spool:
+        return Path(settings.spool).expanduser().absolute()
+    is_given = os.environ.get("XDG_STATE_HOME", "").startswith("/")
+    return (system_folder() if os.geteuid() == 0 and not is_given else state_folder()) / "spool"
+
+
+def place_name(run_id: int, created_at: Micros) -> str:
+    """What a run's folder is called.
+
+    >>> place_name(7, 255)
+    '7-ff'
+    """
+    return f"{run_id}-{created_at:x}"
+
+
+class Place:
+    """Where one attempt runs."""
+
+    def __init__(self, spool: Path, lease: Lease, spares: Spares | None = None) -> None:
+        self.spool = spool
+        self.is_new = False  # nobody has been here before, and no program yet
+        self._apart = lease.record.job.isolation not in ("none", "process")
+        self._spares = None if self._apart else spares  # what had a user of its own is nobody else's
+        self.run = spool / place_name(lease.run_id, lease.created_at)
+        self.workspace = self.run / "work"
+        self.log = self.run / f"{lease.attempt}.log"
+        self.checkpoint_file = self.workspace / OTD / "checkpoint"
+        self.output_file = self.workspace / OTD / "output"
+
+    def open(self, *, complete: bool = True) -> bool:
+        """Make what is not there yet; whether the workspace was there already, complete. One that is made is complete
+        at once, or (for a source) when `ready` says so."""
+        if complete and self._spares is not None and self._spares.take(self.run):
+            self.is_new = True
+            return False
+        self.is_new = self._make_run()
+        found = not self.is_new and self.workspace.is_dir() and not self._unready.exists()
+        if not found and not complete:
+            self._unready.touch(mode=0o600)  # first: whoever finds a workspace without it takes it for complete
+        if self.is_new:
+            for inside in INSIDE:
+                os.mkdir(f"{self.run}/{inside}", 0o700)
+        else:
+            self.workspace.mkdir(mode=0o700, exist_ok=True)
+            self._own_folder()
+            self.touch()
+            if complete:
+                self.ready()  # the source of an earlier definition
+        if self._apart:
+            self._let_pass()
+        return found
+
+    def _let_pass(self) -> None:
+        """Where the worker is root, its programs have a user of their own, who must come to the workspace: through the
+        spool as everybody, through the run's folder alone. Elsewhere nobody else has to."""
+        is_root = os.geteuid() == 0
+        if is_root and stat.S_IMODE(self.spool.stat().st_mode) == 0o700:
+            self.spool.chmod(0o711)
+        wanted = FOR_ONE_GROUP if is_root else 0o700
+        if stat.S_IMODE(self.run.stat().st_mode) != wanted:
+            self.run.chmod(wanted)
+
+    def _make_run(self) -> bool:
+        """The run's folder; whether it was not there."""
+        try:
+            os.mkdir(self.run, 0o700)
+        except FileExistsError:
+            return False
+        except FileNotFoundError:  # the spool itself is not there yet
+            if self.spool.parent == system_folder():
+                make_system_folder()
+            os.makedirs(self.spool, mode=0o700, exist_ok=True)
+            return self._make_run()
+        return True
+
+    def _own_folder(self) -> None:
+        """Our folder in the workspace is a folder, whatever a program has put in its place."""
+        for folder in (self.workspace / OTD, self.workspace / OTD / "tmp"):
+            if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+                folder.unlink()
+            folder.mkdir(mode=0o700, exist_ok=True)
+
+    def adopt(self, earlier: str) -> bool:
+        """Take over the workspace of an earlier run that has ended; whether there was one. Before `open`."""
+        theirs = self.spool / earlier
+        if self.workspace.exists() or (theirs / UNREADY).exists():
+            return False
+        os.makedirs(self.run, mode=0o700, exist_ok=True)
+        with suppress(OSError):  # there is none; somebody else was quicker, or it was swept away
+            if not take_back(str(theirs / "work")):  # before it has a name by which nobody knows whose it is
+                return False
+            (theirs / "work").rename(self.workspace)
+            return True
+        return False
+
+    def empty(self) -> None:
+        """Begin the workspace anew: what an attempt has left that did not come to check out its source."""
+        folders.remove(str(self.workspace))
+        self.open(complete=False)
+
+    def ready(self) -> None:
+        """The workspace is complete: whoever takes the run over on this machine goes on in it."""
+        self._unready.unlink(missing_ok=True)
+
+    @property
+    def _unready(self) -> Path:
+        return self.run / UNREADY
+
+    def touch(self) -> None:
+        """It is in use: nobody sweeps it away."""
+        with suppress(FileNotFoundError):
+            os.utime(self.run)
+
+    def directory(self, wanted: str) -> Path:
+        """Where a program begins; `NotADirectoryError` if there is no such place."""
+        if not wanted:
+            return self.workspace
+        path = self.workspace / wanted
+        if not (_is_inside(self.workspace, wanted) if self._apart else path.is_dir()):
+            raise NotADirectoryError(
+                f"directory: expected one that is there, got {wanted!r}; let an earlier step or the source make it"
+            )
+        return path
+
+    # ── files that programs write ────────────────────────────────────────────────────────────────────────────
+
+    def write_checkpoint(self, text: str) -> None:
+        """Give the program what was saved last; without that, no file."""
+        self._own_folder()
+        _remove_file(self.checkpoint_file)
+        if text:
+            self.checkpoint_file.write_text(text, encoding="utf-8")
+
+    def read_checkpoint(self, limit: int) -> str | None:
+        """What the program has saved; None: nothing, or more than the limit."""
+        return _read_inside(self.workspace, (OTD, "checkpoint"), limit)
+
+    def write_private(self, files: Mapping[str, str]) -> Path:
+        """A folder with these files, for git, in place of an earlier one. No program of the job runs meanwhile."""
+        self._own_folder()
+        folder = self.workspace / OTD / "git"
+        _remove_file(folder)
+        if files:
+            folder.mkdir(mode=0o700)
+        for name, text in files.items():
+            with open(
+                os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+            ) as file:
+                file.write(text)
+        return folder
+
+    def clear_outputs(self) -> None:
+        """What an earlier step has handed on is not the next one's."""
+        self._own_folder()
+        _remove_file(self.output_file)
+
+    def read_outputs(self) -> str:
+        """What the program has handed on."""
+        return _read_inside(self.workspace, (OTD, "output"), _OUTPUT_BYTES) or ""
+
+    def artifacts(self, patterns: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
+        """The files that match, by their path in the workspace, and what was left out and why. Links are not followed,
+        and not kept."""
+        return _matching(self.workspace, patterns, only_own=self._apart) if patterns else ({}, [])
+
+    def vanish(self) -> bool:
+        """Go, if no program has left anything here, what it hands on and has saved included; whether it has gone."""
+        return remove_empty(self.run) if self._spares is None else self._spares.give(self.run)
+
+    def give_back(self) -> None:
+        """The attempt has ended, and its workspace is kept: closed for every user that programs may have."""
+        if self._apart:
+            take_back(str(self.workspace))
+
+    def discard(self) -> None:
+        """The run has succeeded: its workspace is of no use. A record that nobody has taken stays until it is swept."""
+        folders.remove(str(self.workspace))
+        with suppress(OSError):  # something is in it still
+            self.run.rmdir()
+
+
+def sweep(spool: Path, *, now: Micros, keep: Micros, in_use: Iterable[str]) -> int:
+    """Remove the places that nobody has used for so long; how many there were. A workspace that a killed worker left to
+    its program's user is taken back, and what still runs as that user is ended. A place with which that cannot be done
+    is reported, and stays until the next sweep."""
+    used, count = set(in_use), 0
+    try:
+        found = list(os.scandir(spool))
+    except OSError:  # there is none yet, or it is not ours to look into: who opens a place says so
+        return 0
+    for entry in found:
+        try:
+            count += _sweep_one(entry, now=now, keep=keep, used=used)
+        except FileNotFoundError:  # somebody else was quicker
+            continue
+        except Exception as error:  # noqa: BLE001 - programs may leave anything: it stops neither the rest nor the node
+            logger.warning(
+                "the place %s could not be swept, and stays: %s: %s", entry.path, type(error).__name__, error
+            )
+    return count
+
+
+def _sweep_one(entry: os.DirEntry[str], *, now: Micros, keep: Micros, used: set[str]) -> bool:
+    """Whether it was old, and has gone."""
+    age = now - entry.stat(follow_symlinks=False).st_mtime_ns // 1_000
+    if not entry.is_dir(follow_symlinks=False) or entry.name in used or not _is_place(entry.name):
+        return False
+    take_back(f"{entry.path}/work", kill=True)
+    if age <= keep:
+        return False
+    folders.remove(entry.path)
+    if os.path.lexists(entry.path):
+        raise OSError(errno.ENOTEMPTY, "expected to remove all of it, got something that stays; remove it by hand")
+    return True
+
+
+def _is_place(name: str) -> bool:
+    run_id, dash, created = name.partition("-")
+    return bool(dash) and run_id.isdigit() and all(letter in "0123456789abcdef" for letter in created)
+
+
+def environment(place: Place, lease: Lease, *, path: str) -> dict[str, str]:
+    """The small clean environment of every program: nothing of the worker's own but where programs are found."""
+    workspace = str(place.workspace)
+    return {
+        "PATH": path,
+        "HOME": workspace,
+        "LANG": "C.UTF-8",
+        "TMPDIR": f"{workspace}/{OTD}/tmp",  # noqa: S108 - within the workspace
+        "OTD_RUN_ID": str(lease.run_id),
+        "OTD_ATTEMPT": str(lease.attempt),
+        "OTD_FENCE": str(lease.fence),
+        "OTD_JOB": lease.record.job.name,
+        "OTD_SCHEDULED_AT": _iso(lease.slot_at),
+        "OTD_WORKSPACE": workspace,
+        "OTD_CHECKPOINT": str(place.checkpoint_file),
+        "OTD_OUTPUT": str(place.output_file),
+    }
+
+
+def _iso(instant: Micros) -> str:
+    return to_datetime(instant).isoformat().replace("+00:00", "Z")
+
+
+def _remove_file(path: Path) -> None:
+    """What is there under this name, even if a program has made a folder of it."""
+    if path.is_dir() and not path.is_symlink():
+        folders.remove(str(path))
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is_inside(folder: Path, wanted: str) -> bool:
+    """Whether there is such a folder, without following links: where they lead is nothing that a program which is kept
+    apart may ask its worker. An absolute path is not looked at: its program's own user comes there, or not."""
+    if wanted.startswith("/"):
+        return True
+    try:
+        at = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            for part in wanted.split("/"):
+                inner = os.open(part or ".", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+                os.close(at)
+                at = inner
+        finally:
+            os.close(at)
+    except OSError:
+        return False
+    return True
+
+
+def _read_inside(folder: Path, parts: Sequence[str], limit: int) -> str | None:
+    """The text of a file below a folder, opened step by step, so that no link on the way leads out of it."""
+    try:
+        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:  # a program may remove its own workspace
+        return None
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = inner
+        file = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+    except OSError:
+        return None
+    finally:
+        os.close(at)
+    try:
+        about = os.fstat(file)
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:  # a second name may be somebody else's file
+            return None
+        data = b""
+        while len(data) <= limit and (more := os.read(file, limit + 1 - len(data))):
+            data += more
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+    return None if len(data) > limit else data.decode(errors="replace").replace("\0", "")
+
+
+def _matching(workspace: Path, patterns: Sequence[str], *, only_own: bool) -> tuple[dict[str, Path], list[str]]:
+    """`only_own`: without files that have a second name, because a program with a user of its own may have linked to
+    what it cannot read, and its worker can."""
+    found: dict[str, Path] = {}
+    left_out: list[str] = []
+    size, looked_at = 0, 0
+    waiting = [""]  # folders, in place of recursion: a program may nest them as deep as it likes
+    while waiting:
+        folder = waiting.pop()
+        try:
+            inner, files = _listed(workspace, folder)
+        except OSError:
+            left_out.append(f"artifacts: {_shortened(folder)} cannot be looked into, and was left out")
+            continue
+        waiting += [f"{folder}{name}/" for name in reversed(inner)]
+        for name in files:
+            relative = f"{folder}{name}"
+            looked_at += 1
+            if looked_at > _MOST_LOOKED_AT:
+                left_out.append(f"artifacts: looked at {_MOST_LOOKED_AT} files, and left the rest out")
+                return found, left_out
+            if not any(_matches(relative, pattern) for pattern in patterns):
+                continue
+            path, shown = workspace / relative, _shortened(relative)
+            try:
+                about = path.lstat()
+            except OSError as error:
+                left_out.append(f"artifacts: {shown} cannot be read ({error.strerror}), and was left out")
+                continue
+            if not stat.S_ISREG(about.st_mode) or (only_own and about.st_nlink != 1):
+                left_out.append(f"artifacts: {shown} is no plain file, and was left out")
+            elif len(found) >= MOST_ARTIFACTS or size + about.st_size > MOST_ARTIFACT_BYTES:
+                most = f"{MOST_ARTIFACTS} files and {MOST_ARTIFACT_BYTES >> 20} MiB"
+                left_out.append(f"artifacts: expected at most {most}; {shown} and what comes after it is left out")
+                return found, left_out
+            else:
+                found[relative] = path
+                size += about.st_size
+    return found, left_out
+
+
+def _listed(workspace: Path, folder: str) -> tuple[list[str], list[str]]:
+    """The folders and the other files in a folder of the workspace, by name."""
+    inner, files = [], []
+    with os.scandir(f"{workspace}/{folder}") as entries:
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                files.append(entry.name)
+            elif folder or entry.name not in (OTD, ".git"):
+                inner.append(entry.name)
+    return sorted(inner), sorted(files)
+
+
+def _shortened(name: str) -> str:
+    return repr(name if len(name) <= _SHOWN else f"{name[: _SHOWN // 2]}…{name[-_SHOWN // 2 :]}")
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Part by part: `*` stays within one, `**` is any number of them."""
+    return _match_parts(path.split("/"), pattern.split("/"))
+
+
+def _match_parts(parts: Sequence[str], patterns: Sequence[str]) -> bool:
+    if not patterns:
+        return not parts
+    first, rest = patterns[0], patterns[1:]
+    if first == "**":
+        return any(_match_parts(parts[skip:], rest) for skip in range(len(parts) + 1))
+    return bool(parts) and fnmatch.fnmatchcase(parts[0], first) and _match_parts(parts[1:], rest)

@@ -1,0 +1,167 @@
+"""The handlers of this program, by name. Only what is registered here, in code, can ever be called."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from onthedot.model.errors import ArgumentsError, DefinitionError, DuplicateJob, UnknownHandler, did_you_mean
+from onthedot.model.job import Call, Guarantee, Job, Rule, When, ability_of
+from onthedot.model.run import Lease
+from onthedot.model.task import task_name
+from onthedot.runners.context import Context
+from onthedot.runners.hooks import Hooks
+from onthedot.runners.importable import importable, is_found
+from onthedot.runners.secrets import Provider
+from onthedot.runners.signatures import Signature
+
+
+class BadArguments(ArgumentsError):
+    """A handler cannot be called with the arguments of its run. They stay the same, so the run is not tried again,
+    unless the job's retry policy names this error.
+
+    >>> import onthedot as otd
+    >>> otd.Retry(3, on=(otd.BadArguments,)).on
+    ('onthedot.BadArguments',)
+    """
+
+    __module__ = "onthedot"  # `Retry.on` may name it, as the failures of programs: `onthedot.BadArguments`
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A registered function and what is known about calling it."""
+
+    name: str
+    function: Callable[..., Any]
+    is_coroutine: bool
+    takes_context: bool
+    signature: Signature
+
+    @classmethod
+    def of(cls, name: str, function: Callable[..., Any]) -> Handler:
+        """Look at a function once, so that calling it costs nothing extra."""
+        if not callable(function):
+            raise DefinitionError(f"handler {name!r}: expected a function, got {type(function).__name__}")
+        parameters = list(inspect.signature(function).parameters.values())
+        takes_context = bool(parameters) and parameters[0].name == "ctx"
+        signature = Signature(function, takes_context=takes_context)
+        return cls(name, function, inspect.iscoroutinefunction(function), takes_context, signature)
+
+    def call(self, lease: Lease, context: Context | None = None) -> Any:
+        """Call the function with the run's arguments: its result, or its coroutine; `BadArguments`, and it is not
+        called, if they do not fit."""
+        arguments = arguments_of(lease)
+        problem = self.check_arguments(arguments)
+        if problem is not None:
+            raise BadArguments(problem)
+        if self.takes_context:
+            return self.function(context or Context(lease), **arguments)
+        return self.function(**arguments)
+
+    def check_arguments(self, arguments: dict[str, Any], *, complete: bool = True) -> str | None:
+        """Why the function could not be called with these arguments (and perhaps more of them), or None."""
+        problem = self.signature.problem(arguments, complete=complete)
+        return problem and f"arguments do not fit {self.name}{self.signature}: {problem}"
+
+    def check_guarantee(self, guarantee: Guarantee) -> str | None:
+        """Why the function cannot keep this guarantee, or None."""
+        if guarantee is not Guarantee.EXACTLY_ONCE or self.takes_context:
+            return None
+        return "guarantee: expected a first parameter named ctx with 'exactly_once', for ctx.transaction(); got none"
+
+
+def arguments_of(lease: Lease) -> dict[str, Any]:
+    """A run's own arguments, fresh for each attempt: what a handler changes stays with it."""
+    if lease.args is not None:
+        arguments: dict[str, Any] = json.loads(lease.args)
+        return arguments
+    defaults = lease.record.job.args
+    return copy.deepcopy(dict(defaults)) if defaults else {}
+
+
+_ALWAYS = frozenset({"sleep", "noop"})
+
+
+class Registry:
+    """Name → handler."""
+
+    _offered = _ALWAYS  # what needs no handler
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+        self._rules: dict[str, When] = {}  # by job
+        self.hooks = Hooks()
+        self.providers: list[Provider] = []  # of secrets, beside those that every worker has
+
+    def offer(self, abilities: Iterable[str]) -> None:
+        """This node can do these, too: what needs no handler, but a machine that can do it."""
+        self._offered |= frozenset(abilities)
+
+    def withdraw(self) -> None:
+        """Offer nothing but what every node can: what an earlier start of this program could is not known any more."""
+        self._offered = _ALWAYS
+
+    def add(self, name: str, function: Callable[..., Any]) -> Handler:
+        """Register a function. A name can be taken once."""
+        if name in self._handlers:
+            raise DuplicateJob(
+                f"handler {name!r} is registered already, for {self._handlers[name].function!r}; choose another name"
+            )
+        handler = Handler.of(name, function)
+        self._handlers[name] = handler
+        return handler
+
+    def get(self, name: str) -> Handler:
+        """The handler of this name; `UnknownHandler` if this program has none."""
+        handler = self._handlers.get(name)
+        if handler is None:
+            raise UnknownHandler(f"no handler {name!r} is registered here{did_you_mean(name, self._handlers)}")
+        return handler
+
+    def learn(self, job: Job) -> None:
+        """Keep what a definition brings along and no store can keep: the function that decides its retries."""
+        rule = job.retry.when
+        if isinstance(rule, Rule):
+            self._rules[job.name] = rule.function
+
+    def rule_of(self, job: Job) -> When | None:
+        """The function that decides the retries of this job, if it has one and this program knows it."""
+        return self._rules.get(job.name) if job.retry.when else None
+
+    def handler_of(self, lease: Lease) -> Handler:
+        """The handler that a lease's job calls."""
+        task = lease.record.job.task
+        if not isinstance(task, Call):
+            raise UnknownHandler(f"job {lease.record.job.name!r} calls no handler: its task is {task!r}")
+        return self.get(task.handler)
+
+    def check(self, job: Job) -> str | None:
+        """Why this job cannot be run here, or None."""
+        if not isinstance(job.task, Call):
+            return None
+        try:
+            handler = self.get(job.task.handler)
+            if job.isolation == "process" and not is_found(handler.function, at := importable(handler.function)):
+                return f"isolation: expected {at.module}.{at.name} to be the handler, but that name leads elsewhere"
+            if problem := handler.check_guarantee(job.guarantee):
+                return problem
+            # Without a schedule every run is submitted, and may bring what is missing.
+            if not job.schedules:
+                return handler.check_arguments(dict(job.args), complete=False)
+            found = (handler.check_arguments({**job.args, **schedule.args}) for schedule in job.schedules)
+            return next((problem for problem in found if problem is not None), None)
+        except (UnknownHandler, DefinitionError) as error:
+            return str(error)
+
+    def task_names(self) -> frozenset[str]:
+        """What this program can do, in the names that `reserve` filters by."""
+        return frozenset({*(task_name(Call(handler=name)) for name in self._handlers), *self._offered})
+
+    def unknown(self, jobs: Iterable[Job]) -> set[str]:
+        """What these jobs need that this program cannot do."""
+        return {ability_of(job) for job in jobs} - self.task_names()

@@ -1,0 +1,295 @@
+"""`ctx.transaction()`: from the first statement to the commit that completes the run.
+
+    begin ──▶ the handler's statements ──▶ commit: effects + fence + completion ──▶ succeeded, whatever comes after
+                     │ raises, is cancelled           │ the lease is lost         │ no answer
+                     └──▶ rollback                    └──▶ LeaseLost              └──▶ look, else StoreUnavailable
+
+A call to the store is never cancelled under way: who is cancelled meanwhile learns of it when the answer is there. So a
+time-out in the middle of a commit does not leave the question open what it came to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, TypeVar
+
+from onthedot.clock import Clock
+from onthedot.model.errors import LeaseLost, StateError, StoreUnavailable
+from onthedot.model.job import Guarantee
+from onthedot.model.run import AttemptRecord, Lease
+from onthedot.model.verdict import Finish, Outcome, OutcomeKind
+from onthedot.rules import retry
+from onthedot.runners.attempt import Attempt
+from onthedot.runners.completion import Completion
+from onthedot.stores.protocol import Store
+from onthedot.stores.transactions import Transaction, Transactions
+
+T = TypeVar("T")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries to reach the store
+
+_NONE = (
+    "the handler returned, and has committed no transaction; with guarantee 'exactly_once' its effects belong into "
+    "'async with ctx.transaction() as db:', also when there are none"
+)
+_NO_ANSWER = "the commit of its transaction was not answered"
+
+
+class Counter:
+    """Where transactions are begun and committed: the store, and the loop that the store is used on."""
+
+    def __init__(self, store: Store, clock: Clock, last_words: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        self.store = store
+        self.clock = clock
+        self.last_words = last_words  # writes what the attempt of this lease id has told and is not written yet
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def leave(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        roll_back: Callable[[Transaction], Coroutine[Any, Any, None]],
+        transaction: Transaction,
+    ) -> None:
+        """Roll back for a coroutine that cannot wait for it any more."""
+        task = loop.create_task(roll_back(transaction))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    def transactions(self, lease: Lease) -> Transactions:
+        """The store's own, or why there are none."""
+        found = self.store.transactions
+        if found is None:
+            raise StateError(f"run {lease.run_id}: the store has no transactions; use PostgreSQL, or memory in tests")
+        return found
+
+    def home(self, lease: Lease) -> asyncio.AbstractEventLoop:
+        """The store's loop; `LeaseLost` once the node has stopped."""
+        if self.loop is None or self.loop.is_closed():
+            raise LeaseLost(f"run {lease.run_id}: its node has stopped; another attempt does its work")
+        return self.loop
+
+    @contextmanager
+    def blocking(self, completion: Completion) -> Iterator[Any]:
+        """A transaction for a plain function, on the store's loop: each call of the connection waits there."""
+        loop = self.home(completion.lease)
+        block = Block(self, completion)
+        connection = asyncio.run_coroutine_threadsafe(block.__aenter__(), loop).result()
+        try:
+            yield BlockingConnection(connection, loop)
+        except BaseException as error:  # a SystemExit of the handler, too, leaves the block: its effects are undone
+            leaving = block.__aexit__(type(error), error, error.__traceback__)
+            asyncio.run_coroutine_threadsafe(leaving, loop).result()
+            raise
+        asyncio.run_coroutine_threadsafe(block.__aexit__(None, None, None), loop).result()
+
+
+class Block:
+    """What `async with ctx.transaction()` enters and leaves."""
+
+    def __init__(self, counter: Counter, completion: Completion) -> None:
+        self._counter = counter
+        self._completion = completion
+        self._lease = completion.lease
+        self._transaction: Transaction | None = None
+
+    async def __aenter__(self) -> Any:
+        self._completion.begin()
+        try:
+            self._transaction = await self._begin(self._counter.transactions(self._lease))
+        except BaseException:  # cancelled or refused: nothing was begun, and the attempt may try another block
+            self._completion.rolled_back()
+            raise
+        return self._transaction.connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        transaction = self._transaction
+        if transaction is None:
+            raise StateError("a transaction was left that nobody entered; write 'async with ctx.transaction() as db:'")
+        self._transaction = None
+        if error is not None:
+            await self._give_up(transaction, error)
+            return
+        try:
+            with suppress(StoreUnavailable):  # what it has told is not worth its effects
+                await self._home(self._counter.last_words(self._lease.lease_id))
+        except BaseException as stopped:  # cancelled while it told its last words: nobody else would roll back
+            await self._give_up(transaction, stopped)
+            raise
+        await self._commit(transaction)
+
+    async def _begin(self, transactions: Transactions) -> Transaction:
+        pause = _FIRST_PAUSE
+        while True:
+            begun, stopped = await whole(self._there(transactions.begin(self._lease)))
+            if stopped is not None:
+                if begun.exception() is None:
+                    await self._roll_back(begun.result())
+                raise stopped
+            try:
+                transaction: Transaction = begun.result()
+                return transaction
+            except StoreUnavailable:  # nothing was begun: ask again
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _commit(self, transaction: Transaction) -> None:
+        lease, completion = self._lease, self._completion
+        ended_at = self._counter.clock.now()
+        outcome = Outcome(OutcomeKind.SUCCEEDED, result=completion.result)
+        verdict = retry.decide(
+            outcome, lease.record.job, failures=lease.failures, ended_at=ended_at, chance=0.0, due_at=lease.due_at
+        )
+        finish = Finish(lease, verdict, completion.started_at, ended_at)
+        completion.commits(finish)
+        committed, stopped = await whole(self._there(transaction.commit(finish)))
+        try:
+            accepted = committed.result()
+        except StoreUnavailable:
+            await self._look(stopped)
+            return
+        except BaseException:  # whatever the effects raised at the commit, a cancel of it among them: it is undone
+            completion.rolled_back()
+            raise
+        if not accepted:
+            completion.rolled_back()
+            raise LeaseLost(
+                f"run {lease.run_id}: attempt {lease.attempt} has lost its lease, and its transaction is rolled back; "
+                "end it, somebody else goes on"
+            )
+        completion.state = "committed"
+        if stopped is not None:
+            raise stopped
+
+    async def _look(self, stopped: asyncio.CancelledError | None) -> None:
+        """The commit has no answer. If it is recorded, it is done; if not, nobody knows yet: the verdict settles it."""
+        if stopped is not None:
+            raise stopped
+        lease, pause = self._lease, _FIRST_PAUSE
+        attempts: list[AttemptRecord] | None = None
+        while attempts is None:
+            try:
+                attempts = await self._home(self._counter.store.queries.list_attempts(lease.run_id))
+            except StoreUnavailable:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+        if not any(a.lease_id == lease.lease_id and a.outcome == OutcomeKind.SUCCEEDED for a in attempts):
+            raise StoreUnavailable(
+                f"run {lease.run_id}: {_NO_ANSWER}, and is not to be seen; end this attempt, the run is tried again "
+                "unless it is committed after all"
+            )
+        self._completion.state = "committed"
+
+    async def _give_up(self, transaction: Transaction, error: BaseException) -> None:
+        """Roll back; in a coroutine that is being closed nothing can be awaited, so there it is left to a task."""
+        if not isinstance(error, GeneratorExit):
+            await self._roll_back(transaction)
+            return
+        self._completion.rolled_back()
+        with suppress(RuntimeError):  # without a loop the process is at its end, and the connection with it
+            self._counter.leave(asyncio.get_running_loop(), self._roll_back, transaction)
+
+    async def _roll_back(self, transaction: Transaction) -> None:
+        try:
+            done, stopped = await whole(self._there(transaction.rollback()))
+        finally:
+            self._completion.rolled_back()
+        done.result()
+        if stopped is not None:
+            raise stopped
+
+    # ── on which loop ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _there(self, call: Coroutine[Any, Any, T]) -> T:
+        """A call of the transaction, on the loop that it belongs to."""
+        if self._counter.transactions(self._lease).loop_bound:
+            return await call
+        return await self._home(call)
+
+    async def _home(self, call: Coroutine[Any, Any, T]) -> T:
+        """A call of the store, on the store's loop."""
+        try:
+            home = self._counter.home(self._lease)
+        except LeaseLost:
+            call.close()
+            raise
+        here = home is asyncio.get_running_loop()
+        done, stopped = await whole(call if here else asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, home)))
+        if stopped is not None:
+            done.exception()  # seen
+            raise stopped
+        answer: T = done.result()
+        return answer
+
+
+class BlockingConnection:
+    """A connection for plain functions: each call is made on the connection's loop, and waited for here.
+
+    What its methods give back must be plain values: a cursor or a nested transaction would belong to that loop.
+    """
+
+    def __init__(self, connection: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._connection = connection
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._connection, name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            async def on_loop() -> Any:
+                answer = found(*args, **kwargs)
+                return await answer if inspect.isawaitable(answer) else answer
+
+            return asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result()
+
+        return call
+
+
+async def whole(call: Any) -> tuple[asyncio.Future[Any], asyncio.CancelledError | None]:
+    """Wait for a call to its very end; and whether somebody has cancelled the caller meanwhile."""
+    done, stopped = asyncio.ensure_future(call), None
+    while not done.done():
+        try:
+            await asyncio.wait({done})
+        except asyncio.CancelledError as error:
+            stopped = error
+    return done, stopped
+
+
+# ── what it means for the attempt ────────────────────────────────────────────────────────────────────────────
+
+
+def committed(attempt: Attempt) -> Finish | None:
+    """The finish that an attempt has committed by itself, if it has."""
+    completion = attempt.context.completion if attempt.context is not None else None
+    return completion.finish if completion is not None and completion.state == "committed" else None
+
+
+def said_after(attempt: Attempt, finish: Finish) -> str:
+    """What an attempt came to after its commit, if that is not what was committed; empty if it is."""
+    outcome = attempt.outcome
+    if outcome is None or outcome.kind is not OutcomeKind.SUCCEEDED:
+        return "" if outcome is None else outcome.error or str(outcome.kind)
+    if outcome.result not in (None, finish.verdict.result):
+        return "it returned a result that was not kept; say ctx.result(…) inside the transaction"
+    return ""
+
+
+def settled(attempt: Attempt, outcome: Outcome) -> Outcome:
+    """The outcome of an attempt that has committed nothing: under exactly_once it cannot be a success."""
+    if attempt.lease.record.job.guarantee is not Guarantee.EXACTLY_ONCE:
+        return outcome
+    unknown = attempt.context is not None and attempt.context.completion.state == "unknown"
+    if unknown and outcome.kind in (OutcomeKind.SUCCEEDED, OutcomeKind.FAILED):
+        return Outcome(OutcomeKind.LOST, _NO_ANSWER)
+    if outcome.kind is OutcomeKind.SUCCEEDED:
+        return Outcome(OutcomeKind.FAILED, _NONE, ("onthedot.NoTransaction",))
+    return outcome

@@ -1,0 +1,129 @@
+"""One node in virtual time: the engine of production, on a loop whose time jumps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, overload
+
+from onthedot.clock import SECOND, Micros
+from onthedot.ids import SeededIds
+from onthedot.model.job import Job
+from onthedot.model.retention import Retention
+from onthedot.node.engine import Engine
+from onthedot.runners.attempt import Attempt
+from onthedot.runners.thread import ThreadRunner
+from onthedot.settings import Settings
+from onthedot.simulate.virtual_loop import VirtualLoop
+from onthedot.stores.values import PutJob
+
+MINUTE: Micros = 60 * SECOND
+KEEP_ALL = Retention(age=None, count=None, failures_age=None, failures_count=None)
+
+
+def alone(settings: Settings, jobs: Iterable[Job]) -> Settings:
+    """The settings of a node that stands for the whole cluster: it serves every queue that these jobs need."""
+    found = list(jobs)
+    queues = dict.fromkeys([*settings.queues_for(found), *(job.queue for job in found)])
+    labels = dict.fromkeys([*settings.labels, *(label for job in found for label in job.labels)])
+    return replace(settings, queues=tuple(queues), labels=tuple(labels))
+
+
+def quiet(settings: Settings, *, lookahead: Micros = 5 * MINUTE) -> Settings:
+    """The same settings with a slow pulse: a virtual day is then a seventh of a second, and not ten.
+
+    Beats, renewals and looks are there for other nodes, lost hints and dead processes. Here is one node whose hints
+    arrive, so no start waits for any of them. Nothing that ended is forgotten.
+    """
+    look = 2 * lookahead
+    return replace(
+        settings,
+        lookahead=lookahead, plan_every=lookahead // 2, term_ttl=lookahead * 4 // 5, renew_every=lookahead // 5,
+        node_ttl=60 * MINUTE, beat_every=15 * MINUTE, poll_every=look, reap_every=look, recount_every=look,
+        expire_every=lookahead // 10, prune_every=6 * look, retention=KEEP_ALL,
+    )  # fmt: skip
+
+
+class _Numbered(Sequence[str]):
+    """Names that are made when somebody reads them: a look for work brings a hundred, and uses one or two."""
+
+    def __init__(self, call: str, count: int) -> None:
+        self._call = call
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        found = range(self._count)[index]
+        return f"{self._call}-{found}" if isinstance(found, int) else [f"{self._call}-{number}" for number in found]
+
+
+class VirtualIds(SeededIds):
+    """The same names as `SeededIds`, only as many as are needed: a twentieth of the time."""
+
+    def leases(self, count: int) -> Sequence[str]:
+        return _Numbered(f"{self._random.getrandbits(80):020x}", count)
+
+
+class OneThread(ThreadRunner):
+    """Plain functions, one after the other, in the order in which they are due; meanwhile time stands still."""
+
+    def __init__(self, engine_loop: asyncio.AbstractEventLoop, *args: Any, seats: int, **kwargs: Any) -> None:
+        del seats
+        super().__init__(engine_loop, *args, seats=1, **kwargs)
+        if not isinstance(engine_loop, VirtualLoop):
+            raise TypeError(f"expected a VirtualLoop, got {engine_loop!r}")
+        self._time = engine_loop
+
+    def start(self, attempts: list[Attempt]) -> None:
+        for _ in attempts:
+            self._time.hold()
+        super().start(attempts)
+
+    def _returned(self, attempt: Attempt) -> None:
+        super()._returned(attempt)
+        self._time.release()
+
+
+class VirtualEngine(Engine):
+    """The engine on a virtual loop, with what a test may do to it."""
+
+    plain_functions = OneThread
+    outside = False
+
+    async def put_job(self, job: Job, *, revision: int | None = None) -> PutJob:
+        """As in production; but this node stands for the whole cluster, so it can do whatever the job needs, and there
+        are no child processes in virtual time."""
+        worker = self._worker
+        if job.queue not in worker.queues:
+            worker.queues = self._membership.queues = (*worker.queues, job.queue)
+        if not job.labels.issubset(worker.settings.labels):
+            labels = dict.fromkeys([*worker.settings.labels, *job.labels])
+            worker.settings = replace(worker.settings, labels=tuple(labels))
+        return await super().put_job(replace(job, isolation="none"), revision=revision)
+
+    def wake(self, service: str) -> None:
+        """Let a service tick now, and not at its time."""
+        self._drivers[service].wake()
+
+    async def plan(self) -> None:
+        """One pass of the planner."""
+        await self._planner.tick(self.clock.now())
+
+    async def die(self, settings: Settings) -> None:
+        """Pull the plug: whatever this node was doing, it writes nothing more.
+
+        It leaves its lease and its term as a node with these settings would: they were renewed just now.
+        """
+        await self.store.beat(self._membership.incarnation, ttl=settings.node_ttl)
+        for term in self._leadership.terms.values():
+            await self.store.renew(term, ttl=settings.term_ttl)
+        await self.crash()
+        self._worker.stop_running()
+        self.let_go()

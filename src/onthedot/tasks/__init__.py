@@ -1,1 +1,0 @@
-"""What a run needs to become a call."""

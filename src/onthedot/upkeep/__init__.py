@@ -1,1 +1,0 @@
-"""Putting right what nobody else will."""

@@ -1,0 +1,83 @@
+"""Which queues a worker serves when nobody has said: those of its program's jobs."""
+
+from __future__ import annotations
+
+import onthedot as otd
+from onthedot.clock import SECOND
+from onthedot.model.job import Call, Job
+from onthedot.model.run import RunState
+from onthedot.stores.memory import MemoryStore
+
+
+async def test_a_job_in_a_queue_of_its_own_runs_without_any_setting():
+    sched = otd.Scheduler("memory:")
+
+    @sched.job(queue="mail")
+    async def receipt() -> str:
+        return "sent"
+
+    async with sched:
+        assert await (await sched.submit(receipt.call())).result(timeout="10s") == "sent"
+
+
+async def test_a_job_that_is_put_later_runs_as_well():
+    sched = otd.Scheduler("memory:")
+
+    @sched.job
+    async def receipt() -> str:
+        return "sent"
+
+    async with sched:
+        await sched.put(Job(name="late", task=Call(handler="receipt"), queue="bulk"))
+        assert await (await sched.submit("late")).result(timeout="10s") == "sent"
+
+
+def program(store: MemoryStore, settings: otd.Settings) -> otd.Scheduler:
+    sched = otd.Scheduler(store, settings=settings)
+
+    @sched.job(queue="mail")
+    async def receipt() -> None: ...
+
+    @sched.job
+    async def other() -> None: ...
+
+    return sched
+
+
+async def served(settings: otd.Settings) -> tuple[tuple[str, ...], dict[str, RunState | None]]:
+    """The queues that the node has registered, and what became of a run of each job when one of the default queue has
+    ended that was submitted after them."""
+    store = MemoryStore()
+    sched = program(store, settings)
+    async with sched:
+        runs = {name: await sched.submit(name) for name in ("receipt", "other")}
+        await (await sched.submit("other")).result(timeout="10s")
+        if settings.queues is None:
+            await runs["receipt"].result(timeout="10s")
+        [node] = await store.queries.list_nodes()
+        return node.queues, {name: await run.state() for name, run in runs.items()}
+
+
+async def test_the_programs_own_queues_and_the_default_one_are_registered_and_served():
+    queues, runs = await served(otd.Settings())
+    assert queues == ("default", "mail")
+    assert set(runs.values()) == {RunState.SUCCEEDED}
+
+
+async def test_what_the_settings_say_is_all_that_is_served():
+    queues, runs = await served(otd.Settings(queues=("default",)))
+    assert queues == ("default",)
+    assert runs == {"receipt": RunState.SCHEDULED, "other": RunState.SUCCEEDED}
+
+
+async def test_a_put_does_not_widen_what_the_settings_say():
+    sched = otd.Scheduler("memory:", settings=otd.Settings(queues=("default",), poll_every=SECOND // 20))
+
+    @sched.job
+    async def receipt() -> None: ...
+
+    async with sched:
+        await sched.put(Job(name="late", task=Call(handler="receipt"), queue="bulk"))
+        waits = await sched.submit("late")
+        await (await sched.submit("receipt")).result(timeout="10s")
+        assert await waits.state() == RunState.SCHEDULED

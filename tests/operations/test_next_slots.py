@@ -1,0 +1,185 @@
+"""What starts next, over all jobs in the order of time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import onthedot as otd
+from onthedot.clock import SECOND, Micros, to_micros
+from onthedot.model.job import Job, JobRecord, JobState, Schedule
+from onthedot.model.run import NewRun, manual_trigger
+from onthedot.model.task import Noop
+from onthedot.model.window import ScheduleState, SlotException, Window
+from onthedot.operations import next_slots
+from onthedot.operations.job_views import shown
+from onthedot.operations.next_slots import Gathered, Start, coming, gather, look_ahead, upcoming
+from onthedot.schedules import schedule_id
+from onthedot.stores.memory import MemoryStore
+from onthedot.stores.queries import JobFilter
+from onthedot.stores.sql.store import SqlQueries
+from onthedot.stores.values import NextSchedules
+
+NOW = to_micros(datetime(2026, 11, 18, 12, 0, 0, 500_000, tzinfo=UTC))
+
+
+def state(name: str, schedule: Schedule, *, exceptions: tuple[SlotException, ...] = ()) -> ScheduleState:
+    record = JobRecord(1, 1, Job(name=name, task=Noop(), schedules=(schedule,)), JobState.ACTIVE, NOW, NOW)
+    given = record.job.schedules[0]
+    return ScheduleState(record, schedule_id(given), 0, NOW, NOW, None, exceptions)
+
+
+def told(starts: list[Start]) -> list[tuple[str, str, float | None]]:
+    return [
+        (
+            one.job.job.name,
+            f"{datetime.fromtimestamp(one.due_at / SECOND, UTC):%d %H:%M:%S}",
+            None if one.every is None else one.every / SECOND,
+        )
+        for one in starts
+    ]
+
+
+def test_in_the_order_of_time_and_a_dense_one_once():
+    states = [
+        state("tick", otd.every("1s")),
+        state("hourly", otd.cron("5 * * * *")),
+        state("nightly", otd.cron("30 2 * * *")),
+    ]
+    assert told(upcoming(Gathered(states), NOW, limit=5)) == [
+        ("tick", "18 12:00:01", 1.0),
+        ("hourly", "18 12:05:00", 3600.0),
+        ("nightly", "19 02:30:00", None),
+        ("nightly", "20 02:30:00", None),
+        ("nightly", "21 02:30:00", None),
+    ]
+
+
+def test_what_lies_within_a_range_is_not_dense():
+    states = [state("tick", otd.every("1s")), state("hourly", otd.cron("5 * * * *"))]
+    end = NOW + 3 * 3600 * SECOND
+    assert told(upcoming(Gathered(states), NOW, limit=20, until=end)) == [
+        ("tick", "18 12:00:01", 1.0),
+        ("hourly", "18 12:05:00", None),
+        ("hourly", "18 13:05:00", None),
+        ("hourly", "18 14:05:00", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expression", "a_day"),
+    [("0 22-6 * * *", 9), ("10-50/10 * * * *", 120), ("5 * * * *", 24), ("* 9-17 * * 1-5", None), ("0 0 * * 1", None)],
+)
+@pytest.mark.parametrize("later", range(0, 86_400, 5_003))
+def test_the_rate_is_true_and_does_not_change_with_the_hour(expression: str, a_day: int | None, later: int):
+    [start] = upcoming(Gathered([state("one", otd.cron(expression))]), NOW + later * SECOND, limit=1 + later % 3)[:1]
+    dense = upcoming(Gathered([state("one", otd.cron(expression))]), NOW + later * SECOND, limit=20)
+    assert (start.many, [one.many for one in dense]) == (False, [True])
+    assert (None if dense[0].every is None else 86_400 * SECOND / dense[0].every) == a_day
+
+
+def test_slots_that_somebody_skipped_are_left_out():
+    first = to_micros(datetime(2026, 11, 19, 2, 30, tzinfo=UTC))
+    states = [state("nightly", otd.cron("30 2 * * *"), exceptions=(SlotException(first, "cancelled"),))]
+    assert told(upcoming(Gathered(states), NOW, limit=1)) == [("nightly", "20 02:30:00", None)]
+
+
+def test_nothing():
+    assert upcoming(Gathered(), NOW, limit=5) == []
+    assert upcoming(Gathered([state("once", otd.at("2020-01-01T00:00Z"))]), NOW, limit=5) == []
+
+
+class Counting(SqlQueries):
+    """Counts the schedules that are read."""
+
+    schedules_read = 0
+
+    async def next_schedules(self, **asked: Any) -> NextSchedules:
+        found: NextSchedules = await super().next_schedules(**asked)
+        self.schedules_read += len(found.schedules)
+        return found
+
+
+async def test_the_work_does_not_grow_with_the_jobs(monkeypatch: pytest.MonkeyPatch):
+    store = MemoryStore()
+    store.queries = counting = Counting(store.database)
+    for number in range(1_000):
+        namespace, owner = ("team", "bob") if number == 999 else ("default", "ann")
+        schedules = (otd.every("1h", anchor="2026-01-01T00:00:07Z"),)
+        job = Job(name=f"job-{number}", namespace=namespace, owner=owner, task=Noop(), schedules=schedules)
+        window = Window(schedule_id(job.schedules[0]), NOW, NOW, NOW + (number + 1) * SECOND)
+        await store.put_job(job, windows=[window], now=NOW)
+    found = await gather(store, NOW, limit=20)
+    assert counting.schedules_read <= 500
+    assert len(upcoming(found, NOW, limit=20)) == 20
+    assert found.read_until is None
+    monkeypatch.setattr(next_slots, "MOST_SCHEDULES", 500)
+    for wanted in (JobFilter(namespaces=("team",)), JobFilter(owner="bob")):
+        counting.schedules_read = 0
+        found = await gather(store, NOW, limit=20, wanted=wanted)
+        assert [one.record.job.name for one in found.states] == ["job-999"]
+        assert (counting.schedules_read, found.read_until) == (1, None)
+    later = NOW + 2_000 * SECOND  # no schedule was planned for a while: it is unknown which of them come next
+    assert (await gather(store, later, limit=20)).read_until == NOW + 500 * SECOND
+
+
+@pytest.mark.parametrize("namespace", ["default", "team"])
+async def test_runs_that_wait_paused_jobs_and_namespaces(namespace: str):
+    store = MemoryStore()
+    ids = {}
+    for name in ("report", "held"):
+        job = Job(name=name, namespace=namespace, task=Noop())
+        ids[name] = (await store.put_job(job, now=NOW)).record.id
+        due = NOW + 60 * SECOND
+        await store.submit([NewRun(ids[name], f"submit:{name}", due), NewRun(ids[name], f"submit:{name}2", NOW - 1)])
+    await store.pause_job(ids["held"], reason="", now=NOW)
+    found = await gather(store, NOW, limit=20)
+    [start] = upcoming(found, NOW, limit=20)
+    assert (start.job.job.name, start.due_at, start.run is not None) == ("report", NOW + 60 * SECOND, True)
+    assert found.paused == 1
+    other = await gather(store, NOW, limit=20, wanted=JobFilter(namespaces=("nobody",)))
+    assert (upcoming(other, NOW, limit=20), other.paused) == ([], 0)
+
+
+# ── of one job ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def at(hour: int, minute: int = 0) -> Micros:
+    return to_micros(datetime(2026, 11, 18, hour, minute, tzinfo=UTC))
+
+
+async def stored(store: MemoryStore, schedule: Schedule) -> JobRecord:
+    job = Job(name="hourly", task=Noop(), schedules=(schedule,))
+    window = Window(schedule_id(schedule), NOW, NOW, at(13))
+    return (await store.put_job(job, windows=[window], now=NOW)).record
+
+
+async def test_what_was_skipped_or_moved_is_the_same_wherever_one_looks():
+    store, schedule = MemoryStore(), otd.cron("0 * * * *")
+    record = await stored(store, schedule)
+    name, run = schedule_id(schedule), NewRun(record.id, manual_trigger("t"), at(13, 3))
+    moved = await store.move_slot(record.id, name, at(13), reason="moved", run=run, now=NOW)
+    await store.move_slot(record.id, name, at(14), reason="cancelled", now=NOW)
+    found = coming(await look_ahead(store, record.id, NOW, limit=2), NOW, 2)
+    assert [(one.due_at, one.slot_at, one.schedule_id, one.moved) for one in found] == [
+        (at(13, 3), at(13), name, True),
+        (at(15), at(15), name, False),
+    ]
+    assert found[0].run is not None
+    assert found[0].run.id == moved.run_id
+    assert [one.at for one in (await shown(store, record, NOW)).next] == [at(13, 3)]
+    assert [one.at for one in (await shown(store, record, at(13, 3))).next] == [at(15)]
+    [first, second] = upcoming(await gather(store, NOW, limit=20), NOW, limit=2)
+    assert (first.due_at, first.moved_from, second.due_at) == (at(13, 3), at(13), at(15))
+
+
+async def test_with_jitter_a_job_is_shown_when_it_is_due():
+    store, schedule = MemoryStore(), otd.cron("0 * * * *", jitter="30m")
+    record = await stored(store, schedule)
+    [start] = coming(await look_ahead(store, record.id, NOW), NOW, 1)
+    assert start.slot_at == at(13) < start.due_at
+    assert [one.at for one in (await shown(store, record, NOW)).next] == [start.due_at]
+    [line, *_] = upcoming(await gather(store, NOW, limit=20), NOW, limit=1)
+    assert line.due_at == start.due_at

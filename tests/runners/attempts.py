@@ -1,0 +1,82 @@
+"""One attempt at a task that is no handler, through a runner, without a node around it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from onthedot.clock import Micros, SystemClock
+from onthedot.model.duration import micros
+from onthedot.model.job import Job, JobRecord, JobState
+from onthedot.model.run import Lease
+from onthedot.model.task import Bounds, Task
+from onthedot.model.verdict import Outcome
+from onthedot.output.following import note_records, read_note
+from onthedot.runners.attempt import Attempt
+from onthedot.runners.io_runner import ApartRunner, Door
+from onthedot.runners.notes import Notes
+
+CLOCK = SystemClock()
+
+
+def lease_of(task: Task, *, run_id: int = 7, attempt: int = 1, fence: int = 42, bounds: Bounds | None = None) -> Lease:
+    job = Job(name="j", task=task, bounds=bounds or Bounds())
+    record = JobRecord(1, 1, job, JobState.ACTIVE, 0, 0)
+    return Lease(
+        f"lease-{run_id}-{attempt}", run_id, record, "submit:x", 0, 0, None, attempt, 0, 0, "inc", 0, 0, fence=fence
+    )
+
+
+class Notebook:
+    """A desk that only remembers."""
+
+    def __init__(self) -> None:
+        self._notes: Notes | None = None
+
+    def noted(self, notes: Notes) -> None:
+        self._notes = notes
+
+    def now(self) -> Micros:
+        return CLOCK.now()
+
+    @property
+    def text(self) -> str:
+        """All that the attempt has said."""
+        note = "" if self._notes is None else self._notes.take().log or ""
+        return note_records(read_note(note))[0]
+
+
+class Passing:
+    """Attempts on their way through one door."""
+
+    def __init__(self, door: Door, **options: Any) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._ended: dict[Attempt, asyncio.Future[Outcome]] = {}
+        self.runner = ApartRunner(door, self.loop, CLOCK, ended=self._end, started=None, **options)
+
+    def begin(self, lease: Lease, timeout: timedelta | None = None) -> Attempt:
+        desk: Any = Notebook()
+        attempt = Attempt(lease, timeout=micros(timeout) if timeout else 0, desk=desk)
+        self._ended[attempt] = self.loop.create_future()
+        self.runner.start([attempt])
+        return attempt
+
+    def stop(self, attempt: Attempt, outcome: Outcome) -> None:
+        attempt.stop_as = outcome
+        self.runner.stop([attempt])
+
+    async def end(self, attempt: Attempt) -> Outcome:
+        async with asyncio.timeout(30):
+            return await self._ended[attempt]
+
+    def _end(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            assert attempt.outcome is not None
+            self._ended[attempt].set_result(attempt.outcome)  # twice would raise
+
+
+def said(attempt: Attempt) -> str:
+    """What is in the log of the attempt's run."""
+    desk: Any = attempt.desk
+    return str(desk.text)

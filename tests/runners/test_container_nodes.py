@@ -1,0 +1,99 @@
+"""Containers through a whole node, and what becomes of those whose worker was killed."""
+
+import asyncio
+import signal
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import onthedot as otd
+from onthedot.model.job import Job
+from onthedot.model.task import Command, Container, Level
+from onthedot.runners.program import process_identity
+from onthedot.settings import Settings
+from tests.runners.fake_engine import Engine, fake_engine
+
+FAST = Settings().with_leases(timedelta(seconds=3))
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    with fake_engine(tmp_path) as engine:
+        yield engine
+
+
+@pytest.mark.slow
+async def test_a_container_job_runs_and_leaves_its_log(engine: Engine):
+    sched = otd.Scheduler("memory:", settings=Settings(container_engine=engine.url))
+    sched.add(Job(name="box", task=Container(image="busybox", argv=("sh", "-c", "echo hi; exit 4"))))
+    async with sched:
+        run = await sched.submit("box")
+        with pytest.raises(otd.RunFailed, match="exit code 4"):
+            await run.result(timeout="20s")
+        [log] = await sched.logs(run)
+    assert log.text == "hi\n"
+    assert engine.containers == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("least", ["user", "sandbox"])
+async def test_a_floor_for_programs_lets_containers_and_http_calls_pass(engine: Engine, least: Level):
+    """A container is kept apart further than any of them, and an HTTP call runs nothing of the job's."""
+    sched = otd.Scheduler("memory:", settings=Settings(container_engine=engine.url, least_isolation=least))
+    sched.add(Job(name="box", task=Container(image="busybox", argv=("true",))))
+    sched.add(Job(name="shell", task=Command(argv=("true",))))
+    async with sched:
+        await (await sched.submit("box")).result(timeout="20s")
+        offered = sched.registry.task_names()
+    assert {"container", "http"} <= offered
+    assert not {"command", "steps"} & offered
+
+
+async def test_a_worker_that_starts_removes_what_dead_ones_have_left(engine: Engine):
+    left = engine.add(**{process_identity.WORKER: "another-boot/1/1/1", process_identity.RUN: "7"})
+    async with otd.Scheduler("memory:", settings=Settings(container_engine=engine.url)):
+        assert engine.swept.wait(20)
+    assert left in engine.removed
+
+
+@pytest.mark.slow
+async def test_a_killed_workers_container_goes_before_its_run_starts_again(engine: Engine, tmp_path: Path):
+    program = textwrap.dedent(f"""
+        import asyncio, onthedot as otd
+        from datetime import timedelta
+        from dataclasses import replace
+        from onthedot.model.job import Job
+        from onthedot.settings import Settings
+        from onthedot.model.task import Container
+        settings = replace(Settings().with_leases(timedelta(seconds=3)), container_engine={engine.url!r})
+        sched = otd.Scheduler("sqlite:///{tmp_path}/jobs.db", settings=settings)
+        sched.add(Job(name="box", task=Container(image="busybox", argv=("sh", "-c", "echo up; sleep 600"))))
+        async def main():
+            async with sched:
+                await (await sched.submit("box")).result(timeout="10m")
+        asyncio.run(main())
+    """)
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+    try:
+        assert await asyncio.to_thread(engine.up.wait, 40)
+    finally:
+        worker.kill()
+        await worker.wait()
+    [left] = list(engine.containers)
+    process = engine.containers[left].process
+    assert process is not None
+    assert process.poll() is None  # the engine keeps it running: that is its nature
+    sched = otd.Scheduler(f"sqlite:///{tmp_path}/jobs.db", settings=replace(FAST, container_engine=engine.url))
+    sched.add(Job(name="box", task=Container(image="busybox", argv=("sh", "-c", "echo again"))))
+    async with sched:
+        [run] = await sched.list_runs("box")
+        await sched.result(run.id, timeout="40s")
+        logs = await sched.logs(run.id)
+    assert left in engine.removed
+    assert process.wait(10) == -signal.SIGKILL
+    assert logs[-1].text == "again\n"

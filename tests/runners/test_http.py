@@ -1,0 +1,347 @@
+"""HTTP jobs, against real servers on loopback ports: what is sent, what is refused, what nobody does to a worker."""
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
+from ipaddress import ip_address
+
+import pytest
+
+from onthedot.clock import SECOND
+from onthedot.model.addresses import Address, Allowed
+from onthedot.model.task import Http
+from onthedot.model.verdict import Outcome, OutcomeKind
+from onthedot.runners.http import HttpDoor
+from tests.runners.attempts import CLOCK, Passing, lease_of, said
+from tests.runners.pages import Handler, Page, Site, serving
+
+LOOPBACK = Allowed.of(["127.0.0.1"])
+
+
+@pytest.fixture
+def pages() -> dict[str, Page]:
+    return {"/": lambda asked: asked.answer(200, b"hello")}
+
+
+@pytest.fixture
+def site(pages: dict[str, Page]) -> Iterator[Site]:
+    with serving(pages) as site:
+        yield site
+
+
+@pytest.fixture
+async def passing() -> AsyncIterator[Passing]:
+    passing = Passing(HttpDoor(LOOPBACK, CLOCK))
+    yield passing
+    passing.runner.close()
+
+
+def names(**addresses: str | list[str]) -> Callable[[str, int], object]:
+    """A resolver that knows these names only; a list is what it says one time after the other."""
+    told: dict[str, int] = {}
+
+    async def resolve(host: str, port: int) -> list[Address]:
+        found = addresses[host.replace(".", "_")]
+        told[host] = told.get(host, -1) + 1
+        text = found if isinstance(found, str) else found[told[host]]
+        return [ip_address(one) for one in text.split()]
+
+    return resolve
+
+
+async def ask(
+    task: Http, *, allowed: Allowed = LOOPBACK, timeout: timedelta | None = None, **door
+) -> tuple[Outcome, str]:
+    """The outcome of one attempt, and what it said."""
+    passing = Passing(HttpDoor(allowed, CLOCK, **door))
+    try:
+        attempt = passing.begin(lease_of(task), timeout)
+        return await passing.end(attempt), said(attempt)
+    finally:
+        passing.runner.close()
+
+
+async def test_a_request_goes_out_and_its_answer_is_kept(site: Site):
+    task = Http(url=site.url("/?a=1"), method="POST", headers={"X-Who": "me"}, body={"n": [1, None, "ü"]})
+    outcome, log = await ask(task)
+    assert outcome == Outcome(OutcomeKind.SUCCEEDED, result='{"status":200}')
+    [asked] = site.asked
+    assert (asked.command, asked.path, json.loads(asked.body)) == ("POST", "/?a=1", {"n": [1, None, "ü"]})
+    wanted = {
+        "X-Who": "me", "Host": f"127.0.0.1:{site.port}", "Content-Type": "application/json", "Onthedot-Run-Id": "7",
+        "Onthedot-Attempt": "1", "Onthedot-Fence": "42",
+    }  # fmt: skip
+    assert {name: asked.headers[name] for name in wanted} == wanted
+    assert asked.headers["Idempotency-Key"]
+    assert log.startswith(f"POST http://127.0.0.1:{site.port}/?a=1 → 200 (5 bytes, ")
+    assert log.endswith("s)\nhello\n")
+
+
+@pytest.mark.parametrize(("expect", "status", "kind"), [
+    ((), 204, "succeeded"), ((), 404, "failed"), ((404,), 404, "succeeded"), ((404,), 200, "failed"),
+    ((), 500, "failed"), ((302,), 302, "succeeded"), ((), 304, "failed"),
+])  # fmt: skip
+async def test_the_status_decides(site: Site, pages: dict[str, Page], expect, status, kind):
+    pages["/"] = lambda asked: asked.answer(status, Location="/nowhere")
+    outcome, _ = await ask(Http(url=site.url(), expect=expect))
+    assert outcome.kind == kind
+    if kind == "failed":
+        assert outcome.error_types == (f"onthedot.HttpStatus.{status}", "onthedot.HttpStatus")
+        assert f"got {status}" in str(outcome.error)
+
+
+async def test_retry_after_becomes_the_wish_of_the_outcome(site: Site, pages: dict[str, Page]):
+    pages["/"] = lambda asked: asked.answer(503, Retry_After="300")
+    before = CLOCK.now()
+    outcome, _ = await ask(Http(url=site.url()))
+    assert before + 300 * SECOND <= outcome.not_before <= CLOCK.now() + 300 * SECOND
+
+
+# ── where it may not go ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "127.0.0.1."])
+async def test_the_workers_own_machine_is_refused_by_default(site: Site, host: str):
+    outcome, _ = await ask(Http(url=site.url(host=host)), allowed=Allowed())
+    assert (outcome.kind, outcome.error_types) == (OutcomeKind.FAILED, ("onthedot.HttpRefused",))
+    assert "loopback" in str(outcome.error)
+    assert "http_allow" in str(outcome.error)
+    assert site.asked == []
+
+
+@pytest.mark.parametrize(
+    "url", ["http://0x7f.1:{}/", "http://2130706433:{}/", "http://127.1:{}/", "ftp://127.0.0.1:{}/"]
+)
+async def test_odd_spellings_are_refused(site: Site, url: str):
+    outcome, _ = await ask(Http(url=url.format(site.port)))
+    assert outcome.error_types == ("onthedot.HttpRefused",)
+    assert site.asked == []
+
+
+async def test_one_bad_address_of_a_name_is_enough(site: Site):
+    outcome, _ = await ask(
+        Http(url=site.url(host="shop.example")), allowed=Allowed(), resolve=names(shop_example="1.1.1.1 10.0.0.7")
+    )
+    assert "shop.example (10.0.0.7) is private" in str(outcome.error)
+
+
+async def test_the_connection_goes_to_the_address_that_was_judged(site: Site):
+    """Nobody but our resolver knows the name: whoever looked it up again would find nothing."""
+    outcome, _ = await ask(
+        Http(url=site.url(host="shop.invalid")), resolve=names(shop_invalid=["127.0.0.1", "10.0.0.1"])
+    )
+    assert outcome.kind is OutcomeKind.SUCCEEDED
+    assert site.asked[0].headers["Host"] == f"shop.invalid:{site.port}"
+
+
+async def test_a_name_that_changes_its_mind_is_judged_anew_at_each_redirect(site: Site, pages: dict[str, Page]):
+    pages["/"] = lambda asked: asked.answer(302, Location="/again")
+    outcome, _ = await ask(
+        Http(url=site.url(host="shop.invalid")), resolve=names(shop_invalid=["127.0.0.1", "169.254.169.254"])
+    )
+    assert "shop.invalid (169.254.169.254) is link-local" in str(outcome.error)
+    assert [asked.path for asked in site.asked] == ["/"]
+
+
+async def test_a_redirect_into_the_inside_is_refused(site: Site, pages: dict[str, Page]):
+    pages["/"] = lambda asked: asked.answer(302, Location=f"http://127.0.0.1:{site.port}/secret")
+    outcome, log = await ask(
+        Http(url=site.url(host="shop.invalid")),
+        allowed=Allowed.of(["shop.invalid"]),
+        resolve=names(shop_invalid="127.0.0.1"),
+    )
+    assert outcome.error_types == ("onthedot.HttpRefused",)
+    assert [asked.path for asked in site.asked] == ["/"]
+    assert "→ 302, to http://127.0.0.1" in log
+
+
+async def test_redirects_are_followed_and_counted(site: Site, pages: dict[str, Page]):
+    pages["/a"] = lambda asked: asked.answer(303, Location="/")
+    pages["/loop"] = lambda asked: asked.answer(307, Location="/loop")
+    outcome, log = await ask(Http(url=site.url("/a"), method="POST", body=1))
+    assert outcome.kind is OutcomeKind.SUCCEEDED
+    assert [asked.command for asked in site.asked] == ["POST", "GET"]
+    assert "→ 303, to /" in log
+    outcome, _ = await ask(Http(url=site.url("/loop")))
+    assert "expected at most 5 redirects" in str(outcome.error)
+    assert len(site.asked) == 2 + 6
+
+
+async def test_another_origin_gets_no_secrets(site: Site, pages: dict[str, Page]):
+    with serving({"/": lambda asked: asked.answer(200)}) as other:
+        pages["/"] = lambda asked: asked.answer(307, Location=other.url())
+        outcome, _ = await ask(Http(url=site.url(), headers={"Authorization": "Bearer s3cret", "X-Key": "s3cret"}))
+    assert outcome.kind is OutcomeKind.SUCCEEDED
+    assert "s3cret" in str(site.asked[0].headers)
+    assert "s3cret" not in str(other.asked[0].headers)
+
+
+async def test_proxies_of_the_environment_are_ignored(site: Site, monkeypatch: pytest.MonkeyPatch):
+    with serving({}) as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url())
+        outcome, _ = await ask(Http(url=site.url()))
+    assert outcome.kind is OutcomeKind.SUCCEEDED
+    assert proxy.asked == []
+
+
+# ── servers that mean no good ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_endless_answer_is_read_no_further(site: Site, pages: dict[str, Page]):
+    sent = 0
+
+    def endless(asked: Handler) -> None:
+        nonlocal sent
+        asked.send_response(200)
+        asked.end_headers()
+        while not asked.server.site.over.is_set():
+            sent += asked.wfile.write(b"x" * 65_536)
+
+    pages["/"] = endless
+    outcome, log = await ask(Http(url=site.url()))
+    assert outcome.kind is OutcomeKind.SUCCEEDED
+    assert "more than 1048576 bytes" in log
+    assert "left out" in log
+    assert len(log) < 40_000
+    assert sent < 64 << 20
+
+
+@pytest.mark.parametrize("head", [True, False])
+async def test_a_slow_answer_ends_with_the_time_out(site: Site, pages: dict[str, Page], head: bool):
+    def slow(asked: Handler) -> None:
+        if head:
+            asked.send_response(200)
+            asked.end_headers()
+        while not asked.server.site.over.wait(0.02):
+            if head:
+                asked.wfile.write(b".")
+
+    pages["/"] = slow
+    outcome, _ = await ask(Http(url=site.url()), timeout=timedelta(milliseconds=300))
+    assert outcome == Outcome(OutcomeKind.TIMED_OUT, "took longer than its time-out of 0.3 s")
+
+
+async def test_a_job_without_a_time_out_has_one(site: Site, pages: dict[str, Page]):
+    def never(asked: Handler) -> None:
+        asked.server.site.over.wait()
+
+    pages["/"] = never
+    passing = Passing(HttpDoor(LOOPBACK, CLOCK), longest=SECOND // 5)
+    outcome = await passing.end(passing.begin(lease_of(Http(url=site.url()))))
+    passing.runner.close()
+    assert outcome.kind is OutcomeKind.TIMED_OUT
+
+
+async def test_huge_headers_are_a_failure(site: Site, pages: dict[str, Page]):
+    def huge(asked: Handler) -> None:
+        asked.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        while not asked.server.site.over.is_set():
+            asked.wfile.write(b"X-A: " + b"a" * 4096 + b"\r\n")
+
+    pages["/"] = huge
+    outcome, _ = await ask(Http(url=site.url()))
+    assert (outcome.kind, outcome.error_types[0]) == (OutcomeKind.FAILED, "onthedot.HttpTrouble")
+
+
+async def test_an_answer_that_breaks_off_is_a_failure(site: Site, pages: dict[str, Page]):
+    def broken(asked: Handler) -> None:
+        asked.send_response(200)
+        asked.send_header("Content-Length", "100")
+        asked.end_headers()
+        asked.wfile.write(b"half")
+
+    pages["/"] = broken
+    outcome, _ = await ask(Http(url=site.url()))
+    assert "broke off after 4 bytes" in str(outcome.error)
+    assert "builtins.ConnectionError" in outcome.error_types
+
+
+@pytest.mark.parametrize("answer", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 999999 x\r\n\r\n", b"\x00" * 100])
+async def test_what_is_no_http_is_a_failure(answer: bytes):
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        talk, _ = listening.accept()
+        talk.recv(65_536)
+        talk.sendall(answer)
+        talk.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    outcome, _ = await ask(Http(url=f"http://127.0.0.1:{listening.getsockname()[1]}/"))
+    thread.join()
+    listening.close()
+    assert outcome.error_types[0] == "onthedot.HttpTrouble"
+
+
+async def test_a_packed_answer_is_not_unpacked(site: Site, pages: dict[str, Page]):
+    """A bomb of a few bytes stays one of a few bytes; and we said that we want none."""
+    pages["/"] = lambda asked: asked.answer(200, b"\x1f\x8b-bomb", Content_Encoding="gzip")
+    outcome, log = await ask(Http(url=site.url()))
+    assert outcome.kind is OutcomeKind.SUCCEEDED
+    assert "(7 bytes" in log
+    assert site.asked[0].headers["Accept-Encoding"] == "identity"
+
+
+async def test_nobody_there(site: Site):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    outcome, _ = await ask(Http(url=f"http://127.0.0.1:{port}/"))
+    assert "builtins.ConnectionError" in outcome.error_types
+    outcome, _ = await ask(Http(url="http://nobody.invalid/"))
+    assert "nobody.invalid" in str(outcome.error)
+    both = Allowed.of(["127.0.0.0/8"])
+    outcome, _ = await ask(
+        Http(url=site.url(host="two.invalid")), allowed=both, resolve=names(two_invalid="127.0.0.77 127.0.0.1")
+    )
+    assert outcome.kind is OutcomeKind.SUCCEEDED  # the first has nobody, the second answers
+
+
+# ── ending early ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_cancelled_call_ends_at_once(passing: Passing, site: Site, pages: dict[str, Page]):
+    asked = asyncio.Event()
+
+    def never(handler: Handler) -> None:
+        passing.loop.call_soon_threadsafe(asked.set)
+        handler.server.site.over.wait()
+
+    pages["/"] = never
+    attempt = passing.begin(lease_of(Http(url=site.url())))
+    await asyncio.wait_for(asked.wait(), 10)
+    passing.stop(attempt, Outcome(OutcomeKind.CANCELLED, "by hand"))
+    assert await passing.end(attempt) == Outcome(OutcomeKind.CANCELLED, "by hand")
+
+
+async def test_a_call_that_is_stopped_before_it_began_has_not_begun(passing: Passing, site: Site):
+    attempt = passing.begin(lease_of(Http(url=site.url())))
+    passing.stop(attempt, Outcome(OutcomeKind.LOST, "its lease is gone"))
+    assert (await passing.end(attempt)).kind is (OutcomeKind.LOST if attempt.started_at else OutcomeKind.RELEASED)
+
+
+@pytest.mark.slow
+async def test_many_calls_run_side_by_side(passing: Passing, site: Site, pages: dict[str, Page]):
+    together = threading.Barrier(20)
+
+    def meet(asked: Handler) -> None:
+        together.wait(20)
+        asked.answer(200)
+
+    pages["/"] = meet
+    attempts = [passing.begin(lease_of(Http(url=site.url()), run_id=number)) for number in range(20)]
+    assert {(await passing.end(attempt)).kind for attempt in attempts} == {OutcomeKind.SUCCEEDED}
+
+
+async def test_what_one_answer_sets_no_other_call_sends(passing: Passing, site: Site, pages: dict[str, Page]):
+    """Many names share one address: a cookie that was kept for it would go to all of them."""
+    pages["/"] = lambda asked: asked.answer(302, Location="/next", Set_Cookie="session=s3cret; Path=/")
+    pages["/next"] = lambda asked: asked.answer(200, Set_Cookie="session=s3cret; Path=/")
+    for number in range(2):
+        await passing.end(passing.begin(lease_of(Http(url=site.url()), run_id=number)))
+    assert len(site.asked) == 4
+    assert [asked.headers["Cookie"] for asked in site.asked] == [None] * 4
