@@ -150,7 +150,7 @@ def test_old_and_new_are_compared_and_all_is_written(tmp_path, capsys):
 def test_a_busy_loop_in_arm_is_caught(tmp_path, capsys):
     slow = tmp_path / "slow"
     shutil.copytree(ROOT / "src", slow / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    with (slow / "src" / "onthedot" / "stores" / "opening.py").open("a") as source:
+    with (slow / "src" / "onthedot" / "stores" / "connect.py").open("a") as source:
         source.write(SLOW_ARM)
     assert main([str(ROOT), "--new", str(slow), *TINY, "--only", "gated overlap", "--dir", str(tmp_path)]) == 1
     assert "gated overlap sqlite" in capsys.readouterr().out.splitlines()[-1]

@@ -14,7 +14,7 @@ SELECT id, job_id FROM runs WHERE route >= $1 AND route < $2 AND state = 'schedu
 REROUTE = sql("UPDATE runs SET route = $1 WHERE id = $2")
 
 # Whoever has led once may give runs their places.
-PLACES_WITHOUT_TERM = (Edit("queues.place", "await check_term(tx, term, at)", "pass"),)
+PLACES_WITHOUT_TERM = (Edit("queues.assign", "await check_term(tx, term, at)", "pass"),)
 
 
 class LapsedPlaceIsAnybodys(MemoryStore):

@@ -74,7 +74,7 @@ async def watch(store: RedisStore, valkey: ValkeyServer, work: Callable[[], Awai
             scripts.append(busy(valkey) - began)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "_evaluate", measured)
+        patch.setattr(store.redis, "_evaluate", measured)
         answer = await work()
     return Watched(answer, store.redis.calls - before, sorted(scripts))
 
@@ -207,7 +207,7 @@ async def decide_and_die(store: RedisStore, monkeypatch: pytest.MonkeyPatch, wor
         raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "sweep", die)
+        patch.setattr(store.redis, "sweep", die)
         with pytest.raises(Died):
             await work
 
