@@ -13,7 +13,8 @@ import sys
 import threading
 from typing import Any
 
-from onthedot.runners.frames import KILL, TERM, BadFrame, frame, receive, send
+from onthedot.runners.child_messages import KILL, TERM
+from onthedot.runners.frames import BadFrame, frame, receive, send
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "

@@ -22,7 +22,8 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from onthedot.runners.frames import TERM, lease_from_json, outcome_to_json, receive, send
+from onthedot.runners.child_messages import TERM, lease_from_json, outcome_to_json
+from onthedot.runners.frames import receive, send
 
 if TYPE_CHECKING:
     from onthedot.model.run import Lease

@@ -21,8 +21,9 @@ from onthedot.model.verdict import Outcome, OutcomeKind
 from onthedot.runners import child_main
 from onthedot.runners.attempt import Attempt, Ended, Started, failed, never_begun, timed_out
 from onthedot.runners.child import Child, ChildGone
+from onthedot.runners.child_messages import lease_to_json
 from onthedot.runners.first_outcome import Deciding
-from onthedot.runners.frames import BadFrame, lease_to_json
+from onthedot.runners.frames import BadFrame
 from onthedot.runners.importable import Importable, importable, main_module
 from onthedot.runners.registry import Registry
 from onthedot.runners.relay import Relay

@@ -15,7 +15,8 @@ from onthedot.model.run import Checkpoint, Lease, Progress
 from onthedot.model.verdict import Outcome
 from onthedot.runners.attempt import Attempt
 from onthedot.runners.child import Child
-from onthedot.runners.frames import BadFrame, outcome_from_json
+from onthedot.runners.child_messages import outcome_from_json
+from onthedot.runners.frames import BadFrame
 from onthedot.runners.notes import CHECKPOINT_LIMIT, LOG_LIMIT, Notes
 from onthedot.stores.values import Note
 

@@ -15,7 +15,7 @@ from onthedot.model.events import AttemptEnded
 from onthedot.model.run import Checkpoint, Lease, Progress
 from onthedot.node.engine import Engine
 from onthedot.output.run_output import Said, read_said
-from onthedot.runners.frames import lease_from_json, lease_to_json
+from onthedot.runners.child_messages import lease_from_json, lease_to_json
 from onthedot.runners.notes import LOG_LIMIT
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.values import Note

@@ -11,7 +11,8 @@ import pytest
 import onthedot as otd
 from onthedot.model.events import AttemptEnded
 from onthedot.model.job import Call, Job
-from onthedot.runners.frames import BadFrame, outcome_from_json
+from onthedot.runners.child_messages import outcome_from_json
+from onthedot.runners.frames import BadFrame
 from onthedot.stores.memory import MemoryStore
 from tests.architecture.source import PACKAGE, VERIFY, python_files
 from tests.runners.isolated import handlers

@@ -20,15 +20,12 @@ from typing import NamedTuple
 from onthedot.clock import SECOND, Clock, Micros, SystemClock
 from onthedot.ids import Ids, RandomIds
 from onthedot.model.task import Level
+from onthedot.runners.frames import BadFrame, Inbox, Message, frame
 from onthedot.runners.guard import trees
 from onthedot.runners.guard.messages import (
     MOST_FROM_GUARD,
     MOST_TO_GUARD,
-    BadFrame,
-    Inbox,
-    Message,
     end_from_json,
-    frame,
     heard_from_json,
     program_to_json,
 )

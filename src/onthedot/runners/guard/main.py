@@ -18,8 +18,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from onthedot.clock import MILLISECOND, NEVER, SECOND, Micros, SystemClock
+from onthedot.runners.frames import BadFrame, Inbox, Message, frame
 from onthedot.runners.guard import cgroups, trees
-from onthedot.runners.guard.messages import MOST_TO_GUARD, BadFrame, Inbox, Message, frame, program_from_json
+from onthedot.runners.guard.messages import MOST_TO_GUARD, program_from_json
 from onthedot.runners.guard.running import Running
 from onthedot.runners.guard.spawning import NOT_FOR_US
 from onthedot.runners.guard.sweeping import Sweeper
