@@ -16,6 +16,9 @@ from onthedot.output.log_positions import note_records, read_note
 from onthedot.runners.attempt import Attempt
 from onthedot.runners.io_runner import ApartRunner, Door
 from onthedot.runners.notes import Notes
+from onthedot.runners.registry import Registry
+from onthedot.runners.runner import Host
+from onthedot.settings import Settings
 
 CLOCK = SystemClock()
 
@@ -53,7 +56,8 @@ class Passing:
     def __init__(self, door: Door, **options: Any) -> None:
         self.loop = asyncio.get_running_loop()
         self._ended: dict[Attempt, asyncio.Future[Outcome]] = {}
-        self.runner = ApartRunner(door, self.loop, CLOCK, ended=self._end, started=None, **options)
+        host = Host(self.loop, CLOCK, Settings(), Registry(), ended=self._end)
+        self.runner = ApartRunner(host, door, **options)
 
     def begin(self, lease: Lease, timeout: timedelta | None = None) -> Attempt:
         desk: Any = Notebook()

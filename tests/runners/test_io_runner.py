@@ -15,8 +15,9 @@ from onthedot.output.capture import Capture
 from onthedot.output.records import Stream, decode
 from onthedot.output.redact import forms_of
 from onthedot.runners import io_runner
-from onthedot.runners.attempt import Attempt, failed, without_secrets
+from onthedot.runners.attempt import Attempt
 from onthedot.runners.io_runner import Said
+from onthedot.runners.outcomes import failed, without_secrets
 from onthedot.runners.params import Filled
 from tests.runners.attempts import Passing, lease_of, said
 

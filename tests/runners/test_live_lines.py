@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onthedot.rules.live_lines import Mark, Stream
-from onthedot.runners.attempt import LONGEST_LINE, LiveLines
+from onthedot.runners.context import LONGEST_LINE, LiveLines
 
 
 class Heard:

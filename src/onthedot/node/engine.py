@@ -44,13 +44,10 @@ from onthedot.node.worker import Arming, Reserving, Worker
 from onthedot.operations.put_job import put_job
 from onthedot.operations.result_waiters import Ends
 from onthedot.output.output_owner import NodeOutput
-from onthedot.runners import doors
-from onthedot.runners.attempt import Runner
 from onthedot.runners.attempt_notes import Desk
-from onthedot.runners.coroutine import CoroutineRunner
+from onthedot.runners.factory import machine_abilities, make_runners, warm_up_children, warm_up_io
 from onthedot.runners.hook_calls import Hooking
 from onthedot.runners.io_runner import NOT_RECORDED
-from onthedot.runners.process import ProcessRunner
 from onthedot.runners.program import program_services
 from onthedot.runners.program.program_ends import abilities
 from onthedot.runners.program.protocol import Guard
@@ -58,6 +55,7 @@ from onthedot.runners.program.runner import ProgramRunner
 from onthedot.runners.program.spool_sweep import Sweeping
 from onthedot.runners.program.workspace import spool_of
 from onthedot.runners.registry import Registry
+from onthedot.runners.runner import Host, Runner
 from onthedot.runners.task_filling import Filling, secrets_of
 from onthedot.runners.thread import ThreadRunner
 from onthedot.settings import Settings
@@ -214,14 +212,14 @@ class Engine:
         self._home = asyncio.get_running_loop()
         self._attach_runners(application_loop)
         if self._settings.works and self.outside:
-            self._registry.offer(doors.offered(self._settings))
+            self._registry.offer(machine_abilities(self._settings))
             self._worker.tasks = self._membership.tasks = self._registry.task_names()
-            doors.warm_up(self._runners, jobs)
+            warm_up_io(self._runners, jobs)
         self._worker.queues = self._membership.queues = self._settings.queues_for(jobs)
         self._desk.open(self._drivers["desk"].wake)
         self.ends.open(self._drivers["ends"].wake)
         if self._settings.works:
-            self._processes.warm(jobs)
+            warm_up_children(self._runners, jobs)
         await self._open_programs(jobs)
         await self._membership.join()
         await self._leadership.tick(self.clock.now())
@@ -236,37 +234,24 @@ class Engine:
             self._courtesy.start()
 
     def _attach_runners(self, application_loop: asyncio.AbstractEventLoop) -> None:
-        worker, seats, result_bytes = self._worker, self._settings.seats, self._settings.result_bytes
         here = asyncio.get_running_loop()
-        started = worker.started if self.events.wanted else None
-        self._processes = ProcessRunner(
-            here, self._registry, self.clock,
-            processes=min(self._settings.processes, seats), result_bytes=result_bytes,
-            kill_after=self._settings.kill_after, ended=worker.ended, started=started,
-            stuck=worker.stuck, freed=worker.freed,
+        self._runners = make_runners(
+            self._host(), application_loop,
+            plain_functions=self.plain_functions, fill=self._fill(), recording=self._records() or NOT_RECORDED,
         )  # fmt: skip
-        runners: dict[str, Runner] = {
-            "coroutine": CoroutineRunner(
-                application_loop, here, self._registry, self.clock,
-                seats=seats, result_bytes=result_bytes, ended=worker.ended, started=started,
-                stuck=worker.stuck, freed=worker.freed,
-            ),
-            "thread": self.plain_functions(
-                here, self._registry, self.clock,
-                seats=seats, result_bytes=result_bytes, ended=worker.ended, started=started,
-                stuck=worker.stuck, freed=worker.freed,
-            ),
-            "process": self._processes,
-            **doors.runners(
-                here, self.clock, self._settings, ended=worker.ended, started=started,
-                fill=self._fill(), recording=self._records() or NOT_RECORDED,
-            ),
-        }  # fmt: skip
-        self._runners = runners
         if self._registry.hooks.wanted:
             self._hooking = Hooking(self._registry.hooks, application_loop, here, self.events)
             self._finisher.on_accepted = self._hooking.accepted
-        worker.attach(runners, on_free=self._seat_is_free, on_finish=self._drivers["finisher"].wake)
+        self._worker.attach(self._runners, on_free=self._seat_is_free, on_finish=self._drivers["finisher"].wake)
+
+    def _host(self) -> Host:
+        """What runners need to know of this node."""
+        worker = self._worker
+        return Host(
+            asyncio.get_running_loop(), self.clock, self._settings, self._registry,
+            ended=worker.ended, started=worker.started if self.events.wanted else None,
+            stuck=worker.stuck, freed=worker.freed,
+        )  # fmt: skip
 
     async def _open_programs(self, jobs: Iterable[Job]) -> None:
         """Run commands and steps from here on, if that is wanted here and this machine can."""
@@ -282,8 +267,7 @@ class Engine:
         self._guard = guard
         self._membership.on_renewed(guard.renew)
         neighbours = program_services.Neighbours(guard, self.store, spool_of(settings), self._fill(), self._records())
-        started = worker.started if self.events.wanted else None
-        self._programs = ProgramRunner(neighbours, settings, self.clock, ended=worker.ended, started=started)
+        self._programs = ProgramRunner(self._host(), neighbours)
         self._runners["program"] = self._sweeping.runner = self._programs
         self._registry.offer(abilities(guard.levels, settings.least_isolation))
         worker.tasks = self._membership.tasks = self._registry.task_names()

@@ -36,10 +36,12 @@ from onthedot.node.heartbeat import Membership
 from onthedot.node.pace import Ahead, ArmLead, Pace
 from onthedot.node.reservations import Reservations
 from onthedot.rules import gates, recovery, retry
-from onthedot.runners import transactions
-from onthedot.runners.attempt import Attempt, Runner, failed, never_begun
+from onthedot.runners.attempt import Attempt, committed, never_begun, said_after, settled
 from onthedot.runners.context import Desk
-from onthedot.runners.registry import Registry, arguments_of
+from onthedot.runners.outcomes import failed
+from onthedot.runners.params import arguments_of
+from onthedot.runners.registry import Registry
+from onthedot.runners.runner import Runner
 from onthedot.settings import Settings
 from onthedot.stores.hints import Hint
 from onthedot.stores.protocol import Store
@@ -189,10 +191,10 @@ class Worker:
 
     def _finish_of(self, attempt: Attempt) -> Finish:
         """What the store is to be told of an attempt: once more the same, if it has committed that by itself."""
-        done = transactions.committed(attempt)
+        done = committed(attempt)
         if done is None:
             return Finish(attempt.lease, self._judge(attempt), attempt.started_at, attempt.ended_at)
-        said = transactions.said_after(attempt, done)
+        said = said_after(attempt, done)
         if said:
             self.events.emit(CommittedBefore(attempt.lease, said))
         return done
@@ -200,7 +202,7 @@ class Worker:
     def _judge(self, attempt: Attempt) -> Verdict:
         if attempt.outcome is None:
             raise AssertionError(f"a runner delivered an attempt without an outcome: {attempt!r}")
-        outcome, lease = transactions.settled(attempt, attempt.outcome), attempt.lease
+        outcome, lease = settled(attempt, attempt.outcome), attempt.lease
         job = lease.record.job
         if outcome.kind is OutcomeKind.LOST:
             why = outcome.error or "stopped"

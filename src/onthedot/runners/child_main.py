@@ -132,8 +132,8 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _perform(asked: dict[str, Any], talk: socket.socket) -> Any:
-    from onthedot.runners.attempt import failed, succeeded
     from onthedot.runners.child_desk import ChildDesk
+    from onthedot.runners.outcomes import failed, succeeded
     from onthedot.runners.tracebacks import trace_of
 
     desk, lease = ChildDesk(talk), lease_from_json(asked["lease"])

@@ -21,10 +21,11 @@ from onthedot.model.task import Container, Mount
 from onthedot.model.verdict import Outcome, OutcomeKind
 from onthedot.output.records import Stream
 from onthedot.runners import container_engines
-from onthedot.runners.attempt import Attempt, type_names
+from onthedot.runners.attempt import Attempt
 from onthedot.runners.container_engines import EngineTrouble
 from onthedot.runners.container_rules import config_of, end_of, outcome_of
 from onthedot.runners.io_runner import Said
+from onthedot.runners.outcomes import type_names
 from onthedot.runners.params import Filled
 from onthedot.runners.program import process_identity
 

@@ -14,9 +14,9 @@ from queue import SimpleQueue
 from onthedot.clock import SECOND, Micros
 from onthedot.model.events import Events, HookFailed
 from onthedot.model.verdict import Finish
-from onthedot.runners.attempt import failed
 from onthedot.runners.hooks import Ended, Hook, Hooks, ended
-from onthedot.runners.registry import arguments_of
+from onthedot.runners.outcomes import failed
+from onthedot.runners.params import arguments_of
 
 _Call = tuple[str, Hook, Ended]
 

@@ -19,7 +19,7 @@ from onthedot.model.addresses import Address, AddressRefused, Allowed, check, li
 from onthedot.model.task import Http
 from onthedot.model.verdict import Outcome, OutcomeKind
 from onthedot.output.redact import forms_of, redacted, redacted_bytes
-from onthedot.runners.attempt import Attempt, type_names
+from onthedot.runners.attempt import Attempt
 from onthedot.runners.http_rules import (
     MOST_REDIRECTS,
     Request,
@@ -30,6 +30,7 @@ from onthedot.runners.http_rules import (
     wished_for,
 )
 from onthedot.runners.io_runner import Said
+from onthedot.runners.outcomes import type_names
 from onthedot.runners.params import Filled
 
 if TYPE_CHECKING:

@@ -22,19 +22,11 @@ from onthedot.output.capture import Capture
 from onthedot.output.records import Stream
 from onthedot.output.redact import forms_of
 from onthedot.rules.live_lines import Mark
-from onthedot.runners.attempt import (
-    Attempt,
-    Ended,
-    LiveLines,
-    Started,
-    failed,
-    never_begun,
-    timed_out,
-    without_secrets,
-)
-from onthedot.runners.context import Context
-from onthedot.runners.first_outcome import Deciding
+from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.context import Context, LiveLines
+from onthedot.runners.outcomes import failed, timed_out, without_secrets
 from onthedot.runners.params import Filled
+from onthedot.runners.runner import Host, OffLoopRunner
 from onthedot.runners.task_filling import Fill, as_written
 
 T = TypeVar("T")
@@ -111,30 +103,23 @@ class Door(Protocol):
         ...
 
 
-class ApartRunner(Deciding):
+class ApartRunner(OffLoopRunner):
     """Runs attempts of one kind, each as a task of one event loop. `longest` is the time-out of jobs without one."""
 
     def __init__(
         self,
+        host: Host,
         door: Door,
-        engine_loop: asyncio.AbstractEventLoop,
-        clock: Clock,
         *,
-        ended: Ended,
-        started: Started | None,
         longest: Micros = 0,
         fill: Fill = as_written,
         recording: Recording = NOT_RECORDED,
     ) -> None:
+        super().__init__(host)
         self._door = door
-        self._engine_loop = engine_loop
-        self._clock = clock
-        self._tell_ended = ended
-        self._tell_started = started
         self._longest = longest
         self._fill = fill
         self._recording = recording
-        self._deciding = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._running: set[Attempt] = set()

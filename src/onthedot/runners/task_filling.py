@@ -8,8 +8,7 @@ from typing import Any
 
 from onthedot.model.run import Lease
 from onthedot.model.task import Task
-from onthedot.runners.params import Filled, fill, require_params, secret_names, with_defaults
-from onthedot.runners.registry import arguments_of
+from onthedot.runners.params import Filled, arguments_of, fill, require_params, secret_names, with_defaults
 from onthedot.runners.secret_sealing import Keys
 from onthedot.runners.secrets import DIRECTORY, EnvironmentSecrets, Provider, SecretFiles, Secrets
 from onthedot.runners.stored_secrets import StoredSecrets

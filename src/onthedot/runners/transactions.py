@@ -19,11 +19,9 @@ from typing import Any, TypeVar
 
 from onthedot.clock import Clock
 from onthedot.model.errors import LeaseLost, StateError, StoreUnavailable
-from onthedot.model.job import Guarantee
 from onthedot.model.run import AttemptRecord, Lease
 from onthedot.model.verdict import Finish, Outcome, OutcomeKind
 from onthedot.rules import retry
-from onthedot.runners.attempt import Attempt
 from onthedot.runners.completion import Completion
 from onthedot.stores.protocol import Store
 from onthedot.stores.transactions import Transaction, Transactions
@@ -32,11 +30,8 @@ T = TypeVar("T")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries to reach the store
 
-_NONE = (
-    "the handler returned, and has committed no transaction; with guarantee 'exactly_once' its effects belong into "
-    "'async with ctx.transaction() as db:', also when there are none"
-)
-_NO_ANSWER = "the commit of its transaction was not answered"
+NO_ANSWER = "the commit of its transaction was not answered"
+"""The error of an attempt whose transaction may be committed or not."""
 
 
 class Counter:
@@ -181,7 +176,7 @@ class Block:
                 pause = min(2 * pause, _LONGEST_PAUSE)
         if not any(a.lease_id == lease.lease_id and a.outcome == OutcomeKind.SUCCEEDED for a in attempts):
             raise StoreUnavailable(
-                f"run {lease.run_id}: {_NO_ANSWER}, and is not to be seen; end this attempt, the run is tried again "
+                f"run {lease.run_id}: {NO_ANSWER}, and is not to be seen; end this attempt, the run is tried again "
                 "unless it is committed after all"
             )
         self._completion.state = "committed"
@@ -262,34 +257,3 @@ async def whole(call: Any) -> tuple[asyncio.Future[Any], asyncio.CancelledError 
         except asyncio.CancelledError as error:
             stopped = error
     return done, stopped
-
-
-# ── what it means for the attempt ────────────────────────────────────────────────────────────────────────────
-
-
-def committed(attempt: Attempt) -> Finish | None:
-    """The finish that an attempt has committed by itself, if it has."""
-    completion = attempt.context.completion if attempt.context is not None else None
-    return completion.finish if completion is not None and completion.state == "committed" else None
-
-
-def said_after(attempt: Attempt, finish: Finish) -> str:
-    """What an attempt came to after its commit, if that is not what was committed; empty if it is."""
-    outcome = attempt.outcome
-    if outcome is None or outcome.kind is not OutcomeKind.SUCCEEDED:
-        return "" if outcome is None else outcome.error or str(outcome.kind)
-    if outcome.result not in (None, finish.verdict.result):
-        return "it returned a result that was not kept; say ctx.result(…) inside the transaction"
-    return ""
-
-
-def settled(attempt: Attempt, outcome: Outcome) -> Outcome:
-    """The outcome of an attempt that has committed nothing: under exactly_once it cannot be a success."""
-    if attempt.lease.record.job.guarantee is not Guarantee.EXACTLY_ONCE:
-        return outcome
-    unknown = attempt.context is not None and attempt.context.completion.state == "unknown"
-    if unknown and outcome.kind in (OutcomeKind.SUCCEEDED, OutcomeKind.FAILED):
-        return Outcome(OutcomeKind.LOST, _NO_ANSWER)
-    if outcome.kind is OutcomeKind.SUCCEEDED:
-        return Outcome(OutcomeKind.FAILED, _NONE, ("onthedot.NoTransaction",))
-    return outcome

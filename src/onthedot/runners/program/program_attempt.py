@@ -24,8 +24,9 @@ from onthedot.output.redact import forms_of, redacted
 from onthedot.rules import steps as policy
 from onthedot.rules.live_lines import Mark
 from onthedot.rules.steps import Failed, Progress
-from onthedot.runners.attempt import Attempt, LiveLines, succeeded, type_names
-from onthedot.runners.context import Context
+from onthedot.runners.attempt import Attempt
+from onthedot.runners.context import Context, LiveLines
+from onthedot.runners.outcomes import succeeded, type_names
 from onthedot.runners.program.program_ends import failure_of, stopped_of
 from onthedot.runners.program.program_services import Neighbours
 from onthedot.runners.program.protocol import Program, ProgramEnd

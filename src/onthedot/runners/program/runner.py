@@ -8,39 +8,36 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from onthedot import fault_points
-from onthedot.clock import SECOND, Clock
+from onthedot.clock import SECOND
 from onthedot.model.errors import LeaseLost, StoreUnavailable
 from onthedot.model.run import Lease
 from onthedot.model.task import Steps
 from onthedot.model.verdict import Outcome, OutcomeKind
-from onthedot.runners.attempt import Attempt, Ended, Started, failed, never_begun, timed_out, without_secrets
+from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.outcomes import failed, timed_out, without_secrets
 from onthedot.runners.program.program_attempt import Over, Performing, TimeIsUp
 from onthedot.runners.program.program_services import Neighbours
 from onthedot.runners.program.workspace import Place
 from onthedot.runners.program.workspace_pool import Spares
-from onthedot.settings import Settings
+from onthedot.runners.runner import BaseRunner, Host
 
 _MOST_REMARKS = 10
 _KEEP_PATIENCE = 60.0  # seconds that an end waits for its output to be kept; it goes on behind it
 
 
-class ProgramRunner:
+class ProgramRunner(BaseRunner):
     """Runs attempts at commands and steps. All of it on the engine's loop."""
 
-    def __init__(
-        self, neighbours: Neighbours, settings: Settings, clock: Clock, *, ended: Ended, started: Started | None
-    ) -> None:
+    def __init__(self, host: Host, neighbours: Neighbours) -> None:
+        super().__init__(host)
         self.spool = neighbours.spool
         self._neighbours = neighbours
-        self._settings = settings
-        self._clock = clock
-        self._tell_ended = ended
-        self._tell_started = started
+        self._settings = host.settings
         self._waiting: deque[Attempt] = deque()
         self._running: set[Attempt] = set()
         self._leaving: set[asyncio.Task[None]] = set()  # ended, and their output is being kept
         self._places: dict[Attempt, str] = {}  # what is in use
-        self._spares = Spares(settings.seats)
+        self._spares = Spares(self._seats)
 
     @property
     def busy(self) -> bool:
@@ -77,7 +74,7 @@ class ProgramRunner:
         await self._neighbours.hand.do(self._spares.clear)
 
     def _fill_seats(self) -> None:
-        while self._waiting and len(self._running) < self._settings.seats:
+        while self._waiting and len(self._running) < self._seats:
             attempt = self._waiting.popleft()
             self._running.add(attempt)
             attempt.handle = asyncio.get_running_loop().create_task(self._perform(attempt))
