@@ -1,4 +1,4 @@
-"""Shapes of SQL that leave the databases one plan each, whatever their statistics say: docs/design.md, "Plans"."""
+"""Shapes of SQL that leave a database one plan, whatever its statistics: docs/design/store-moves.md, "Plans"."""
 
 from __future__ import annotations
 
