@@ -11,9 +11,9 @@ from onthedot.client import values
 from onthedot.client.asking import Asking, said_distance, said_instant, said_local
 from onthedot.client.values import read
 from onthedot.define.check import check_job
-from onthedot.define.from_mapping import read_job
-from onthedot.define.places import WrongText
-from onthedot.define.written import Written, written
+from onthedot.define.job_reader import read_job
+from onthedot.define.job_writer import Written, written
+from onthedot.define.wrong_text import WrongText
 from onthedot.model.errors import DefinitionError, UnknownJob
 from onthedot.model.job import Job, JobRecord
 from onthedot.operations.apply import Applied, checked

@@ -14,7 +14,7 @@ from onthedot.client.bulk import send_many
 from onthedot.client.values import read
 from onthedot.clock import SECOND, SystemClock
 from onthedot.define.arguments import encode_arguments
-from onthedot.define.calls import BoundCall, JobFunction
+from onthedot.define.job_function import BoundCall, JobFunction
 from onthedot.model.duration import Duration, format_duration, micros, parse_duration
 from onthedot.model.errors import AccessDenied, DefinitionError, RunFailed, UnknownJob, UnknownRun
 from onthedot.model.job import Json

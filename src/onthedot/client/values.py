@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
-from onthedot.define.comparing import Difference, Move
-from onthedot.define.from_mapping import read_job
+from onthedot.define.differences import Difference, Move
+from onthedot.define.job_reader import read_job
 from onthedot.model.duration import micros, parse_duration
 from onthedot.model.errors import StoreError
 from onthedot.model.job import JobRecord, JobState, canonical
