@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onthedot.blocking import BlockingScheduler
-    from onthedot.client.blocking import BlockingClient
+    from onthedot.client.blocking_client import BlockingClient
     from onthedot.client.client import Client
     from onthedot.define.job_function import BoundCall, JobFunction
     from onthedot.model.after import After
@@ -53,7 +53,7 @@ _HOME = {
     "After": "onthedot.model.after",
     "ArgumentsError": "onthedot.model.errors",
     "BadArguments": "onthedot.runners.registry",
-    "BlockingClient": "onthedot.client.blocking",
+    "BlockingClient": "onthedot.client.blocking_client",
     "BlockingScheduler": "onthedot.blocking",
     "BoundCall": "onthedot.define.job_function",
     "Bounds": "onthedot.model.task",

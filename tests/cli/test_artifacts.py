@@ -20,7 +20,7 @@ from onthedot.model.host_port import Listen
 from onthedot.output.keeping import Name, Outputs
 from onthedot.output.places import output_place
 from onthedot.output.reading import PIECE
-from onthedot.server.serving import Serving
+from onthedot.server.http_server import HttpServer
 from onthedot.settings import Settings
 from onthedot.stores.sqlite import SqliteStore
 from tests.cli.conftest import Call
@@ -256,7 +256,7 @@ def test_they_are_fetched_from_s3(
 @pytest.fixture
 def server(database: Path, tmp_path: Path) -> Iterator[str]:
     settings = Settings(output=str(tmp_path / "kept"), api_rate=10_000, api_burst=10_000)
-    one = Serving(f"sqlite:///{database}", settings, Listen(port=0), knows=None)
+    one = HttpServer(f"sqlite:///{database}", settings, Listen(port=0), knows=None)
     one.start()
     [folder] = (tmp_path / "kept").iterdir() if (tmp_path / "kept").exists() else [None]
     keep(database, tmp_path, str(folder or tmp_path / "kept"))

@@ -19,7 +19,7 @@ from onthedot.stores.sqlite import SqliteStore
 from tests.cli.conftest import Call
 from tests.stores.test_definitions import FULL
 
-CORPUS = Path(__file__).parents[1] / "define" / "importing" / "corpus"
+CORPUS = Path(__file__).parents[1] / "define" / "importers" / "corpus"
 
 
 def stored(path: Path) -> list[Job]:

@@ -103,18 +103,18 @@ def tell_run(url: str, run_id: int, telling: Telling, *, follow: bool, output: s
 async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: bool) -> int:
     """The same of a server: all at once, or as it comes."""
     from onthedot.cli.telling import PASSED_OVER
-    from onthedot.client import looking
-    from onthedot.observe.text import plain
+    from onthedot.client import views
+    from onthedot.observe.formats import plain
 
     run = await client.get_run(run_id) or _refuse(run_id)
     _check_attempt(run, telling, follow)
     if not follow:
-        for said in await looking.read_said(client.server, run_id):
+        for said in await views.read_said(client.server, run_id):
             telling.tell(said._replace(kept=said.kept and (_has_ended(run) or said.attempt < run.attempts)))
         return _told(run, telling)
-    async for event in looking.follow_logs(client.server, run_id):
+    async for event in views.follow_logs(client.server, run_id):
         if event.kind == "log":
-            telling.tell_record(event.data["attempt"], looking.record_of(event.data), event.data["text"])
+            telling.tell_record(event.data["attempt"], views.record_of(event.data), event.data["text"])
         elif event.kind == "left_out":
             telling.tell_record(event.data["attempt"], None, PASSED_OVER)
         elif event.kind == "trouble":
@@ -157,7 +157,7 @@ async def _follow(store: Store, outputs: Outputs, run: RunRecord, telling: Telli
 def _end(run: RunRecord, telling: Telling) -> int:
     """How it ended, for people; the exit code."""
     from onthedot.model.run import RunState
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     telling.close()
     why = ": ".join(part for part in (run.reason, run.error) if part)
@@ -176,7 +176,7 @@ async def _look(store: Store, outputs: Outputs, run_id: int, telling: Telling) -
 def _silent(run: RunRecord, telling: Telling) -> str:
     """What is told of a run without output: why, if it failed."""
     from onthedot.cli.advice import on_this_store
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     silent = f"run {run.id} has said nothing{'' if _has_ended(run) else ' yet'}"
     if not run.error or telling.attempt is not None:  # that may have ended in another way

@@ -12,7 +12,7 @@ from onthedot.define.job_reader import read_job
 from onthedot.define.job_writer import written
 from onthedot.define.schema import definitions
 from onthedot.model.job import Job
-from onthedot.server.document_words import OURS
+from onthedot.server.compat.words import OURS
 
 Written = dict[str, JsonValue]
 

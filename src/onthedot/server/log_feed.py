@@ -16,11 +16,11 @@ from typing import Literal, NamedTuple
 from onthedot.clock import SECOND, Micros
 from onthedot.model.errors import OutputUnavailable, StoreUnavailable
 from onthedot.model.run import TERMINAL, AttemptRecord, RunRecord
-from onthedot.observe.text import iso
+from onthedot.observe.formats import iso
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.output.following import Log, Part, Piece, Place, in_records, note_pieces, read_note, record_pieces
 from onthedot.output.keeping import Name, Outputs
-from onthedot.server.streaming import PING, PING_EVERY, TURN, frame
+from onthedot.server.event_stream import PING, PING_EVERY, TURN, frame
 
 LOOK_EVERY = 0.5
 """Between two looks, in seconds. Running attempts tell the store about every second."""

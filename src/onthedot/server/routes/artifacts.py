@@ -10,12 +10,12 @@ from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 
 from onthedot.output import reading
-from onthedot.server.answering import attachment, json_answer
-from onthedot.server.asked import NO_NUL, RunId
-from onthedot.server.door import There, Who
-from onthedot.server.finding import seen_run
+from onthedot.server.auth import There, Who
+from onthedot.server.json_response import attachment, json_answer
+from onthedot.server.params import NO_NUL, RunId
 from onthedot.server.problems import Problem
-from onthedot.server.routing import Routes
+from onthedot.server.router import Routes
+from onthedot.server.visibility import seen_run
 
 routes = Routes(prefix="/api/v1", tags=["logs"])
 

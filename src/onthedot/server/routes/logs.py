@@ -10,18 +10,18 @@ from fastapi import Header, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from onthedot.model.errors import DefinitionError
-from onthedot.observe.negotiation import wants_text
-from onthedot.observe.text import iso
+from onthedot.observe.content_negotiation import wants_text
+from onthedot.observe.formats import iso
 from onthedot.output.following import Place, read_place
 from onthedot.output.reading import Said, read_said
-from onthedot.server.answering import attachment, json_answer
-from onthedot.server.asked import RunId
-from onthedot.server.door import There, Who
-from onthedot.server.finding import seen_run
-from onthedot.server.live import Following
+from onthedot.server.auth import There, Who
+from onthedot.server.event_stream import event_content
+from onthedot.server.feeds import Following
+from onthedot.server.json_response import attachment, json_answer
 from onthedot.server.log_feed import END
-from onthedot.server.routing import Routes
-from onthedot.server.streaming import event_content
+from onthedot.server.params import RunId
+from onthedot.server.router import Routes
+from onthedot.server.visibility import seen_run
 
 routes = Routes(prefix="/api/v1", tags=["logs"])
 
