@@ -168,7 +168,7 @@ def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.model.addresses import is_server
-    from onthedot.output.places import output_place
+    from onthedot.output.locations import output_location
 
     if is_server(url):
         if output is not None:
@@ -178,7 +178,7 @@ def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[
             return await work(await _of_server(client, run_id))
 
         return ask_server(url, ask)
-    output_place(output or "", url)  # refused before the store is opened, if it is none
+    output_location(output or "", url)  # refused before the store is opened, if it is none
 
     async def read(store: Store) -> T:
         return await work(await _of_store(store, url, run_id, output or ""))
@@ -187,13 +187,13 @@ def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[
 
 
 async def _of_store(store: Store, url: str, run_id: int, output: str) -> list[File]:
-    from onthedot.output.keeping import Outputs
-    from onthedot.output.owning import find_owner
-    from onthedot.output.reading import Artifact, list_artifacts, read_artifact
+    from onthedot.output.output_owner import find_owner
+    from onthedot.output.output_store import OutputStore
+    from onthedot.output.run_output import Artifact, list_artifacts, read_artifact
 
     if await store.queries.get_run(run_id) is None:
         _refuse(run_id)
-    outputs = Outputs((await find_owner(store)).place(output, url))
+    outputs = OutputStore((await find_owner(store)).location(output, url))
 
     def file(one: Artifact) -> File:
         kept = one.kept

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from onthedot.cli.errors import BadInput
 from onthedot.client.connection import check_url
-from onthedot.output.places import state_folder
+from onthedot.output.locations import state_folder
 
 MOST = 1 << 20
 _PORTS = {"http": 80, "https": 443}

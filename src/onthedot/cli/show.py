@@ -67,7 +67,7 @@ def command(run_id: int, store: str | None, db: str | None, as_json: bool) -> No
 
 async def _find(store: Store, run_id: int, now: Micros) -> Shown:
     from onthedot.operations.why_waiting import why_waiting
-    from onthedot.output.reading import read_logs
+    from onthedot.output.run_output import read_logs
 
     run = await store.queries.get_run(run_id)
     if run is None:

@@ -10,11 +10,11 @@ import click
 
 from onthedot.cli.errors import BadInput
 from onthedot.clock import SECOND, Clock, Micros, to_datetime
-from onthedot.output.following import known
+from onthedot.output.log_positions import known
 
 if TYPE_CHECKING:
-    from onthedot.output.reading import Said
     from onthedot.output.records import Record
+    from onthedot.output.run_output import Said
 
 LIVE_AFTER: Micros = 1 * SECOND
 """What comes so long after the command began, and has no time of its own, is said now."""

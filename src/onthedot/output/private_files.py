@@ -1,4 +1,4 @@
-"""Folders and files that are their owner's alone, below one folder that is trusted; links among them are refused."""
+"""Makes folders that only their owner can open, and opens files without following links, below one trusted folder."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 def make_private(root: Path, inside: str) -> None:
-    """Make `root`, and the folders on the way to the file `inside` it, with mode 0700. What is there stays as it is,
-    but `root` is closed for others, and a link below it is refused (`OSError`)."""
+    """Make `root`, and the folders on the way to the file `inside` it, with mode 0700. Existing folders stay as they
+    are, but `root` is closed for other users, and a link below it is refused (`OSError`)."""
     if not root.is_dir():
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if stat.S_IMODE(root.stat().st_mode) & 0o077:
@@ -24,7 +24,7 @@ def make_private(root: Path, inside: str) -> None:
 
 
 def refuse_links(root: Path, inside: str) -> None:
-    """`OSError` if something on the way from `root` to the file `inside` it is a link; nothing if it is not there."""
+    """Raise `OSError` if anything on the way from `root` to the file `inside` it is a link. A missing file is fine."""
     path = root
     for part in inside.split("/"):
         path = path / part
@@ -40,7 +40,7 @@ def _refuse_link(path: Path) -> None:
 
 
 def open_regular(path: Path) -> int:
-    """A descriptor to read a file that is no link, no device and no pipe; else `OSError`."""
+    """A descriptor to read a regular file. `OSError` for a link, a device or a pipe."""
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)

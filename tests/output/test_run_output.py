@@ -10,10 +10,10 @@ import onthedot as otd
 from onthedot.clock import SystemClock
 from onthedot.node.engine import Engine
 from onthedot.output.capture import Capture
-from onthedot.output.keeping import Name
-from onthedot.output.places import spool_place
-from onthedot.output.reading import read_said
+from onthedot.output.locations import spool_folder
+from onthedot.output.output_store import Name
 from onthedot.output.records import Record
+from onthedot.output.run_output import read_said
 from onthedot.output.spool import Spool
 from onthedot.settings import Settings
 from onthedot.stores.values import LogRecord
@@ -33,7 +33,7 @@ async def test_a_node_keeps_what_was_handed_in_and_everybody_can_read_it(tmp_pat
         await run.result(timeout="10s")
         [ended] = await first.history(run)
         assert await first.logs(run) == [LogRecord(1, "as it was told while it ran\n")]
-        spool = Spool(spool_place(settings.spool, url))
+        spool = Spool(spool_folder(settings.spool, url))
         name = Name(int(run), ended.attempt, ended.lease_id)
         capture = Capture(spool.log_of(name), step="", limit=1_000, secrets=(), clock=lambda: 1)
         capture.feed("out", b"as it was recorded\n")

@@ -1,12 +1,11 @@
-"""Where output is kept, and where it waits for that: what the settings `output` and `spool` mean.
+"""Reads the settings `output` and `spool`: where output is kept, and where it waits until then.
 
     output = ""                                              below $XDG_STATE_HOME/onthedot/output (~/.local/state/…)
     output = "/srv/onthedot"                                 a directory
     output = "s3://bucket/prefix?endpoint=…&region=…"        S3; keys come from the environment, as for AWS tools
 
-What is not a run of a store is removed from its output. So each store has a folder of its own: by default one for its
-address, and in a place that was given one by an id that the store holds (`owning.py`). What a store in memory keeps is
-in memory, too, unless a place is given.
+Each store has a folder of its own: by default one for its address, and in a place that the setting names one for an
+id that the store holds (`output_owner.py`). A store in memory keeps its output in memory, unless a place is given.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _STORES_APART = ("schema", "prefix")  # options of stores' URLs: several stores 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A place in S3. Its text has no secrets: there are none in it."""
+    """A bucket in S3, and a prefix in it. Holds no keys, so its text shows none."""
 
     bucket: str
     prefix: str = ""
@@ -38,17 +37,17 @@ class Bucket:
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
 
 
-Place = Bucket | Path | None
-"""None: in memory."""
+Location = Bucket | Path | None
+"""A bucket, a directory, or None: in memory."""
 
 
-def output_place(setting: str, store: str | None, folder: str = "") -> Place:
-    """What the setting `output` means beside the store of this URL (None: one that has no address). `folder` is the
-    store's own, where the place was given and may be others', too (`owning.py`).
+def output_location(setting: str, store: str | None, folder: str = "") -> Location:
+    """Where the setting `output` leads, for the store at this URL (None: it has no address). `folder` is the store's
+    own (`output_owner.py`), used where the setting names a place that other stores may share.
 
-    >>> str(output_place("s3://logs/nightly?region=eu-central-1", None, "c0ffee"))
+    >>> str(output_location("s3://logs/nightly?region=eu-central-1", None, "c0ffee"))
     's3://logs/nightly/c0ffee'
-    >>> output_place("", "memory:") is None
+    >>> output_location("", "memory:") is None
     True
     """
     if "://" in setting:
@@ -60,11 +59,11 @@ def output_place(setting: str, store: str | None, folder: str = "") -> Place:
     return state_folder() / "output" / home if home else None
 
 
-def spool_place(setting: str, store: str | None) -> Path | None:
-    """The same of `spool`, which is always a directory. None: a temporary one, for as long as the program runs.
+def spool_folder(setting: str, store: str | None) -> Path | None:
+    """Where the setting `spool` leads, always a directory. None: a temporary one, for as long as the program runs.
 
-    It is a folder of its own in there, which is closed for others: beside it are the workspaces of programs, and those
-    that have users of their own must come to theirs.
+    It is a folder of its own in that directory, closed for other users. The workspaces of programs are next to it, and
+    a program with a user of its own must be able to reach its workspace.
     """
     if "://" in setting:
         raise DefinitionError(f"spool: expected a directory of this machine, got {shown_url(setting)!r}")
@@ -75,14 +74,14 @@ def spool_place(setting: str, store: str | None) -> Path | None:
 
 
 def state_folder() -> Path:
-    """Where programs of this user keep what must survive them."""
+    """The folder in which programs of this user keep what must survive them."""
     given = os.environ.get("XDG_STATE_HOME", "")
     base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
     return base / "onthedot"
 
 
 def home_of(store: str | None) -> str:
-    """The name of the folder for a store's output on this machine; empty for one that lives in this process.
+    """The name of the folder for a store's output on this machine; empty for a store in this process's memory.
 
     >>> home_of("memory:"), len(home_of("sqlite:///jobs.db")), home_of("redis://a:b@h/0") == home_of("redis://c@h/0")
     ('', 16, True)

@@ -14,8 +14,8 @@ from onthedot.model.errors import StoreError
 from onthedot.model.events import Event, Events, OutputsPruned
 from onthedot.model.retention import HOUR
 from onthedot.node.output_upkeep import OutputPruner
-from onthedot.output.keeping import Name, Outputs
-from onthedot.output.owning import ID, KIND, Owner, claim_output, find_owner
+from onthedot.output.output_owner import ID, KIND, Owner, claim_output, find_owner
+from onthedot.output.output_store import Name, OutputStore
 from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
@@ -83,7 +83,7 @@ async def test_two_stores_in_one_place_do_not_prune_each_other(shared: str, tmp_
     (tmp_path / "log").write_text("")
     name = Name(7, 1, "a-1")
     stores = [MemoryStore(), MemoryStore()]
-    outputs = [Outputs((await claim_output(store, shared, IDS)).place(shared, None)) for store in stores]
+    outputs = [OutputStore((await claim_output(store, shared, IDS)).location(shared, None)) for store in stores]
     for each in outputs:
         await each.keep(name, tmp_path / "log")
     heard: list[Event] = []
@@ -93,6 +93,6 @@ async def test_two_stores_in_one_place_do_not_prune_each_other(shared: str, tmp_
     assert await outputs[1].index(name) is not None
 
 
-def pruner(store: Store, outputs: Outputs, hear: Callable[[Event], None]) -> OutputPruner:
+def pruner(store: Store, outputs: OutputStore, hear: Callable[[Event], None]) -> OutputPruner:
     """In two hours."""
     return OutputPruner(store, Led(), outputs, Events([hear]), lambda: SystemClock().now() + 2 * HOUR)  # type: ignore[arg-type]

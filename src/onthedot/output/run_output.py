@@ -1,5 +1,4 @@
-"""What the attempts of a run have said and left: from the output store; what they say and is not there yet, from the
-store itself."""
+"""Reads the logs and artifacts of a run: from the output store, and from the store itself what is not there yet."""
 
 from __future__ import annotations
 
@@ -9,17 +8,17 @@ from typing import NamedTuple
 
 from onthedot.clock import Micros
 from onthedot.model.errors import OutputUnavailable
-from onthedot.output.following import note_records, read_note
-from onthedot.output.keeping import Kept, Name, Outputs
+from onthedot.output.log_positions import note_records, read_note
+from onthedot.output.output_store import Kept, Name, OutputStore
 from onthedot.output.records import Record
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import LogRecord
 
 
 class Said(NamedTuple):
-    """What one attempt has said. `records` is None if only its text is known: a node of an older version has told it.
-    `kept`: it is all there, from the output store; else the store has it as it was told, its end perhaps to come.
-    `trouble` says why it is not from the output store, if that could not be asked."""
+    """The output of one attempt. `records` is None if only the text is known: a node of an older version wrote it.
+    `kept`: complete, from the output store; else from the store, perhaps without its end. `trouble`: why the output
+    store could not be read, if it could not."""
 
     attempt: int
     text: str
@@ -28,11 +27,11 @@ class Said(NamedTuple):
     kept: bool = False
 
 
-async def read_said(store: Store, outputs: Outputs | None, run_id: int, *, only: int | None = None) -> list[Said]:
-    """Every attempt of a run that has said something, in order; or only this one.
+async def read_said(store: Store, outputs: OutputStore | None, run_id: int, *, only: int | None = None) -> list[Said]:
+    """The output of every attempt of a run that has any, in order; or of one attempt only.
 
-    Of an ended attempt whose output is kept: its records, in full. Else what its notes in the store have: that of a
-    handler, of an attempt that runs on whichever node, or of one whose output is still on its way.
+    An attempt whose output is kept gives its records, in full. The others give their notes in the store: handlers,
+    attempts that still run on any node, and attempts whose output is still on its way.
     """
     told = {
         noted.attempt: Said(noted.attempt, *note_records(read_note(noted.text)))
@@ -57,19 +56,19 @@ async def read_said(store: Store, outputs: Outputs | None, run_id: int, *, only:
     return [said for _, said in sorted(told.items())]
 
 
-async def read_logs(store: Store, outputs: Outputs | None, run_id: int) -> list[LogRecord]:
-    """The same as plain text; attempts of which nothing can be read are left out."""
+async def read_logs(store: Store, outputs: OutputStore | None, run_id: int) -> list[LogRecord]:
+    """The output of each attempt as plain text. Leaves out attempts without any."""
     return [LogRecord(said.attempt, said.text) for said in await read_said(store, outputs, run_id) if said.text]
 
 
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 PIECE = 256 * 1024
-"""How much of an artifact is read at once, in bytes."""
+"""Bytes of an artifact that are read at once."""
 
 
 class Artifact(NamedTuple):
-    """A file that an attempt has left. `name` is one of `Index.by_name`, `ended_at` the end of the attempt."""
+    """A file that an attempt left. `name` is one of `Index.by_name`, `ended_at` the end of the attempt."""
 
     of: Name
     name: str
@@ -78,9 +77,9 @@ class Artifact(NamedTuple):
 
 
 async def list_artifacts(
-    store: Store, outputs: Outputs | None, run_id: int, *, attempt: int | None = None
+    store: Store, outputs: OutputStore | None, run_id: int, *, attempt: int | None = None
 ) -> list[Artifact]:
-    """The files that the attempts of a run have left, or only this one, and that are kept."""
+    """The kept files of all attempts of a run, or of one attempt."""
     found: list[Artifact] = []
     for one in await store.queries.list_attempts(run_id) if outputs is not None else ():
         if outputs is not None and attempt in (None, one.attempt):
@@ -91,8 +90,8 @@ async def list_artifacts(
     return found
 
 
-async def read_artifact(outputs: Outputs, artifact: Artifact) -> AsyncGenerator[bytes]:
-    """A file piece by piece. One that was changed since it was kept is broken off, at its end at the latest."""
+async def read_artifact(outputs: OutputStore, artifact: Artifact) -> AsyncGenerator[bytes]:
+    """The bytes of a file, piece by piece. `OutputUnavailable` at the end at the latest if the file has changed."""
     digest, kept = hashlib.sha256(), artifact.kept
     for start in range(0, kept.size, PIECE):
         piece = await outputs.read(artifact.of, kept, start=start, length=PIECE)

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from onthedot.model.errors import OutputUnavailable
-from onthedot.output.keeping import LOG, Kept, Name, Outputs
-from onthedot.output.places import output_place
+from onthedot.output.locations import output_location
+from onthedot.output.output_store import LOG, Kept, Name, OutputStore
 from onthedot.output.records import Record
 from tests.servers.s3 import S3Server
 
 NAME = Name(41_007, 2, "c0ffee-1")
 
 
-def test_a_log_comes_back_as_it_was_recorded(outputs: Outputs, log: Path):
+def test_a_log_comes_back_as_it_was_recorded(outputs: OutputStore, log: Path):
     async def check() -> None:
         assert await outputs.index(NAME) is None
         assert await outputs.records(NAME) is None
@@ -34,7 +34,7 @@ def test_a_log_comes_back_as_it_was_recorded(outputs: Outputs, log: Path):
     asyncio.run(check())
 
 
-def test_artifacts_have_sizes_and_checksums_and_can_be_read_in_parts(outputs: Outputs, log: Path, tmp_path: Path):
+def test_artifacts_have_sizes_and_checksums_and_can_be_read_in_parts(outputs: OutputStore, log: Path, tmp_path: Path):
     content = os.urandom(6 << 20)  # more than one part of an upload
     (tmp_path / "a").write_bytes(content)
     (tmp_path / "b").write_bytes(b"")
@@ -52,7 +52,7 @@ def test_artifacts_have_sizes_and_checksums_and_can_be_read_in_parts(outputs: Ou
     asyncio.run(check())
 
 
-def test_what_is_kept_is_never_replaced(outputs: Outputs, log: Path, tmp_path: Path):
+def test_what_is_kept_is_never_replaced(outputs: OutputStore, log: Path, tmp_path: Path):
     other = tmp_path / "other"
     other.write_bytes(b"")
 
@@ -64,7 +64,7 @@ def test_what_is_kept_is_never_replaced(outputs: Outputs, log: Path, tmp_path: P
     asyncio.run(check())
 
 
-def test_two_who_keep_the_same_at_once_agree(outputs: Outputs, log: Path):
+def test_two_who_keep_the_same_at_once_agree(outputs: OutputStore, log: Path):
     async def check() -> None:
         indexes = await asyncio.gather(*(outputs.keep(NAME, log) for _ in range(4)))
         assert len(set(indexes)) == 1
@@ -73,7 +73,7 @@ def test_two_who_keep_the_same_at_once_agree(outputs: Outputs, log: Path):
     asyncio.run(check())
 
 
-def test_names_are_made_of_ids(outputs: Outputs, log: Path, tmp_path: Path):
+def test_names_are_made_of_ids(outputs: OutputStore, log: Path, tmp_path: Path):
     (tmp_path / "a").write_bytes(b"x")
 
     async def check() -> None:
@@ -93,7 +93,7 @@ def test_names_are_made_of_ids(outputs: Outputs, log: Path, tmp_path: Path):
             _ = Name(1, 1, lease_id).folder
 
 
-def test_groups_come_oldest_first_and_what_is_forgotten_is_gone(outputs: Outputs, log: Path):
+def test_groups_come_oldest_first_and_what_is_forgotten_is_gone(outputs: OutputStore, log: Path):
     async def check() -> None:
         assert await outputs.groups() == []
         names = [Name(run_id, 1, "a") for run_id in (5_000, 7, 999, 123_456)]
@@ -112,7 +112,7 @@ def test_groups_come_oldest_first_and_what_is_forgotten_is_gone(outputs: Outputs
 
 
 def test_a_log_that_was_changed_is_refused(tmp_path: Path, log: Path):
-    outputs = Outputs(tmp_path / "output")
+    outputs = OutputStore(tmp_path / "output")
     asyncio.run(outputs.keep(NAME, log))
     path = tmp_path / "output" / NAME.folder / LOG
     path.write_bytes(b"\0" * path.stat().st_size)
@@ -125,7 +125,7 @@ def test_a_log_that_was_changed_is_refused(tmp_path: Path, log: Path):
 
 def test_a_directory_is_its_owners_alone(tmp_path: Path, log: Path):
     root = tmp_path / "state" / "output"
-    asyncio.run(Outputs(root).keep(NAME, log))
+    asyncio.run(OutputStore(root).keep(NAME, log))
     for path in (root, *root.rglob("*")):
         wanted = 0o700 if path.is_dir() else 0o600
         assert stat.S_IMODE(path.stat().st_mode) == wanted, path
@@ -136,7 +136,7 @@ def test_links_in_a_directory_are_refused(tmp_path: Path, log: Path):
     elsewhere.mkdir()
     root.mkdir()
     (root / "runs").symlink_to(elsewhere)
-    outputs = Outputs(root)
+    outputs = OutputStore(root)
     with pytest.raises(OutputUnavailable, match="link"):
         asyncio.run(outputs.keep(NAME, log))
     assert list(elsewhere.iterdir()) == []
@@ -145,7 +145,7 @@ def test_links_in_a_directory_are_refused(tmp_path: Path, log: Path):
 def test_a_place_that_cannot_be_used_is_told(tmp_path: Path, log: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputUnavailable, match="file"):
-        asyncio.run(Outputs(tmp_path / "file" / "output").keep(NAME, log))
+        asyncio.run(OutputStore(tmp_path / "file" / "output").keep(NAME, log))
 
 
 # ── S3 ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -154,7 +154,7 @@ def test_a_place_that_cannot_be_used_is_told(tmp_path: Path, log: Path):
 def test_a_wrong_key_is_refused_and_told_without_it(s3: S3Server, log: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3.key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-key-at-all")
-    outputs = Outputs(output_place(s3.url(s3.fresh_prefix()), None))
+    outputs = OutputStore(output_location(s3.url(s3.fresh_prefix()), None))
     with pytest.raises(OutputUnavailable, match="privileges") as told:
         asyncio.run(outputs.keep(NAME, log))
     assert "not-the-key" not in str(told.value)
@@ -168,12 +168,12 @@ def test_a_bucket_that_does_not_exist_is_told_and_a_file_that_has_gone_is_not_it
 
     monkeypatch.setattr("obstore.put_async", refuse)
     with pytest.raises(OutputUnavailable, match="a place that exists; NoSuchBucket"):
-        asyncio.run(Outputs(None).keep(NAME, log))
+        asyncio.run(OutputStore(None).keep(NAME, log))
     log.unlink()
     with pytest.raises(FileNotFoundError):
-        asyncio.run(Outputs(None).keep(NAME, log))
+        asyncio.run(OutputStore(None).keep(NAME, log))
 
 
-def test_nothing_is_left_beside_the_log(outputs: Outputs, log: Path):
+def test_nothing_is_left_beside_the_log(outputs: OutputStore, log: Path):
     asyncio.run(outputs.keep(NAME, log))
     assert [path.name for path in log.parent.iterdir()] == ["log"]

@@ -1,9 +1,9 @@
-"""Where somebody has come to who follows the output of a run, and what there is for them beyond it. Pure.
+"""Positions of readers who follow the output of a run, and the output beyond each position. Pure.
 
-While an attempt runs, what it has said is a *note*: text of which the middle may be left out, so that its beginning and
-its end are there. When it is over and its output is kept, there are *records*, with all of it. Both are counted in
-characters from the beginning, what is left out of a note included and its marks (`rules/live_lines.py`) not; so a
-place stays a place while a note grows, and whoever knows only the place can go on from there, at any server.
+While an attempt runs, its output is a *note*: text with its beginning and its end, whose middle may be left out. When
+the attempt is over and its output is kept, there are *records* with all of it. Both are counted in characters from the
+beginning. That includes what is left out of a note, and excludes its marks (`rules/live_lines.py`). So a position stays
+valid while a note grows, and a reader can continue from it at any server.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from onthedot.output.records import Record
 from onthedot.rules.live_lines import Mark, split_marked, without_marks
 
 LARGEST = 16 * 1024
-"""How many characters one piece has at the most."""
+"""Most characters of one piece."""
 
 _GAP = re.compile(r"^\[… (\d{1,15}) characters left out …\]\n", re.MULTILINE)
 _PLACE = re.compile(r"(\d{1,6})\.([nr])\.(\d{1,15})")
 _KNOWN = 400  # characters that are looked for, to find where a text went on that has lost its middle
 
 
-class Place(NamedTuple):
-    """Behind so many characters of an attempt's note (`n`), or of its records (`r`)."""
+class LogPosition(NamedTuple):
+    """After so many characters of an attempt's note (`n`), or of its records (`r`)."""
 
     attempt: int = 1
     of: Literal["n", "r"] = "n"
@@ -35,28 +35,29 @@ class Place(NamedTuple):
         return f"{self.attempt}.{self.of}.{self.offset}"
 
 
-def read_place(text: str) -> Place | None:
-    """
-    >>> read_place("2.r.70"), read_place("2.x.1")
-    (Place(attempt=2, of='r', offset=70), None)
+def read_position(text: str) -> LogPosition | None:
+    """The position that was written as text; None if it is none.
+
+    >>> read_position("2.r.70"), read_position("2.x.1")
+    (LogPosition(attempt=2, of='r', offset=70), None)
     """
     found = _PLACE.fullmatch(text)
     if found is None:
         return None
-    return Place(int(found[1]), "r" if found[2] == "r" else "n", int(found[3]))
+    return LogPosition(int(found[1]), "r" if found[2] == "r" else "n", int(found[3]))
 
 
 class Piece(NamedTuple):
-    """Some text, where one is when one has read it, and what is known of it: nothing, if an older node noted it."""
+    """Some text, the position after it, and its record: None if an older node noted it."""
 
     text: str
-    place: Place
+    place: LogPosition
     record: Record | None = None
     left_out: int = 0  # characters that were passed over before it
 
 
 class Part(NamedTuple):
-    """Some of a note, how many characters of it came before, and what is known of it."""
+    """A part of a note: how many characters of the note come before it, its text, and its mark."""
 
     start: int
     text: str
@@ -64,12 +65,12 @@ class Part(NamedTuple):
 
     @property
     def record(self) -> Record | None:
-        """The same as a record, if enough is known."""
+        """The part as a record; None without a mark."""
         return None if self.mark is None else Record(*self.mark, self.text)
 
 
 def read_note(note: str) -> tuple[Part, ...]:
-    """A note without its marks. Its middle may be left out: then a part starts behind the end of the one before it.
+    """The parts of a note, without its marks. Where the middle is left out, a part starts after a gap.
 
     >>> read_note("abc\\n[… 90 characters left out …]\\nxyz\\n")
     (Part(start=0, text='abc\\n', mark=None), Part(start=94, text='xyz\\n', mark=None))
@@ -90,7 +91,7 @@ def _parts(text: str, start: int) -> tuple[list[Part], int]:
 
 
 def note_records(parts: Sequence[Part]) -> tuple[str, list[Record] | None]:
-    """The text of a note, with a line for what is left out; and its records, None if an older node wrote it.
+    """The text of a note, with a line for what is left out; and its records, or None if an older node wrote it.
 
     >>> note_records(read_note("abc\\n[… 90 characters left out …]\\nxyz\\n"))
     ('abc\\n[… 90 characters left out …]\\nxyz\\n', None)
@@ -109,13 +110,13 @@ def note_records(parts: Sequence[Part]) -> tuple[str, list[Record] | None]:
     return "".join(texts), records if known_of_all else None
 
 
-def note_pieces(parts: Sequence[Part], place: Place) -> Iterator[Piece]:
-    """What a note has beyond a place.
+def note_pieces(parts: Sequence[Part], place: LogPosition) -> Iterator[Piece]:
+    """The text of a note beyond a position.
 
     >>> parts = [Part(0, "abc\\n"), Part(94, "xyz\\n")]
-    >>> [(piece.text, piece.place.offset, piece.left_out) for piece in note_pieces(parts, Place(1, "n", 2))]
+    >>> [(piece.text, piece.place.offset, piece.left_out) for piece in note_pieces(parts, LogPosition(1, "n", 2))]
     [('c\\n', 4, 0), ('xyz\\n', 98, 90)]
-    >>> [(piece.text, piece.place.offset, piece.left_out) for piece in note_pieces(parts, Place(1, "n", 95))]
+    >>> [(piece.text, piece.place.offset, piece.left_out) for piece in note_pieces(parts, LogPosition(1, "n", 95))]
     [('yz\\n', 98, 0)]
     """
     reached = place.offset
@@ -129,7 +130,7 @@ def note_pieces(parts: Sequence[Part], place: Place) -> Iterator[Piece]:
         while reached < end:
             piece = text[reached - start : reached - start + LARGEST]
             reached += len(piece)
-            yield Piece(piece, Place(place.attempt, "n", reached), part.record, left_out)
+            yield Piece(piece, LogPosition(place.attempt, "n", reached), part.record, left_out)
             left_out = 0
 
 
@@ -142,7 +143,7 @@ class Log(NamedTuple):
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> Log:
-        """Count them."""
+        """The log of these records."""
         starts, size = [], 0
         for record in records:
             starts.append(size)
@@ -150,11 +151,11 @@ class Log(NamedTuple):
         return cls(records, starts, size)
 
 
-def record_pieces(log: Log, place: Place) -> Iterator[Piece]:
-    """What records have beyond a place of theirs.
+def record_pieces(log: Log, place: LogPosition) -> Iterator[Piece]:
+    """The text of records beyond a position in them.
 
     >>> log = Log.of([Record(1, "out", "", "abc"), Record(2, "err", "", "de")])
-    >>> [(piece.text, str(piece.place)) for piece in record_pieces(log, Place(1, "r", 2))]
+    >>> [(piece.text, str(piece.place)) for piece in record_pieces(log, LogPosition(1, "r", 2))]
     [('c', '1.r.3'), ('de', '1.r.5')]
     """
     first = max(0, bisect_right(log.starts, place.offset) - 1)
@@ -164,14 +165,14 @@ def record_pieces(log: Log, place: Place) -> Iterator[Piece]:
         while reached < end:
             piece = record.text[reached - start : reached - start + LARGEST]
             reached += len(piece)
-            yield Piece(piece, Place(place.attempt, "r", reached), record)
+            yield Piece(piece, LogPosition(place.attempt, "r", reached), record)
 
 
-def in_records(place: Place, parts: Sequence[Part], text: str) -> Place:
-    """A place in a note as one in the records of the same attempt, whose text this is. What was seen is looked for;
-    line ends do not count, because a note has one behind each thing that was said.
+def in_records(place: LogPosition, parts: Sequence[Part], text: str) -> LogPosition:
+    """The position in an attempt's records (their text is `text`) that matches a position in its note. Looks for what
+    the reader has seen. Line ends do not count, because a note has one after each piece of output.
 
-    >>> str(in_records(Place(1, "n", 3), [Part(0, "ab\\ncd\\n")], "abcd\\nef"))
+    >>> str(in_records(LogPosition(1, "n", 3), [Part(0, "ab\\ncd\\n")], "abcd\\nef"))
     '1.r.2'
     """
     seen, end = "", 0
@@ -179,11 +180,11 @@ def in_records(place: Place, parts: Sequence[Part], text: str) -> Place:
         if part.start < place.offset:
             seen = (seen if part.start == end else "") + part.text[: place.offset - part.start]
             end = part.start + len(part.text)
-    return Place(place.attempt, "r", known(seen, text) if seen else 0)
+    return LogPosition(place.attempt, "r", known(seen, text) if seen else 0)
 
 
 def known(seen: str, text: str) -> int:
-    """How much of the text was there before, from its beginning on. Line ends do not count.
+    """How many characters at the beginning of the text were seen before. Line ends do not count.
 
     >>> known("ab", "abcd"), known("", "abcd"), known("a\\nb\\n", "ab\\ncd"), known("xy", "abcd")
     (2, 0, 3, 0)

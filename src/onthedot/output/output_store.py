@@ -1,12 +1,12 @@
-"""The output store: what attempts have left, in a directory, in S3, or in memory.
+"""The output store: keeps the logs and artifacts of attempts in a directory, in S3, or in memory.
 
-    runs/<run id / 1000>/<run id>/<attempt>/<lease id>/log.gz        its record, compressed
+    runs/<run id / 1000>/<run id>/<attempt>/<lease id>/log.gz        its log, compressed
                                                       artifact-0     …
-                                                      index.json     what there is, with sizes and checksums
+                                                      index.json     its files, with sizes and checksums
 
-Names are made of ids, never of what users wrote: the names of artifacts are in the index. The index is written last
-and only once: an attempt has output if it has an index, and then all of it is there and never changes. A thousand
-runs share a folder, so that whoever looks for what may go reads a little at a time.
+Paths are made of ids, never of text that users wrote: the names of artifacts are in the index. The index is written
+last and only once. So an attempt has output if it has an index, and then all of it is there and never changes. A
+thousand runs share a folder, so that the pruner reads a little at a time.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from urllib.parse import quote
 
 from onthedot.clock import Micros, to_micros
 from onthedot.model.errors import OutputUnavailable
-from onthedot.output.places import Place
-from onthedot.output.private import make_private, open_regular, refuse_links
+from onthedot.output.locations import Location
+from onthedot.output.private_files import make_private, open_regular, refuse_links
 from onthedot.output.records import Record, decode
 
 if TYPE_CHECKING:
@@ -38,16 +38,16 @@ T = TypeVar("T")
 
 LOG, INDEX = "log.gz", "index.json"
 PACKED = "packed-"
-"""How the names of files begin that are on their way."""
+"""The names of files that are still being packed begin so."""
 GROUP = 1_000
-"""So many runs share a folder."""
+"""Runs per folder."""
 _LEASE_ID = re.compile(r"[A-Za-z0-9-]{1,80}")
 _PATH = re.compile(r"runs/\d+/(\d+)/(\d+)/([A-Za-z0-9-]+)/([a-z0-9.-]+)")
 _LONGEST_ERROR = 300
 
 
 class Name(NamedTuple):
-    """Which attempt. The lease id makes it the only one of its kind, whatever store its run is in."""
+    """Names an attempt. The lease id makes it unique over all stores."""
 
     run_id: int
     attempt: int
@@ -69,7 +69,7 @@ _NO_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One thing that is kept. `name` is what it is called by its attempt, `stored` by the output store."""
+    """One kept file. `name` is what its attempt calls it, `stored` what the output store calls it."""
 
     name: str
     stored: str
@@ -79,14 +79,14 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What is kept of an attempt: its log, compressed, and its artifacts."""
+    """The kept files of an attempt: its log, compressed, and its artifacts."""
 
     log: Kept
     artifacts: tuple[Kept, ...] = ()
 
     def by_name(self) -> dict[str, Kept]:
-        """The artifacts by names that fit into a line and a URL: control characters, and bytes that are no text, are
-        shown as `%0A`. If another file has that name, a `~` is added.
+        """The artifacts by names that fit into a line and a URL. Control characters, and bytes that are no text, are
+        written as `%0A`. If another file has that name, a `~` is added.
 
         >>> list(Index(Kept("log", "log", 0, ""), (Kept("a\\nb", "artifact-0", 0, ""),)).by_name())
         ['a%0Ab']
@@ -102,30 +102,30 @@ class Index:
 
 
 class Found(NamedTuple):
-    """An object that is there, and since when."""
+    """An object in the store, and since when it is there."""
 
     path: str
     run_id: int
     since: Micros
 
 
-class Outputs:
-    """See above. What goes wrong with the place itself is `OutputUnavailable`: later it may go well."""
+class OutputStore:
+    """The output store at one location. A call raises `OutputUnavailable` if the location itself fails."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, location: Location) -> None:
+        self.location = location
         self._opened: ObjectStore | None = None
 
     def __str__(self) -> str:
-        return "memory" if self.place is None else str(self.place)
+        return "memory" if self.location is None else str(self.location)
 
     # ── keep ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def keep(self, name: Name, log: Path, artifacts: Sequence[tuple[str, Path]] = ()) -> Index:
-        """Keep an attempt's record and artifacts (their names, and the files that hold them).
+        """Keep an attempt's log and artifacts (their names, and the files that hold them). Returns the index.
 
-        What is kept already stays as it is, and is the answer: asked again after a lost answer, nothing changes. While
-        this goes on, the log has a packed copy beside it.
+        If the attempt has an index already, nothing changes and that index is returned. Meanwhile there is a packed
+        copy of the log next to it.
         """
         known = await self.index(name)
         if known is not None:
@@ -155,11 +155,11 @@ class Outputs:
         import obstore
 
         store = await self._store()
-        if isinstance(self.place, Path):
-            await asyncio.to_thread(make_private, self.place, path)
+        if isinstance(self.location, Path):
+            await asyncio.to_thread(make_private, self.location, path)
         await obstore.put_async(store, path, data, mode="create" if create else "overwrite")
-        if isinstance(self.place, Path):
-            (self.place / path).chmod(0o600)
+        if isinstance(self.location, Path):
+            (self.location / path).chmod(0o600)
 
     async def _create(self, path: str, data: bytes) -> None:
         from obstore.exceptions import AlreadyExistsError
@@ -172,7 +172,7 @@ class Outputs:
     # ── read ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def index(self, name: Name) -> Index | None:
-        """What is kept of an attempt; None: nothing, or not yet."""
+        """The index of an attempt; None if nothing is kept, or not yet."""
         if self._is_unused():
             return None
         try:
@@ -187,7 +187,7 @@ class Outputs:
             ) from None
 
     async def read(self, name: Name, kept: Kept, *, start: int = 0, length: int | None = None) -> bytes:
-        """One thing of an attempt, as it is kept: whole, or a part of it."""
+        """The bytes of one kept file, or a part of them."""
         path = f"{name.folder}/{kept.stored}"
         end = kept.size if length is None else min(kept.size, start + length)
         if start >= end:
@@ -199,8 +199,8 @@ class Outputs:
             raise OutputUnavailable(f"{self}: expected {path}, which its index names, and found nothing") from None
 
     async def records(self, name: Name) -> list[Record] | None:
-        """What the attempt's programs have said; None if nothing is kept. A log that is not as its index says is
-        refused (`OutputUnavailable`)."""
+        """The records of an attempt's log; None if nothing is kept. `OutputUnavailable` if the log does not match its
+        index."""
         index = await self.index(name)
         if index is None:
             return None
@@ -216,22 +216,22 @@ class Outputs:
         import obstore
 
         store = await self._store()
-        if isinstance(self.place, Path):
-            refuse_links(self.place, path)
+        if isinstance(self.location, Path):
+            refuse_links(self.location, path)
         return bytes(await (await obstore.get_async(store, path)).bytes_async())
 
     async def _get_range(self, path: str, start: int, end: int) -> bytes:
         import obstore
 
         store = await self._store()
-        if isinstance(self.place, Path):
-            refuse_links(self.place, path)
+        if isinstance(self.location, Path):
+            refuse_links(self.location, path)
         return bytes(await obstore.get_range_async(store, path, start=start, end=end))
 
     # ── forget ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def groups(self) -> list[str]:
-        """The folders that runs are in, those with the smallest ids first."""
+        """The folders of runs, smallest ids first."""
         if self._is_unused():
             return []
         try:
@@ -246,7 +246,7 @@ class Outputs:
         return sorted(listed["common_prefixes"])
 
     async def of_group(self, group: str) -> list[Found]:
-        """All that is in such a folder."""
+        """The objects in such a folder."""
         try:
             return await self._try(self._list_objects(group))
         except FileNotFoundError:
@@ -260,7 +260,7 @@ class Outputs:
         return [Found(match[0], int(match[1]), to_micros(meta["last_modified"])) for match, meta in matches if match]
 
     async def forget(self, paths: Iterable[str]) -> None:
-        """Remove objects. An index goes first: what has none is nobody's output."""
+        """Remove objects, the index first: without an index the rest is nobody's output."""
         ordered = sorted(paths, key=lambda path: not path.endswith(INDEX))
         for path in ordered:
             try:
@@ -273,22 +273,22 @@ class Outputs:
 
         await obstore.delete_async(await self._store(), path)
 
-    # ── the place ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the location ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _is_unused(self) -> bool:
-        """Whether nothing can be there yet: then nothing is made, and no library is loaded, to look for it."""
+        """Whether nothing can be there yet. Then we create nothing and load no library to look."""
         return self._opened is None and (
-            self.place is None or (isinstance(self.place, Path) and not self.place.exists())
+            self.location is None or (isinstance(self.location, Path) and not self.location.exists())
         )
 
     async def _store(self) -> ObjectStore:
         if self._opened is None:
-            opened = await asyncio.to_thread(_open, self.place)
+            opened = await asyncio.to_thread(_open, self.location)
             return self._first(opened)
         return self._opened
 
     def _first(self, opened: ObjectStore) -> ObjectStore:
-        """Whoever came first: two would not share a memory."""
+        """The store that was opened first: two in memory would not share their contents."""
         if self._opened is None:
             self._opened = opened
         return self._opened
@@ -308,7 +308,7 @@ def _first_words(error: Exception) -> str:
     return " ".join(str(error).partition("Debug source:")[0].split())[:_LONGEST_ERROR]
 
 
-def _open(place: Place) -> ObjectStore:
+def _open(place: Location) -> ObjectStore:
     from datetime import timedelta
 
     from obstore.store import LocalStore, MemoryStore, S3Store
@@ -336,8 +336,8 @@ def _open(place: Place) -> ObjectStore:
 
 
 def _pack(log: Path) -> Path:
-    """The same bytes for the same log, whoever packs it: nothing in them says when or where that was. A file of the
-    caller's own: another process may be at it, too."""
+    """Compress a log into a new file. The same log always gives the same bytes: they name no time and no file. The file
+    is the caller's own, because another process may pack the same log."""
     with open(open_regular(log), "rb") as source:
         handle, packed = tempfile.mkstemp(dir=log.parent, prefix=PACKED)
         with open(handle, "wb") as target, gzip.GzipFile("", "wb", 6, target, mtime=0) as file:
