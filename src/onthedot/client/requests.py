@@ -13,11 +13,11 @@ from onthedot.client.connection import ServerConnection
 from onthedot.client.values import read
 from onthedot.clock import to_micros
 from onthedot.define.arguments import encode_arguments
-from onthedot.define.job_function import BoundCall, JobFunction
 from onthedot.define.check import check_job
+from onthedot.define.job_function import BoundCall, JobFunction
 from onthedot.define.job_reader import read_job
-from onthedot.define.wrong_text import WrongText
 from onthedot.define.job_writer import Written, written
+from onthedot.define.wrong_text import WrongText
 from onthedot.model.duration import Duration, format_duration, parse_duration
 from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun
 from onthedot.model.job import Job
