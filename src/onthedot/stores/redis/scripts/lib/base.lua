@@ -56,6 +56,16 @@ local function count_open(field, change)
   opened[field] = (opened[field] or 0) + change
 end
 
+local function filter(list, wanted)
+  local found = {}
+  for _, one in ipairs(list) do
+    if wanted(one) then
+      found[#found + 1] = one
+    end
+  end
+  return found
+end
+
 local function starts_with(whole, start)
   return string.find(whole, start, 1, true) == 1
 end
