@@ -15,6 +15,7 @@ from onthedot.model.duration import Duration, format_duration, parse_duration
 from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun
 from onthedot.model.run import stored_number
 from onthedot.observe.text import iso
+from onthedot.operations.run_handle import Run, run_number
 from onthedot.operations.verbs import Verbs
 from onthedot.schedules.instants import read_instant
 from onthedot.stores.values import most
@@ -44,10 +45,11 @@ class Asking(Verbs):
             raise UnknownJob(f"no job {job!r} is stored")
         return f"/api/v1/jobs/{quote(job, safe='')}{deed and '/'}{deed}"
 
-    def _of_run(self, run_id: int, deed: str = "") -> str:
-        if not stored_number(run_id):
-            raise UnknownRun(f"there is no run {int(run_id)}: expected one that was submitted and not forgotten since")
-        return f"/api/v1/runs/{int(run_id)}{deed and '/'}{deed}"
+    def _of_run(self, run_id: Run | int, deed: str = "") -> str:
+        number = run_number(run_id)
+        if not stored_number(number):
+            raise UnknownRun(f"there is no run {number}: expected one that was submitted and not forgotten since")
+        return f"/api/v1/runs/{number}{deed and '/'}{deed}"
 
 
 async def pages(

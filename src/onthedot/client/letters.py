@@ -15,7 +15,7 @@ from onthedot.model.errors import StoreError, UnknownRun
 from onthedot.model.policies import Rate
 from onthedot.model.run import RunRecord
 from onthedot.operations.dead_letters import REPLAYED, DeadLetters, Replayed
-from onthedot.operations.verbs import Run
+from onthedot.operations.run_handle import Run, run_number
 
 _AT_ONCE = 1_000
 _LETTERS = "/api/v1/dead-letters"
@@ -55,13 +55,14 @@ class LettersAsked(Asking):
             "until": said_instant(until, "until"),
         }
 
-    async def replay(self, run_id: int) -> Run:
-        letter = await self.get_run(run_id)
+    async def replay(self, run_id: Run | int) -> Run:
+        number = run_number(run_id)
+        letter = await self.get_run(number)
         if letter is None:
-            raise UnknownRun(f"there is no run {int(run_id)}: expected one that is dead and not forgotten since")
-        told = await self._replay({"run_ids": [int(run_id)]}, repeat=True)  # asked twice, it is one run
+            raise UnknownRun(f"there is no run {number}: expected one that is dead and not forgotten since")
+        told = await self._replay({"run_ids": [number]}, repeat=True)  # asked twice, it is one run
         if len(told.run_ids) != 1:
-            raise StoreError(f"{self.server.url}: expected the run that replays {int(run_id)}, got {told.run_ids}")
+            raise StoreError(f"{self.server.url}: expected the run that replays {number}, got {told.run_ids}")
         created = not letter.settled.startswith(REPLAYED)
         return Run(told.run_ids[0], job=letter.job, created=created, verbs=self)
 
@@ -93,8 +94,8 @@ class LettersAsked(Asking):
             _replayed, await self.server.ask("POST", f"{_LETTERS}/replay", query=query, body=body, repeat=repeat)
         )
 
-    async def discard(self, run_ids: int | Iterable[int], *, why: str = "") -> int:
-        ids = [int(run_ids)] if isinstance(run_ids, int) else [int(one) for one in run_ids]
+    async def discard(self, run_ids: Run | int | Iterable[Run | int], *, why: str = "") -> int:
+        ids = [run_number(one) for one in ([run_ids] if isinstance(run_ids, int | Run) else run_ids)]
         done = 0
         for first in range(0, len(ids), _AT_ONCE):
             done += await self._discard(ids[first : first + _AT_ONCE], why)

@@ -19,8 +19,9 @@ from onthedot.model.duration import Duration, format_duration, micros, parse_dur
 from onthedot.model.errors import AccessDenied, DefinitionError, RunFailed, UnknownJob, UnknownRun
 from onthedot.model.job import Json
 from onthedot.model.run import TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.operations.run_handle import Run, run_number
 from onthedot.operations.submit import check_arguments
-from onthedot.operations.verbs import OUTSIDE, Asked, Run
+from onthedot.operations.verbs import OUTSIDE, Asked
 from onthedot.stores.values import CancelAnswer, LogRecord
 
 _ONE_WAIT = 20 * SECOND
@@ -95,11 +96,11 @@ class RunsAsked(Asking):
         body = {} if given is None else {"args": json.loads(given)}
         return await self._new_run(self._of_job(name, "trigger"), name, body)
 
-    async def retry_run(self, run_id: int, *, from_step: str | None = None) -> Run:
+    async def retry_run(self, run_id: Run | int, *, from_step: str | None = None) -> Run:
         body = {} if from_step is None else {"from_step": from_step}
         run = await self._new_run(self._of_run(run_id, "retry"), "", body)
         made = await self.get_run(run)
-        return Run(run, job="" if made is None else made.job, created=True, verbs=self)
+        return Run(run.id, job="" if made is None else made.job, created=True, verbs=self)
 
     async def _new_run(self, path: str, name: str, body: dict[str, Any], *, own_key: str = "") -> Run:
         """Whoever has no key of their own is given one: sent twice, it is one run."""
@@ -110,14 +111,14 @@ class RunsAsked(Asking):
 
     # ── runs that exist ──────────────────────────────────────────────────────────────────────────────────────
 
-    async def cancel(self, run_id: int, *, why: str = "cancelled") -> CancelAnswer:
+    async def cancel(self, run_id: Run | int, *, why: str = "cancelled") -> CancelAnswer:
         try:
             told = await self.server.ask("POST", self._of_run(run_id, "cancel"), body={"why": why})
         except UnknownRun:
             return CancelAnswer("unknown")
         return CancelAnswer(told["answer"], None if told["state"] is None else RunState(told["state"]))
 
-    async def get_run(self, run_id: int) -> RunRecord | None:
+    async def get_run(self, run_id: Run | int) -> RunRecord | None:
         try:
             return read(values.run_record, await self.server.ask("GET", self._of_run(run_id)))
         except UnknownRun:
@@ -168,14 +169,14 @@ class RunsAsked(Asking):
         }
         return [skip async for skip in self._pages(values.skip_record, "/api/v1/skips", query, limit)]
 
-    async def history(self, run_id: int) -> list[AttemptRecord]:
+    async def history(self, run_id: Run | int) -> list[AttemptRecord]:
         try:
             told = await self.server.ask("GET", self._of_run(run_id, "attempts"))
         except UnknownRun:
             return []
         return [read(values.attempt_record, one) for one in told]
 
-    async def logs(self, run_id: int) -> list[LogRecord]:
+    async def logs(self, run_id: Run | int) -> list[LogRecord]:
         records: list[tuple[int, str]] = []
         offset: int | None = 0
         while offset is not None:
@@ -191,14 +192,14 @@ class RunsAsked(Asking):
             for attempt, some in groupby(records, lambda record: record[0])
         ]
 
-    async def result(self, run_id: int, *, timeout: Duration | None = None) -> Json:
+    async def result(self, run_id: Run | int, *, timeout: Duration | None = None) -> Json:
         length = None if timeout is None else micros(parse_duration(timeout, what="timeout"))
         clock = SystemClock()
         until = None if length is None else clock.steady() + length
         while True:
             left = _ONE_WAIT if until is None else min(_ONE_WAIT, until - clock.steady())
             if left <= 0:
-                raise TimeoutError(f"run {int(run_id)} has not ended in time; it goes on")
+                raise TimeoutError(f"run {run_number(run_id)} has not ended in time; it goes on")
             query = {"wait": format_duration(left)}
             told = await self.server.ask("GET", self._of_run(run_id, "result"), query=query)
             if RunState(told["state"]) in TERMINAL:
