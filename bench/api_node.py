@@ -26,9 +26,9 @@ from onthedot.access.permissions import Role
 from onthedot.model.job import Call, Job
 from onthedot.operations.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app
-from onthedot.server.patience import Protocol
-from onthedot.server.serving import settle_memory
-from onthedot.server.submitting import Submit
+from onthedot.server.http_server import settle_memory
+from onthedot.server.run_request import Submit
+from onthedot.server.timeouts import Protocol
 from onthedot.settings import Settings
 
 UNLIMITED = Settings(api_rate=1_000_000, api_burst=1_000_000)

@@ -31,8 +31,8 @@ from onthedot.model.host_port import Listen
 from onthedot.operations.open_verbs import opened
 from onthedot.runners.secret_sealing import Keys
 from onthedot.runners.stored_secrets import StoredSecrets
-from onthedot.server.serving import Serving
-from onthedot.server.table import TABLE
+from onthedot.server.http_server import HttpServer
+from onthedot.server.permissions import TABLE
 from onthedot.settings import Settings
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
@@ -413,7 +413,7 @@ def test_a_command_on_a_server_leaves_its_entry(name: str, folder: Path, monkeyp
             return (await keys.issue(there.store, "ci", Grant(role=Role.ADMIN))).text
 
     monkeypatch.setenv("ONTHEDOT_KEY", asyncio.run(issue()))
-    serving = Serving(
+    serving = HttpServer(
         f"sqlite:///{path}", Settings(), Listen(port=0), knows=lambda there: Keyring(there.store, there.clock)
     )
     serving.start()

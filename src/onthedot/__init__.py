@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onthedot.blocking import BlockingScheduler
-    from onthedot.client.blocking import BlockingClient
+    from onthedot.client.blocking_client import BlockingClient
     from onthedot.client.client import Client
     from onthedot.define.calls import BoundCall, JobFunction
     from onthedot.model.after import After
@@ -54,7 +54,7 @@ _HOME = {
     "After": "onthedot.model.after",
     "ArgumentsError": "onthedot.model.errors",
     "BadArguments": "onthedot.runners.registry",
-    "BlockingClient": "onthedot.client.blocking",
+    "BlockingClient": "onthedot.client.blocking_client",
     "BlockingScheduler": "onthedot.blocking",
     "BoundCall": "onthedot.define.calls",
     "Bounds": "onthedot.model.task",

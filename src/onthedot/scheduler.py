@@ -19,7 +19,7 @@ from onthedot.model.job import Call, Job
 from onthedot.model.task import Command, Source, Step, Steps
 from onthedot.node.engine_thread import EngineThread
 from onthedot.node.event_delivery import Delivery
-from onthedot.observe.mailbox import Mailbox
+from onthedot.observe.event_buffer import EventBuffer
 from onthedot.operations.put_job import refuse_without
 from onthedot.runners.context import Context
 from onthedot.runners.hooks import Hooks
@@ -243,7 +243,7 @@ class Scheduler(SchedulerVerbs):
             )
         self.registry.providers.append(provider)
 
-    def subscribe(self, subscriber: Subscriber | Mailbox) -> None:
+    def subscribe(self, subscriber: Subscriber | EventBuffer) -> None:
         """Be told of every event of this node, in order (see `onthedot.model.events`). Subscribe before `start`.
 
         A function is called on a thread of its own, and cannot harm the engine: if it is slow, events beyond 10,000
@@ -260,7 +260,7 @@ class Scheduler(SchedulerVerbs):
         """
         if self._thread is not None:
             raise StateError("subscribe: expected to be called before the scheduler starts; move it up")
-        if isinstance(subscriber, Mailbox):
+        if isinstance(subscriber, EventBuffer):
             self._events.subscribe(subscriber.take)
             return
         if not callable(subscriber):

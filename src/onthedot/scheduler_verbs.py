@@ -18,7 +18,7 @@ from onthedot.node.engine import Engine
 from onthedot.node.engine_thread import EngineThread
 from onthedot.operations.run_handle import Run, run_number
 from onthedot.operations.store_verbs import StoreVerbs
-from onthedot.output.reading import read_logs
+from onthedot.output.run_output import read_logs
 from onthedot.runners.registry import Registry
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import LogRecord, PutJob

@@ -60,7 +60,7 @@ import asyncio, ctypes, sys
 import onthedot as otd
 from onthedot.clock import SECOND, SystemClock
 from onthedot.observe.json_lines import json_line
-from onthedot.observe.log import Lines, format_line
+from onthedot.observe.log_lines import Lines, format_line
 
 sched = otd.Scheduler(f"sqlite:///{sys.argv[1]}", settings=otd.Settings().with_leases(2 * SECOND))
 lines = Lines(late_after=SECOND, grace=SECOND)

@@ -17,7 +17,7 @@ from onthedot.cli.words import in_zone
 from onthedot.clock import SystemClock
 from onthedot.define.comparing import load_per_hour
 from onthedot.model.job import Job
-from onthedot.observe.text import count, plain
+from onthedot.observe.formats import count, plain
 from onthedot.operations.apply import Applied
 from onthedot.stores.connect import sqlite_path
 

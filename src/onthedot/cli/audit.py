@@ -209,7 +209,7 @@ def _show(entries: list[Recorded], *, as_json: bool) -> None:
     from onthedot.cli.table import echo_table
     from onthedot.cli.words import in_zone, moment
     from onthedot.clock import SystemClock
-    from onthedot.observe.text import iso
+    from onthedot.observe.formats import iso
 
     if as_json:
         rows = [{**entry._asdict(), "at": iso(entry.at)} for entry in entries]
@@ -232,7 +232,7 @@ def _who(entry: Recorded) -> str:
 
 
 def _tell(checked: Checked, *, as_json: bool) -> None:
-    from onthedot.observe.text import count
+    from onthedot.observe.formats import count
 
     fault = checked.fault
     if as_json:

@@ -108,7 +108,7 @@ def check_together(checked: list[Checked]) -> list[Checked]:
 
 
 def _echo(checked: list[Checked]) -> None:
-    from onthedot.observe.text import count, plain
+    from onthedot.observe.formats import count, plain
 
     for one in checked:
         for told in one.told:

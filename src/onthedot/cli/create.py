@@ -99,7 +99,7 @@ async def _create(verbs: Verbs, jobs: list[Job]) -> list[PutJob]:
 
 
 def _tell(done: list[PutJob], *, as_json: bool) -> None:
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     if as_json:
         told = [

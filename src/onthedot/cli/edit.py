@@ -34,7 +34,7 @@ def command(job: str, pairs: tuple[str, ...], namespace: str, store: str | None,
     """
     from onthedot.cli.asking import ask, look
     from onthedot.cli.written_jobs import changed, data_of, job_of
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     url = store_url(store, db)
     record = look(url, lambda verbs: verbs.get_job(job), namespace=namespace) or _refuse(job)

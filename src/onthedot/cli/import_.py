@@ -231,7 +231,7 @@ def _with_services(units: dict[str, str]) -> dict[str, str]:
 
 
 def _tell(found: list[Imported], jobs: int) -> None:
-    from onthedot.observe.text import count, plain
+    from onthedot.observe.formats import count, plain
 
     remarks = sorted((told for one in found for told in one.remarks), key=_by_line)
     for told in remarks:

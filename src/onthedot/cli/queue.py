@@ -117,6 +117,6 @@ def _change(url: str, name: str, change: Callable[[Verbs], Awaitable[Queue]]) ->
 
 def _tell(queue: Queue, words: str, *, as_json: bool) -> None:
     from onthedot.observe.cluster import said_of_queue
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     click.echo(json.dumps(said_of_queue(queue), indent=2) if as_json else plain(f"queue {queue.name} {words}"))

@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from onthedot.client.server import Server
+from onthedot.client.connection import ServerConnection
 from onthedot.client.values import read
 from onthedot.clock import to_micros
 from onthedot.model.duration import Duration, format_duration, parse_duration
 from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun
 from onthedot.model.run import stored_number
-from onthedot.observe.text import iso
+from onthedot.observe.formats import iso
 from onthedot.operations.run_handle import Run, run_number
 from onthedot.operations.verbs import Verbs
 from onthedot.schedules.instants import read_instant
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 class Asking(Verbs):
     """A server that is asked for a namespace."""
 
-    server: Server
+    server: ServerConnection
     namespace: str
 
     async def _pages(
@@ -53,7 +53,7 @@ class Asking(Verbs):
 
 
 async def pages(
-    server: Server, kind: Callable[[Any], T], path: str, query: Mapping[str, Any], limit: int | None
+    server: ServerConnection, kind: Callable[[Any], T], path: str, query: Mapping[str, Any], limit: int | None
 ) -> AsyncIterator[T]:
     """Page by page, so many at the most; None: all. A page may be short, or empty, and have a next one."""
     after: str | None = None

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from onthedot.client.refusals import error_of
-from onthedot.client.server import Server
+from onthedot.client.connection import ServerConnection
+from onthedot.client.errors import error_of
 from onthedot.model.errors import StoreError
 
 NDJSON = "application/x-ndjson"
@@ -16,7 +16,9 @@ MOST_BYTES = 16 * 1024 * 1024
 SECONDS = 120.0
 
 
-async def send_many(server: Server, namespace: str, bodies: Sequence[dict[str, Any]]) -> list[tuple[int, bool]]:
+async def send_many(
+    server: ServerConnection, namespace: str, bodies: Sequence[dict[str, Any]]
+) -> list[tuple[int, bool]]:
     """The id of each run, and whether it is new, in order. Every line has a key: what was sent may be sent again. At
     the first line that is refused it ends with that error, and what came before stays."""
     stored: list[tuple[int, bool]] = []
@@ -40,7 +42,7 @@ def _parts(bodies: Sequence[dict[str, Any]]) -> Iterator[list[bytes]]:
         yield part
 
 
-async def _send(server: Server, namespace: str, lines: list[bytes]) -> list[tuple[int, bool]]:
+async def _send(server: ServerConnection, namespace: str, lines: list[bytes]) -> list[tuple[int, bool]]:
     answer = await server.send(
         "POST", "/api/v1/runs", query={"namespace": namespace}, content=b"".join(lines), kind=NDJSON,
         repeat=True, seconds=SECONDS,

@@ -6,10 +6,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from onthedot.client.cluster import ClusterAsked
+from onthedot.client.connection import ServerConnection
 from onthedot.client.jobs import JobsAsked
 from onthedot.client.letters import LettersAsked
 from onthedot.client.runs import RunsAsked
-from onthedot.client.server import Server
 
 if TYPE_CHECKING:
     import httpx2
@@ -29,8 +29,8 @@ class Client(JobsAsked, RunsAsked, LettersAsked, ClusterAsked):
     >>> from datetime import timedelta
     >>> import onthedot as otd
     >>> from onthedot.model.host_port import Listen
-    >>> from onthedot.server.serving import Serving
-    >>> server = Serving("memory:", otd.Settings(), Listen(port=0), knows=None)
+    >>> from onthedot.server.http_server import HttpServer
+    >>> server = HttpServer("memory:", otd.Settings(), Listen(port=0), knows=None)
     >>> server.start()
     >>> nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)))
     >>> async with otd.Client(server.url) as client:
@@ -50,7 +50,7 @@ class Client(JobsAsked, RunsAsked, LettersAsked, ClusterAsked):
         insecure: bool = False,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self.server = Server(url, key, insecure=insecure, transport=transport)
+        self.server = ServerConnection(url, key, insecure=insecure, transport=transport)
         self.namespace = namespace
 
     async def close(self) -> None:

@@ -43,7 +43,7 @@ from onthedot.node.timekeeping import Timekeeping
 from onthedot.node.worker import Arming, Reserving, Worker
 from onthedot.operations.put_job import put_job
 from onthedot.operations.result_waiters import Ends
-from onthedot.output.leaving import Leaving
+from onthedot.output.output_owner import NodeOutput
 from onthedot.runners import doors
 from onthedot.runners.attempt import Runner
 from onthedot.runners.attempt_notes import Desk
@@ -84,7 +84,7 @@ class Engine:
         events: Events,
         clock: Clock,
         ids: Ids,
-        leaving: Leaving | None = None,
+        leaving: NodeOutput | None = None,
     ) -> None:
         self.store = store
         self.leaving = leaving

@@ -17,7 +17,7 @@ from onthedot.model.events import Events
 from onthedot.model.job import Job
 from onthedot.node.engine import Engine
 from onthedot.node.event_delivery import Delivery, deliver_rest
-from onthedot.output.leaving import Leaving, open_leaving
+from onthedot.output.output_owner import NodeOutput, open_node_output
 from onthedot.runners.registry import Registry
 from onthedot.settings import Settings
 from onthedot.stores.addresses import exposed, shown_url
@@ -101,9 +101,9 @@ class EngineThread:
         url = self._given if isinstance(self._given, str) else None
         if url is not None and (trouble := exposed(url)):
             logging.getLogger("onthedot").warning("the connection to %s is %s", shown_url(url), trouble)
-        leaving: Leaving | None = None
+        leaving: NodeOutput | None = None
         try:
-            leaving = await open_leaving(self._settings, url, store, self._ids)
+            leaving = await open_node_output(self._settings, url, store, self._ids)
             self._engine = Engine(store, self._registry, self._settings, self._events, self._clock, self._ids, leaving)
             await self._engine.start(jobs, application_loop)
             ready()

@@ -21,9 +21,9 @@ from onthedot.operations.put_job import put_job
 from onthedot.operations.result_waiters import Ends
 from onthedot.operations.run_handle import Run, run_number
 from onthedot.operations.store_verbs import StoreVerbs
-from onthedot.output.keeping import Outputs
-from onthedot.output.owning import find_owner
-from onthedot.output.reading import read_logs
+from onthedot.output.output_owner import find_owner
+from onthedot.output.output_store import OutputStore
+from onthedot.output.run_output import read_logs
 from onthedot.settings import Settings
 from onthedot.stores.addresses import with_connections
 from onthedot.stores.connect import open_store
@@ -39,7 +39,7 @@ logger = logging.getLogger("onthedot.operations.open_verbs")
 class OpenStore:
     """An open store, and what every front door needs beside it: its clock, where output is kept, who waits for ends."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings, outputs: Outputs | None) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Settings, outputs: OutputStore | None) -> None:
         self.store = store
         self.clock = clock
         self.settings = settings
@@ -83,7 +83,7 @@ async def opened(url: str, settings: Settings | None = None) -> AsyncGenerator[O
     settings = settings or Settings()
     store = await open_store(with_connections(url, settings.api_connections))
     try:
-        outputs = Outputs((await find_owner(store)).place(settings.output, url))
+        outputs = OutputStore((await find_owner(store)).location(settings.output, url))
         there = OpenStore(store, await clock_of(store, SystemClock()), settings, outputs)
         there.start()
         try:

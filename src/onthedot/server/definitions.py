@@ -12,7 +12,7 @@ from onthedot.define.from_mapping import read_job
 from onthedot.define.schema import definitions
 from onthedot.define.written import written
 from onthedot.model.job import Job
-from onthedot.server.document_words import OURS
+from onthedot.server.compat.words import OURS
 
 Written = dict[str, JsonValue]
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from onthedot.clock import Micros
 from onthedot.model.duration import micros
 from onthedot.model.job import Job, overlap_of
-from onthedot.observe.text import count, length
+from onthedot.observe.formats import count, length
 from onthedot.simulate.question import Question
 from onthedot.simulate.tally import JobTally, Tally
 

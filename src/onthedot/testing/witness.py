@@ -12,7 +12,7 @@ from typing import Any
 
 from onthedot.clock import Clock, Micros, to_datetime
 from onthedot.model.events import Event
-from onthedot.observe.log import Lines, format_line
+from onthedot.observe.log_lines import Lines, format_line
 from onthedot.runners.registry import Handler, Registry
 from onthedot.scheduler import Scheduler
 

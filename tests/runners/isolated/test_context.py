@@ -14,7 +14,7 @@ from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.model.events import AttemptEnded
 from onthedot.model.run import Checkpoint, Lease, Progress
 from onthedot.node.engine import Engine
-from onthedot.output.reading import Said, read_said
+from onthedot.output.run_output import Said, read_said
 from onthedot.runners.frames import lease_from_json, lease_to_json
 from onthedot.runners.notes import LOG_LIMIT
 from onthedot.stores.memory import MemoryStore

@@ -9,7 +9,7 @@ import pytest
 
 from onthedot.clock import SECOND
 from onthedot.model.run import RunState
-from onthedot.output.reading import PIECE
+from onthedot.output.run_output import PIECE
 from onthedot.server.routes.artifacts import ArtifactOut
 from tests.server.kit import Served
 from tests.server.worker import Worker

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onthedot.model.run import RunState
-from onthedot.server.shapes import AttemptsOut
+from onthedot.server.models import AttemptsOut
 from tests.server.kit import Served
 from tests.server.worker import Worker
 
