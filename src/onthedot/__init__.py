@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from onthedot.blocking import BlockingScheduler
     from onthedot.client.blocking_client import BlockingClient
     from onthedot.client.client import Client
-    from onthedot.define.calls import BoundCall, JobFunction
+    from onthedot.define.job_function import BoundCall, JobFunction
     from onthedot.model.after import After
     from onthedot.model.errors import (
         AccessDenied,
@@ -56,7 +56,7 @@ _HOME = {
     "BadArguments": "onthedot.runners.registry",
     "BlockingClient": "onthedot.client.blocking_client",
     "BlockingScheduler": "onthedot.blocking",
-    "BoundCall": "onthedot.define.calls",
+    "BoundCall": "onthedot.define.job_function",
     "Bounds": "onthedot.model.task",
     "CatchUp": "onthedot.model.job",
     "Client": "onthedot.client.client",
@@ -71,7 +71,7 @@ _HOME = {
     "Guarantee": "onthedot.model.job",
     "Http": "onthedot.model.task",
     "Job": "onthedot.model.job",
-    "JobFunction": "onthedot.define.calls",
+    "JobFunction": "onthedot.define.job_function",
     "KeyConflict": "onthedot.model.errors",
     "KeyRefused": "onthedot.model.errors",
     "LeaseLost": "onthedot.model.errors",

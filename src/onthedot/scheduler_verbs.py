@@ -7,10 +7,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from onthedot.access.recorder import Recorder
+from onthedot.access.audit_recorder import Recorder
 from onthedot.clock import Clock
-from onthedot.define.calls import JobFunction
 from onthedot.define.check import check_job
+from onthedot.define.job_function import JobFunction
 from onthedot.model.errors import ArgumentsError, UnknownHandler
 from onthedot.model.job import Call, Job
 from onthedot.model.run import RunRecord, stored_number

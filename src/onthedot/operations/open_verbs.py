@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from onthedot.access.recorder import Recorder
+from onthedot.access.audit_recorder import Recorder
 from onthedot.clock import SECOND, Clock, Micros, SystemClock
 from onthedot.define.check import check_job
-from onthedot.define.written import written
+from onthedot.define.job_writer import written
 from onthedot.ids import Ids, RandomIds
 from onthedot.loop import Loop
 from onthedot.model.events import Event, Events

@@ -12,10 +12,10 @@ from concurrent.futures import Future
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from onthedot.access.recorder import Counted, Recorder
+from onthedot.access.audit_recorder import Counted, Recorder
 from onthedot.clock import SECOND, Clock, Micros, to_micros
 from onthedot.define.arguments import encode_arguments
-from onthedot.define.calls import BoundCall, JobFunction
+from onthedot.define.job_function import BoundCall, JobFunction
 from onthedot.ids import Ids
 from onthedot.model.duration import Duration, micros, parse_duration
 from onthedot.model.errors import DefinitionError, RunFailed, UnknownRun

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from onthedot.define.calls import BoundCall
+from onthedot.define.job_function import BoundCall
 from onthedot.model.duration import Duration
 from onthedot.model.errors import DefinitionError
 from onthedot.model.job import Job, JobRecord, Json
