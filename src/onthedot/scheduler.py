@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from onthedot.clock import Clock, SystemClock
-from onthedot.define.calls import Define, JobFunction
 from onthedot.define.check import check_job, parents_first
+from onthedot.define.job_function import Define, JobFunction
 from onthedot.define.options import build_job
 from onthedot.ids import Ids, RandomIds
 from onthedot.model.errors import ArgumentsError, DefinitionError, DuplicateJob, StateError, UnknownHandler
@@ -205,7 +205,7 @@ class Scheduler(SchedulerVerbs):
         >>> [job.name for job in sched.add_file(file)]
         ['tidy']
         """
-        from onthedot.define.yaml_file import read_file  # loaded by who has one
+        from onthedot.define.job_reader import read_file  # loaded by who has one
 
         return [self.add(job) for job in read_file(Path(path))]
 

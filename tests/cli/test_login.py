@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from onthedot.access import audit, keys
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.grants import Grant
-from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.cli import logins
 from onthedot.cli.errors import BadInput
@@ -249,7 +249,7 @@ def db(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(db: Path) -> Iterator[str]:
-    one = HttpServer(f"sqlite:///{db}", Settings(), Listen(port=0), lambda there: Keyring(there.store, there.clock))
+    one = HttpServer(f"sqlite:///{db}", Settings(), Listen(port=0), lambda node: Authenticator(node.store, node.clock))
     one.start()
     yield one.url
     one.stop()

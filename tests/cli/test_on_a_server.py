@@ -17,8 +17,8 @@ import pytest
 
 import onthedot as otd
 from onthedot.access import keys
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.grants import Grant
-from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.model.host_port import Listen
 from onthedot.operations.open_verbs import opened
@@ -280,7 +280,7 @@ def test_a_key_comes_from_a_file_or_the_environment(
     key = asyncio.run(issue())
     file = tmp_path / "key"
     file.write_text(key + "\n")
-    server = serving(database, knows=lambda there: Keyring(there.store, there.clock))
+    server = serving(database, knows=lambda there: Authenticator(there.store, there.clock))
     try:
         refused = call("jobs", "--store", server.url)
         assert (refused.exit_code, "expected a key" in refused.stderr) == (1, True)

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from onthedot.access import audit, sessions, users
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.grants import Grant
-from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.cli.main import cli
 from onthedot.cli.reading import read_store
@@ -31,7 +31,9 @@ def db(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(db: Path) -> Iterator[HttpServer]:
-    serving = HttpServer(f"sqlite:///{db}", Settings(), Listen(port=0), lambda there: Keyring(there.store, there.clock))
+    serving = HttpServer(
+        f"sqlite:///{db}", Settings(), Listen(port=0), lambda node: Authenticator(node.store, node.clock)
+    )
     serving.start()
     yield serving
     serving.stop()

@@ -9,7 +9,7 @@ import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.model.events import ClockStepped, SlotsSkipped
 from onthedot.node.planner import LARGEST_STEP, StepGuard
-from onthedot.testing.clock import run_virtual
+from onthedot.simulate.virtual_loop import run_virtual
 from onthedot.testing.harness import Harness
 
 

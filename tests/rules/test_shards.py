@@ -10,7 +10,7 @@ import onthedot as otd
 from onthedot.model.errors import DefinitionError
 from onthedot.rules import shard_owners as policy
 from onthedot.rules import shards as stores
-from onthedot.testing.clock import run_virtual
+from onthedot.simulate.virtual_loop import run_virtual
 from onthedot.testing.harness import Harness
 
 

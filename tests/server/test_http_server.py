@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 import onthedot.server.http_server
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.grants import Grant
-from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.access.sessions import issue_token
 from onthedot.model.errors import DefinitionError, StateError, StoreError
@@ -94,7 +94,7 @@ def test_whoever_has_no_key_is_refused(url: str):
 def test_whichever_server_is_asked_is_the_same(url: str):
     """Behind a load balancer: every request goes to the other one."""
     servers = [
-        HttpServer(url, Settings(), ANY, knows=lambda there: Keyring(there.store, there.clock)) for _ in range(2)
+        HttpServer(url, Settings(), ANY, knows=lambda there: Authenticator(there.store, there.clock)) for _ in range(2)
     ]
     for server in servers:
         server.start()

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from onthedot.access import keys
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.grants import Grant
-from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.model.host_port import Listen
 from onthedot.operations.open_verbs import opened
@@ -57,7 +57,7 @@ def key(url: str, tmp_path: Path) -> keys.Issued:
 @pytest.fixture
 def serving(url: str, key: keys.Issued) -> Iterator[HttpServer]:
     del key  # it is there before the server is
-    server = HttpServer(url, SETTINGS, Listen(port=0), knows=lambda there: Keyring(there.store, there.clock))
+    server = HttpServer(url, SETTINGS, Listen(port=0), knows=lambda there: Authenticator(there.store, there.clock))
     server.start()
     yield server
     server.stop()

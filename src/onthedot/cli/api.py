@@ -63,10 +63,10 @@ class Api:
             if given.listen is not None:
                 raise DefinitionError(f"--listen: {missing}")
             return [("api", missing)]
-        from onthedot.access.keyring import Keyring
+        from onthedot.access.authenticator import Authenticator
         from onthedot.server.http_server import HttpServer, settle_memory
 
-        knows = None if given.insecure else lambda there: Keyring(there.store, there.clock)
+        knows = None if given.insecure else lambda there: Authenticator(there.store, there.clock)
         self._serving = HttpServer(self._url, self._settings, self._listen(), knows, self._counters)
         self._serving.start()
         settle_memory()

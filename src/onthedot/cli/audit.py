@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from onthedot.access.audit import Recorded
+    from onthedot.access.audit_seals import Checked, Head
     from onthedot.access.audit_sender import Send
-    from onthedot.access.seals import Checked, Head
     from onthedot.clock import Micros
     from onthedot.stores.protocol import Store
 
@@ -86,7 +86,7 @@ def command(
       onthedot audit --follow --to https://siem.example.com/onthedot
       onthedot audit --check
     """
-    from onthedot.access.seals import check, read_head
+    from onthedot.access.audit_seals import check, read_head
     from onthedot.cli.reading import read_store
 
     if head is not None and not checking:

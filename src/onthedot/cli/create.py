@@ -61,7 +61,7 @@ def command(
 def _of_file(name: str) -> list[Job]:
     from pathlib import Path
 
-    from onthedot.define.yaml_file import read_file
+    from onthedot.define.job_reader import read_file
 
     return read_file(Path(name))
 

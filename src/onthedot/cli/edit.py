@@ -69,7 +69,7 @@ def _check_same(record: JobRecord, new: Job) -> None:
 
 def _edited(data: dict[str, Any]) -> Job:
     """What somebody has made of it. A mistake is told, and can be mended."""
-    from onthedot.define.yaml_file import read_jobs
+    from onthedot.define.job_reader import read_jobs
     from onthedot.define.yaml_text import yaml_text
     from onthedot.model.errors import DefinitionError
 

@@ -68,7 +68,7 @@ def _chosen(found: list[Shown], names: tuple[str, ...], namespace: str | None) -
 
 
 def _echo(shown: list[Shown], form: str) -> None:
-    from onthedot.define.exporting import exported, yaml_file
+    from onthedot.define.job_writer import exported, yaml_file
     from onthedot.observe.formats import plain
 
     jobs = [exported(one.record) for one in shown]

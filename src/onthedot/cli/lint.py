@@ -134,7 +134,7 @@ def _schedule(words: tuple[str, ...], tz: str | None, seconds: bool) -> Schedule
 
 
 def _of_file(words: tuple[str, ...], tz: str | None) -> list[Job]:
-    from onthedot.define.yaml_file import read_file
+    from onthedot.define.job_reader import read_file
 
     file = _one(words)
     if tz is not None:

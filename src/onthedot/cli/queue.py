@@ -82,7 +82,7 @@ def share(name: str, shares: tuple[str, ...], unshared: bool, store: str | None,
       onthedot queue share mail --none
     """
     from onthedot.cli.queues import shares_in_words
-    from onthedot.define.shares import check_weights
+    from onthedot.model.route import check_weights
 
     if unshared and shares:
         raise click.UsageError("expected shares or --none, got both; leave one out")

@@ -1,4 +1,4 @@
-"""The front door of a server, for programs without an event loop."""
+"""The client for programs without an event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 def _through(
     verb: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[BlockingClient, P], T]:
-    """The same verb, waited for."""
+    """The same verb, which returns when it is done."""
 
     @functools.wraps(verb)
     def ask(self: BlockingClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -32,8 +32,8 @@ def _through(
 class BlockingClient:
     """A `Client` for programs without an event loop: the same verbs, and each returns when it is done.
 
-    Verbs may be called on any thread. A thread is started with the first of them, and ends with `close`; after a fork,
-    make another client. A run is given to `result` by its handle or id.
+    Verbs may be called on any thread. The first one starts a thread, which ends with `close`. After a fork, make
+    another client. `result` takes a run by its handle or by its id.
 
     >>> import onthedot as otd
     >>> from onthedot.model.host_port import Listen
@@ -52,7 +52,7 @@ class BlockingClient:
         self._changing = threading.Lock()
 
     def close(self) -> None:
-        """Close the connections, and end the thread. Twice is fine; who asks again starts another.
+        """Close the connections and end the thread. It may be called twice; the next verb starts another thread.
 
         >>> client.close()
         """

@@ -1,4 +1,4 @@
-"""Many runs in few requests: one JSON object a line, and an answer for each."""
+"""Submits many runs in few requests: one JSON object per line, and one answer for each."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SECONDS = 120.0
 async def send_many(
     server: ServerConnection, namespace: str, bodies: Sequence[dict[str, Any]]
 ) -> list[tuple[int, bool]]:
-    """The id of each run, and whether it is new, in order. Every line has a key: what was sent may be sent again. At
-    the first line that is refused it ends with that error, and what came before stays."""
+    """Submit runs, and return the id of each and whether it is new, in order. Every line has a key, so a request may be
+    sent again. The first line that is refused raises its error; the runs before it stay."""
     stored: list[tuple[int, bool]] = []
     for lines in _parts(bodies):
         stored += await _send(server, namespace, lines)
@@ -28,7 +28,7 @@ async def send_many(
 
 
 def _parts(bodies: Sequence[dict[str, Any]]) -> Iterator[list[bytes]]:
-    """Lines, as many as one request takes."""
+    """The lines of each request."""
     part: list[bytes] = []
     size = 0
     for body in bodies:

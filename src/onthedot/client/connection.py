@@ -1,4 +1,4 @@
-"""The way to a server: requests, what they are answered, and which of them are sent again."""
+"""Sends requests to a server, and retries those that can be sent again safely."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ TRIES = 5
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 5.0
 PATIENCE = 20 * SECOND
-"""Nothing is sent again when so much time has passed since it was sent first."""
+"""No retry begins when this much time has passed since the first try."""
 ANSWER = 30.0
-"""How many seconds an answer may take."""
+"""Seconds that one answer may take."""
 
 _LATER = (429, 502, 503, 504)
-_UNTOUCHED = 429  # nothing was done: whatever it was may be sent again
+_UNTOUCHED = 429  # nothing was done, so any request may be sent again
 
 
 class ServerConnection:
-    """A server that is asked by one event loop. Connections are opened when they are needed, and kept."""
+    """The connections of one event loop to a server. They are opened when they are needed, and kept."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class ServerConnection:
         self._client: httpx2.AsyncClient | None = None
 
     def __repr__(self) -> str:
-        return f"ServerConnection({self.url!r})"  # its key is nobody's business
+        return f"ServerConnection({self.url!r})"  # without its key
 
     async def close(self) -> None:
-        """Close the connections. Twice is fine; who asks again opens others."""
+        """Close the connections. It may be called twice; the next request opens new ones."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -70,8 +70,8 @@ class ServerConnection:
         headers: Mapping[str, str] | None = None,
         repeat: bool | None = None,
     ) -> Any:
-        """What is answered, read as JSON; a refusal is raised as the library's own error. `repeat` says whether the
-        request may have been done already when it is sent again (None: if it only reads)."""
+        """Send a request and return the JSON of its answer. A refusal is raised as the library's own error. With
+        `repeat` the request may be sent again although it may have been done (None: only a GET may)."""
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         answer = await self.send(
             method,
@@ -95,15 +95,15 @@ class ServerConnection:
         repeat: bool = False,
         seconds: float = ANSWER,
     ) -> httpx2.Response:
-        """One request, sent again while that is right: what never arrived, what was too many, and what may be
-        repeated; at growing distances, with jitter, five times at the most. Refusals are raised."""
+        """Send a request, at most five times, with backoff and jitter. A retry follows if it never arrived, if the
+        server answered 429, or if `repeat` is set and the error may pass. Refusals are raised."""
         began = self._clock.steady()
         tries = 0
         while True:
             tries += 1
             try:
                 answer = await self._once(method, path, query, content, kind, headers, seconds)
-            except _NotNow as trouble:
+            except _Transient as trouble:
                 last = tries >= TRIES or self._clock.steady() - began > PATIENCE
                 if last or not (repeat or trouble.untouched):
                     raise trouble.error from trouble.__cause__
@@ -112,11 +112,11 @@ class ServerConnection:
                 return answer
 
     async def pause(self, tries: int, after: float | None = None) -> None:
-        """Wait before the next try, after so many."""
+        """Wait before the next try, after this many."""
         await asyncio.sleep(self._delay(tries, after))
 
     def _delay(self, tries: int, after: float | None) -> float:
-        """Twice as long each time, half of it by chance; what the server asks for, if that is longer."""
+        """Double the delay each time, half of it random; or the server's Retry-After if that is longer."""
         longest: float = min(FIRST_DELAY * 2.0**tries, LONGEST_DELAY)
         delay = longest * (0.5 + self.ids.fraction() / 2)
         return delay if after is None else min(max(delay, after), LONGEST_DELAY)
@@ -139,23 +139,25 @@ class ServerConnection:
                 method, path, params=_said(query), content=content, headers=sent, timeout=_timeout(seconds)
             )
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            raise _NotNow(self._unreached(error), untouched=True) from error
+            raise _Transient(self._unreached(error), untouched=True) from error
         except (httpx2.TransportError, httpx2.DecodingError) as error:
-            raise _NotNow(self._unreached(error), untouched=False) from error
+            raise _Transient(self._unreached(error), untouched=False) from error
         if answer.status_code < 300:
             return answer
         refusal = self._refusal(answer)
-        if answer.status_code in _LATER and not isinstance(refusal, QuotaExceeded):  # which moments do not help
-            trouble = _NotNow(refusal, untouched=answer.status_code == _UNTOUCHED)
+        if answer.status_code in _LATER and not isinstance(
+            refusal, QuotaExceeded
+        ):  # a retry within seconds does not help
+            trouble = _Transient(refusal, untouched=answer.status_code == _UNTOUCHED)
             trouble.after = _seconds(answer.headers.get("retry-after"))
             raise trouble
-        if _is_line_by_line(answer):  # whoever sent many runs reads what became of each
+        if _is_line_by_line(answer):  # the caller reads the result of each line
             return answer
         raise refusal
 
     @asynccontextmanager
     async def stream(self, path: str, *, headers: Mapping[str, str]) -> AsyncGenerator[httpx2.Response]:
-        """An answer that goes on: read it line by line."""
+        """Open an answer that is read while it comes, such as server-sent events."""
         import httpx2
 
         try:
@@ -172,14 +174,14 @@ class ServerConnection:
     # ── the parts ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _open(self) -> httpx2.AsyncClient:
-        import httpx2  # loaded by who needs it
+        import httpx2  # loaded when it is needed
 
         if self._client is None:
             self._client = httpx2.AsyncClient(
                 base_url=self.url,
                 transport=self._transport,
                 follow_redirects=False,
-                trust_env=not _stays_here(self.url),  # a proxy would be another machine, and read the key
+                trust_env=not _stays_here(self.url),  # a proxy is another machine, and could read the key
             )
         return self._client
 
@@ -206,18 +208,18 @@ class ServerConnection:
         return StoreUnavailable(f"{self.url}: expected an answer, got none ({what}); is the server running?")
 
 
-class _NotNow(Exception):
-    """Something that may go better later."""
+class _Transient(Exception):
+    """A failure that a retry may not have."""
 
     def __init__(self, error: Exception, *, untouched: bool) -> None:
         super().__init__(str(error))
         self.error = error
-        self.untouched = untouched  # nothing can have been done
+        self.untouched = untouched  # the server has done nothing
         self.after: float | None = None
 
 
 def check_url(url: str) -> str:
-    """A server's address without the slash at its end; `DefinitionError` if it is none.
+    """Return a server's address without the slash at its end; `DefinitionError` if it is no address.
 
     >>> check_url("https://jobs.example.org/")
     'https://jobs.example.org'
@@ -246,7 +248,7 @@ def _check_key(key: str) -> str:
 
 
 def check_way(url: str) -> None:
-    """Refuse to send a key where others can read it."""
+    """Refuse to send a key over plain HTTP to another machine."""
     if urlsplit(url).scheme == "http" and not _stays_here(url):
         raise DefinitionError(
             f"url: expected https:// for a key that goes to another machine, got {url[:80]!r}, where everybody on the "
@@ -256,7 +258,7 @@ def check_way(url: str) -> None:
 
 
 def _stays_here(url: str) -> bool:
-    """Whether a request there is plain, and leaves this machine never."""
+    """Whether this is plain HTTP to this machine."""
     parts = urlsplit(url)
     return parts.scheme == "http" and is_loopback(parts.hostname or "")
 

@@ -1,4 +1,4 @@
-"""What a server tells beside what the verbs answer: for command lines and screens."""
+"""Reads from a server what command lines and screens show and no verb returns."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from onthedot.client import values
-from onthedot.client.asking import pages, said_instant
 from onthedot.client.connection import ServerConnection
+from onthedot.client.requests import instant_text, pages
 from onthedot.client.values import Told, read
 from onthedot.clock import Micros, to_datetime
 from onthedot.model.errors import StoreUnavailable
@@ -23,7 +23,7 @@ from onthedot.stores.values import Held, Node, Queue, WaitReason
 
 _RECORDS = 1_000
 _MISSES = 5
-"""How often in a row a stream may end before anything has come of it."""
+"""How often in a row a stream may end without an event."""
 
 
 async def jobs_shown(server: ServerConnection, *, limit: int | None, namespace: str | None = None) -> list[Shown]:
@@ -34,7 +34,7 @@ async def jobs_shown(server: ServerConnection, *, limit: int | None, namespace: 
 
 
 class ServerQueries:
-    """What the rules about names and queues look through (`operations/submit.py`), on a server."""
+    """The queries of a store that checks of names and queues need (`operations/submit.py`), on a server."""
 
     def __init__(self, server: ServerConnection) -> None:
         self._server = server
@@ -51,11 +51,11 @@ class ServerQueries:
         return JobPage([read(values.job_record, one) for one in told["items"]], following)
 
     async def list_queues(self) -> list[Queue]:
-        """Those with a run that has not ended, or that somebody has paused or shared."""
+        """The queues with a run that has not ended, or that are paused or shared."""
         return [read(values.queue, one) for one in (await self._server.ask("GET", "/api/v1/queues"))["items"]]
 
     async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
-        """Those that are registered, the latest first."""
+        """The registered nodes, the latest first."""
         return [shown.node for shown in await nodes_shown(self._server)][:limit]
 
 
@@ -81,7 +81,7 @@ def _node(told: Told) -> NodeShown:
 
 
 async def standing(server: ServerConnection, run_id: int) -> tuple[WaitReason | None, list[str]]:
-    """How a run stands, and what it waits for in words."""
+    """Why a run waits: the facts, and the reasons in words."""
     told = await server.ask("GET", f"/api/v1/runs/{run_id}/standing")
     return read(_standing, told["standing"]), list(told["waits_for"])
 
@@ -103,7 +103,7 @@ class Upcoming(NamedTuple):
 
 async def upcoming(server: ServerConnection, *, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
     """What starts next, over all jobs."""
-    end = None if until is None else said_instant(to_datetime(until), "until")
+    end = None if until is None else instant_text(to_datetime(until), "until")
     told = await server.ask("GET", "/api/v1/upcoming", query={"limit": limit, "until": end, "namespace": namespace})
     return Upcoming(list(told["items"]), int(told["paused"]), values.optional(told["read_until"]))
 
@@ -115,11 +115,11 @@ async def next_of(server: ServerConnection, job: str, *, count: int, namespace: 
     return told["state"], [{"run_id": None, "moved": False, **one} for one in told["items"]]
 
 
-# ── what runs have said ──────────────────────────────────────────────────────────────────────────────────────
+# ── logs and artifacts ──────────────────────────────────────────────────────────────────────────────────────
 
 
 async def read_said(server: ServerConnection, run_id: int) -> list[Said]:
-    """Every attempt of a run that has said something, in order."""
+    """The output of each attempt of a run, in order."""
     found: dict[int, list[Told]] = {}
     trouble: list[str] = []
     offset: int | None = 0
@@ -141,14 +141,14 @@ def _said(attempt: int, some: list[Told]) -> Said:
 
 
 def record_of(told: Told) -> Record | None:
-    """What was said with its instant; None for what is told before that is known."""
+    """A record of output; None if its instant is not known yet."""
     if told["at"] is None:
         return None
     return Record(values.instant(told["at"]), told["stream"], told["step"], told["text"])
 
 
 async def artifacts(server: ServerConnection, run_id: int) -> list[Told]:
-    """The files that the attempts of a run have left: attempt, name, size, sha256."""
+    """The files that the attempts of a run have kept: attempt, name, size, sha256."""
     told: list[Told] = await server.ask("GET", f"/api/v1/runs/{run_id}/artifacts")
     return told
 
@@ -169,7 +169,7 @@ class StreamEvent(NamedTuple):
 
 
 async def follow_logs(server: ServerConnection, run_id: int) -> AsyncGenerator[StreamEvent]:
-    """What a run says, from its beginning to its end. A stream that breaks off is gone on with where it was."""
+    """The output of a run from its beginning to its end. A stream that breaks is opened again where it was."""
     last, misses = "", 0
     while True:
         try:

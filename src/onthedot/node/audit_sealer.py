@@ -1,4 +1,4 @@
-"""Sealing: what the audit has got since the last look is put under a seal (`access/seals.py`).
+"""Sealing: what the audit has got since the last look is put under a seal (`access/audit_seals.py`).
 
 It ticks on the node that has the term: one is enough. Two that believe to have it do no harm: a seal says which one it
 follows, and the store keeps one for each.
@@ -7,7 +7,7 @@ follows, and the store keeps one for each.
 from __future__ import annotations
 
 from onthedot.access.audit import KIND
-from onthedot.access.seals import BATCH, SEALS, START, Head, append_seal, head_of, read_seal
+from onthedot.access.audit_seals import BATCH, SEALS, START, Head, append_seal, head_of, read_seal
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.model.events import AuditSealed, Events
 from onthedot.node.leadership import Leadership

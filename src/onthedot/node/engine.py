@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 from onthedot import fault_points
-from onthedot.access.recorder import Recorder
+from onthedot.access.audit_recorder import Recorder
 from onthedot.clock import SECOND, Clock
-from onthedot.define.written import written
+from onthedot.define.job_writer import written
 from onthedot.ids import Ids
 from onthedot.loop import Driver, Loop, Service
 from onthedot.model.errors import StoreUnavailable

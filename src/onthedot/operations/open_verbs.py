@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from onthedot.access.recorder import Recorder
+from onthedot.access.audit_recorder import Recorder
 from onthedot.clock import SECOND, Clock, Micros, SystemClock
 from onthedot.define.check import check_job
-from onthedot.define.written import written
+from onthedot.define.job_writer import written
 from onthedot.ids import Ids, RandomIds
 from onthedot.loop import Loop
 from onthedot.model.events import Event, Events
@@ -19,6 +19,7 @@ from onthedot.model.job import Job
 from onthedot.model.run import RunRecord, stored_number
 from onthedot.operations.put_job import put_job
 from onthedot.operations.result_waiters import Ends
+from onthedot.operations.run_handle import Run, run_number
 from onthedot.operations.store_verbs import StoreVerbs
 from onthedot.output.output_owner import find_owner
 from onthedot.output.output_store import OutputStore
@@ -135,8 +136,8 @@ class OpenVerbs(StoreVerbs):
             await self._records.put(put)
         return put
 
-    async def logs(self, run_id: int) -> list[LogRecord]:
-        return await read_logs(self.there.store, self.there.outputs, stored_number(run_id))
+    async def logs(self, run_id: Run | int) -> list[LogRecord]:
+        return await read_logs(self.there.store, self.there.outputs, stored_number(run_number(run_id)))
 
 
 def _tell_trouble(service: str, error: Exception, again_in: Micros) -> None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from onthedot.access.principal import Principal
 from onthedot.define.check import parents_first
-from onthedot.define.yaml_file import read_jobs
+from onthedot.define.job_reader import read_jobs
 from onthedot.model.errors import DefinitionError
 from onthedot.model.job import Job, JobRecord
 from onthedot.model.run import RunRecord, RunState

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from onthedot.access import sessions, users
 from onthedot.access.id_tokens import MOST
-from onthedot.access.signing_on import sign_on
+from onthedot.access.sign_on import sign_on
 from onthedot.model.errors import DefinitionError, LoginLimited, LoginRefused
 from onthedot.observe.formats import iso
 from onthedot.observe.json_lines import session_fields

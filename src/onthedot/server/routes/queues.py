@@ -8,7 +8,7 @@ from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
 from onthedot.access.principal import Principal
-from onthedot.define.shares import check_weights
+from onthedot.model.route import check_weights
 from onthedot.observe.cluster import queue_fields, said_of_queue
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.submit import why_unused

@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field, JsonValue
 
 from onthedot.access.principal import Principal
 from onthedot.clock import Micros
-from onthedot.define.comparing import Difference, compare
-from onthedot.define.from_mapping import read_job_list
+from onthedot.define.differences import Difference, compare
+from onthedot.define.job_reader import read_job_list
 from onthedot.model.job import Job, JobRecord
 from onthedot.observe.formats import iso
 from onthedot.operations.apply import Review, apply_jobs
