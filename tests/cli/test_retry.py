@@ -11,7 +11,7 @@ import pytest
 import onthedot as otd
 from onthedot.clock import SECOND
 from tests.cli.conftest import Call
-from tests.runners.plain_guard import guard
+from tests.runners.program.plain_guard import guard
 
 pytestmark = pytest.mark.slow
 

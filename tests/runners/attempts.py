@@ -14,7 +14,7 @@ from onthedot.model.task import Bounds, Task
 from onthedot.model.verdict import Outcome
 from onthedot.output.log_positions import note_records, read_note
 from onthedot.runners.attempt import Attempt
-from onthedot.runners.io_runner import ApartRunner, Door
+from onthedot.runners.io_runner import Executor, IoRunner
 from onthedot.runners.notes import Notes
 from onthedot.runners.registry import Registry
 from onthedot.runners.runner import Host
@@ -53,11 +53,11 @@ class Notebook:
 class Passing:
     """Attempts on their way through one door."""
 
-    def __init__(self, door: Door, **options: Any) -> None:
+    def __init__(self, door: Executor, **options: Any) -> None:
         self.loop = asyncio.get_running_loop()
         self._ended: dict[Attempt, asyncio.Future[Outcome]] = {}
         host = Host(self.loop, CLOCK, Settings(), Registry(), ended=self._end)
-        self.runner = ApartRunner(host, door, **options)
+        self.runner = IoRunner(host, door, **options)
 
     def begin(self, lease: Lease, timeout: timedelta | None = None) -> Attempt:
         desk: Any = Notebook()

@@ -55,8 +55,7 @@ from onthedot.operations.open_verbs import OpenStore
 from onthedot.rules import gates
 from onthedot.rules.windows import plan_window
 from onthedot.runners.params import arguments_of
-from onthedot.runners.secret_sealing import Keys
-from onthedot.runners.stored_secrets import StoredSecrets
+from onthedot.runners.stored_secrets import Keys, StoredSecrets
 from onthedot.settings import Settings
 from onthedot.stores import migration
 from onthedot.stores.opening import open_store

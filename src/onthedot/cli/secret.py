@@ -159,16 +159,14 @@ def rotate(store: str | None, db: str | None, as_json: bool) -> None:
 
 
 def _secrets(store: Store) -> StoredSecrets:
-    from onthedot.runners.secret_sealing import Keys
-    from onthedot.runners.stored_secrets import StoredSecrets
+    from onthedot.runners.stored_secrets import Keys, StoredSecrets
 
     return StoredSecrets(store.documents, Keys.of(os.environ))
 
 
 def _without_keys(store: Store) -> StoredSecrets:
     """Names can be read and removed by who cannot read a value."""
-    from onthedot.runners.secret_sealing import Keys
-    from onthedot.runners.stored_secrets import StoredSecrets
+    from onthedot.runners.stored_secrets import Keys, StoredSecrets
 
     return StoredSecrets(store.documents, Keys([]))
 

@@ -46,17 +46,16 @@ from onthedot.operations.result_waiters import Ends
 from onthedot.output.output_owner import NodeOutput
 from onthedot.runners.attempt_notes import Desk
 from onthedot.runners.factory import machine_abilities, make_runners, warm_up_children, warm_up_io
-from onthedot.runners.hook_calls import Hooking
+from onthedot.runners.hooks import HookCaller
 from onthedot.runners.io_runner import NOT_RECORDED
 from onthedot.runners.program import program_services
 from onthedot.runners.program.program_ends import abilities
 from onthedot.runners.program.protocol import Guard
-from onthedot.runners.program.runner import ProgramRunner
-from onthedot.runners.program.spool_sweep import Sweeping
+from onthedot.runners.program.runner import ProgramRunner, SpoolSweep
 from onthedot.runners.program.workspace import spool_of
 from onthedot.runners.registry import Registry
 from onthedot.runners.runner import Host, Runner
-from onthedot.runners.task_filling import Filling, secrets_of
+from onthedot.runners.task_filler import TaskFiller, secrets_of
 from onthedot.runners.thread import ThreadRunner
 from onthedot.settings import Settings
 from onthedot.stores.hints import Hint, Loss
@@ -91,7 +90,7 @@ class Engine:
         self._settings = settings
         self._registry = registry
         registry.withdraw()
-        self._sweeping = Sweeping(settings, clock)
+        self._sweeping = SpoolSweep(settings, clock)
         self.clock = clock = store.clock or StoreClock(clock)
         self._membership = Membership(store, clock, ids, settings, events)
         self._leadership = Leadership(store, self._membership, clock, settings, events)
@@ -107,7 +106,7 @@ class Engine:
         self._home: asyncio.AbstractEventLoop | None = None
         self._courtesy: GiveWay | None = None
         self._runners: dict[str, Runner] = {}
-        self._hooking: Hooking | None = None
+        self._hooking: HookCaller | None = None
         self.recorder = Recorder(store, clock, "program", written) if self.outside else None
         self._drivers = self._wire()
 
@@ -240,7 +239,7 @@ class Engine:
             plain_functions=self.plain_functions, fill=self._fill(), recording=self._records() or NOT_RECORDED,
         )  # fmt: skip
         if self._registry.hooks.wanted:
-            self._hooking = Hooking(self._registry.hooks, application_loop, here, self.events)
+            self._hooking = HookCaller(self._registry.hooks, application_loop, here, self.events)
             self._finisher.on_accepted = self._hooking.accepted
         self._worker.attach(self._runners, on_free=self._seat_is_free, on_finish=self._drivers["finisher"].wake)
 
@@ -266,16 +265,18 @@ class Engine:
             return
         self._guard = guard
         self._membership.on_renewed(guard.renew)
-        neighbours = program_services.Neighbours(guard, self.store, spool_of(settings), self._fill(), self._records())
+        neighbours = program_services.ProgramServices(
+            guard, self.store, spool_of(settings), self._fill(), self._records()
+        )
         self._programs = ProgramRunner(self._host(), neighbours)
         self._runners["program"] = self._sweeping.runner = self._programs
         self._registry.offer(abilities(guard.levels, settings.least_isolation))
         worker.tasks = self._membership.tasks = self._registry.task_names()
 
-    def _fill(self) -> Filling:
-        return Filling(secrets_of(self.store.documents, self._registry.providers))
+    def _fill(self) -> TaskFiller:
+        return TaskFiller(secrets_of(self.store.documents, self._registry.providers))
 
-    def _records(self) -> program_services.Records | None:
+    def _records(self) -> program_services.SpoolKeeper | None:
         if self.leaving is None:
             return None
         home = asyncio.get_running_loop()
@@ -284,7 +285,7 @@ class Engine:
             if not home.is_closed():
                 home.call_soon_threadsafe(self.output_is_there)
 
-        return program_services.Records(self.leaving.spool, handed_in)
+        return program_services.SpoolKeeper(self.leaving.spool, handed_in)
 
     async def end_programs(self) -> None:
         """Let go of the guard, and of all that it runs. Twice is fine."""

@@ -17,8 +17,8 @@ from onthedot.model.errors import StateError
 from onthedot.model.job import Guarantee, Json
 from onthedot.model.run import Checkpoint, Lease, Progress
 from onthedot.rules.live_lines import Mark, Stream
-from onthedot.runners.completion import Completion
 from onthedot.runners.notes import Notes, encode_checkpoint, encode_result
+from onthedot.runners.transactions import Completion
 
 LONGEST_LINE = 8_000
 """Characters of a line that are shown before it has ended."""

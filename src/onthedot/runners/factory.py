@@ -11,13 +11,13 @@ from onthedot.model.addresses import Allowed
 from onthedot.model.job import Job
 from onthedot.model.task import task_name
 from onthedot.runners import container_engines
-from onthedot.runners.container import ContainerDoor
+from onthedot.runners.container import ContainerExecutor
 from onthedot.runners.coroutine import CoroutineRunner
-from onthedot.runners.http import LONGEST, HttpDoor
-from onthedot.runners.io_runner import NOT_RECORDED, ApartRunner, Recording
+from onthedot.runners.http import LONGEST, HttpExecutor
+from onthedot.runners.io_runner import NOT_RECORDED, IoRunner, Recording
 from onthedot.runners.process import ProcessRunner
 from onthedot.runners.runner import Host, Runner
-from onthedot.runners.task_filling import Fill, as_written
+from onthedot.runners.task_filler import Fill, as_written
 from onthedot.runners.thread import ThreadRunner
 from onthedot.settings import Settings
 
@@ -34,16 +34,16 @@ def make_runners(
 ) -> dict[str, Runner]:
     """The runners of handlers, HTTP calls and containers, by kind. That of programs comes with the first program."""
     settings = host.settings
-    http = HttpDoor(Allowed.of(settings.http_allow), host.clock)
-    containers = ContainerDoor(
+    http = HttpExecutor(Allowed.of(settings.http_allow), host.clock)
+    containers = ContainerExecutor(
         container_engines.find, settings.container_engine, grace=settings.kill_after, mounts=settings.container_mounts
     )
     return {
         "coroutine": CoroutineRunner(host, application_loop),
         "thread": plain_functions(host),
         "process": ProcessRunner(host),
-        "http": ApartRunner(host, http, longest=LONGEST, fill=fill, recording=recording),
-        "container": ApartRunner(host, containers, fill=fill, recording=recording),
+        "http": IoRunner(host, http, longest=LONGEST, fill=fill, recording=recording),
+        "container": IoRunner(host, containers, fill=fill, recording=recording),
     }
 
 
@@ -58,7 +58,7 @@ def warm_up_io(runners: Mapping[str, Runner], jobs: Iterable[Job]) -> None:
     """Load the libraries that the HTTP calls and containers of these jobs need."""
     for kind in {task_name(job.task) for job in jobs}:
         runner = runners.get(kind)
-        if isinstance(runner, ApartRunner):
+        if isinstance(runner, IoRunner):
             runner.warm_up()
 
 

@@ -20,12 +20,11 @@ from onthedot.model.job import Call, Job
 from onthedot.model.verdict import Outcome, OutcomeKind
 from onthedot.runners import child_main
 from onthedot.runners.attempt import Attempt, never_begun
-from onthedot.runners.child import Child, ChildGone
+from onthedot.runners.child import Child, ChildGone, Relay
 from onthedot.runners.child_messages import lease_to_json
 from onthedot.runners.frames import BadFrame
 from onthedot.runners.importable import Importable, importable, main_module
 from onthedot.runners.outcomes import failed, timed_out
-from onthedot.runners.relay import Relay
 from onthedot.runners.runner import Host, OffLoopRunner
 
 _LOST_PATIENCE: Micros = SECOND // 2  # the lease is gone or goes: others may start it soon

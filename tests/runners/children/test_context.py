@@ -20,8 +20,8 @@ from onthedot.runners.notes import LOG_LIMIT
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.values import Note
 from tests.observe.made_up import lease
-from tests.runners.isolated import handlers
-from tests.runners.isolated.test_processes import Node, pid_of, result_of, until_written
+from tests.runners.children import handlers
+from tests.runners.children.test_processes import Node, pid_of, result_of, until_written
 
 pytestmark = pytest.mark.slow
 
