@@ -72,7 +72,7 @@ async def ours(url: str) -> None:
 
 async def _job(there: OpenStore) -> int:
     await there.verbs().put(Job(name=JOB, task=Call(handler=JOB)))
-    return int(await there.verbs().submit(JOB))
+    return (await there.verbs().submit(JOB)).id
 
 
 async def bare() -> None:

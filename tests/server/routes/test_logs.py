@@ -34,7 +34,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def submitted(server: Served) -> int:
-    return int(await server.there.verbs().submit("mail"))
+    return (await server.there.verbs().submit("mail")).id
 
 
 def logs(run_id: int, rest: str = "") -> str:
