@@ -86,8 +86,8 @@ class StoredSecrets:
         ]
 
     async def reseal(self) -> int:
-        """Seal all secrets with the first key. Returns how many had another key. Skips a secret that is set meanwhile: its
-        key is new."""
+        """Seal all secrets with the first key. Returns how many had another key. Skips a secret that is set meanwhile,
+        because its key is new."""
         changed = 0
         async for document in self._documents():
             if key_of(document.body) in self._keys.ids[:1]:
