@@ -65,14 +65,14 @@ async def ours(url: str) -> None:
             try:
                 await serve(app, ready)
             finally:
-                app.state.live.close()
+                app.state.feeds.close()
         finally:
             await authenticator.close()
 
 
 async def _job(there: OpenStore) -> int:
     await there.verbs().put(Job(name=JOB, task=Call(handler=JOB)))
-    return int(await there.verbs().submit(JOB))
+    return (await there.verbs().submit(JOB)).id
 
 
 async def bare() -> None:

@@ -94,7 +94,8 @@ async def dies(verbs: Any) -> int:
     run = await verbs.submit("fails")
     with pytest.raises(otd.RunFailed):
         await run.result(timeout="20s")
-    return int(run)
+    number: int = run.id
+    return number
 
 
 async def _apply(sched: otd.Scheduler) -> None:
@@ -266,7 +267,7 @@ async def test_submits_of_a_minute_are_two_entries():
     store = MemoryStore()
     async with program(store) as sched:
         run = await sched.submit("build")
-        assert submits(await audit.read(store)) == [{"run_id": int(run)}]
+        assert submits(await audit.read(store)) == [{"run_id": run.id}]
         for _ in range(5):
             await sched.submit("build")
         await sched.submit_many(["build"] * 700)

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from onthedot.model.task import Bounds, Command, Container, Http, Mount, Param, Source, Step, Steps
     from onthedot.observe.counters import Counters
     from onthedot.observe.metrics import NodeMetrics
-    from onthedot.operations.verbs import Run, Verbs
+    from onthedot.operations.run_handle import Run
+    from onthedot.operations.verbs import Verbs
     from onthedot.runners.context import Context
     from onthedot.runners.hooks import Ended
     from onthedot.runners.registry import BadArguments
@@ -84,7 +85,7 @@ _HOME = {
     "Rate": "onthedot.model.job",
     "Retention": "onthedot.model.retention",
     "Retry": "onthedot.model.job",
-    "Run": "onthedot.operations.verbs",
+    "Run": "onthedot.operations.run_handle",
     "RunFailed": "onthedot.model.errors",
     "RunState": "onthedot.model.run",
     "ScheduleError": "onthedot.model.errors",

@@ -96,7 +96,7 @@ async def test_a_run_that_talks_is_heard_to_its_end(tmp_path: Path):
             async with otd.Client(serving.url) as client, asyncio.timeout(30):
                 run = await client.submit("talks")
                 text = ""
-                async for event in views.follow_logs(client.server, run):
+                async for event in views.follow_logs(client.server, run.id):
                     text += event.data.get("text", "")
                     if "one" in text:
                         go_on.set()
@@ -113,8 +113,8 @@ async def test_how_a_run_stands_is_the_same_as_the_store_says(tmp_path: Path):
         key = one.keys.add(Role.VIEWER)["Authorization"].removeprefix("Bearer ")
         server = ServerConnection("https://server", key, transport=httpx2.ASGITransport(app=one.app))
         run = await verbs.submit("build", delay="1h", expires="2h")
-        stands, waits_for = await views.standing(server, run)
-        known = await one.there.store.queries.why_waiting(run)
+        stands, waits_for = await views.standing(server, run.id)
+        known = await one.there.store.queries.why_waiting(run.id)
         assert stands is not None
         assert known is not None
         assert asdict(stands) == asdict(known)
@@ -122,4 +122,4 @@ async def test_how_a_run_stands_is_the_same_as_the_store_says(tmp_path: Path):
         now = await verbs.submit("build")
         worker = Worker(one.there, tmp_path)
         await worker.end(await worker.take_one())
-        assert await views.standing(server, now) == (None, [])
+        assert await views.standing(server, now.id) == (None, [])

@@ -34,7 +34,7 @@ async def test_a_node_keeps_what_was_handed_in_and_everybody_can_read_it(tmp_pat
         [ended] = await first.history(run)
         assert await first.logs(run) == [LogRecord(1, "as it was told while it ran\n")]
         spool = Spool(spool_folder(settings.spool, url))
-        name = Name(int(run), ended.attempt, ended.lease_id)
+        name = Name(run.id, ended.attempt, ended.lease_id)
         capture = Capture(spool.log_of(name), step="", limit=1_000, secrets=(), clock=lambda: 1)
         capture.feed("out", b"as it was recorded\n")
         capture.close()
@@ -44,7 +44,7 @@ async def test_a_node_keeps_what_was_handed_in_and_everybody_can_read_it(tmp_pat
     second = otd.Scheduler(url, settings=settings)
     second.job(name="greet")(lambda: None)
     async with second:
-        assert await second.logs(int(run)) == [LogRecord(1, "as it was recorded\n")]
+        assert await second.logs(run.id) == [LogRecord(1, "as it was recorded\n")]
 
 
 async def test_an_output_store_that_is_away_hides_nothing_that_the_store_has(tmp_path: Path):
@@ -75,7 +75,7 @@ async def test_what_a_handler_logs_has_its_instant_and_so_has_its_traceback():
         raise ValueError("nothing logged")
 
     async def read(engine: Engine) -> list[Record]:
-        [said] = await read_said(engine.store, None, int(run))
+        [said] = await read_said(engine.store, None, run.id)
         assert said.records is not None
         assert not said.kept
         return said.records

@@ -141,7 +141,7 @@ async def test_what_does_not_stop_is_a_zombie_that_is_named_and_keeps_its_seat(k
 
     watch = Watch(sched)
     async with sched:
-        run_id = await sched.submit("deaf")
+        run_id = (await sched.submit("deaf")).id
         await asyncio.to_thread(began.wait, 10)
         if why == "cancel":
             await sched.cancel(run_id)

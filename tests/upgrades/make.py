@@ -409,7 +409,7 @@ class Scene:
         [lease] = await self.take(name)
         dead = Verdict(RunState.DEAD, OutcomeKind.FAILED, "no tries left", failed=True, error=error)
         await self.finish(lease, dead)
-        return int(run)
+        return run.id
 
 
 async def play(url: str) -> None:

@@ -42,8 +42,9 @@ from onthedot.operations.apply import Applied, checked
 from onthedot.operations.backfill import Backfill
 from onthedot.operations.dead_letters import REPLAYED, DeadLetters, Replayed
 from onthedot.operations.move_slot import To
+from onthedot.operations.run_handle import Run, run_number
 from onthedot.operations.submit import check_arguments
-from onthedot.operations.verbs import OUTSIDE, Asked, Run, Verbs
+from onthedot.operations.verbs import OUTSIDE, Asked, Verbs
 from onthedot.rules.windows import Missed
 from onthedot.stores.values import (
     CancelAnswer,
@@ -258,11 +259,11 @@ class Client(Verbs):
         body = {} if given is None else {"args": json.loads(given)}
         return await self._new_run(job_path(name, "trigger"), name, body)
 
-    async def retry_run(self, run_id: int, *, from_step: str | None = None) -> Run:
+    async def retry_run(self, run_id: Run | int, *, from_step: str | None = None) -> Run:
         body = {} if from_step is None else {"from_step": from_step}
         run = await self._new_run(run_path(run_id, "retry"), "", body)
         made = await self.get_run(run)
-        return Run(run, job="" if made is None else made.job, created=True, verbs=self)
+        return Run(run.id, job="" if made is None else made.job, created=True, verbs=self)
 
     async def _new_run(self, path: str, name: str, body: dict[str, Any], *, own_key: str = "") -> Run:
         """Make a run. A request without its own key gets one, so that it can be sent twice."""
@@ -271,14 +272,14 @@ class Client(Verbs):
         told = await self.server.ask("POST", path, query=query, body=body, headers=headers, repeat=True)
         return Run(int(told["run_id"]), job=name, created=bool(told["created"]) or not own_key, verbs=self)
 
-    async def cancel(self, run_id: int, *, why: str = "cancelled") -> CancelAnswer:
+    async def cancel(self, run_id: Run | int, *, why: str = "cancelled") -> CancelAnswer:
         try:
             told = await self.server.ask("POST", run_path(run_id, "cancel"), body={"why": why})
         except UnknownRun:
             return CancelAnswer("unknown")
         return CancelAnswer(told["answer"], None if told["state"] is None else RunState(told["state"]))
 
-    async def get_run(self, run_id: int) -> RunRecord | None:
+    async def get_run(self, run_id: Run | int) -> RunRecord | None:
         try:
             return read(values.run_record, await self.server.ask("GET", run_path(run_id)))
         except UnknownRun:
@@ -315,14 +316,14 @@ class Client(Verbs):
         query = self._in_period(job, since, until)
         return [skip async for skip in pages(self.server, values.skip_record, "/api/v1/skips", query, limit)]
 
-    async def history(self, run_id: int) -> list[AttemptRecord]:
+    async def history(self, run_id: Run | int) -> list[AttemptRecord]:
         try:
             told = await self.server.ask("GET", run_path(run_id, "attempts"))
         except UnknownRun:
             return []
         return [read(values.attempt_record, one) for one in told]
 
-    async def logs(self, run_id: int) -> list[LogRecord]:
+    async def logs(self, run_id: Run | int) -> list[LogRecord]:
         records: list[tuple[int, str]] = []
         offset: int | None = 0
         while offset is not None:
@@ -338,14 +339,14 @@ class Client(Verbs):
             for attempt, some in groupby(records, lambda record: record[0])
         ]
 
-    async def result(self, run_id: int, *, timeout: Duration | None = None) -> Json:
+    async def result(self, run_id: Run | int, *, timeout: Duration | None = None) -> Json:
         length = None if timeout is None else micros(parse_duration(timeout, what="timeout"))
         clock = SystemClock()
         until = None if length is None else clock.steady() + length
         while True:
             left = _ONE_WAIT if until is None else min(_ONE_WAIT, until - clock.steady())
             if left <= 0:
-                raise TimeoutError(f"run {int(run_id)} has not ended in time; it goes on")
+                raise TimeoutError(f"run {run_number(run_id)} has not ended in time; it goes on")
             query = {"wait": format_duration(left)}
             told = await self.server.ask("GET", run_path(run_id, "result"), query=query)
             if RunState(told["state"]) in TERMINAL:
@@ -378,13 +379,14 @@ class Client(Verbs):
         query = {**self._in_period(job, since, until), "fingerprint": fingerprint}
         return [run async for run in pages(self.server, values.run_record, _LETTERS, query, limit)]
 
-    async def replay(self, run_id: int) -> Run:
-        letter = await self.get_run(run_id)
+    async def replay(self, run_id: Run | int) -> Run:
+        number = run_number(run_id)
+        letter = await self.get_run(number)
         if letter is None:
-            raise UnknownRun(f"there is no run {int(run_id)}: expected one that is dead and not forgotten since")
-        told = await self._replay({"run_ids": [int(run_id)]}, repeat=True)  # asked twice, it is one run
+            raise UnknownRun(f"there is no run {number}: expected one that is dead and not forgotten since")
+        told = await self._replay({"run_ids": [number]}, repeat=True)  # asked twice, it is one run
         if len(told.run_ids) != 1:
-            raise StoreError(f"{self.server.url}: expected the run that replays {int(run_id)}, got {told.run_ids}")
+            raise StoreError(f"{self.server.url}: expected the run that replays {number}, got {told.run_ids}")
         created = not letter.settled.startswith(REPLAYED)
         return Run(told.run_ids[0], job=letter.job, created=created, verbs=self)
 
@@ -414,8 +416,8 @@ class Client(Verbs):
         path = f"{_LETTERS}/replay"
         return read(values.replayed, await self.server.ask("POST", path, query=self._here, body=body, repeat=repeat))
 
-    async def discard(self, run_ids: int | Iterable[int], *, why: str = "") -> int:
-        ids = [int(run_ids)] if isinstance(run_ids, int) else [int(one) for one in run_ids]
+    async def discard(self, run_ids: Run | int | Iterable[Run | int], *, why: str = "") -> int:
+        ids = [run_number(one) for one in ([run_ids] if isinstance(run_ids, int | Run) else run_ids)]
         done = 0
         for first in range(0, len(ids), _LETTERS_AT_ONCE):
             done += await self._discard(ids[first : first + _LETTERS_AT_ONCE], why)

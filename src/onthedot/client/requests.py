@@ -23,6 +23,7 @@ from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun
 from onthedot.model.job import Job
 from onthedot.model.run import stored_number
 from onthedot.observe.formats import iso
+from onthedot.operations.run_handle import Run, run_number
 from onthedot.operations.verbs import Asked
 from onthedot.schedules.instants import read_instant
 from onthedot.stores.values import most
@@ -41,11 +42,12 @@ def job_path(job: str, action: str = "") -> str:
     return f"/api/v1/jobs/{quote(job, safe='')}{action and '/'}{action}"
 
 
-def run_path(run_id: int, action: str = "") -> str:
+def run_path(run_id: Run | int, action: str = "") -> str:
     """The path of a run. `UnknownRun` for a number that no run can have."""
-    if not stored_number(run_id):
-        raise UnknownRun(f"there is no run {int(run_id)}: expected one that was submitted and not forgotten since")
-    return f"/api/v1/runs/{int(run_id)}{action and '/'}{action}"
+    number = run_number(run_id)
+    if not stored_number(number):
+        raise UnknownRun(f"there is no run {number}: expected one that was submitted and not forgotten since")
+    return f"/api/v1/runs/{number}{action and '/'}{action}"
 
 
 async def pages(

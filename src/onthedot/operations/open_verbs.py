@@ -19,6 +19,7 @@ from onthedot.model.job import Job
 from onthedot.model.run import RunRecord, stored_number
 from onthedot.operations.put_job import put_job
 from onthedot.operations.result_waiters import Ends
+from onthedot.operations.run_handle import Run, run_number
 from onthedot.operations.store_verbs import StoreVerbs
 from onthedot.output.output_owner import find_owner
 from onthedot.output.output_store import OutputStore
@@ -135,8 +136,8 @@ class OpenVerbs(StoreVerbs):
             await self._records.put(put)
         return put
 
-    async def logs(self, run_id: int) -> list[LogRecord]:
-        return await read_logs(self.there.store, self.there.outputs, stored_number(run_id))
+    async def logs(self, run_id: Run | int) -> list[LogRecord]:
+        return await read_logs(self.there.store, self.there.outputs, stored_number(run_number(run_id)))
 
 
 def _tell_trouble(service: str, error: Exception, again_in: Micros) -> None:

@@ -23,7 +23,7 @@ LETTERS = "/api/v1/dead-letters"
 async def died(server: Served, worker: Worker, *errors: str, job: str = "mail") -> list[int]:
     found = []
     for error in errors:
-        found.append(int(await server.there.verbs().submit(job, {"of": error} if job == "mail" else None)))
+        found.append((await server.there.verbs().submit(job, {"of": error} if job == "mail" else None)).id)
         await worker.end(await worker.take_one(), RunState.DEAD, error=error)
     return found
 
@@ -125,7 +125,7 @@ async def test_letters_that_match_are_replayed_with_a_rate(server: Served, opera
 
 async def test_of_numbers_that_cannot_all_be_replayed_none_is(server: Served, operator: dict[str, str], worker: Worker):
     [dead] = await died(server, worker, "boom")
-    waits = int(await server.there.verbs().submit("mail", delay="1h"))
+    waits = (await server.there.verbs().submit("mail", delay="1h")).id
     answer = await server.client.post(f"{LETTERS}/replay", json={"run_ids": [dead, waits]}, headers=operator)
     assert answer.status_code == 409
     missing = await server.client.post(f"{LETTERS}/replay", json={"run_ids": [dead, 999]}, headers=operator)
@@ -204,7 +204,7 @@ async def on_record(server: Served, by: Principal = LOCAL) -> list[tuple[str, st
 
 async def test_only_what_was_discarded_is_on_record(server: Served, operator: dict[str, str], worker: Worker):
     one, two = await died(server, worker, "a", "b")
-    waits = int(await server.there.verbs().submit("mail", delay="1h"))
+    waits = (await server.there.verbs().submit("mail", delay="1h")).id
     said = {"run_ids": [one, waits], "why": "known"}
     assert (await server.client.post(f"{LETTERS}/discard", json=said, headers=operator)).json() == {"discarded": 1}
     entry = ("letters.discard", f"run/default/mail/{one}", "default", "ann", {"why": "known"})
@@ -226,7 +226,7 @@ async def test_a_replay_by_numbers_is_on_record_where_the_runs_belong(
     far = otd.Job(name="far", namespace="team", task=Call(handler="far"), owner="bob")
     await server.there.verbs("team").put(far)
     [here] = await died(server, worker, "a")
-    there = int(await server.there.verbs("team").submit("far"))
+    there = (await server.there.verbs("team").submit("far")).id
     await worker.end(await worker.take_one(), RunState.DEAD, error="b")
     done = await replayed(server, operator, run_ids=[here, there])
     entries = [

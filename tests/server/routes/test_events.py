@@ -27,7 +27,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def ended(server: Served, worker: Worker) -> int:
-    run_id = int(await server.there.verbs().submit("mail"))
+    run_id = (await server.there.verbs().submit("mail")).id
     await worker.end(await worker.take_one())
     return run_id
 
@@ -35,7 +35,7 @@ async def ended(server: Served, worker: Worker) -> int:
 async def test_starts_and_ends_are_told(server: Served, viewer: dict[str, str], worker: Worker):
     async with reading(server.app, EVENTS, viewer) as reader:
         await reader.ping()
-        run_id = int(await server.there.verbs().submit("mail"))
+        run_id = (await server.there.verbs().submit("mail")).id
         lease = await worker.take_one()
         started = await reader.next()
         assert (started.event, started.data["run_id"], started.id) == ("started", run_id, None)
@@ -189,6 +189,6 @@ async def test_to_hear_of_runs_is_a_permission(server: Served):
 
 
 async def test_there_are_only_so_many_followers(server: Served, viewer: dict[str, str]):
-    server.app.state.live.followers.most = 1
+    server.app.state.feeds.followers.most = 1
     async with reading(server.app, EVENTS, viewer):
         assert (await server.client.get(EVENTS, headers=viewer)).status_code == 429
