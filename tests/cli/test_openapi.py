@@ -14,7 +14,7 @@ import pytest
 from click.testing import Result
 
 from onthedot.define.schema import job_schema
-from onthedot.server.permissions import TABLE
+from onthedot.server.permissions import ROUTE_PERMISSIONS
 
 Call = Callable[..., Result]
 
@@ -40,7 +40,7 @@ def test_it_has_the_routes_of_the_table_and_what_they_take(document: dict[str, A
     found = {line: operation.get("x-permission") for line, operation in operations(document)}
     assert found == {
         line.replace(":path}", "}"): None if permission is None else str(permission)
-        for line, permission in TABLE.items()
+        for line, permission in ROUTE_PERMISSIONS.items()
         if line not in PAGE
     }
     assert document["paths"]["/api/v1/health"]["get"]["security"] == []
