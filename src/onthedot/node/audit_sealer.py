@@ -9,6 +9,7 @@ from __future__ import annotations
 from onthedot.access.audit import KIND
 from onthedot.access.seals import BATCH, SEALS, START, Head, append_seal, head_of, read_seal
 from onthedot.clock import MILLISECOND, SECOND, Micros
+from onthedot.loop import Service
 from onthedot.model.events import AuditSealed, Events
 from onthedot.node.leadership import Leadership
 from onthedot.settings import Settings
@@ -22,12 +23,13 @@ PAGE = 100
 """How many seals are read at once."""
 
 
-class Sealing:
+class Sealing(Service):
     """Seals the audit as long as this node has the term."""
 
     name = "sealing"
 
     def __init__(self, store: Store, leadership: Leadership, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._leadership = leadership
         self._settings = settings

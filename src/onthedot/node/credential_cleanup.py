@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from onthedot.access import keys, sessions, signing_on
 from onthedot.clock import MILLISECOND, Micros
+from onthedot.loop import Service
 from onthedot.model.events import Events, KeyExpires
 from onthedot.model.retention import DAY, HOUR
 from onthedot.node.leadership import Leadership
@@ -24,12 +25,13 @@ BREATH: Micros = 20 * MILLISECOND
 PAGE = 100
 
 
-class Forgetting:
+class Forgetting(Service):
     """Removes what has ended as long as this node has the term: a page in a tick."""
 
     name = "forgetting"
 
     def __init__(self, store: Store, leadership: Leadership, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._leadership = leadership
         self._settings = settings

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 
 from onthedot.clock import Clock, Micros
+from onthedot.loop import Service
 from onthedot.model.errors import NodeExpired, TermLost
 from onthedot.model.events import Events, TermEnded, TermWon
 from onthedot.node.heartbeat import Membership
@@ -29,12 +30,13 @@ MOST_DOUBLINGS = 6
 """A shard that came back from its owner is offered to it again later and later: after 3 s, 6 s, … 192 s."""
 
 
-class Leadership:
+class Leadership(Service):
     """Campaigns for the terms of shards, and keeps them."""
 
     name = "leadership"
 
     def __init__(self, store: Store, membership: Membership, clock: Clock, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._membership = membership
         self._clock = clock

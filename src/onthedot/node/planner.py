@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from onthedot import fault_points
 from onthedot.clock import SECOND, Clock, Micros
+from onthedot.loop import Service
 from onthedot.model.errors import TermLost
 from onthedot.model.events import ClockStepped, Events, RunsPlanned, SlotsSkipped
 from onthedot.model.window import ScheduleState, Window
@@ -53,12 +54,13 @@ class StepGuard:
         return 0
 
 
-class Planner:
+class Planner(Service):
     """Turns the schedules whose next slot comes near into runs."""
 
     name = "planner"
 
     def __init__(self, store: Store, leadership: Leadership, clock: Clock, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._leadership = leadership
         self._settings = settings
