@@ -18,10 +18,10 @@ from onthedot.cli.telling import PASSED_OVER, Telling
 from onthedot.clock import SECOND
 from onthedot.model.run import RunRecord, RunState
 from onthedot.output.keeping import Name, Outputs
+from onthedot.output.line_marks import Mark, encode_mark
 from onthedot.output.places import output_place
 from onthedot.output.reading import Said
 from onthedot.output.records import Record, encode
-from onthedot.rules.live_lines import Mark, encode_mark
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import LogRecord
 from tests.observe.made_up import NOON

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onthedot.node.engine import Engine
-from onthedot.rules.shard_owners import Candidate
+from onthedot.rules.shards import Candidate
 from onthedot_verify.simulation.node import SimulatedEngine
 from tests.contract.sql_mutants import Mutant as Edit
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onthedot.clock import Micros
     from onthedot.model.job import Job
     from onthedot.scheduler import Scheduler
-    from onthedot.simulate.question import Outage, Question
+    from onthedot.simulate.scenario import Outage, Scenario
 
 MOST_DAYS = 366
 _DAY = 86_400_000_000
@@ -80,7 +80,7 @@ def command(
     from onthedot.cli.simulated import Simulated
     from onthedot.clock import SystemClock
     from onthedot.simulate.play import play
-    from onthedot.simulate.tally import Tally
+    from onthedot.simulate.results import Tally
 
     scheduler = load_program(program)
     if not scheduler.jobs:
@@ -88,14 +88,14 @@ def command(
             f"PROGRAM: expected {program} to define jobs, found none; write '@sched.job(schedule=…)' above one"
         )
     where = tz or _zone_of(list(scheduler.jobs.values()))
-    question = _question(scheduler, where, days, start, outages, durations, seats)
+    scenario = _scenario(scheduler, where, days, start, outages, durations, seats)
     clock = SystemClock()
     began = clock.steady()
-    answer = Simulated(program, question, where)
-    tally = Tally(question, answer.hour_of)
-    progress = _Progress(question, began)
+    answer = Simulated(program, scenario, where)
+    tally = Tally(scenario, answer.hour_of)
+    progress = _Progress(scenario, began)
     try:
-        play(question, tally, progress.tell)
+        play(scenario, tally, progress.tell)
     finally:
         progress.clear()
     answer.take(tally, took=clock.steady() - began)
@@ -113,7 +113,7 @@ def _zone_of(jobs: list[Job]) -> str:
     return zones.pop() if len(zones) == 1 else "UTC"
 
 
-def _question(
+def _scenario(
     scheduler: Scheduler,
     tz: str,
     days: int,
@@ -121,14 +121,14 @@ def _question(
     outages: tuple[str, ...],
     durations: tuple[str, ...],
     seats: int | None,
-) -> Question:
+) -> Scenario:
     from dataclasses import replace
     from datetime import timedelta
 
     from onthedot.clock import SystemClock, to_datetime, to_micros
     from onthedot.schedules.instants import read_instant
     from onthedot.schedules.zones import zone
-    from onthedot.simulate.question import ASSUMED, Question
+    from onthedot.simulate.scenario import ASSUMED, Scenario
 
     now = SystemClock().now()
     begin = now - now % 60_000_000 if start is None else to_micros(read_instant(start, tz=tz, what="--from"))
@@ -137,7 +137,7 @@ def _question(
     settings = scheduler.settings if seats is None else replace(scheduler.settings, seats=seats)
     # By the calendar of the zone: a day on which clocks change has 23 hours, or 25.
     end = to_datetime(begin).astimezone(zone(tz)) + timedelta(days=days)
-    return Question(
+    return Scenario(
         jobs=scheduler.jobs, start=begin, end=to_micros(end), outages=tuple(_outage(text, tz) for text in outages),
         durations=lengths, assumed=assumed, settings=settings,
     )  # fmt: skip
@@ -156,7 +156,7 @@ def _outage(text: str, tz: str) -> Outage:
     from onthedot.clock import to_micros
     from onthedot.model.duration import micros, parse_duration
     from onthedot.schedules.instants import read_instant
-    from onthedot.simulate.question import Outage
+    from onthedot.simulate.scenario import Outage
 
     first, dots, last = text.partition("..")
     if not dots:
@@ -170,8 +170,8 @@ def _outage(text: str, tz: str) -> Outage:
 class _Progress:
     """How far it is, on standard error, once somebody has waited long enough to wonder."""
 
-    def __init__(self, question: Question, began: Micros) -> None:
-        self._question = question
+    def __init__(self, scenario: Scenario, began: Micros) -> None:
+        self._scenario = scenario
         self._began = self._told = began
         self._shown = False
 
@@ -185,7 +185,7 @@ class _Progress:
         ):
             return
         self._told, self._shown = steady, on_terminal
-        start, end = self._question.start, self._question.end
+        start, end = self._scenario.start, self._scenario.end
         text = f"simulated {100 * (now - start) // (end - start)} % of {(end - start) / _DAY:.3g} days"
         click.echo(f"\r{text} " if on_terminal else text, err=True, nl=not on_terminal)
 

@@ -1,4 +1,4 @@
-"""Sealing: what the audit has got since the last look is put under a seal (`access/seals.py`).
+"""The audit sealer: seals the audit entries that are new since its last tick (`access/seals.py`).
 
 It ticks on the node that has the term: one is enough. Two that believe to have it do no harm: a seal says which one it
 follows, and the store keeps one for each.
@@ -23,7 +23,7 @@ PAGE = 100
 """How many seals are read at once."""
 
 
-class Sealing(Service):
+class AuditSealer(Service):
     """Seals the audit as long as this node has the term."""
 
     name = "sealing"

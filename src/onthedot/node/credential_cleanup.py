@@ -1,7 +1,7 @@
-"""Forgetting: keys, sessions and tokens that ended, or were used, a while ago are removed, so that they do not pile up.
-Keys that will end soon are told of (`KeyExpires`).
+"""Credential cleanup: removes keys, sessions and tokens some time after they ended or were used.
 
-It ticks on the node that has the term: one is enough. Nothing depends on it: what has ended lets nobody in.
+It also emits `KeyExpires` for keys that will end soon. It ticks on the node that has the term: one is enough. Nothing
+depends on it: a key that has ended is refused, removed or not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BREATH: Micros = 20 * MILLISECOND
 PAGE = 100
 
 
-class Forgetting(Service):
+class CredentialCleanup(Service):
     """Removes what has ended as long as this node has the term: a page in a tick."""
 
     name = "forgetting"

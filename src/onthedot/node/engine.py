@@ -23,24 +23,24 @@ from onthedot.model.events import DrainBegun, Events, JobPut, NodeLeft, StoreLos
 from onthedot.model.job import Job, JobState
 from onthedot.node.armer import Armer
 from onthedot.node.assigner import Assigner
-from onthedot.node.audit_sealer import Sealing
-from onthedot.node.credential_cleanup import Forgetting
+from onthedot.node.audit_sealer import AuditSealer
+from onthedot.node.clock_sync import ClockSync
+from onthedot.node.credential_cleanup import CredentialCleanup
 from onthedot.node.expiry import Expiry
 from onthedot.node.fencing import SelfFencing
 from onthedot.node.finisher import Finisher
 from onthedot.node.gate_recount import GateRecount
 from onthedot.node.heartbeat import Membership
+from onthedot.node.late_nodes import LateNodes
 from onthedot.node.leadership import Leadership
 from onthedot.node.output_upkeep import OutputKeeper, OutputPruner, Patience
 from onthedot.node.planner import Planner
-from onthedot.node.probing import Probing
 from onthedot.node.pruner import Pruner
 from onthedot.node.reaper import Reaper
 from onthedot.node.reserver import Reserver
 from onthedot.node.resumer import Resumer
 from onthedot.node.runner_set import RunnerSet
 from onthedot.node.seats import Seats
-from onthedot.node.timekeeping import Timekeeping
 from onthedot.operations.put_job import put_job
 from onthedot.operations.result_waiters import Ends
 from onthedot.output.leaving import Leaving
@@ -118,7 +118,7 @@ class Engine:
         return [
             self._membership,
             SelfFencing(self._membership, self.clock, events, self._seats.cut_off),
-            Timekeeping(store, self._membership, self.clock, settings),
+            ClockSync(store, self._membership, self.clock, settings),
             self._leadership,
             self._planner,
             self._assigner,
@@ -132,7 +132,7 @@ class Engine:
             Pruner(store, self._leadership, settings, events),
             Resumer(store, self.clock, settings, events),
             GateRecount(store, settings, events),
-            Probing(store, self._leadership, settings, events),
+            LateNodes(store, self._leadership, settings, events),
             *self._output_services(),
             *self._access_services(),
             self._sweeping,
@@ -157,8 +157,8 @@ class Engine:
         """Without an audit there are no doors, either: no keys that end, and nothing to seal."""
         if self.recorder is None:
             return []
-        sealing = Sealing(self.store, self._leadership, self._settings, self.events)
-        return [sealing, Forgetting(self.store, self._leadership, self._settings, self.events), self.recorder]
+        sealing = AuditSealer(self.store, self._leadership, self._settings, self.events)
+        return [sealing, CredentialCleanup(self.store, self._leadership, self._settings, self.events), self.recorder]
 
     # ── what the store tells ─────────────────────────────────────────────────────────────────────────────────
 

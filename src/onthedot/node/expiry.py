@@ -1,4 +1,4 @@
-"""Expiry: slots that nobody started in time are skipped, and said to be."""
+"""Expiry: skips runs that nobody started in time, and emits an event for each."""
 
 from __future__ import annotations
 

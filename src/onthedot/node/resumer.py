@@ -1,4 +1,4 @@
-"""The resumer: pauses that were given an end."""
+"""The resumer: resumes jobs whose pause has reached its end."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from onthedot.clock import Micros
 from onthedot.output.forms import forms_of
+from onthedot.output.line_marks import WINDOW
 from onthedot.output.records import Record, Stream, encode
 from onthedot.output.redact import Redactor
 from onthedot.output.shown import Characters, Shown
-from onthedot.rules.live_lines import WINDOW
 
 LARGEST = 64 << 10
 """In bytes, of a record's text; and of what is looked at in one piece."""

@@ -2,7 +2,7 @@
 
 While an attempt runs, what it has said is a *note*: text of which the middle may be left out, so that its beginning and
 its end are there. When it is over and its output is kept, there are *records*, with all of it. Both are counted in
-characters from the beginning, what is left out of a note included and its marks (`rules/live_lines.py`) not; so a
+characters from the beginning, what is left out of a note included and its marks (`output/line_marks.py`) not; so a
 place stays a place while a note grows, and whoever knows only the place can go on from there, at any server.
 """
 
@@ -13,8 +13,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from onthedot.output.line_marks import Mark, split_marked, without_marks
 from onthedot.output.records import Record
-from onthedot.rules.live_lines import Mark, split_marked, without_marks
 
 LARGEST = 16 * 1024
 """How many characters one piece has at the most."""

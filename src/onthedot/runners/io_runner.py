@@ -20,8 +20,8 @@ from onthedot.model.run import Lease
 from onthedot.model.verdict import Outcome
 from onthedot.output.capture import Capture
 from onthedot.output.forms import forms_of
+from onthedot.output.line_marks import Mark
 from onthedot.output.records import Stream
-from onthedot.rules.live_lines import Mark
 from onthedot.runners.attempt import (
     Attempt,
     Ended,
