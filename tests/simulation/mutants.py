@@ -17,7 +17,7 @@ from onthedot.model.verdict import Finish
 from onthedot.model.window import Window
 from onthedot.node import planner
 from onthedot.node.engine import Engine
-from onthedot.rules.window_checks import Planned
+from onthedot.rules.window_writes import Planned
 from onthedot.rules.windows import plan_window
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sql import arm
