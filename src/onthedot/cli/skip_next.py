@@ -100,8 +100,9 @@ async def _coming(verbs: Verbs, job: str, namespace: str, record: JobRecord | No
     from onthedot.client import looking
     from onthedot.client.client import Client
     from onthedot.client.values import coming_fields
-    from onthedot.operations.next_slots import coming, look_ahead
+    from onthedot.operations.next_slots import look_ahead
     from onthedot.operations.open_verbs import OpenVerbs
+    from onthedot.rules.next_slots import coming
 
     if isinstance(verbs, Client):
         _, found = await looking.next_of(verbs.server, job, count=SHOWN, namespace=namespace)

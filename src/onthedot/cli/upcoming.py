@@ -84,7 +84,8 @@ def _read(url: str, now: Micros, limit: int, until: Micros | None, namespace: st
     from onthedot.client import looking
     from onthedot.client.values import start_fields
     from onthedot.model.addresses import is_server
-    from onthedot.operations.next_slots import gather, upcoming
+    from onthedot.operations.next_slots import gather
+    from onthedot.rules.next_slots import upcoming
     from onthedot.stores.queries import JobFilter
 
     async def read(store: Store) -> Upcoming:
@@ -188,8 +189,9 @@ def _show_job(
     from onthedot.client.values import coming_fields
     from onthedot.model.addresses import is_server
     from onthedot.observe.text import plain
-    from onthedot.operations.next_slots import coming, look_ahead
+    from onthedot.operations.next_slots import look_ahead
     from onthedot.operations.submit import find_job
+    from onthedot.rules.next_slots import coming
 
     async def read(store: Store) -> tuple[str, list[Mapping[str, Any]]]:
         record = await find_job(store, job, namespace=namespace)

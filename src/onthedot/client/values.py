@@ -19,7 +19,7 @@ from onthedot.model.job import JobRecord, JobState, canonical
 from onthedot.model.run import AttemptRecord, Progress, RunRecord, RunState, SkipRecord
 from onthedot.model.window import SkipRange
 from onthedot.observe.text import iso
-from onthedot.operations.next_slots import Coming, Start
+from onthedot.rules.next_slots import Coming, Start
 from onthedot.schedules import describe, schedule_id
 from onthedot.stores.values import Layout, MovedSlot, Node, Paused, PutJob, Queue, Resumed, Term
 

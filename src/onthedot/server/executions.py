@@ -7,8 +7,9 @@ from typing import NamedTuple
 from onthedot.clock import Micros
 from onthedot.model.job import JobRecord, JobState
 from onthedot.model.run import LIVE, TERMINAL, RunRecord, RunState
-from onthedot.operations.next_slots import coming, look_ahead
+from onthedot.operations.next_slots import look_ahead
 from onthedot.operations.open_verbs import OpenStore
+from onthedot.rules.next_slots import coming
 from onthedot.server.computing import computed
 from onthedot.stores.queries import RunFilter, all_runs
 

@@ -14,9 +14,10 @@ from onthedot.model.job import JobRecord, JobState
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
 from onthedot.operations.job_views import Shown, looked
-from onthedot.operations.next_slots import coming, gather, look_ahead, upcoming
+from onthedot.operations.next_slots import gather, look_ahead
 from onthedot.operations.open_verbs import OpenStore, OpenVerbs
 from onthedot.operations.submit import near_names
+from onthedot.rules.next_slots import coming, upcoming
 from onthedot.server.answering import json_answer
 from onthedot.server.asked import Instant, PageSize, instant
 from onthedot.server.computing import computed
