@@ -20,15 +20,15 @@ from fastapi import FastAPI
 
 from bench.nodes import JOB
 from onthedot.access import keys
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.grants import Grant
-from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.model.job import Call, Job
 from onthedot.operations.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app
-from onthedot.server.patience import Protocol
-from onthedot.server.serving import settle_memory
-from onthedot.server.submitting import Submit
+from onthedot.server.http_server import settle_memory
+from onthedot.server.run_request import Submit
+from onthedot.server.timeouts import Protocol
 from onthedot.settings import Settings
 
 UNLIMITED = Settings(api_rate=1_000_000, api_burst=1_000_000)
@@ -58,21 +58,21 @@ async def ours(url: str) -> None:
     """The API on a store with one job, one run of it, and one key."""
     async with opened(url, UNLIMITED) as there:
         key = await keys.issue(there.store, "bench", Grant(role=Role.ADMIN))
-        keyring = Keyring(there.store, there.clock)
+        authenticator = Authenticator(there.store, there.clock)
         try:
-            app = make_app(there, keyring)
+            app = make_app(there, authenticator)
             ready = {"key": key.text, "run": await _job(there)}
             try:
                 await serve(app, ready)
             finally:
                 app.state.live.close()
         finally:
-            await keyring.close()
+            await authenticator.close()
 
 
 async def _job(there: OpenStore) -> int:
     await there.verbs().put(Job(name=JOB, task=Call(handler=JOB)))
-    return int(await there.verbs().submit(JOB))
+    return (await there.verbs().submit(JOB)).id
 
 
 async def bare() -> None:

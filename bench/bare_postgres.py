@@ -15,8 +15,8 @@ from onthedot.stores.postgres.connections import begin_statement, settings_of
 from onthedot.stores.postgres.fast_finish import FINISH
 from onthedot.stores.postgres.limits import SHORT, Kind
 from onthedot.stores.postgres.url import read_url
-from onthedot.stores.sql.arrays import numbers, words
 from onthedot.stores.sql.reserve import ARM_NOW, LIST_DUE
+from onthedot.stores.sql.shapes import numbers, words
 
 _SUCCEEDED = (["succeeded"], ["succeeded"], [""], [0], [0], [None], [None])
 

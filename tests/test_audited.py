@@ -19,10 +19,10 @@ import pytest
 from click.testing import CliRunner
 
 import onthedot as otd
-from onthedot.access import audit, keys, recorder
+from onthedot.access import audit, audit_recorder, keys
 from onthedot.access.audit import Recorded
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.grants import Grant
-from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.blocking import BlockingScheduler
 from onthedot.cli.main import cli
@@ -31,8 +31,8 @@ from onthedot.model.host_port import Listen
 from onthedot.operations.open_verbs import opened
 from onthedot.runners.secret_sealing import Keys
 from onthedot.runners.stored_secrets import StoredSecrets
-from onthedot.server.serving import Serving
-from onthedot.server.table import TABLE
+from onthedot.server.http_server import HttpServer
+from onthedot.server.permissions import TABLE
 from onthedot.settings import Settings
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
@@ -94,7 +94,8 @@ async def dies(verbs: Any) -> int:
     run = await verbs.submit("fails")
     with pytest.raises(otd.RunFailed):
         await run.result(timeout="20s")
-    return int(run)
+    number: int = run.id
+    return number
 
 
 async def _apply(sched: otd.Scheduler) -> None:
@@ -266,7 +267,7 @@ async def test_submits_of_a_minute_are_two_entries():
     store = MemoryStore()
     async with program(store) as sched:
         run = await sched.submit("build")
-        assert submits(await audit.read(store)) == [{"run_id": int(run)}]
+        assert submits(await audit.read(store)) == [{"run_id": run.id}]
         for _ in range(5):
             await sched.submit("build")
         await sched.submit_many(["build"] * 700)
@@ -281,7 +282,7 @@ async def test_submits_are_summed_up_after_a_minute(monkeypatch: pytest.MonkeyPa
     async with program(store) as sched:
         await sched.submit("build")
         await sched.submit("build")
-        monkeypatch.setattr(recorder, "SUM_UP_EVERY", 0)
+        monkeypatch.setattr(audit_recorder, "SUM_UP_EVERY", 0)
         await sched.submit("build")
         assert [told.get("runs") for told in submits(await audit.read(store))] == [None, 2]
 
@@ -302,7 +303,7 @@ async def test_a_submit_that_is_refused_is_not_counted_and_loses_no_count(monkey
         with pytest.raises(KeyConflict):
             await sched.submit("a", {"n": "2"}, key="k")
         with monkeypatch.context() as patch:
-            patch.setattr(recorder, "SUM_UP_EVERY", 0)
+            patch.setattr(audit_recorder, "SUM_UP_EVERY", 0)
             with pytest.raises(KeyConflict):  # its write would have had the count
                 await sched.submit("a", {"n": "2"}, key="k")
     assert [told.get("runs") for told in submits(await audit.read(store))] == [None, 1]
@@ -412,8 +413,8 @@ def test_a_command_on_a_server_leaves_its_entry(name: str, folder: Path, monkeyp
             return (await keys.issue(there.store, "ci", Grant(role=Role.ADMIN))).text
 
     monkeypatch.setenv("ONTHEDOT_KEY", asyncio.run(issue()))
-    serving = Serving(
-        f"sqlite:///{path}", Settings(), Listen(port=0), knows=lambda there: Keyring(there.store, there.clock)
+    serving = HttpServer(
+        f"sqlite:///{path}", Settings(), Listen(port=0), knows=lambda there: Authenticator(there.store, there.clock)
     )
     serving.start()
     try:

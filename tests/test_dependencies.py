@@ -42,13 +42,13 @@ async def test_a_diamond_of_jobs_runs_once_and_in_order(url):
     async with sched:
         first = await sched.submit("load")
         await watch.until_count(AttemptEnded, 4)
-        followers = [await sched.get_run(first + step) for step in (1, 2, 3)]
+        followers = [await sched.get_run(first.id + step) for step in (1, 2, 3)]
     assert ran[0] == "load"
     assert sorted(ran[1:3]) == ["clean", "count"]
     assert ran[3:] == ["report"]
     assert {run.job: run.trigger for run in followers if run and run.job != "report"} == {
-        "clean": after_trigger(first),
-        "count": after_trigger(first),
+        "clean": after_trigger(first.id),
+        "count": after_trigger(first.id),
     }
 
 

@@ -111,7 +111,7 @@ async def test_a_delayed_submit_waits(url):
     watch = Watch(sched)
     async with sched:
         asked_at = round(time.time() * 1_000_000)
-        run_id = await sched.submit("later", delay="300ms")
+        run_id = (await sched.submit("later", delay="300ms")).id
         [started] = await watch.until_count(AttemptStarted, 1)
         run = await sched.get_run(run_id)
     assert run is not None
@@ -161,7 +161,7 @@ async def test_nothing_a_handler_raises_ends_the_worker(kind, raised):
 
     watch = Watch(sched)
     async with sched:
-        run_id = await sched.submit(kind)
+        run_id = (await sched.submit(kind)).id
         await watch.until_count(AttemptEnded, 1)
         await sched.submit("after")
         await watch.until_count(AttemptEnded, 2)
@@ -184,7 +184,7 @@ async def test_a_coroutine_past_its_time_out_is_cancelled_by_a_timer(url):
 
     watch = Watch(sched)
     async with sched:
-        run_id = await sched.submit("slow")
+        run_id = (await sched.submit("slow")).id
         await watch.until_count(AttemptEnded, 1)
         run = await sched.get_run(run_id)
     assert cleaned_up.is_set()
@@ -271,7 +271,7 @@ async def test_stopping_now_gives_up_attempts_by_their_guarantee(guarantee, stat
 
     watch = Watch(sched)
     await sched.start()
-    run_id = await sched.submit("endless")
+    run_id = (await sched.submit("endless")).id
     await watch.until_count(AttemptStarted, 1)
     stopping = asyncio.create_task(sched.stop())
     await watch.until_count(DrainBegun, 1)
@@ -359,7 +359,7 @@ async def test_a_reserve_without_an_answer_is_not_lost():
 
     watch = Watch(sched)
     async with sched:
-        run_id = await sched.submit("work")
+        run_id = (await sched.submit("work")).id
         await watch.until_count(AttemptEnded, 1)
     assert executed == [(run_id, 1)]
 
@@ -423,7 +423,7 @@ async def test_what_is_armed_and_not_yet_due_does_not_start_when_the_node_stops_
 
     watch = Watch(sched)
     await sched.start()
-    run_id = await sched.submit("later", delay="600ms")
+    run_id = (await sched.submit("later", delay="600ms")).id
 
     await armed.wait()
     sched.stop_now()
@@ -453,7 +453,7 @@ async def test_a_key_is_asked_for_once_and_an_expired_run_is_skipped(url):
         late = await sched.submit("receipt", {"order": 3}, expires="100ms")
         [missed] = await watch.until_count(RunMissed, 1)
         release.set()
-        assert (missed.run.id, missed.run.reason) == (late, "expired")
+        assert (missed.run.id, missed.run.reason) == (late.id, "expired")
         await watch.until_count(AttemptEnded, 1)
         assert await sched.submit("receipt", {"order": 1}, key="receipt:1") == first
     assert executed == [1]

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onthedot.blocking import BlockingScheduler
-    from onthedot.client.blocking import BlockingClient
+    from onthedot.client.blocking_client import BlockingClient
     from onthedot.client.client import Client
-    from onthedot.define.calls import BoundCall, JobFunction
+    from onthedot.define.job_function import BoundCall, JobFunction
     from onthedot.model.after import After
     from onthedot.model.errors import (
         AccessDenied,
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from onthedot.model.task import Bounds, Command, Container, Http, Mount, Param, Source, Step, Steps
     from onthedot.observe.counters import Counters
     from onthedot.observe.metrics import NodeMetrics
-    from onthedot.operations.verbs import Run, Verbs
+    from onthedot.operations.run_handle import Run
+    from onthedot.operations.verbs import Verbs
     from onthedot.runners.context import Context
     from onthedot.runners.hooks import Ended
     from onthedot.runners.registry import BadArguments
@@ -53,9 +54,9 @@ _HOME = {
     "After": "onthedot.model.after",
     "ArgumentsError": "onthedot.model.errors",
     "BadArguments": "onthedot.runners.registry",
-    "BlockingClient": "onthedot.client.blocking",
+    "BlockingClient": "onthedot.client.blocking_client",
     "BlockingScheduler": "onthedot.blocking",
-    "BoundCall": "onthedot.define.calls",
+    "BoundCall": "onthedot.define.job_function",
     "Bounds": "onthedot.model.task",
     "CatchUp": "onthedot.model.job",
     "Client": "onthedot.client.client",
@@ -70,7 +71,7 @@ _HOME = {
     "Guarantee": "onthedot.model.job",
     "Http": "onthedot.model.task",
     "Job": "onthedot.model.job",
-    "JobFunction": "onthedot.define.calls",
+    "JobFunction": "onthedot.define.job_function",
     "KeyConflict": "onthedot.model.errors",
     "KeyRefused": "onthedot.model.errors",
     "LeaseLost": "onthedot.model.errors",
@@ -84,7 +85,7 @@ _HOME = {
     "Rate": "onthedot.model.job",
     "Retention": "onthedot.model.retention",
     "Retry": "onthedot.model.job",
-    "Run": "onthedot.operations.verbs",
+    "Run": "onthedot.operations.run_handle",
     "RunFailed": "onthedot.model.errors",
     "RunState": "onthedot.model.run",
     "ScheduleError": "onthedot.model.errors",

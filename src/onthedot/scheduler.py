@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from onthedot.clock import Clock, SystemClock
-from onthedot.define.calls import Define, JobFunction
 from onthedot.define.check import check_job, parents_first
+from onthedot.define.job_function import Define, JobFunction
 from onthedot.define.options import build_job
 from onthedot.ids import Ids, RandomIds
 from onthedot.model.errors import ArgumentsError, DefinitionError, DuplicateJob, StateError, UnknownHandler
@@ -19,7 +19,7 @@ from onthedot.model.job import Call, Job
 from onthedot.model.task import Command, Source, Step, Steps
 from onthedot.node.engine_thread import EngineThread
 from onthedot.node.event_delivery import Delivery
-from onthedot.observe.mailbox import Mailbox
+from onthedot.observe.event_buffer import EventBuffer
 from onthedot.operations.put_job import refuse_without
 from onthedot.runners.context import Context
 from onthedot.runners.hooks import Hooks
@@ -205,7 +205,7 @@ class Scheduler(SchedulerVerbs):
         >>> [job.name for job in sched.add_file(file)]
         ['tidy']
         """
-        from onthedot.define.yaml_file import read_file  # loaded by who has one
+        from onthedot.define.job_reader import read_file  # loaded by who has one
 
         return [self.add(job) for job in read_file(Path(path))]
 
@@ -243,7 +243,7 @@ class Scheduler(SchedulerVerbs):
             )
         self.registry.providers.append(provider)
 
-    def subscribe(self, subscriber: Subscriber | Mailbox) -> None:
+    def subscribe(self, subscriber: Subscriber | EventBuffer) -> None:
         """Be told of every event of this node, in order (see `onthedot.model.events`). Subscribe before `start`.
 
         A function is called on a thread of its own, and cannot harm the engine: if it is slow, events beyond 10,000
@@ -260,7 +260,7 @@ class Scheduler(SchedulerVerbs):
         """
         if self._thread is not None:
             raise StateError("subscribe: expected to be called before the scheduler starts; move it up")
-        if isinstance(subscriber, Mailbox):
+        if isinstance(subscriber, EventBuffer):
             self._events.subscribe(subscriber.take)
             return
         if not callable(subscriber):

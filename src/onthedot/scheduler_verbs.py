@@ -7,17 +7,18 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from onthedot.access.recorder import Recorder
+from onthedot.access.audit_recorder import Recorder
 from onthedot.clock import Clock
-from onthedot.define.calls import JobFunction
 from onthedot.define.check import check_job
+from onthedot.define.job_function import JobFunction
 from onthedot.model.errors import ArgumentsError, UnknownHandler
 from onthedot.model.job import Call, Job
 from onthedot.model.run import RunRecord, stored_number
 from onthedot.node.engine import Engine
 from onthedot.node.engine_thread import EngineThread
+from onthedot.operations.run_handle import Run, run_number
 from onthedot.operations.store_verbs import StoreVerbs
-from onthedot.output.reading import read_logs
+from onthedot.output.run_output import read_logs
 from onthedot.runners.registry import Registry
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import LogRecord, PutJob
@@ -87,9 +88,9 @@ class SchedulerVerbs(StoreVerbs):
         self.jobs[job.name] = job
         return put
 
-    async def logs(self, run_id: int) -> list[LogRecord]:
+    async def logs(self, run_id: Run | int) -> list[LogRecord]:
         async def read(engine: Engine) -> list[LogRecord]:
             outputs = None if engine.leaving is None else engine.leaving.outputs
-            return await read_logs(engine.store, outputs, stored_number(run_id))
+            return await read_logs(engine.store, outputs, stored_number(run_number(run_id)))
 
         return await self._running().on_engine(read)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onthedot.access import keys
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.credentials import read
 from onthedot.access.grants import Grant
-from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.clock import SECOND, Micros
 from onthedot.stores.memory import MemoryStore
@@ -53,7 +53,7 @@ def test_only_good_keys_let_anybody_in(steps: list[tuple[str, float | None]], pl
 async def play(steps: list[tuple[str, float | None]], place: int, digit: str) -> None:
     clock = Turned()
     store = MemoryStore(clock)
-    rings = [Keyring(store, clock), Keyring(store, clock)]
+    rings = [Authenticator(store, clock), Authenticator(store, clock)]
     known: list[Known] = []
     for deed, value in steps:
         now = clock.now()
@@ -75,14 +75,14 @@ async def play(steps: list[tuple[str, float | None]], place: int, digit: str) ->
         await ring.close()
 
 
-async def judge(ring: Keyring, key: Known, now: Micros) -> None:
+async def judge(ring: Authenticator, key: Known, now: Micros) -> None:
     principal = await ring.check(key.text)
     assert principal in (None, GRANT.principal("key", key.id, "k"))
     assert principal is not None or not key.is_good(now)
     assert principal is None or not key.is_over(now)
 
 
-async def judge_forged(ring: Keyring, key: Known, place: int, digit: str) -> None:
+async def judge_forged(ring: Authenticator, key: Known, place: int, digit: str) -> None:
     good = read(key.text)
     assert good is not None
     secret = good.secret[:place] + digit + good.secret[place + 1 :]

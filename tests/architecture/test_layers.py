@@ -29,14 +29,14 @@ BREACHES = {
     "onthedot/stores/sqlite/__init__.py": "",
     "onthedot/stores/postgres/__init__.py": "",
     "onthedot/stores/redis/__init__.py": "",
-    "onthedot/scheduler.py": "from onthedot.testing import clock",
+    "onthedot/scheduler.py": "from onthedot.testing import harness",
     "onthedot/testing/__init__.py": "",
-    "onthedot/testing/clock.py": "",
+    "onthedot/testing/harness.py": "",
     "onthedot/stray.py": "from onthedot_verify import checker",
     "onthedot_verify/__init__.py": "",
     "onthedot_verify/checker.py": "from onthedot_verify import contract\nfrom onthedot import rules",
     "onthedot_verify/contract.py": "from onthedot.stores import memory",
-    "onthedot_verify/simulation.py": "from onthedot.stores import memory\nfrom onthedot.testing import clock",
+    "onthedot_verify/simulation.py": "from onthedot.stores import memory\nfrom onthedot.testing import harness",
     "onthedot_verify/unplaced.py": "",
 }
 
@@ -91,7 +91,7 @@ def breached(tmp_path_factory: pytest.TempPathFactory) -> str:
         "The checker shares no code with the stores and ticks that it judges BROKEN",
         "onthedot.rules -> onthedot.node (l.1)",
         "onthedot.node.engine -> onthedot.stores.sqlite (l.1)",
-        "onthedot.scheduler -> onthedot.testing.clock (l.1)",
+        "onthedot.scheduler -> onthedot.testing.harness (l.1)",
         "stray",
         "onthedot.stray -> onthedot_verify.checker (l.1)",
         "onthedot_verify.checker -> onthedot_verify.contract (l.1)",
@@ -110,7 +110,7 @@ def test_a_breach_is_reported(breached: str, line: str):
     [
         "onthedot.stores.connect -> onthedot.stores.sqlite",
         "onthedot_verify.simulation -> onthedot.stores.memory",
-        "onthedot_verify.simulation -> onthedot.testing.clock",
+        "onthedot_verify.simulation -> onthedot.testing.harness",
     ],
 )
 def test_an_allowed_importer_is_not_reported(breached: str, line: str):

@@ -17,10 +17,10 @@ import pytest
 from onthedot.cli.artifacts import File, _copy, _new_file, _target
 from onthedot.cli.errors import Failure
 from onthedot.model.host_port import Listen
-from onthedot.output.keeping import Name, Outputs
-from onthedot.output.places import output_place
-from onthedot.output.reading import PIECE
-from onthedot.server.serving import Serving
+from onthedot.output.locations import output_location
+from onthedot.output.output_store import Name, OutputStore
+from onthedot.output.run_output import PIECE
+from onthedot.server.http_server import HttpServer
 from onthedot.settings import Settings
 from onthedot.stores.sqlite import SqliteStore
 from tests.cli.conftest import Call
@@ -45,7 +45,7 @@ def keep(database: Path, tmp_path: Path, place: str) -> None:
             for number, (name, data) in enumerate(files):
                 (tmp_path / f"held-{number}").write_bytes(data)
                 held.append((name, tmp_path / f"held-{number}"))
-            outputs = Outputs(output_place(place, None))
+            outputs = OutputStore(output_location(place, None))
             await outputs.keep(Name(4, attempt.attempt, attempt.lease_id), tmp_path / "log", held)
 
     asyncio.run(work())
@@ -256,7 +256,7 @@ def test_they_are_fetched_from_s3(
 @pytest.fixture
 def server(database: Path, tmp_path: Path) -> Iterator[str]:
     settings = Settings(output=str(tmp_path / "kept"), api_rate=10_000, api_burst=10_000)
-    one = Serving(f"sqlite:///{database}", settings, Listen(port=0), knows=None)
+    one = HttpServer(f"sqlite:///{database}", settings, Listen(port=0), knows=None)
     one.start()
     [folder] = (tmp_path / "kept").iterdir() if (tmp_path / "kept").exists() else [None]
     keep(database, tmp_path, str(folder or tmp_path / "kept"))

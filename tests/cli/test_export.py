@@ -12,15 +12,14 @@ from pathlib import Path
 import pytest
 
 import onthedot as otd
-from onthedot.define.from_mapping import read_job_list
-from onthedot.define.yaml_file import read_jobs
+from onthedot.define.job_reader import read_job_list, read_jobs
 from onthedot.model.job import Call as CallTask
 from onthedot.model.job import Job, Pause
 from onthedot.stores.sqlite import SqliteStore
 from tests.cli.conftest import Call
 from tests.stores.test_definitions import FULL
 
-CORPUS = Path(__file__).parents[1] / "define" / "importing" / "corpus"
+CORPUS = Path(__file__).parents[1] / "define" / "importers" / "corpus"
 
 
 def stored(path: Path) -> list[Job]:

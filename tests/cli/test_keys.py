@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from onthedot.access.audit import Recorded, read
-from onthedot.access.keyring import Keyring
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.keys import note_use
 from onthedot.access.permissions import Permission, Role
 from onthedot.access.principal import Principal
@@ -47,9 +47,9 @@ def made(db: Path, *arguments: str) -> dict[str, Any]:
 
 def whose(db: Path, text: str) -> Principal | None:
     async def check(store: Store) -> Principal | None:
-        keyring = Keyring(store, SystemClock())
-        principal = await keyring.check(text)
-        await keyring.close()
+        authenticator = Authenticator(store, SystemClock())
+        principal = await authenticator.check(text)
+        await authenticator.close()
         return principal
 
     return write_store(f"sqlite:///{db}", check)

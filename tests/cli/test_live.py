@@ -13,7 +13,7 @@ from onthedot.cli.outbox import PeoplePrinter
 from onthedot.cli.view import View
 from onthedot.clock import SECOND, Micros
 from onthedot.model.events import AttemptEnded, NodeJoined
-from onthedot.observe.log import Lines
+from onthedot.observe.log_lines import Lines
 from tests.cli.screen import Screen
 from tests.observe.made_up import NOON, finish, started
 

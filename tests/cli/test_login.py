@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from onthedot.access import audit, keys
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.grants import Grant
-from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.cli import logins
 from onthedot.cli.errors import BadInput
@@ -23,7 +23,7 @@ from onthedot.cli.main import cli
 from onthedot.cli.reading import read_store
 from onthedot.cli.writing import write_store
 from onthedot.model.host_port import Listen
-from onthedot.server.serving import Serving
+from onthedot.server.http_server import HttpServer
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 
@@ -36,7 +36,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("ONTHEDOT_KEY", "ONTHEDOT_STORE", "ONTHEDOT_INSECURE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("onthedot.client.server.FIRST_DELAY", 0.0)
+    monkeypatch.setattr("onthedot.client.connection.FIRST_DELAY", 0.0)
     return tmp_path / "state"
 
 
@@ -179,7 +179,7 @@ def test_a_password_may_come_twice_as_for_a_terminal(monkeypatch: pytest.MonkeyP
         sent.append(body)
         return {"token": "ots_1.secret", "name": "ann", "expires_at": "2026-01-01T00:00:00Z"}
 
-    monkeypatch.setattr("onthedot.client.server.Server.ask", keeps)
+    monkeypatch.setattr("onthedot.client.connection.ServerConnection.ask", keeps)
     assert call("login", SHOP, "--user", "ann", typed=f"{PASSWORD}\r\n{PASSWORD}\r\n").exit_code == 0
     assert sent == [{"username": "ann", "password": PASSWORD}]
     refused = call("login", SHOP, "--user", "ann", typed="one\ntwo\n")
@@ -226,7 +226,7 @@ def test_a_server_of_another_kind_is_told(told: Any, way: list[str], monkeypatch
     async def other(*_: Any, **__: Any) -> Any:
         return told
 
-    monkeypatch.setattr("onthedot.client.server.Server.ask", other)
+    monkeypatch.setattr("onthedot.client.connection.ServerConnection.ask", other)
     refused = call("login", SHOP, *way, typed="otd_1.secret")
     assert refused.exit_code == 1, refused.output
     assert f"expected an onthedot server at {SHOP}, got " in refused.stderr
@@ -249,7 +249,7 @@ def db(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(db: Path) -> Iterator[str]:
-    one = Serving(f"sqlite:///{db}", Settings(), Listen(port=0), lambda there: Keyring(there.store, there.clock))
+    one = HttpServer(f"sqlite:///{db}", Settings(), Listen(port=0), lambda node: Authenticator(node.store, node.clock))
     one.start()
     yield one.url
     one.stop()

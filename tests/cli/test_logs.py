@@ -17,11 +17,11 @@ from onthedot.cli import logs
 from onthedot.cli.telling import PASSED_OVER, Telling
 from onthedot.clock import SECOND
 from onthedot.model.run import RunRecord, RunState
-from onthedot.output.keeping import Name, Outputs
 from onthedot.output.line_marks import Mark, encode_mark
-from onthedot.output.places import output_place
-from onthedot.output.reading import Said
+from onthedot.output.locations import output_location
+from onthedot.output.output_store import Name, OutputStore
 from onthedot.output.records import Record, encode
+from onthedot.output.run_output import Said
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import LogRecord
 from tests.observe.made_up import NOON
@@ -52,7 +52,7 @@ def output(database: Path, tmp_path: Path) -> Path:
         await store.close()
         for attempt, records in zip(attempts, ([], RECORDS), strict=True):
             (tmp_path / "log").write_bytes(b"".join(map(encode, records)))
-            await Outputs(folder).keep(Name(4, attempt.attempt, attempt.lease_id), tmp_path / "log")
+            await OutputStore(folder).keep(Name(4, attempt.attempt, attempt.lease_id), tmp_path / "log")
 
     asyncio.run(keep())
     return folder
@@ -169,7 +169,7 @@ def test_it_is_read_from_s3_and_a_wrong_key_is_told(
         store = await SqliteStore.open(database, read_only=True)
         last = (await store.queries.list_attempts(4))[-1]
         await store.close()
-        await Outputs(output_place(place, None)).keep(Name(4, last.attempt, last.lease_id), tmp_path / "log")
+        await OutputStore(output_location(place, None)).keep(Name(4, last.attempt, last.lease_id), tmp_path / "log")
 
     asyncio.run(keep())
     assert call("logs", "4", "--db", database, "--output", place, "--step", "test", "--plain").stdout == "ok\n"
@@ -287,7 +287,7 @@ def test_follow_shows_each_word_once_and_ends_with_the_run(database: Path, capsy
             run, "", "one\n", "one\n", "one\ntwo \x1b[3", "one\ntwo \x1b[31mred", "one\ntwo \x1b[31mred!\n"
         )
         telling = Telling(attempt=None, step=None, as_json=False)
-        return await logs._tell(living, Outputs(None), 1, telling, True)
+        return await logs._tell(living, OutputStore(None), 1, telling, True)
 
     assert asyncio.run(check()) == 0
     told = capsys.readouterr()
@@ -311,7 +311,7 @@ def test_follow_shows_time_stream_and_step_of_live_lines(
         one, two, three = RECORDS
         living: Any = Living(run, marked(one), marked(one, two), marked(one, two, three._replace(text="ok\n")))
         telling = Telling(attempt=None, step=step, as_json=False)
-        return await logs._tell(living, Outputs(None), 1, telling, True)
+        return await logs._tell(living, OutputStore(None), 1, telling, True)
 
     assert asyncio.run(check()) == 0
     assert capsys.readouterr().out.splitlines() == [

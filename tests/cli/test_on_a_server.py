@@ -17,12 +17,12 @@ import pytest
 
 import onthedot as otd
 from onthedot.access import keys
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.grants import Grant
-from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.model.host_port import Listen
 from onthedot.operations.open_verbs import opened
-from onthedot.server.serving import Serving
+from onthedot.server.http_server import HttpServer
 from onthedot.settings import Settings
 from onthedot.stores.connect import open_store
 from tests.cli.conftest import Call, Stand
@@ -30,8 +30,8 @@ from tests.cli.conftest import Call, Stand
 pytestmark = pytest.mark.slow
 
 
-def serving(path: Path, **options: Any) -> Serving:
-    server = Serving(f"sqlite:///{path}", Settings(api_rate=10_000, api_burst=10_000), Listen(port=0), **options)
+def serving(path: Path, **options: Any) -> HttpServer:
+    server = HttpServer(f"sqlite:///{path}", Settings(api_rate=10_000, api_burst=10_000), Listen(port=0), **options)
     server.start()
     return server
 
@@ -182,7 +182,7 @@ def test_a_key_is_not_sent_to_another_machine_in_plain_text(call: Call, monkeypa
     far = ("jobs", "--store", "http://127.1:9")  # this machine, but that is for the resolver to know
     refused = call(*far)
     assert (refused.exit_code, "expected https://" in refused.stderr, "--insecure" in refused.stderr) == (2, True, True)
-    monkeypatch.setattr("onthedot.client.server.TRIES", 1)
+    monkeypatch.setattr("onthedot.client.connection.TRIES", 1)
     allowed = call(*far, "--insecure")
     assert (allowed.exit_code, "expected an answer, got none" in allowed.stderr) == (1, True)
     monkeypatch.setenv("ONTHEDOT_INSECURE", "1")
@@ -250,7 +250,7 @@ def test_what_needs_the_store_itself_says_so(call: Call, command: list[str]):
 
 
 def test_a_server_that_is_not_there_is_told_in_a_line(call: Call, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("onthedot.client.server.FIRST_DELAY", 0.0)
+    monkeypatch.setattr("onthedot.client.connection.FIRST_DELAY", 0.0)
     refused = call("jobs", "--store", "http://127.0.0.1:9")
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
     assert "http://127.0.0.1:9: expected an answer, got none" in refused.stderr
@@ -280,7 +280,7 @@ def test_a_key_comes_from_a_file_or_the_environment(
     key = asyncio.run(issue())
     file = tmp_path / "key"
     file.write_text(key + "\n")
-    server = serving(database, knows=lambda there: Keyring(there.store, there.clock))
+    server = serving(database, knows=lambda there: Authenticator(there.store, there.clock))
     try:
         refused = call("jobs", "--store", server.url)
         assert (refused.exit_code, "expected a key" in refused.stderr) == (1, True)

@@ -14,7 +14,7 @@ import pytest
 from click.testing import Result
 
 from onthedot.define.schema import job_schema
-from onthedot.server.table import TABLE
+from onthedot.server.permissions import TABLE
 
 Call = Callable[..., Result]
 

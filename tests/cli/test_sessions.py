@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from onthedot.access import audit, sessions, users
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.grants import Grant
-from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.cli.main import cli
 from onthedot.cli.reading import read_store
 from onthedot.cli.writing import write_store
 from onthedot.model.host_port import Listen
-from onthedot.server.serving import Serving
+from onthedot.server.http_server import HttpServer
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 
@@ -30,8 +30,10 @@ def db(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(db: Path) -> Iterator[Serving]:
-    serving = Serving(f"sqlite:///{db}", Settings(), Listen(port=0), lambda there: Keyring(there.store, there.clock))
+def server(db: Path) -> Iterator[HttpServer]:
+    serving = HttpServer(
+        f"sqlite:///{db}", Settings(), Listen(port=0), lambda node: Authenticator(node.store, node.clock)
+    )
     serving.start()
     yield serving
     serving.stop()
@@ -77,7 +79,7 @@ def test_all_are_listed_and_ended_on_a_store(db: Path):
     assert (entry.verb, entry.object, entry.who_kind) == ("sessions.end", f"session/{ann}", "local")
 
 
-def test_ones_own_are_listed_and_ended_on_a_server(db: Path, server: Serving, monkeypatch: pytest.MonkeyPatch):
+def test_ones_own_are_listed_and_ended_on_a_server(db: Path, server: HttpServer, monkeypatch: pytest.MonkeyPatch):
     ann, _, bob = signed_in(db, "ann@example.org", "ann@example.org", "bob@example.org")
     monkeypatch.setenv("ONTHEDOT_KEY", ann)
     on = ("--store", server.url)

@@ -18,7 +18,7 @@ from onthedot.cli.node_options import Given
 from onthedot.cli.program import load_program
 from onthedot.clock import Micros, SystemClock, to_micros
 from onthedot.model.run import RunRecord
-from tests.define.test_yaml_file import AS_GIVEN
+from tests.define.test_job_reader import AS_GIVEN
 from tests.runners.plain_guard import guard
 
 __all__ = ["guard"]  # a fixture

@@ -15,10 +15,10 @@ import onthedot as otd
 from onthedot.access import keys
 from onthedot.access.grants import Grant
 from onthedot.access.permissions import Role
-from onthedot.client import server as transport
+from onthedot.client import connection as transport
 from onthedot.model.errors import AccessDenied, KeyRefused, QuotaExceeded, StoreError
 from onthedot.model.host_port import Listen
-from onthedot.server.serving import Serving
+from onthedot.server.http_server import HttpServer
 from onthedot.settings import Settings
 from tests.server.kit import Served, served
 
@@ -144,7 +144,7 @@ async def test_nobody_tries_for_ever(wire: Wire, client: otd.Client):
 
 
 def test_tries_are_further_and_further_apart_and_never_long():
-    one = transport.Server("http://server")
+    one = transport.ServerConnection("http://server")
     delays = [one._delay(tries, None) for tries in range(1, 12)]
     assert max(delays) <= transport.LONGEST_DELAY
     assert one._delay(1, 3.0) == 3.0
@@ -273,7 +273,7 @@ def test_a_key_goes_by_tls_and_to_this_machine(url: str):
 async def test_what_stays_on_this_machine_goes_through_no_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nobody is there
     monkeypatch.setenv("NO_PROXY", "")
-    server = Serving(f"sqlite:///{tmp_path / 'a.db'}", Settings(), Listen(port=0), knows=None)
+    server = HttpServer(f"sqlite:///{tmp_path / 'a.db'}", Settings(), Listen(port=0), knows=None)
     server.start()
     try:
         async with otd.Client(server.url) as client:
@@ -303,7 +303,7 @@ async def test_who_is_no_server_of_ours_is_told_so(answer: Callable[[httpx2.Requ
 
 
 def test_it_blocks_for_those_without_a_loop(tmp_path: Path):
-    server = Serving(f"sqlite:///{tmp_path / 'a.db'}", Settings(), Listen(port=0), knows=None)
+    server = HttpServer(f"sqlite:///{tmp_path / 'a.db'}", Settings(), Listen(port=0), knows=None)
     server.start()
     try:
         with otd.BlockingClient(server.url) as client:

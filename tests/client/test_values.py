@@ -15,10 +15,10 @@ from onthedot.model.job import JobRecord, JobState, canonical
 from onthedot.model.route import PRIORITIES
 from onthedot.model.run import AttemptRecord, Progress, RunRecord, RunState
 from onthedot.observe.cluster import NodeShown, queue_fields, term_fields
-from onthedot.server.answering import as_json
+from onthedot.server.json_response import as_json
+from onthedot.server.models import attempt_out, run_out
 from onthedot.server.routes.jobs import job_fields
 from onthedot.server.routes.nodes import _node
-from onthedot.server.shapes import attempt_out, run_out
 from onthedot.stores.values import Held, Node, Queue, Term
 from tests.define.strategies import jobs
 

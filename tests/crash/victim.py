@@ -98,7 +98,7 @@ async def main(database: Path, journal: Journal, boot: int) -> None:
     async with program(database, journal, boot) as sched:
         print("ready", flush=True)
         while not (quiet.is_set() or stop.is_set()):
-            run_id = await sched.submit(ERRAND)
+            run_id = (await sched.submit(ERRAND)).id
             journal.note("acknowledged", run=run_id)
             try:
                 await asyncio.wait_for(stop.wait(), 0.03)

@@ -10,19 +10,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 import onthedot as otd
-from onthedot.define.from_mapping import read_job
-from onthedot.define.places import WrongText
+from onthedot.define.job_reader import JOB, STEP, read_job
+from onthedot.define.job_writer import written
+from onthedot.define.nodes import read_nodes
+from onthedot.define.option_readers import RETRY
 from onthedot.define.schema import definitions, file_schema, job_schema
-from onthedot.define.text_tasks import CONTAINER, HTTP, MOUNT
-from onthedot.define.written import written
-from onthedot.define.yaml_file import JOB, STEP
-from onthedot.define.yaml_nodes import read_nodes
-from onthedot.define.yaml_options import RETRY
+from onthedot.define.task_readers import CONTAINER, HTTP, MOUNT
+from onthedot.define.wrong_text import WrongText
 from onthedot.model.job import Job
 from onthedot.model.task import Noop
 from tests.define.strategies import jobs
-from tests.define.test_from_mapping import ODD
-from tests.define.test_yaml_file import AS_GIVEN
+from tests.define.test_job_reader import AS_GIVEN, ODD
 
 ONE = jsonschema_rs.validator_for(job_schema())
 FILE = jsonschema_rs.validator_for(file_schema())

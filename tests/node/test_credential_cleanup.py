@@ -9,7 +9,7 @@ from onthedot.access import keys, sessions, users
 from onthedot.access.grants import Grant
 from onthedot.access.id_tokens import LEEWAY, OLDEST, Person
 from onthedot.access.permissions import Role
-from onthedot.access.signing_on import USED, sign_on
+from onthedot.access.sign_on import USED, sign_on
 from onthedot.clock import SECOND, Micros
 from onthedot.model.events import Event, Events, KeyExpires
 from onthedot.model.retention import DAY, HOUR

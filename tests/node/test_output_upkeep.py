@@ -24,7 +24,7 @@ from onthedot.node.output_upkeep import (
     OutputKeeper,
     OutputPruner,
 )
-from onthedot.output.keeping import Index, Name, Outputs
+from onthedot.output.output_store import Index, Name, OutputStore
 from onthedot.output.spool import Spool
 
 
@@ -59,7 +59,7 @@ class Known:
         return [run for run in self.runs if run.id in run_ids]
 
 
-class Away(Outputs):
+class Away(OutputStore):
     """One that cannot be used."""
 
     async def keep(self, *_: object) -> Index:
@@ -82,15 +82,15 @@ def spool(tmp_path: Path) -> Spool:
 
 
 @pytest.fixture
-def outputs(tmp_path: Path) -> Outputs:
-    return Outputs(tmp_path / "output")
+def outputs(tmp_path: Path) -> OutputStore:
+    return OutputStore(tmp_path / "output")
 
 
-def keeper(spool: Spool, outputs: Outputs, known: Known, heard: list[Event]) -> OutputKeeper:
+def keeper(spool: Spool, outputs: OutputStore, known: Known, heard: list[Event]) -> OutputKeeper:
     return OutputKeeper(known, spool, outputs, Events([heard.append]), wall)  # type: ignore[arg-type]
 
 
-def test_what_was_handed_in_is_kept_and_the_spool_is_empty_then(spool: Spool, outputs: Outputs):
+def test_what_was_handed_in_is_kept_and_the_spool_is_empty_then(spool: Spool, outputs: OutputStore):
     async def check() -> None:
         names = [Name(run_id, 1, "a-1") for run_id in range(BATCH + 1)]
         for name in names:
@@ -106,7 +106,7 @@ def test_what_was_handed_in_is_kept_and_the_spool_is_empty_then(spool: Spool, ou
     asyncio.run(check())
 
 
-def test_nothing_is_made_or_loaded_where_no_attempt_leaves_anything(spool: Spool, outputs: Outputs):
+def test_nothing_is_made_or_loaded_where_no_attempt_leaves_anything(spool: Spool, outputs: OutputStore):
     service = keeper(spool, outputs, Known(), [])
     assert asyncio.run(service.tick(0)) == LOOK_EVERY
     pruner = OutputPruner(Known(), Led(), outputs, Events(), wall)  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def test_nothing_is_made_or_loaded_where_no_attempt_leaves_anything(spool: Spool
     assert not Path(str(outputs)).exists()
 
 
-def test_an_output_store_that_is_away_is_told_and_asked_again_later_and_later(spool: Spool, outputs: Outputs):
+def test_an_output_store_that_is_away_is_told_and_asked_again_later_and_later(spool: Spool, outputs: OutputStore):
     async def check() -> None:
         spool.log_of(Name(41, 2, "a-1")).write_text("said")
         spool.hand_in(Name(41, 2, "a-1"))
@@ -131,7 +131,7 @@ def test_an_output_store_that_is_away_is_told_and_asked_again_later_and_later(sp
     asyncio.run(check())
 
 
-def test_while_it_is_away_only_so_much_waits_and_the_oldest_goes(spool: Spool, outputs: Outputs):
+def test_while_it_is_away_only_so_much_waits_and_the_oldest_goes(spool: Spool, outputs: OutputStore):
     """Three of a page each beside their folders, where there is room for two."""
 
     async def check() -> None:
@@ -161,7 +161,7 @@ def test_while_it_is_away_only_so_much_waits_and_the_oldest_goes(spool: Spool, o
     asyncio.run(check())
 
 
-def test_what_does_not_fit_is_lost_only_while_it_is_away(spool: Spool, outputs: Outputs):
+def test_what_does_not_fit_is_lost_only_while_it_is_away(spool: Spool, outputs: OutputStore):
     async def check() -> None:
         spool.log_of(Name(41, 2, "a-1")).write_text("said")
         spool.hand_in(Name(41, 2, "a-1"))
@@ -174,7 +174,7 @@ def test_what_does_not_fit_is_lost_only_while_it_is_away(spool: Spool, outputs: 
     asyncio.run(check())
 
 
-def test_the_record_of_a_killed_process_is_kept_when_the_store_knows_its_end(spool: Spool, outputs: Outputs):
+def test_the_record_of_a_killed_process_is_kept_when_the_store_knows_its_end(spool: Spool, outputs: OutputStore):
     async def check() -> None:
         ended, running, fresh = Name(1, 1, "a-1"), Name(2, 1, "a-1"), Name(3, 1, "a-1")
         for name in (ended, running, fresh):
@@ -190,7 +190,7 @@ def test_the_record_of_a_killed_process_is_kept_when_the_store_knows_its_end(spo
     asyncio.run(check())
 
 
-def test_a_record_of_no_run_is_kept_after_a_day(spool: Spool, outputs: Outputs):
+def test_a_record_of_no_run_is_kept_after_a_day(spool: Spool, outputs: OutputStore):
     async def check() -> None:
         old, recent = Name(1, 1, "a-1"), Name(2, 1, "a-1")
         for name, hours in ((old, 25), (recent, 23)):
@@ -207,22 +207,22 @@ def test_a_record_of_no_run_is_kept_after_a_day(spool: Spool, outputs: Outputs):
 # ── retention ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def pruner(outputs: Outputs, known: Known, heard: list[Event], clock: Callable[[], Micros]) -> OutputPruner:
+def pruner(outputs: OutputStore, known: Known, heard: list[Event], clock: Callable[[], Micros]) -> OutputPruner:
     return OutputPruner(known, Led(), outputs, Events([heard.append]), clock)  # type: ignore[arg-type]
 
 
-async def keep(outputs: Outputs, tmp_path: Path, *run_ids: int) -> None:
+async def keep(outputs: OutputStore, tmp_path: Path, *run_ids: int) -> None:
     log = tmp_path / "log"
     log.touch()
     for run_id in run_ids:
         await outputs.keep(Name(run_id, 1, "a-1"), log)
 
 
-async def kept(outputs: Outputs) -> set[int]:
+async def kept(outputs: OutputStore) -> set[int]:
     return {found.run_id for group in await outputs.groups() for found in await outputs.of_group(group)}
 
 
-def test_the_output_of_runs_that_have_gone_goes_an_hour_after_it_was_kept(outputs: Outputs, tmp_path: Path):
+def test_the_output_of_runs_that_have_gone_goes_an_hour_after_it_was_kept(outputs: OutputStore, tmp_path: Path):
     async def check() -> None:
         await keep(outputs, tmp_path, 1, 2, 1_001)
         heard: list[Event] = []
@@ -240,7 +240,7 @@ def test_the_output_of_runs_that_have_gone_goes_an_hour_after_it_was_kept(output
     asyncio.run(check())
 
 
-def test_a_round_ends_early_where_nothing_goes_and_once_a_day_it_does_not(outputs: Outputs, tmp_path: Path):
+def test_a_round_ends_early_where_nothing_goes_and_once_a_day_it_does_not(outputs: OutputStore, tmp_path: Path):
     async def check() -> None:
         run_ids = [group * 1_000 for group in range(ENOUGH + 4)]
         await keep(outputs, tmp_path, *run_ids)
@@ -257,7 +257,7 @@ def test_a_round_ends_early_where_nothing_goes_and_once_a_day_it_does_not(output
     asyncio.run(check())
 
 
-def test_only_the_leader_prunes(outputs: Outputs, tmp_path: Path):
+def test_only_the_leader_prunes(outputs: OutputStore, tmp_path: Path):
     async def check() -> None:
         await keep(outputs, tmp_path, 1)
         led = Led()

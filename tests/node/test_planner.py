@@ -13,10 +13,10 @@ from onthedot.model.events import ClockStepped, SlotsSkipped
 from onthedot.model.job import Cron
 from onthedot.node.planner import LARGEST_STEP, Replanner, StepGuard
 from onthedot.schedules import next_after
+from onthedot.simulate.virtual_loop import run_virtual
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import Node
-from onthedot.testing.clock import run_virtual
 from onthedot.testing.harness import Harness
 from onthedot_verify.contract.workbench import Workbench, at, window
 

@@ -12,7 +12,7 @@ from onthedot.model.events import AttemptEnded, LeaseLost, RunRecovered, RunSkip
 from onthedot.model.run import RunState
 from onthedot.model.verdict import OutcomeKind, Verdict
 from onthedot.observe import counters as module
-from onthedot.observe.counters import Counters, Spread
+from onthedot.observe.counters import Counters, Histogram
 from tests.observe.made_up import LOST, NOON, ONE_OF_EACH, failure, finish, lease, missed, started
 
 DEAD = failure(state=RunState.DEAD)
@@ -75,7 +75,7 @@ def test_jobs_beyond_the_most_are_counted_together(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("part", [0.01, 0.5, 0.9, 0.99, 1.0])
 def test_a_quantile_is_at_most_an_eighth_too_large(part: float):
     values = sorted(number**3 for number in range(1, 300))
-    spread = Spread()
+    spread = Histogram()
     for value in values:
         spread.add(value)
     exact = values[max(0, -(-round(part * 1_000) * len(values) // 1_000) - 1)]
@@ -85,7 +85,7 @@ def test_a_quantile_is_at_most_an_eighth_too_large(part: float):
 
 
 def test_nothing_has_no_quantile_and_an_early_start_counts_as_on_time():
-    spread = Spread()
+    spread = Histogram()
     assert spread.quantile(0.5) is None
     spread.add(-5)
     assert (spread.quantile(0.5), spread.total) == (0, 0)

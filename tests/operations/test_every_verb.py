@@ -13,11 +13,11 @@ import httpx2
 import pytest
 
 import onthedot as otd
-from onthedot.client.blocking import BlockingClient
+from onthedot.client.blocking_client import BlockingClient
 from onthedot.model.errors import OnTheDotError
 from onthedot.operations.open_verbs import OpenVerbs
 from onthedot.operations.verbs import Verbs
-from onthedot.server.table import TABLE
+from onthedot.server.permissions import TABLE
 
 VERBS = sorted(name for name, verb in inspect.getmembers(Verbs, inspect.iscoroutinefunction) if name[0] != "_")
 NAP = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)))

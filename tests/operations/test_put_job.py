@@ -158,7 +158,7 @@ async def test_a_running_attempt_is_cancelled(url, kind):
 
     watch = Watch(sched)
     async with sched:
-        run_id = await sched.trigger(kind)
+        run_id = (await sched.trigger(kind)).id
         await begun.wait()
         answer = await sched.cancel(run_id, why="wrong customer")
         assert (answer.kind, answer.state) == ("asked", "running")
@@ -187,7 +187,7 @@ async def test_verbs_name_what_they_do_not_know(url):
         assert (await sched.cancel(999)).kind == "unknown"
         paused = await sched.pause("report", reason="audit")
         assert paused.record.pause_reason == "audit"
-        run_id = await sched.submit("report")
+        run_id = (await sched.submit("report")).id
         run = await sched.get_run(run_id)
         assert run is not None
         assert run.state == "scheduled"

@@ -351,7 +351,7 @@ async def test_what_has_ended_runs_again(verbs: Verbs):
     assert (again.job, again.created) == ("build", True)
     found = await verbs.get_run(again)
     assert found is not None
-    assert found.origin == run
+    assert found.origin == run.id
     with pytest.raises(otd.UnknownRun):
         await verbs.retry_run(999)
 

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.output.keeping import Outputs
-from onthedot.output.places import output_place
+from onthedot.output.locations import output_location
+from onthedot.output.output_store import OutputStore
 from onthedot.output.records import Record, encode
 
 
 @pytest.fixture(params=["directory", "memory", "s3"])
-def outputs(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Outputs:
+def outputs(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutputStore:
     """An empty one."""
     if request.param == "directory":
-        return Outputs(tmp_path / "output")
+        return OutputStore(tmp_path / "output")
     if request.param == "memory":
-        return Outputs(None)
+        return OutputStore(None)
     server = request.getfixturevalue("s3")
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
-    return Outputs(output_place(server.url(server.fresh_prefix()), None))
+    return OutputStore(output_location(server.url(server.fresh_prefix()), None))
 
 
 @pytest.fixture

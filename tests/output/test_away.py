@@ -11,8 +11,8 @@ import pytest
 import onthedot as otd
 from onthedot.model.events import Event, Events, OutputNotKept
 from onthedot.node.output_upkeep import LOOK_EVERY, OutputKeeper
-from onthedot.output.keeping import Name, Outputs
-from onthedot.output.places import output_place, spool_place
+from onthedot.output.locations import output_location, spool_folder
+from onthedot.output.output_store import Name, OutputStore
 from onthedot.output.spool import Spool
 from onthedot.settings import Settings
 from tests.servers.s3 import S3Server
@@ -29,7 +29,7 @@ def keys(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_what_could_not_be_kept_is_kept_when_the_server_is_back(s3_server: S3Server, tmp_path: Path):
     spool, heard = Spool(tmp_path / "spool"), list[Event]()
-    outputs = Outputs(output_place(s3_server.url("logs"), None))
+    outputs = OutputStore(output_location(s3_server.url("logs"), None))
     keeper = OutputKeeper(None, spool, outputs, Events([heard.append]), lambda: 0)  # type: ignore[arg-type]
 
     async def tick() -> int:
@@ -58,7 +58,7 @@ async def test_a_frozen_server_does_not_hold_up_a_node_that_stops(s3_server: S3S
     async def work() -> str:
         return "done"
 
-    spool = Spool(spool_place(settings.spool, url))
+    spool = Spool(spool_folder(settings.spool, url))
     spool.log_of(NAME).write_text("said")
     spool.hand_in(NAME)
     s3_server.pause()

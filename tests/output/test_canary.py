@@ -16,7 +16,7 @@ import pytest
 from onthedot.model.events import Events
 from onthedot.node.output_upkeep import OutputKeeper
 from onthedot.output.capture import Capture
-from onthedot.output.keeping import Name, Outputs
+from onthedot.output.output_store import Name, OutputStore
 from onthedot.output.spool import Spool
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ def persisted(*folders: Path) -> bytes:
 @pytest.mark.parametrize("size", [1, 5, 4_096])
 @pytest.mark.parametrize(("noise", "limit"), [(0, 10 << 20), (3, 2_000), (50, 4_000)])
 def test_no_persisted_byte_holds_it(tmp_path: Path, size: int, noise: int, limit: int):
-    spool, outputs = Spool(tmp_path / "spool"), Outputs(tmp_path / "output")
+    spool, outputs = Spool(tmp_path / "spool"), OutputStore(tmp_path / "output")
     capture = Capture(spool.log_of(NAME), step="sing", limit=limit, secrets=(CANARY,), clock=lambda: 1)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(noise)],

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onthedot.output.display import safe
-from onthedot.output.following import Part, Place, in_records, known, note_pieces, note_records, read_note
 from onthedot.output.line_marks import WINDOW, Mark, Stream, encode_mark, split_marked, without_marks
+from onthedot.output.log_positions import LogPosition, Part, in_records, known, note_pieces, note_records, read_note
 from onthedot.output.records import Record
 from onthedot.runners.notes import LOG_LIMIT, BoundedLog
 
@@ -107,12 +107,12 @@ def test_what_is_no_mark_is_text(damaged: str):
 
 def test_places_count_the_text_alone():
     note = encode_mark(Mark(1, "out", "a")) + "one\n" + encode_mark(Mark(2, "err", "b")) + "two\n"
-    pieces = list(note_pieces(read_note(note), Place(1, "n", 2)))
+    pieces = list(note_pieces(read_note(note), LogPosition(1, "n", 2)))
     assert [(piece.text, str(piece.place), piece.record and piece.record[:3]) for piece in pieces] == [
         ("e\n", "1.n.4", (1, "out", "a")),
         ("two\n", "1.n.8", (2, "err", "b")),
     ]
-    assert str(in_records(Place(1, "n", 6), read_note(note), "one\ntwo\nthree\n")) == "1.r.6"
+    assert str(in_records(LogPosition(1, "n", 6), read_note(note), "one\ntwo\nthree\n")) == "1.r.6"
 
 
 def test_a_forged_mark_is_known_again_in_the_records():

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onthedot.output.forms import SHORTEST, forms_of
-from onthedot.output.redact import Redactor
+from onthedot.output.redact import SHORTEST, Redactor, forms_of
 
 
 def redacted(forms: tuple[bytes, ...], *pieces: bytes) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.output.keeping import Name
+from onthedot.output.output_store import Name
 from onthedot.output.spool import Spool
 
 NAME = Name(41, 2, "c0ffee-1")

@@ -12,7 +12,7 @@ import onthedot as otd
 from onthedot.model.errors import DefinitionError
 from onthedot.rules import shards
 from onthedot.rules.shards import Candidate, Held, electable, open_to, owners
-from onthedot.testing.clock import run_virtual
+from onthedot.simulate.virtual_loop import run_virtual
 from onthedot.testing.harness import Harness
 
 

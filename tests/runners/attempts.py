@@ -12,7 +12,7 @@ from onthedot.model.job import Job, JobRecord, JobState
 from onthedot.model.run import Lease
 from onthedot.model.task import Bounds, Task
 from onthedot.model.verdict import Outcome
-from onthedot.output.following import note_records, read_note
+from onthedot.output.log_positions import note_records, read_note
 from onthedot.runners.attempt import Attempt
 from onthedot.runners.io_runner import ApartRunner, Door
 from onthedot.runners.notes import Notes

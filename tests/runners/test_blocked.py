@@ -60,7 +60,7 @@ import asyncio, ctypes, sys
 import onthedot as otd
 from onthedot.clock import SECOND, SystemClock
 from onthedot.observe.json_lines import json_line
-from onthedot.observe.log import Lines, format_line
+from onthedot.observe.log_lines import Lines, format_line
 
 sched = otd.Scheduler(f"sqlite:///{sys.argv[1]}", settings=otd.Settings().with_leases(2 * SECOND))
 lines = Lines(late_after=SECOND, grace=SECOND)
@@ -141,7 +141,7 @@ async def test_what_does_not_stop_is_a_zombie_that_is_named_and_keeps_its_seat(k
 
     watch = Watch(sched)
     async with sched:
-        run_id = await sched.submit("deaf")
+        run_id = (await sched.submit("deaf")).id
         await asyncio.to_thread(began.wait, 10)
         if why == "cancel":
             await sched.cancel(run_id)

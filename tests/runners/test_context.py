@@ -128,7 +128,7 @@ async def test_who_has_lost_the_lease_is_told_and_writes_nothing():
         await run.result(timeout="20s")
     assert "has lost its lease" in told[0]
     assert told[1] == 1
-    assert (await store.queries.get_checkpoint(run)) == (1, "1")
+    assert (await store.queries.get_checkpoint(run.id)) == (1, "1")
 
 
 async def test_a_checkpoint_without_an_answer_is_asked_again():
@@ -157,7 +157,7 @@ async def test_a_checkpoint_without_an_answer_is_asked_again():
     async with sched:
         run = await sched.submit(work.call())
         assert await run.result(timeout="20s") == "b"
-    assert await store.queries.get_checkpoint(run) == (2, '"b"')
+    assert await store.queries.get_checkpoint(run.id) == (2, '"b"')
 
 
 async def test_a_checkpoint_that_is_too_large_is_refused_and_the_attempt_may_go_on():
@@ -202,7 +202,7 @@ async def test_progress_and_log_are_kept_with_the_run(url):
         assert succeeded.text == "attempt 2\n"
         assert [log.text for log in await sched.logs(second)] == ["from a thread\nrows 7\n"]
         records = {run.id: run.progress for run in await sched.list_runs()}
-    assert records == {first: Progress(999, 1000), second: Progress(0.5)}
+    assert records == {first.id: Progress(999, 1000), second.id: Progress(0.5)}
 
 
 def test_progress_is_written_once_a_second_and_seen_while_the_run_goes_on():

@@ -115,7 +115,7 @@ async def test_what_a_hook_raises_is_told_and_changes_nothing(kind, error):
     watch = Watch(sched)
     async with sched:
         for count in (1, 2):  # the second time it still works
-            run_id = await sched.submit("works")
+            run_id = (await sched.submit("works")).id
             failures = await watch.until_count(HookFailed, count)
             assert (failures[-1].job, failures[-1].hook) == ("works", "on_success")
             assert error.__name__ in failures[-1].error
@@ -169,7 +169,7 @@ async def test_a_function_decides_about_retries():
     sched.job(retry=otd.Retry(10, when=patient))(fails)
     watch = Watch(sched)
     async with sched:
-        run_id = await sched.submit("fails")
+        run_id = (await sched.submit("fails")).id
         await watch.until_count(AttemptEnded, 3)
         run = await sched.get_run(run_id)
     assert run is not None

@@ -12,8 +12,8 @@ from onthedot.model.run import Lease
 from onthedot.model.task import Noop
 from onthedot.model.verdict import SUCCEEDED, Outcome, OutcomeKind
 from onthedot.output.capture import Capture
-from onthedot.output.forms import forms_of
 from onthedot.output.records import Stream, decode
+from onthedot.output.redact import forms_of
 from onthedot.runners import io_runner
 from onthedot.runners.attempt import Attempt, failed, without_secrets
 from onthedot.runners.io_runner import Said

@@ -19,10 +19,10 @@ import pytest
 import onthedot as otd
 from onthedot.clock import NEVER, SystemClock
 from onthedot.model.task import Command, Step, Steps
-from onthedot.output.keeping import Name, Outputs
-from onthedot.output.owning import find_owner
-from onthedot.output.places import spool_place
-from onthedot.output.reading import Said, read_said
+from onthedot.output.locations import spool_folder
+from onthedot.output.output_owner import find_owner
+from onthedot.output.output_store import Name, OutputStore
+from onthedot.output.run_output import Said, read_said
 from onthedot.output.spool import Spool
 from onthedot.stores.connect import open_store
 from tests.servers.s3 import S3Server
@@ -56,7 +56,7 @@ def node(tmp_path: Path, place: str, name: str) -> otd.Scheduler:
 
 def look_until_kept(folder: Path, url: str) -> None:
     """Wait until nothing is left in the spool of a node on this store."""
-    place = spool_place(str(folder), url)
+    place = spool_folder(str(folder), url)
     assert place is not None
     assert place.is_dir()
     spool, give_up_at = Spool(place), time.monotonic() + 60
@@ -85,7 +85,7 @@ async def test_output_is_read_back_where_nothing_of_the_run_is_left(tmp_path, pl
     assert [line for line in log.text.splitlines() if not line.startswith("onthedot:")] == [
         "builds", "trouble", "token ***", "***",
     ]  # fmt: skip
-    outputs = Outputs(owner.place(place, None))
+    outputs = OutputStore(owner.location(place, None))
     name = Name(run.id, attempt.attempt, attempt.lease_id)
     index = await outputs.index(name)
     assert index is not None
@@ -121,7 +121,7 @@ async def test_live_lines_have_what_their_records_will_have(tmp_path, monkeypatc
     sched.add(otd.Job(name="it", task=Steps(steps=(build, warn, test))))
     url = f"sqlite:///{tmp_path / 'it.db'}"
 
-    async def read(outputs: Outputs | None) -> list[Said]:
+    async def read(outputs: OutputStore | None) -> list[Said]:
         store = await open_store(url, read_only=True)
         try:
             return await read_said(store, outputs, run.id)
@@ -141,7 +141,7 @@ async def test_live_lines_have_what_their_records_will_have(tmp_path, monkeypatc
     store = await open_store(url, read_only=True)
     owner = await find_owner(store)
     await store.close()
-    [live], [kept] = told, await read(Outputs(owner.place(str(tmp_path / "kept"), None)))
+    [live], [kept] = told, await read(OutputStore(owner.location(str(tmp_path / "kept"), None)))
     assert (live.kept, kept.kept) == (False, True)
     for said, end in ((live, "\n"), (kept, "")):  # a live line that is told has ended
         assert said.records is not None
@@ -225,7 +225,7 @@ async def test_no_persisted_byte_of_a_run_holds_a_secret(tmp_path, monkeypatch, 
     assert "later: kept <***>" in log.text
     assert "onthedot: a secret was taken out of what the step hands on" in log.text
     store = await open_store(f"sqlite:///{tmp_path / 'it.db'}", read_only=True)
-    outputs = Outputs((await find_owner(store)).place(str(tmp_path / "kept"), None))
+    outputs = OutputStore((await find_owner(store)).location(str(tmp_path / "kept"), None))
     await store.close()
     index = await outputs.index(Name(run.id, attempt.attempt, attempt.lease_id))
     assert index is not None
@@ -248,7 +248,7 @@ async def test_no_checkpoint_holds_a_secret(tmp_path, monkeypatch):
         run = await sched.submit("it")
         with suppress(otd.RunFailed):
             await run.result(timeout="30s")
-        saved = await sched._on_store(lambda store: store.queries.get_checkpoint(int(run)))
+        saved = await sched._on_store(lambda store: store.queries.get_checkpoint(run.id))
         text = "".join(log.text for log in await sched.logs(run))
     assert saved is not None
     assert "at 7, ***" in saved.value

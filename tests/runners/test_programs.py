@@ -144,7 +144,7 @@ async def test_a_cancel_ends_the_tree(tmp_path, guard):
     sched = scheduler(tmp_path, sh("echo begun; sleep 60 & wait"))
     async with sched:
         run = await sched.submit("it")
-        await said(sched, run, "begun")
+        await said(sched, run.id, "begun")
         await sched.cancel(run, why="not needed")
         with pytest.raises(otd.RunFailed, match="not needed"):
             await run.result(timeout="20s")
@@ -157,7 +157,7 @@ async def test_a_stopping_node_gives_programs_their_grace(tmp_path, guard):
     sched = scheduler(tmp_path, sh("trap 'exit 0' TERM; echo begun; sleep 60 & wait"), settings={"grace": 1000})
     await sched.start()
     run = await sched.submit("it")
-    await said(sched, run, "begun")
+    await said(sched, run.id, "begun")
     told = list[Any]()
     sched._events.subscribe(told.append)
     await sched.stop()

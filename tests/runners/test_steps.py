@@ -103,7 +103,7 @@ async def test_another_worker_goes_on_after_the_last_step_that_ended(tmp_path, g
     second.add(job)
     async with first:
         run = await first.submit("it")
-        await said(first, run, "waits")
+        await said(first, run.id, "waits")
     go_on.touch()
     async with second:
         await second.result(run, timeout="20s")

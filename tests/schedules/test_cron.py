@@ -11,8 +11,8 @@ from onthedot.clock import to_datetime, to_micros
 from onthedot.model.errors import ScheduleError
 from onthedot.model.job import Cron
 from onthedot.schedules import cron, next_after, slots
+from onthedot.schedules.calendar import Days
 from onthedot.schedules.cron import wall_times
-from onthedot.schedules.days import Days
 
 START = to_micros(datetime(2026, 1, 1, tzinfo=UTC))
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 import onthedot as otd
-from onthedot.define.from_mapping import read_job
-from onthedot.define.sizes import parse_size
-from onthedot.define.yaml_file import read_jobs
+from onthedot.define.job_reader import read_job, read_jobs
+from onthedot.define.options import parse_size
 from onthedot.model.duration import parse_duration
 from onthedot.model.errors import DefinitionError
 from onthedot.schedules.instants import read_instant

@@ -18,8 +18,8 @@ import schemathesis
 from schemathesis import engine
 from schemathesis.engine import Status, events
 
+from onthedot.server.app import describe_api
 from onthedot.server.bulk import NDJSON
-from onthedot.server.describing import describe_api
 
 
 @dataclass(frozen=True)

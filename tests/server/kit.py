@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 from fastapi import FastAPI
 
-from onthedot.access.keyring import Keyring
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
 from onthedot.model.host_port import Listen
@@ -52,13 +52,13 @@ class Served:
 
 
 @asynccontextmanager
-async def real_keys(there: OpenStore) -> AsyncGenerator[Keyring]:
+async def real_keys(there: OpenStore) -> AsyncGenerator[Authenticator]:
     """What knows the keys that the store has."""
-    keyring = Keyring(there.store, there.clock)
+    authenticator = Authenticator(there.store, there.clock)
     try:
-        yield keyring
+        yield authenticator
     finally:
-        await keyring.close()
+        await authenticator.close()
 
 
 @asynccontextmanager
@@ -67,9 +67,9 @@ async def served(
 ) -> AsyncGenerator[Served]:
     """A server on this store; its client is nobody, unless a request says who. With `real`, by keys of the store."""
     keys = MadeUpKeys()
-    async with opened(url, settings) as there, real_keys(there) as keyring:
+    async with opened(url, settings) as there, real_keys(there) as authenticator:
         options.setdefault("listen", Listen("server"))  # the name that its client asks for
-        app = make_app(there, keyring if real else keys, **options)
+        app = make_app(there, authenticator if real else keys, **options)
         transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx2.AsyncClient(transport=transport, base_url="http://server") as client:
             yield Served(client, keys, there, app)

@@ -17,8 +17,8 @@ from onthedot.access.permissions import Permission, Role
 from onthedot.model.errors import StoreUnavailable
 from onthedot.server.app import openapi_of
 from onthedot.server.bulk import NDJSON
-from onthedot.server.routing import Routes, include
-from onthedot.server.table import TABLE
+from onthedot.server.permissions import TABLE
+from onthedot.server.router import Routes, include
 from tests.server.kit import Served, served
 
 NAP = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), owner="ann")

@@ -15,10 +15,10 @@ from onthedot.access.permissions import Role
 from onthedot.model.errors import StoreUnavailable
 from onthedot.model.run import NewRun
 from onthedot.model.task import Call
-from onthedot.server import lines as reading
-from onthedot.server import patience
+from onthedot.server import ndjson as reading
+from onthedot.server import timeouts
 from onthedot.server.bulk import BATCH, NDJSON
-from onthedot.server.lines import MOST_LINE, BadLine, lines_of
+from onthedot.server.ndjson import MOST_LINE, BadLine, lines_of
 from tests.server.kit import Served, served
 
 
@@ -241,7 +241,7 @@ async def broken() -> dict[str, Any]:
 async def test_whatever_ends_a_request_what_was_stored_stays_and_is_on_record(
     server: Served, monkeypatch: pytest.MonkeyPatch, then: Callable[[], Awaitable[dict[str, Any]]], status: int
 ):
-    monkeypatch.setattr(patience, "BODY", 0.05)
+    monkeypatch.setattr(timeouts, "BODY", 0.05)
     answered = await ask_in_part(server, then)
     assert len(await server.there.verbs().list_runs(limit=2000)) == BATCH
     assert answered[0]["status"] == status

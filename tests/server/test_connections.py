@@ -17,9 +17,9 @@ import pytest
 
 from onthedot.model.host_port import Listen
 from onthedot.server.connections import Connections, affordable, listen_at
+from onthedot.server.http_server import HttpServer
+from onthedot.server.log_filter import OnceAMinute
 from onthedot.server.proxies import Proxies
-from onthedot.server.repeats import OnceAMinute
-from onthedot.server.serving import Serving
 from onthedot.settings import Settings
 from tests.servers.running import free_port
 
@@ -66,7 +66,7 @@ def crowd(tmp_path: Path) -> Iterator[Callable[..., Crowd]]:
 
         def begin(**settings: object) -> Crowd:
             place = f"sqlite:///{tmp_path / 'api.db'}"
-            server = Serving(place, Settings(**settings), Listen(port=0), knows=None)  # type: ignore[arg-type]
+            server = HttpServer(place, Settings(**settings), Listen(port=0), knows=None)  # type: ignore[arg-type]
             server.start()
             stack.callback(server.stop)
             return stack.enter_context(Crowd(int(server.url.rpartition(":")[2])))

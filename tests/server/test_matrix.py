@@ -1,4 +1,4 @@
-"""Every route, asked by everybody: the table of `server/table.py` against that of the roles."""
+"""Every route, asked by everybody: the table of `server/permissions.py` against that of the roles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from onthedot.access import audit
 from onthedot.access.permissions import ROLES, Permission, Role
 from onthedot.model.job import JobRecord
-from onthedot.server.table import EVERYBODY, TABLE
+from onthedot.server.permissions import EVERYBODY, TABLE
 from onthedot.stores.queries import RunFilter
 from tests.server.kit import Served, served
 from tests.server.samples import SAMPLES, Sample

@@ -13,11 +13,11 @@ from starlette.types import Receive, Scope, Send
 
 from onthedot.model.errors import DefinitionError
 from onthedot.model.host_port import Listen
+from onthedot.server.http_server import HttpServer
 from onthedot.server.proxies import Forwarded, Proxies
-from onthedot.server.serving import Serving
 from onthedot.settings import Settings
 
-Start = Callable[..., Serving]
+Start = Callable[..., HttpServer]
 HERE = ("127.0.0.1",)
 
 
@@ -25,9 +25,9 @@ HERE = ("127.0.0.1",)
 def start(tmp_path: Path) -> Iterator[Start]:
     with ExitStack() as stack:
 
-        def begin(**settings: object) -> Serving:
+        def begin(**settings: object) -> HttpServer:
             url = f"sqlite:///{tmp_path / 'api.db'}"
-            server = Serving(url, Settings(**settings), Listen(port=0), knows=None)  # type: ignore[arg-type]
+            server = HttpServer(url, Settings(**settings), Listen(port=0), knows=None)  # type: ignore[arg-type]
             server.start()
             stack.callback(server.stop)
             return server
@@ -35,7 +35,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield begin
 
 
-def logins(serving: Serving) -> set[int]:
+def logins(serving: HttpServer) -> set[int]:
     """The answers to six tries of one name, each of which says that it comes from elsewhere."""
     said = {"username": "ann", "password": "wrong"}
     with httpx2.Client(base_url=serving.url, timeout=60) as client:
@@ -46,7 +46,7 @@ def logins(serving: Serving) -> set[int]:
     return {answer.status_code for answer in tries}
 
 
-def source(serving: Serving, *headers: tuple[str, str]) -> str:
+def source(serving: HttpServer, *headers: tuple[str, str]) -> str:
     """Where a change came from, as the audit has it."""
     with httpx2.Client(base_url=serving.url, timeout=60) as client:
         assert client.post("/api/v1/jobs", json={"name": "nap", "sleep": "0s"}, headers=list(headers)).is_success

@@ -174,7 +174,7 @@ async def test_replays_count_too(tmp_path: Path):
         worker = Worker(server.there, tmp_path)
         dead = []
         for _ in range(3):
-            dead.append(int(await server.there.verbs().submit("mail")))
+            dead.append((await server.there.verbs().submit("mail")).id)
             await worker.end(await worker.take_one(), RunState.DEAD, error="boom")
         operator, path = server.keys.add(Role.OPERATOR), "/api/v1/dead-letters/replay"
         asked: dict[str, Any]

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from onthedot.access import keys
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.grants import Grant
-from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.model.host_port import Listen
 from onthedot.operations.open_verbs import opened
-from onthedot.server.describing import describe_api
-from onthedot.server.serving import Serving
+from onthedot.server.app import describe_api
+from onthedot.server.http_server import HttpServer
 from onthedot.settings import Settings
 from tests.lanes import SOAK
 from tests.server.asker import Orders, operations, write
@@ -55,9 +55,9 @@ def key(url: str, tmp_path: Path) -> keys.Issued:
 
 
 @pytest.fixture
-def serving(url: str, key: keys.Issued) -> Iterator[Serving]:
+def serving(url: str, key: keys.Issued) -> Iterator[HttpServer]:
     del key  # it is there before the server is
-    server = Serving(url, SETTINGS, Listen(port=0), knows=lambda there: Keyring(there.store, there.clock))
+    server = HttpServer(url, SETTINGS, Listen(port=0), knows=lambda there: Authenticator(there.store, there.clock))
     server.start()
     yield server
     server.stop()
@@ -65,7 +65,7 @@ def serving(url: str, key: keys.Issued) -> Iterator[Serving]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0 if SOAK else 900)
-def test_the_api_does_what_its_document_says(serving: Serving, key: keys.Issued, tmp_path: Path):
+def test_the_api_does_what_its_document_says(serving: HttpServer, key: keys.Issued, tmp_path: Path):
     write(tmp_path, Orders(serving.url, key.text, key.key.id, None if SOAK else EXAMPLES))
     command = [sys.executable, "-m", "tests.server.asker", str(tmp_path)]
     asker = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from onthedot.access.permissions import Role
 from onthedot.server.app import openapi_of
-from onthedot.server.table import TABLE
+from onthedot.server.permissions import TABLE
 from tests.server.kit import served
 from tests.server.samples import SAMPLES
 

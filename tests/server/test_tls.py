@@ -20,12 +20,12 @@ from cryptography.x509.oid import NameOID
 
 from onthedot.model.errors import DefinitionError
 from onthedot.model.host_port import Listen
-from onthedot.server import patience
-from onthedot.server.serving import Serving
+from onthedot.server import timeouts
+from onthedot.server.http_server import HttpServer
 from onthedot.server.tls import Certificate
 from onthedot.settings import Settings
 
-Start = Callable[..., Serving]
+Start = Callable[..., HttpServer]
 
 
 def write(folder: Path, name: str, *, password: bytes = b"") -> tuple[str, str]:
@@ -57,9 +57,9 @@ def write(folder: Path, name: str, *, password: bytes = b"") -> tuple[str, str]:
 def start(tmp_path: Path) -> Iterator[Start]:
     with ExitStack() as stack:
 
-        def begin(**settings: object) -> Serving:
+        def begin(**settings: object) -> HttpServer:
             url = f"sqlite:///{tmp_path / 'api.db'}"
-            server = Serving(url, Settings(**settings), Listen(port=0), knows=None)  # type: ignore[arg-type]
+            server = HttpServer(url, Settings(**settings), Listen(port=0), knows=None)  # type: ignore[arg-type]
             server.start()
             stack.callback(server.stop)
             return server
@@ -116,7 +116,7 @@ def test_a_new_certificate_without_its_key_is_not_used(tmp_path: Path, caplog: p
 
 @pytest.mark.slow
 def test_a_handshake_that_does_not_come(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(patience, "HEADERS", 0.5)
+    monkeypatch.setattr(timeouts, "HEADERS", 0.5)
     chain, key = write(tmp_path, "first")
     serving = start(tls_cert=chain, tls_key=key, api_clients_per_address=1)
     port = int(serving.url.rpartition(":")[2])

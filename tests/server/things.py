@@ -45,5 +45,5 @@ async def fill(there: OpenStore, folder: Path) -> dict[str, int | str]:
     numbers = {record.job.name: record.id for record in await verbs.list_jobs()}
     return {
         "key": issued.key.id, "session": session.id, "job_id": numbers["mail"],
-        "dead": int(dead), "ended": int(ended), "running": int(running),
+        "dead": dead.id, "ended": ended.id, "running": running.id,
     }  # fmt: skip

@@ -11,7 +11,7 @@ from onthedot.model.job import ability_of
 from onthedot.model.run import Lease, RunState
 from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot.operations.open_verbs import OpenStore
-from onthedot.output.keeping import Name
+from onthedot.output.output_store import Name
 from onthedot.output.records import Record, encode
 from onthedot.stores.values import Node, Note, ReserveRequest
 

@@ -25,11 +25,11 @@ from pathlib import Path
 from redis import Redis
 
 from onthedot import ids as random_ids
-from onthedot.access import audit, keys, seals, users
+from onthedot.access import audit, audit_seals, keys, users
 from onthedot.access.grants import grant_in_words
 from onthedot.access.passwords import Passwords
 from onthedot.clock import SECOND
-from onthedot.define.yaml_file import read_jobs
+from onthedot.define.job_reader import read_jobs
 from onthedot.ids import SeededIds
 from onthedot.model.after import After
 from onthedot.model.job import (
@@ -230,8 +230,8 @@ class Scene:
             await audit.record(self.store, entry)
             self.clock.at += 1
         entries = await self.store.list_appended(audit.KIND)
-        await seals.append_seal(self.store, seals.START, entries[:3])
-        print("head:", (await seals.check(self.store)).head)
+        await audit_seals.append_seal(self.store, audit_seals.START, entries[:3])
+        print("head:", (await audit_seals.check(self.store)).head)
 
     async def run_some(self) -> None:
         """Finished runs, with and without a result; a chain of jobs; a checkpoint; a rate."""
@@ -409,7 +409,7 @@ class Scene:
         [lease] = await self.take(name)
         dead = Verdict(RunState.DEAD, OutcomeKind.FAILED, "no tries left", failed=True, error=error)
         await self.finish(lease, dead)
-        return int(run)
+        return run.id
 
 
 async def play(url: str) -> None:

@@ -1,4 +1,4 @@
-"""API keys: documents of the kind `key`. Whoever has the text of one is let in as what it was given (`keyring.py`).
+"""API keys: documents of the kind `key`. `authenticator.py` lets in who shows the text of one, with the key's grant.
 
 A key is made once and never changed but by its revocation, which takes its proof away. When it was last used is a
 document of its own (`key.used`), so that noting it is never in the way of anything.

@@ -1,5 +1,5 @@
 """Users: people with a password, documents of the kind `user`; and how one is let in by it. Those without one sign on
-with an identity provider (`signing_on.py`).
+with an identity provider (`sign_on.py`).
 
 A user's *epoch* is drawn anew with every password and whenever it is disabled or enabled. A session knows the epoch of
 its beginning, so one write ends all sessions of a user, on every server within 5 seconds.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onthedot.model.host_port import Listen
     from onthedot.observe.counters import Counters
     from onthedot.operations.open_verbs import OpenStore
-    from onthedot.server.serving import Serving
+    from onthedot.server.http_server import HttpServer
     from onthedot.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,7 +48,7 @@ class Api:
         self._url = url
         self._settings = settings
         self._counters = counters
-        self._serving: Serving | None = None
+        self._serving: HttpServer | None = None
         # Here, because it starts on another thread, where click does not know what the command was given.
         self._make_key = on_this_store("'onthedot keys create NAME'")
         self._make_link = on_this_store("'onthedot sessions link URL'")
@@ -63,11 +63,11 @@ class Api:
             if given.listen is not None:
                 raise DefinitionError(f"--listen: {missing}")
             return [("api", missing)]
-        from onthedot.access.keyring import Keyring
-        from onthedot.server.serving import Serving, settle_memory
+        from onthedot.access.authenticator import Authenticator
+        from onthedot.server.http_server import HttpServer, settle_memory
 
-        knows = None if given.insecure else lambda there: Keyring(there.store, there.clock)
-        self._serving = Serving(self._url, self._settings, self._listen(), knows, self._counters)
+        knows = None if given.insecure else lambda there: Authenticator(there.store, there.clock)
+        self._serving = HttpServer(self._url, self._settings, self._listen(), knows, self._counters)
         self._serving.start()
         settle_memory()
         return [("api", self._told(self._serving)), *self._elsewhere(self._serving), *self._warnings(self._serving)]
@@ -84,7 +84,7 @@ class Api:
             return "none: a store in memory is for this program alone; name another with --store"
         return ""
 
-    def _told(self, serving: Serving) -> str:
+    def _told(self, serving: HttpServer) -> str:
         if self._given.insecure:
             return f"{serving.url} (lets everybody on this machine in)"
         if not self._given.link:
@@ -104,13 +104,13 @@ class Api:
         token = serving.ask(issue)
         return f"{serving.url}/?token={token} (once, within 15 minutes)"
 
-    def _elsewhere(self, serving: Serving) -> list[tuple[str, str]]:
+    def _elsewhere(self, serving: HttpServer) -> list[tuple[str, str]]:
         usual = self._listen()
         if not usual.elsewhere or serving.url.endswith(f":{usual.port}"):
             return []
         return [("port", f"{usual.port} is taken by another program, so this is another; --listen HOST:PORT sets one")]
 
-    def _warnings(self, serving: Serving) -> list[tuple[str, str]]:
+    def _warnings(self, serving: HttpServer) -> list[tuple[str, str]]:
         if self._listen().is_loopback or serving.url.startswith("https:"):
             return []
         return [

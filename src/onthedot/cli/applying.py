@@ -15,9 +15,9 @@ from onthedot.cli.program import load_program
 from onthedot.cli.table import colours_wanted
 from onthedot.cli.words import in_zone
 from onthedot.clock import SystemClock
-from onthedot.define.comparing import load_per_hour
+from onthedot.define.differences import load_per_hour
 from onthedot.model.job import Job
-from onthedot.observe.text import count, plain
+from onthedot.observe.formats import count, plain
 from onthedot.operations.apply import Applied
 from onthedot.stores.connect import sqlite_path
 

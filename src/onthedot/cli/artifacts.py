@@ -75,7 +75,7 @@ def list_(run_id: int, output: str | None, store: str | None, db: str | None, as
     """
     from onthedot.cli.table import echo_table
     from onthedot.cli.words import local_time
-    from onthedot.observe.text import iso
+    from onthedot.observe.formats import iso
 
     async def as_they_are(files: list[File]) -> list[File]:
         return files
@@ -119,7 +119,7 @@ def fetch(
       onthedot artifacts fetch 41 report.csv --to - | head
       onthedot artifacts fetch 41 --store https://jobs.example.org --to out
     """
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     async def work(files: list[File]) -> list[tuple[File, Path | None]]:
         meant = _meant(files, names, attempt, run_id)
@@ -168,7 +168,7 @@ def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.model.addresses import is_server
-    from onthedot.output.places import output_place
+    from onthedot.output.locations import output_location
 
     if is_server(url):
         if output is not None:
@@ -178,7 +178,7 @@ def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[
             return await work(await _of_server(client, run_id))
 
         return ask_server(url, ask)
-    output_place(output or "", url)  # refused before the store is opened, if it is none
+    output_location(output or "", url)  # refused before the store is opened, if it is none
 
     async def read(store: Store) -> T:
         return await work(await _of_store(store, url, run_id, output or ""))
@@ -187,13 +187,13 @@ def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[
 
 
 async def _of_store(store: Store, url: str, run_id: int, output: str) -> list[File]:
-    from onthedot.output.keeping import Outputs
-    from onthedot.output.owning import find_owner
-    from onthedot.output.reading import Artifact, list_artifacts, read_artifact
+    from onthedot.output.output_owner import find_owner
+    from onthedot.output.output_store import OutputStore
+    from onthedot.output.run_output import Artifact, list_artifacts, read_artifact
 
     if await store.queries.get_run(run_id) is None:
         _refuse(run_id)
-    outputs = Outputs((await find_owner(store)).place(output, url))
+    outputs = OutputStore((await find_owner(store)).location(output, url))
 
     def file(one: Artifact) -> File:
         kept = one.kept
@@ -203,7 +203,7 @@ async def _of_store(store: Store, url: str, run_id: int, output: str) -> list[Fi
 
 
 async def _of_server(client: Client, run_id: int) -> list[File]:
-    from onthedot.client import looking
+    from onthedot.client import views
 
     if await client.get_run(run_id) is None:
         _refuse(run_id)
@@ -211,12 +211,12 @@ async def _of_server(client: Client, run_id: int) -> list[File]:
 
     def file(told: Mapping[str, Any]) -> File:
         attempt, name = told["attempt"], told["name"]
-        read = looking.read_artifact
+        read = views.read_artifact
         return File(
             attempt, name, told["size"], told["sha256"], ended[attempt], lambda: read(server, run_id, attempt, name)
         )
 
-    return [file(one) for one in await looking.artifacts(server, run_id) if one["attempt"] in ended]
+    return [file(one) for one in await views.artifacts(server, run_id) if one["attempt"] in ended]
 
 
 def _refuse(run_id: int) -> None:
@@ -257,7 +257,7 @@ def _can_be_named(name: str) -> bool:
 
 
 def _check_new(paths: Sequence[Path]) -> None:
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     taken = [plain(str(path), most=1_000) for path in paths if os.path.lexists(path)]
     if taken:
@@ -309,7 +309,7 @@ def _give_usual_mode(path: str) -> None:
 
 async def _copy(file: File, target: IO[bytes]) -> None:
     """Every byte, and the right ones."""
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     shows = file.size >= LARGE and sys.stderr.isatty()
     bar: Any = click.progressbar(length=file.size, label=plain(file.name), file=sys.stderr) if shows else nullcontext()

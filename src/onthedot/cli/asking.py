@@ -97,13 +97,13 @@ def ask_server(url: str, work: Callable[[Client], Awaitable[T]], *, namespace: s
 def finding(verbs: Verbs) -> FindsQueues:
     """Pages of jobs, by what they are like, and lists of queues and nodes: of the store or the server behind these."""
     from onthedot.client.client import Client
-    from onthedot.client.looking import Finding
+    from onthedot.client.views import ServerQueries
     from onthedot.operations.open_verbs import OpenVerbs
 
     if isinstance(verbs, OpenVerbs):
         return verbs.there.store.queries
     if isinstance(verbs, Client):
-        return Finding(verbs.server)
+        return ServerQueries(verbs.server)
     raise TypeError(f"expected verbs of a store or a server, got {verbs!r}")
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from onthedot.access.audit import Recorded
+    from onthedot.access.audit_seals import Checked, Head
     from onthedot.access.audit_sender import Send
-    from onthedot.access.seals import Checked, Head
     from onthedot.clock import Micros
     from onthedot.stores.protocol import Store
 
@@ -86,7 +86,7 @@ def command(
       onthedot audit --follow --to https://siem.example.com/onthedot
       onthedot audit --check
     """
-    from onthedot.access.seals import check, read_head
+    from onthedot.access.audit_seals import check, read_head
     from onthedot.cli.reading import read_store
 
     if head is not None and not checking:
@@ -209,7 +209,7 @@ def _show(entries: list[Recorded], *, as_json: bool) -> None:
     from onthedot.cli.table import echo_table
     from onthedot.cli.words import in_zone, moment
     from onthedot.clock import SystemClock
-    from onthedot.observe.text import iso
+    from onthedot.observe.formats import iso
 
     if as_json:
         rows = [{**entry._asdict(), "at": iso(entry.at)} for entry in entries]
@@ -232,7 +232,7 @@ def _who(entry: Recorded) -> str:
 
 
 def _tell(checked: Checked, *, as_json: bool) -> None:
-    from onthedot.observe.text import count
+    from onthedot.observe.formats import count
 
     fault = checked.fault
     if as_json:

@@ -15,7 +15,7 @@ from onthedot.access.audit_sender import Send, SendFailed, signature
 from onthedot.cli.errors import BadInput
 from onthedot.clock import SECOND, SystemClock
 from onthedot.model.addresses import AddressRefused, Allowed, Target, literal, read_url
-from onthedot.observe.text import iso
+from onthedot.observe.formats import iso
 
 if TYPE_CHECKING:
     from onthedot.access.audit import Recorded

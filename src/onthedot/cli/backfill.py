@@ -130,7 +130,7 @@ def when(given: Any, now: Micros, what: str) -> Any:
 def _in_words(done: Backfill) -> str:
     from onthedot.cli.words import reader_time
     from onthedot.clock import to_micros
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     return plain(done.in_words(lambda at: reader_time(to_micros(at), exact=False)), most=1_000)
 

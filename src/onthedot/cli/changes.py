@@ -7,9 +7,9 @@ from typing import Any
 
 from onthedot.cli.words import reader_time
 from onthedot.clock import SECOND, Micros
-from onthedot.define.comparing import Difference
+from onthedot.define.differences import Difference
+from onthedot.observe.formats import count, iso, length, plain
 from onthedot.observe.json_lines import optional_iso
-from onthedot.observe.text import count, iso, length, plain
 from onthedot.operations.apply import Applied
 
 _SIGNS = {"created": "+", "changed": "~", "removed": "-"}

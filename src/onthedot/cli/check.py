@@ -12,7 +12,7 @@ from onthedot.cli.errors import BAD_INPUT, Command
 from onthedot.cli.options import with_debug, with_json
 
 if TYPE_CHECKING:
-    from onthedot.define.places import Told
+    from onthedot.define.wrong_text import Told
     from onthedot.model.job import Job
 
 
@@ -64,8 +64,8 @@ def command(files: tuple[str, ...], schema: bool, as_json: bool) -> None:
 
 def check_file(file: str) -> Checked:
     """The jobs of a file, or its problems."""
-    from onthedot.define.places import WrongText
-    from onthedot.define.yaml_file import read_jobs
+    from onthedot.define.job_reader import read_jobs
+    from onthedot.define.wrong_text import WrongText
 
     name = "standard input" if file == "-" else file
     try:
@@ -76,7 +76,7 @@ def check_file(file: str) -> Checked:
 
 def read_input(file: str) -> str:
     """The text of a file, or of standard input."""
-    from onthedot.define.yaml_file import read_text
+    from onthedot.define.job_reader import read_text
 
     return read_text(Path("/dev/stdin") if file == "-" else Path(file))
 
@@ -84,7 +84,7 @@ def read_input(file: str) -> str:
 def check_together(checked: list[Checked]) -> list[Checked]:
     """The same, with what is wrong between the files: a job that is there twice, jobs that run after each other."""
     from onthedot.define.check import missing_parents, parents_first
-    from onthedot.define.places import Told
+    from onthedot.define.wrong_text import Told
     from onthedot.model.errors import DefinitionError
     from onthedot.model.job import job_name
 
@@ -108,7 +108,7 @@ def check_together(checked: list[Checked]) -> list[Checked]:
 
 
 def _echo(checked: list[Checked]) -> None:
-    from onthedot.observe.text import count, plain
+    from onthedot.observe.formats import count, plain
 
     for one in checked:
         for told in one.told:

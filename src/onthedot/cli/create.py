@@ -61,7 +61,7 @@ def command(
 def _of_file(name: str) -> list[Job]:
     from pathlib import Path
 
-    from onthedot.define.yaml_file import read_file
+    from onthedot.define.job_reader import read_file
 
     return read_file(Path(name))
 
@@ -99,7 +99,7 @@ async def _create(verbs: Verbs, jobs: list[Job]) -> list[PutJob]:
 
 
 def _tell(done: list[PutJob], *, as_json: bool) -> None:
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     if as_json:
         told = [

@@ -218,7 +218,7 @@ def discard(
       onthedot dead discard --all --until 2026-01-01T00:00Z --dry-run
     """
     from onthedot.cli.asking import ask
-    from onthedot.observe.text import count
+    from onthedot.observe.formats import count
     from onthedot.operations.dead_letters import is_letter
 
     _check_choice(run_ids, everything, asked)

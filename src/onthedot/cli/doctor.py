@@ -72,7 +72,7 @@ def _asked(program: str | None, output: str, store: str | None, db: str | None) 
 
 def _echo(findings: list[Finding], faults: list[str]) -> None:
     from onthedot.cli.table import colours_wanted
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     width = max(len(finding.name) for finding in findings)
     for finding in findings:

@@ -34,7 +34,7 @@ def command(job: str, pairs: tuple[str, ...], namespace: str, store: str | None,
     """
     from onthedot.cli.asking import ask, look
     from onthedot.cli.written_jobs import changed, data_of, job_of
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     url = store_url(store, db)
     record = look(url, lambda verbs: verbs.get_job(job), namespace=namespace) or _refuse(job)
@@ -69,7 +69,7 @@ def _check_same(record: JobRecord, new: Job) -> None:
 
 def _edited(data: dict[str, Any]) -> Job:
     """What somebody has made of it. A mistake is told, and can be mended."""
-    from onthedot.define.yaml_file import read_jobs
+    from onthedot.define.job_reader import read_jobs
     from onthedot.define.yaml_text import yaml_text
     from onthedot.model.errors import DefinitionError
 

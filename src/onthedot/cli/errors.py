@@ -18,7 +18,7 @@ from onthedot.model.errors import (
     UnknownSession,
     UnknownUser,
 )
-from onthedot.observe.text import plain
+from onthedot.observe.formats import plain
 
 BROKEN, BAD_INPUT, CUT_SHORT = 1, 2, 130
 

@@ -68,8 +68,8 @@ def _chosen(found: list[Shown], names: tuple[str, ...], namespace: str | None) -
 
 
 def _echo(shown: list[Shown], form: str) -> None:
-    from onthedot.define.exporting import exported, yaml_file
-    from onthedot.observe.text import plain
+    from onthedot.define.job_writer import exported, yaml_file
+    from onthedot.observe.formats import plain
 
     jobs = [exported(one.record) for one in shown]
     if form == "yaml":
@@ -100,7 +100,7 @@ def _csv(shown: list[Shown]) -> str:
 
 def _cell(text: str) -> str:
     """A cell that no spreadsheet takes for a formula, and no terminal for a command."""
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     shown = plain(text, most=_MOST_CELL)
     return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
@@ -108,7 +108,7 @@ def _cell(text: str) -> str:
 
 def _row(one: Shown) -> dict[str, str]:
     from onthedot.cli.words import task_in_words
-    from onthedot.observe.text import iso
+    from onthedot.observe.formats import iso
     from onthedot.schedules import to_text
 
     job = one.record.job

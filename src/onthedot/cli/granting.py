@@ -64,7 +64,7 @@ async def audit(
 ) -> None:
     """Record what was done here. Whoever has the store's URL is `local`; the machine and its user say more."""
     from onthedot.access.audit import record
-    from onthedot.access.recorder import entry_of
+    from onthedot.access.audit_recorder import entry_of
 
     await record(store, entry_of("command line", verb, object, before=before, after=after, namespace=namespace))
 

@@ -16,8 +16,8 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onthedot.define.importing.imported import Imported
-    from onthedot.define.places import Told
+    from onthedot.define.importers.import_result import ImportResult
+    from onthedot.define.wrong_text import Told
     from onthedot.model.job import Job
     from onthedot.operations.verbs import Verbs
 
@@ -69,10 +69,9 @@ def command(
       onthedot import cronjobs.yaml --from kubernetes --apply --db onthedot.db
       onthedot import jobs.csv --from csv
     """
-    from onthedot.define.exporting import Exported, yaml_file
-    from onthedot.define.importing.imported import name_apart
-    from onthedot.define.importing.kinds import WORDS
-    from onthedot.define.written import written
+    from onthedot.define.importers.file_kinds import WORDS
+    from onthedot.define.importers.import_result import name_apart
+    from onthedot.define.job_writer import Exported, written, yaml_file
     from onthedot.model.job import job_name
     from onthedot.schedules.zones import zone
 
@@ -128,15 +127,15 @@ def _zone_names() -> Iterator[str]:
         return
 
 
-def _remark_zone(found: list[Imported], form: str, tz: str) -> None:
+def _remark_zone(found: list[ImportResult], form: str, tz: str) -> None:
     whose = "of this machine" if form in ("crontab", "systemd") else "of most clusters"
     first = next((one for one in found if one.zone_assumed), None)
     if first is not None:
         first.remark(None, f"times without a zone are read in {tz}, the zone {whose}; --tz sets another")
 
 
-def _echo_json(found: list[Imported], jobs: list[Job], stored: dict[str, str]) -> None:
-    from onthedot.define.written import written
+def _echo_json(found: list[ImportResult], jobs: list[Job], stored: dict[str, str]) -> None:
+    from onthedot.define.job_writer import written
 
     remarks: list[dict[str, Any]] = [
         {
@@ -153,11 +152,11 @@ def _echo_json(found: list[Imported], jobs: list[Job], stored: dict[str, str]) -
     click.echo(json.dumps(data, indent=2))
 
 
-def _read(texts: dict[str, str], form: str, tz: str, system: bool | None) -> list[Imported]:
-    from onthedot.define.importing.crontab import read_crontab
-    from onthedot.define.importing.kubernetes import read_cron_jobs
-    from onthedot.define.importing.systemd import read_timers
-    from onthedot.define.importing.tables import read_table
+def _read(texts: dict[str, str], form: str, tz: str, system: bool | None) -> list[ImportResult]:
+    from onthedot.define.importers.crontab import read_crontab
+    from onthedot.define.importers.kubernetes import read_cron_jobs
+    from onthedot.define.importers.systemd import read_timers
+    from onthedot.define.importers.tables import read_table
 
     if form == "systemd":
         return read_timers(_with_services(texts), tz=tz)
@@ -177,7 +176,7 @@ def _texts(files: tuple[str, ...], form: str | None) -> dict[str, str]:
 
 
 def _inside(folder: Path, form: str | None) -> list[str]:
-    from onthedot.define.importing.kinds import PATTERNS, by_name
+    from onthedot.define.importers.file_kinds import PATTERNS, by_name
 
     forms = [one for one in PATTERNS if one == (form or by_name(str(folder)))] or [
         one for one in ("systemd", "kubernetes", "csv") if form is None and any(_files(folder, PATTERNS[one]))
@@ -196,7 +195,7 @@ def _files(folder: Path, patterns: tuple[str, ...]) -> list[str]:
 
 def _form(texts: dict[str, str], form: str | None) -> str:
     """What the files are: as it is said, or as they look. `BadInput` if they look otherwise."""
-    from onthedot.define.importing.kinds import WORDS, by_name, look
+    from onthedot.define.importers.file_kinds import WORDS, by_name, look
 
     forms: dict[str, str] = {}
     for file, text in texts.items():
@@ -219,7 +218,7 @@ def _form(texts: dict[str, str], form: str | None) -> str:
 
 def _with_services(units: dict[str, str]) -> dict[str, str]:
     """The files, and beside each timer the service that it names."""
-    from onthedot.define.importing.systemd import entries
+    from onthedot.define.importers.systemd import entries
 
     for file, text in list(units.items()):
         if file.endswith(".timer"):
@@ -230,8 +229,8 @@ def _with_services(units: dict[str, str]) -> dict[str, str]:
     return units
 
 
-def _tell(found: list[Imported], jobs: int) -> None:
-    from onthedot.observe.text import count, plain
+def _tell(found: list[ImportResult], jobs: int) -> None:
+    from onthedot.observe.formats import count, plain
 
     remarks = sorted((told for one in found for told in one.remarks), key=_by_line)
     for told in remarks:

@@ -71,9 +71,9 @@ def jobs_shown(url: str, now: Micros, most: int | None, namespace: str | None = 
         return [await shown(store, record, now) for record in await all_jobs(store.queries, wanted, most)]
 
     async def asked(client: Client) -> list[Shown]:
-        from onthedot.client import looking
+        from onthedot.client import views
 
-        return await looking.jobs_shown(client.server, limit=most, namespace=namespace)
+        return await views.jobs_shown(client.server, limit=most, namespace=namespace)
 
     return ask_server(url, asked) if is_server(url) else read_store(url, read)
 
@@ -118,8 +118,8 @@ def _last(run: RunRecord | None, now: Micros) -> str:
 
 def _as_json(job: Shown) -> dict[str, Any]:
     from onthedot.cli.words import task_in_words
+    from onthedot.observe.formats import iso
     from onthedot.observe.json_lines import optional_iso, run_fields
-    from onthedot.observe.text import iso
     from onthedot.schedules import describe, to_json
 
     record = job.record

@@ -150,7 +150,7 @@ def show(key_id: str, store: str | None, db: str | None, as_json: bool) -> None:
     from onthedot.access.keys import get_key
     from onthedot.cli.reading import read_store
     from onthedot.clock import SystemClock
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     key = read_store(store_url(store, db), lambda opened: get_key(opened, key_id))
     now = SystemClock().now()
@@ -188,7 +188,7 @@ def revoke(key_id: str, store: str | None, db: str | None, as_json: bool) -> Non
     from onthedot.access.keys import get_key
     from onthedot.access.keys import revoke as end
     from onthedot.cli.writing import write_store
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     async def work(opened: Store) -> tuple[Key, Micros]:
         before, now = await get_key(opened, key_id), await opened.tell_time()

@@ -134,7 +134,7 @@ def _schedule(words: tuple[str, ...], tz: str | None, seconds: bool) -> Schedule
 
 
 def _of_file(words: tuple[str, ...], tz: str | None) -> list[Job]:
-    from onthedot.define.yaml_file import read_file
+    from onthedot.define.job_reader import read_file
 
     file = _one(words)
     if tz is not None:
@@ -143,7 +143,7 @@ def _of_file(words: tuple[str, ...], tz: str | None) -> list[Job]:
 
 
 def _echo(looked: list[Looked], doubtful: list[tuple[str, str]]) -> None:
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
     from onthedot.schedules import describe, to_text
 
     for one in looked:

@@ -46,8 +46,8 @@ def command(url: str, user: str | None, by_key: bool, by_id_token: bool, as_json
     from onthedot.cli.asking import is_insecure
     from onthedot.cli.granting import read_secret
     from onthedot.cli.logins import address_of, check_logins, keep_login, logins_file
-    from onthedot.client.server import check_way
-    from onthedot.observe.text import plain
+    from onthedot.client.connection import check_way
+    from onthedot.observe.formats import plain
 
     if [user is not None, by_key, by_id_token].count(True) > 1:
         raise click.UsageError("expected one of --user, --key and --id-token, got several; leave the others out")
@@ -94,9 +94,9 @@ def _read_user(user: str | None) -> str:
 
 async def _sign_in(server: str, body: dict[str, str]) -> Login:
     from onthedot.cli.logins import Login
-    from onthedot.client.server import Server
+    from onthedot.client.connection import ServerConnection
 
-    asked = Server(server)
+    asked = ServerConnection(server)
     try:
         told = await asked.ask("POST", "/api/v1/login", body=body)
     finally:
@@ -108,9 +108,9 @@ async def _sign_in(server: str, body: dict[str, str]) -> Login:
 async def _with_key(server: str, key: str) -> Login:
     """A key that the server knows: one that it does not is not kept."""
     from onthedot.cli.logins import Login
-    from onthedot.client.server import Server
+    from onthedot.client.connection import ServerConnection
 
-    asked = Server(server, key, insecure=True)  # the way was checked, or allowed
+    asked = ServerConnection(server, key, insecure=True)  # the way was checked, or allowed
     try:
         told = await asked.ask("GET", "/api/v1/whoami")
     finally:
@@ -131,9 +131,9 @@ def _fields(server: str, told: Any, *names: str) -> list[str]:
 
 async def end_session(login: Login) -> None:
     """End it on its server."""
-    from onthedot.client.server import Server
+    from onthedot.client.connection import ServerConnection
 
-    asked = Server(login.server, login.key, insecure=True)  # it was sent there before, in the same way
+    asked = ServerConnection(login.server, login.key, insecure=True)  # it was sent there before, in the same way
     try:
         await asked.send("POST", "/api/v1/logout", repeat=True)
     finally:

@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from onthedot.cli.errors import BadInput
-from onthedot.client.server import check_url
-from onthedot.output.places import state_folder
+from onthedot.client.connection import check_url
+from onthedot.output.locations import state_folder
 
 MOST = 1 << 20
 _PORTS = {"http": 80, "https": 443}

@@ -32,7 +32,7 @@ def command(url: str, every: bool, as_json: bool) -> None:
       onthedot logout --all
     """
     from onthedot.cli.logins import forget_login
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     done: list[tuple[Login, str]] = []
     for login in _meant(url, every):

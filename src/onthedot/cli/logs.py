@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onthedot.cli.telling import Telling
     from onthedot.client.client import Client
     from onthedot.model.run import RunRecord
-    from onthedot.output.keeping import Outputs
+    from onthedot.output.output_store import OutputStore
     from onthedot.stores.protocol import Store
 
 LOOK_EVERY = 0.5
@@ -64,12 +64,12 @@ def command(
     from onthedot.cli.telling import Telling
     from onthedot.clock import to_micros
     from onthedot.model.addresses import is_server
-    from onthedot.output.places import output_place
+    from onthedot.output.locations import output_location
 
     url = store_url(store, db)
     if is_server(url) and output is not None:
         raise click.UsageError("--output: expected none with a server, which reads where it is kept; leave it out")
-    output_place(output or "", url)  # refused before the store is opened, if it is none
+    output_location(output or "", url)  # refused before the store is opened, if it is none
     check_range(since, until)
     first, end = (None if one is None else to_micros(one) for one in (since, until))
     telling = Telling(attempt=attempt, step=step, as_json=as_json, plain=plain, between=(first, end))
@@ -82,11 +82,11 @@ def tell_run(url: str, run_id: int, telling: Telling, *, follow: bool, output: s
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.model.addresses import is_server
-    from onthedot.output.keeping import Outputs
-    from onthedot.output.owning import find_owner
+    from onthedot.output.output_owner import find_owner
+    from onthedot.output.output_store import OutputStore
 
     async def tell(opened: Store) -> int:
-        outputs = Outputs((await find_owner(opened)).place(output, url))
+        outputs = OutputStore((await find_owner(opened)).location(output, url))
         return await _tell(opened, outputs, run_id, telling, follow)
 
     try:
@@ -103,18 +103,18 @@ def tell_run(url: str, run_id: int, telling: Telling, *, follow: bool, output: s
 async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: bool) -> int:
     """The same of a server: all at once, or as it comes."""
     from onthedot.cli.telling import PASSED_OVER
-    from onthedot.client import looking
-    from onthedot.observe.text import plain
+    from onthedot.client import views
+    from onthedot.observe.formats import plain
 
     run = await client.get_run(run_id) or _refuse(run_id)
     _check_attempt(run, telling, follow)
     if not follow:
-        for said in await looking.read_said(client.server, run_id):
+        for said in await views.read_said(client.server, run_id):
             telling.tell(said._replace(kept=said.kept and (_has_ended(run) or said.attempt < run.attempts)))
         return _told(run, telling)
-    async for event in looking.follow_logs(client.server, run_id):
+    async for event in views.follow_logs(client.server, run_id):
         if event.kind == "log":
-            telling.tell_record(event.data["attempt"], looking.record_of(event.data), event.data["text"])
+            telling.tell_record(event.data["attempt"], views.record_of(event.data), event.data["text"])
         elif event.kind == "left_out":
             telling.tell_record(event.data["attempt"], None, PASSED_OVER)
         elif event.kind == "trouble":
@@ -122,7 +122,7 @@ async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: boo
     return _end(await client.get_run(run_id) or run, telling)
 
 
-async def _tell(store: Store, outputs: Outputs, run_id: int, telling: Telling, follow: bool) -> int:
+async def _tell(store: Store, outputs: OutputStore, run_id: int, telling: Telling, follow: bool) -> int:
     run = await store.queries.get_run(run_id) or _refuse(run_id)
     _check_attempt(run, telling, follow)
     await _look(store, outputs, run_id, telling)
@@ -142,7 +142,7 @@ def _told(run: RunRecord, telling: Telling) -> int:
     return BROKEN if telling.trouble else 0
 
 
-async def _follow(store: Store, outputs: Outputs, run: RunRecord, telling: Telling) -> int:
+async def _follow(store: Store, outputs: OutputStore, run: RunRecord, telling: Telling) -> int:
     looks = 0
     while not _has_ended(run) or (looks := looks + 1) <= (0 if telling.is_complete(run.attempts) else LAST_LOOKS):
         await asyncio.sleep(LOOK_EVERY)
@@ -157,7 +157,7 @@ async def _follow(store: Store, outputs: Outputs, run: RunRecord, telling: Telli
 def _end(run: RunRecord, telling: Telling) -> int:
     """How it ended, for people; the exit code."""
     from onthedot.model.run import RunState
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     telling.close()
     why = ": ".join(part for part in (run.reason, run.error) if part)
@@ -166,8 +166,8 @@ def _end(run: RunRecord, telling: Telling) -> int:
     return 0 if run.state is RunState.SUCCEEDED else BROKEN
 
 
-async def _look(store: Store, outputs: Outputs, run_id: int, telling: Telling) -> None:
-    from onthedot.output.reading import read_said
+async def _look(store: Store, outputs: OutputStore, run_id: int, telling: Telling) -> None:
+    from onthedot.output.run_output import read_said
 
     for said in await read_said(store, outputs, run_id):
         telling.tell(said)
@@ -176,7 +176,7 @@ async def _look(store: Store, outputs: Outputs, run_id: int, telling: Telling) -
 def _silent(run: RunRecord, telling: Telling) -> str:
     """What is told of a run without output: why, if it failed."""
     from onthedot.cli.advice import on_this_store
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     silent = f"run {run.id} has said nothing{'' if _has_ended(run) else ' yet'}"
     if not run.error or telling.attempt is not None:  # that may have ended in another way

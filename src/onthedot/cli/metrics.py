@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from onthedot.model.host_port import Listen
     from onthedot.observe.counters import Counters
-    from onthedot.observe.metrics_door import MetricsDoor
+    from onthedot.observe.metrics_server import MetricsServer
 
 
 def read_metrics(ctx: click.Context, param: click.Parameter, value: str | None) -> Listen | None:
@@ -35,13 +35,13 @@ class Metrics:
     def __init__(self, counters: Counters, listen: Listen) -> None:
         self._counters = counters
         self._listen = listen
-        self._door: MetricsDoor | None = None
+        self._door: MetricsServer | None = None
 
     def start(self) -> list[tuple[str, str]]:
         """Open it; what is to be told about it."""
-        from onthedot.observe.metrics_door import MetricsDoor
+        from onthedot.observe.metrics_server import MetricsServer
 
-        self._door = MetricsDoor(self._counters, self._listen)
+        self._door = MetricsServer(self._counters, self._listen)
         return [("metrics", self._door.start())]
 
     def stop(self) -> None:

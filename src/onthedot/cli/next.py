@@ -144,7 +144,7 @@ def _with_changes(instants: list[Micros], where: tzinfo) -> list[tuple[Micros, d
 def _as_json(schedule: Schedule, instants: list[Micros], now: Micros, where: tzinfo) -> dict[str, Any]:
     from onthedot.clock import SECOND
     from onthedot.model.job import Cron
-    from onthedot.observe.text import iso
+    from onthedot.observe.formats import iso
     from onthedot.schedules import cron_fields, describe, to_text
 
     return {

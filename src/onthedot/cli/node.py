@@ -44,7 +44,7 @@ def drain(name: str, undo: bool, store: str | None, db: str | None, as_json: boo
       onthedot node drain web-1 --undo
     """
     from onthedot.cli.asking import ask
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     count = ask(store_url(store, db), lambda verbs: _drain(verbs, name, draining=not undo))
     if as_json:

@@ -35,7 +35,7 @@ def command(everything: bool, store: str | None, db: str | None, as_json: bool) 
     """
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
-    from onthedot.client import looking
+    from onthedot.client import views
     from onthedot.clock import SystemClock
     from onthedot.model.addresses import is_server
     from onthedot.observe.cluster import node_fields, nodes_shown
@@ -43,7 +43,7 @@ def command(everything: bool, store: str | None, db: str | None, as_json: bool) 
     now = SystemClock().now()
     url = store_url(store, db)
     if is_server(url):
-        nodes = ask_server(url, lambda client: looking.nodes_shown(client.server))
+        nodes = ask_server(url, lambda client: views.nodes_shown(client.server))
     else:
         nodes = read_store(url, lambda opened: nodes_shown(opened, now))
     if not everything:

@@ -26,7 +26,7 @@ def command() -> None:
 
 def _document() -> dict[str, object]:
     try:
-        from onthedot.server.describing import describe_api
+        from onthedot.server.app import describe_api
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("onthedot"):
             raise

@@ -16,9 +16,9 @@ import click
 
 from onthedot.clock import Clock, Micros
 from onthedot.model.events import Event
+from onthedot.observe.event_buffer import MOST, EventBuffer
 from onthedot.observe.json_lines import json_line
-from onthedot.observe.log import Lines, Tone, format_line
-from onthedot.observe.mailbox import MOST, Mailbox
+from onthedot.observe.log_lines import Lines, Tone, format_line
 
 _COLOURS: dict[Tone, dict[str, object]] = {
     "plain": {},
@@ -99,7 +99,7 @@ class Outbox:
     """
 
     def __init__(self, printer: Printer, clock: Clock, *, on_broken: Callable[[], None], most: int = MOST) -> None:
-        self.mailbox = Mailbox(clock, most=most)
+        self.mailbox = EventBuffer(clock, most=most)
         self.error: Exception | None = None
         self._printer = printer
         self._clock = clock

@@ -41,8 +41,8 @@ def command(
     from onthedot.cli.asking import ask
     from onthedot.cli.words import reader_time
     from onthedot.clock import to_micros
+    from onthedot.observe.formats import count, plain
     from onthedot.observe.json_lines import optional_iso
-    from onthedot.observe.text import count, plain
 
     until_then = None if until is None else read_ahead(until, "--until")
     end = None if until_then is None else to_micros(until_then)

@@ -82,7 +82,7 @@ def share(name: str, shares: tuple[str, ...], unshared: bool, store: str | None,
       onthedot queue share mail --none
     """
     from onthedot.cli.queues import shares_in_words
-    from onthedot.define.shares import check_weights
+    from onthedot.model.route import check_weights
 
     if unshared and shares:
         raise click.UsageError("expected shares or --none, got both; leave one out")
@@ -117,6 +117,6 @@ def _change(url: str, name: str, change: Callable[[Verbs], Awaitable[Queue]]) ->
 
 def _tell(queue: Queue, words: str, *, as_json: bool) -> None:
     from onthedot.observe.cluster import said_of_queue
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     click.echo(json.dumps(said_of_queue(queue), indent=2) if as_json else plain(f"queue {queue.name} {words}"))

@@ -61,7 +61,7 @@ async def _resume(verbs: Verbs, job: str, missed: Missed, dry_run: bool) -> tupl
 
 def _lines(job: str, was_paused: bool, dry_run: bool, resumed: Resumed) -> list[str]:
     from onthedot.cli.words import reader_span, reader_time
-    from onthedot.observe.text import count, plain
+    from onthedot.observe.formats import count, plain
 
     if not was_paused:
         return [f"job {plain(job)} is not paused"]
@@ -77,7 +77,7 @@ def _lines(job: str, was_paused: bool, dry_run: bool, resumed: Resumed) -> list[
 
 
 def _as_json(resumed: Resumed) -> dict[str, Any]:
-    from onthedot.observe.text import iso
+    from onthedot.observe.formats import iso
 
     return {
         "slots": [iso(slot) for slot in resumed.slots],

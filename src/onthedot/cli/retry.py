@@ -31,8 +31,8 @@ def command(run_id: int, from_step: str | None, store: str | None, db: str | Non
       onthedot retry 41 --from-step build
     """
     from onthedot.cli.asking import ask
+    from onthedot.observe.formats import plain
     from onthedot.observe.json_lines import run_fields
-    from onthedot.observe.text import plain
 
     run = ask(store_url(store, db), lambda verbs: _retry(verbs, run_id, from_step))
     if as_json:

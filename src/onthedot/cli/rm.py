@@ -32,7 +32,7 @@ def command(job: str, yes: bool, namespace: str, store: str | None, db: str | No
       onthedot rm nightly_report --yes --json
     """
     from onthedot.cli.asking import ask
-    from onthedot.observe.text import count, plain
+    from onthedot.observe.formats import count, plain
 
     if not (yes or as_json) and sys.stdin.isatty():
         click.confirm(f"End job {plain(job)}?", abort=True)

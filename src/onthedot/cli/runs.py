@@ -140,7 +140,7 @@ def _echo(runs: list[RunRecord], skips: list[SkipRecord]) -> None:
     from onthedot.cli.table import echo_table
     from onthedot.cli.words import in_zone, skip_in_words, span
     from onthedot.clock import SystemClock
-    from onthedot.observe.text import count, plain
+    from onthedot.observe.formats import count, plain
 
     now = SystemClock().now()
     if runs:
@@ -159,7 +159,7 @@ def _echo(runs: list[RunRecord], skips: list[SkipRecord]) -> None:
 
 def _row(run: RunRecord, now: Micros) -> list[str]:
     from onthedot.cli.words import moment
-    from onthedot.observe.text import length
+    from onthedot.observe.formats import length
 
     began = run.started_at if run.started_at is not None else run.running_since
     late = "-" if began is None else length(began - run.due_at)
@@ -177,7 +177,7 @@ def _row(run: RunRecord, now: Micros) -> list[str]:
 
 def took(run: RunRecord, now: Micros) -> str:
     """How long a run took, or takes so far."""
-    from onthedot.observe.text import length
+    from onthedot.observe.formats import length
 
     if run.started_at is not None and run.ended_at is not None:
         return length(run.ended_at - run.started_at)

@@ -91,7 +91,7 @@ def list_(namespace: str | None, store: str | None, db: str | None, as_json: boo
     from onthedot.cli.table import echo_table
     from onthedot.cli.words import in_zone, moment
     from onthedot.clock import SystemClock
-    from onthedot.observe.text import iso
+    from onthedot.observe.formats import iso
 
     async def work(opened: Store) -> list[StoredSecret]:
         return [one for one in await _names(opened) if namespace in (None, one.namespace)]
@@ -147,7 +147,7 @@ def rotate(store: str | None, db: str | None, as_json: bool) -> None:
       OTD_SECRETS_KEY="$NEW $OLD" onthedot secret rotate
     """
     from onthedot.cli.writing import write_store
-    from onthedot.observe.text import count
+    from onthedot.observe.formats import count
 
     async def work(opened: Store) -> int:
         changed = await _secrets(opened).reseal()

@@ -100,8 +100,8 @@ def end(session_id: str, store: str | None, db: str | None, as_json: bool) -> No
     from onthedot.cli.asking import ask_server
     from onthedot.cli.writing import write_store
     from onthedot.model.addresses import is_server
+    from onthedot.observe.formats import plain
     from onthedot.observe.json_lines import session_fields
-    from onthedot.observe.text import plain
 
     async def ask(client: Client) -> Any:
         return await client.server.ask("DELETE", f"/api/v1/sessions/{quote(session_id, safe='')}")
@@ -136,7 +136,7 @@ def link(url: str, role: str, store: str | None, db: str | None) -> None:
     from onthedot.access.grants import grant_in_words
     from onthedot.access.sessions import issue_token, token_named
     from onthedot.cli.writing import write_store
-    from onthedot.client.server import check_url
+    from onthedot.client.connection import check_url
 
     grant, url = grant_in_words(role), check_url(url)
 

@@ -67,7 +67,7 @@ def command(run_id: int, store: str | None, db: str | None, as_json: bool) -> No
 
 async def _find(store: Store, run_id: int, now: Micros) -> Shown:
     from onthedot.operations.why_waiting import why_waiting
-    from onthedot.output.reading import read_logs
+    from onthedot.output.run_output import read_logs
 
     run = await store.queries.get_run(run_id)
     if run is None:
@@ -80,7 +80,7 @@ async def _find(store: Store, run_id: int, now: Micros) -> Shown:
 
 
 async def _ask(client: Client, run_id: int) -> Shown:
-    from onthedot.client.looking import standing
+    from onthedot.client.views import standing
 
     run = await client.get_run(run_id)
     if run is None:
@@ -95,7 +95,7 @@ async def _ask(client: Client, run_id: int) -> Shown:
 def _echo(shown: Shown, now: Micros) -> None:
     from onthedot.cli.table import echo_table
     from onthedot.cli.words import in_zone
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     click.echo("\n".join(f"{name:<9} {plain(value, most=4_000)}" for name, value in _facts(shown, now)))
     rows = [_attempt_row(attempt, now) for attempt in shown.attempts] + _present(shown, now)
@@ -110,7 +110,7 @@ def _echo(shown: Shown, now: Micros) -> None:
 
 def _echo_log(log: LogRecord) -> None:
     """The end of the newest log: where it failed, if it did."""
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     lines = log.text.splitlines()
     cut = ["…"] if len(lines) > LOG_LINES else []
@@ -187,7 +187,7 @@ def _present(shown: Shown, now: Micros) -> list[list[str]]:
 
 
 def _after(instant: Micros | None, due_at: Micros) -> str:
-    from onthedot.observe.text import length
+    from onthedot.observe.formats import length
 
     if instant is None:
         return "-"
@@ -195,8 +195,8 @@ def _after(instant: Micros | None, due_at: Micros) -> str:
 
 
 def _as_json(shown: Shown) -> dict[str, Any]:
+    from onthedot.observe.formats import iso
     from onthedot.observe.json_lines import optional_iso, run_fields
-    from onthedot.observe.text import iso
 
     run, standing = shown.run, shown.standing
     return {

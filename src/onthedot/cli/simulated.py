@@ -13,8 +13,8 @@ from onthedot.cli.table import colours_wanted, echo_table
 from onthedot.cli.words import in_words, local_time
 from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.model.job import Job, Sleep
+from onthedot.observe.formats import count, iso, length, plain
 from onthedot.observe.json_lines import optional_iso
-from onthedot.observe.text import count, iso, length, plain
 from onthedot.schedules.zones import zone
 from onthedot.simulate.results import JobTally, Tally, Warning, warnings
 from onthedot.simulate.scenario import Scenario

@@ -97,7 +97,7 @@ def change(url: str, job: str, namespace: str, as_json: bool, deed: Callable[[Ve
 
 
 async def _coming(verbs: Verbs, job: str, namespace: str, record: JobRecord | None) -> list[Mapping[str, Any]]:
-    from onthedot.client import looking
+    from onthedot.client import views
     from onthedot.client.client import Client
     from onthedot.client.values import coming_fields
     from onthedot.operations.next_slots import look_ahead
@@ -105,7 +105,7 @@ async def _coming(verbs: Verbs, job: str, namespace: str, record: JobRecord | No
     from onthedot.rules.next_slots import coming
 
     if isinstance(verbs, Client):
-        _, found = await looking.next_of(verbs.server, job, count=SHOWN, namespace=namespace)
+        _, found = await views.next_of(verbs.server, job, count=SHOWN, namespace=namespace)
         return found
     if isinstance(verbs, OpenVerbs) and record is not None:
         now = verbs.there.clock.now()
@@ -118,7 +118,7 @@ def _lines(changed: Changed, job: str, now: Micros) -> list[str]:
     from onthedot.cli.words import local_time, relative
     from onthedot.client.values import instant
     from onthedot.model.job import JobState
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     def told(at: Micros) -> str:
         return f"{local_time(at, None, exact=False)}, {relative(at, now)}"
@@ -137,7 +137,7 @@ def _lines(changed: Changed, job: str, now: Micros) -> list[str]:
 
 
 def _which(start: Mapping[str, Any], *, several: bool) -> str:
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     words = [f"run {start['run_id']}"] if start["run_id"] is not None else []
     words += [f"schedule {plain(start['schedule'])}"] if several and start["schedule"] else []
@@ -145,8 +145,8 @@ def _which(start: Mapping[str, Any], *, several: bool) -> str:
 
 
 def _as_json(changed: Changed, job: str, namespace: str) -> dict[str, Any]:
+    from onthedot.observe.formats import iso
     from onthedot.observe.json_lines import optional_iso
-    from onthedot.observe.text import iso
 
     done, run = changed.done, changed.run
     return {

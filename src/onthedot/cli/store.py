@@ -47,7 +47,7 @@ def migrate(store: str | None, db: str | None, as_json: bool) -> None:
     """
     import asyncio
 
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     url = store_url(store, db)
     _refuse_memory(url)
@@ -129,7 +129,7 @@ _MOST = 10_000  # overdue runs that are counted
 async def _check(store: Store) -> Checked:
     from onthedot.clock import SystemClock
     from onthedot.model.run import RunState
-    from onthedot.observe.text import count, plain
+    from onthedot.observe.formats import count, plain
     from onthedot.stores.queries import RunFilter, all_runs
 
     now = SystemClock().now()
@@ -158,7 +158,7 @@ async def _check(store: Store) -> Checked:
 
 
 def _echo(url: str, found: Checked) -> None:
-    from onthedot.observe.text import count, plain
+    from onthedot.observe.formats import count, plain
 
     click.echo(f"store     {plain(url)}, tables up to date")
     click.echo(f"jobs      {found.jobs}")

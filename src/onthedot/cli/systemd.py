@@ -15,7 +15,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
 
 from onthedot.clock import SECOND, Micros
-from onthedot.observe.text import count
+from onthedot.observe.formats import count
 
 logger = logging.getLogger("onthedot.systemd")
 

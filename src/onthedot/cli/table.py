@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from onthedot.observe.text import count, plain
+from onthedot.observe.formats import count, plain
 
 _BETWEEN = "  "
 _LEAST = 6

@@ -10,11 +10,11 @@ import click
 
 from onthedot.cli.errors import BadInput
 from onthedot.clock import SECOND, Clock, Micros, to_datetime
-from onthedot.output.following import known
+from onthedot.output.log_positions import known
 
 if TYPE_CHECKING:
-    from onthedot.output.reading import Said
     from onthedot.output.records import Record
+    from onthedot.output.run_output import Said
 
 LIVE_AFTER: Micros = 1 * SECOND
 """What comes so long after the command began, and has no time of its own, is said now."""
@@ -65,7 +65,7 @@ class Telling:
     def tell(self, said: Said) -> None:
         """An attempt as it is now."""
         if said.trouble and not self.trouble:
-            from onthedot.observe.text import plain
+            from onthedot.observe.formats import plain
 
             of = f"attempt {said.attempt}: " if said.attempt else ""  # a server has said so
             click.echo(plain(f"{of}{said.trouble}", most=2_000), err=True)
@@ -120,7 +120,7 @@ class Telling:
                 self._write(attempt, record, rest)
 
     def _write(self, attempt: int, record: Record | None, text: str) -> None:
-        from onthedot.observe.text import iso
+        from onthedot.observe.formats import iso
 
         if not text or not self._is_between(record):
             return
@@ -149,7 +149,7 @@ class Telling:
 
     def _head_plain(self, attempt: int, record: Record | None) -> None:
         """A line where another attempt or step begins."""
-        from onthedot.observe.text import plain
+        from onthedot.observe.formats import plain
 
         step = record.step if record is not None else ""
         if (attempt, step) != (self._heading or (attempt, step if record is None else "")) and self._step is None:
@@ -180,7 +180,7 @@ class Telling:
 
     def _front(self, record: Record | None) -> str:
         """What is known of a line."""
-        from onthedot.observe.text import plain, time_of_day
+        from onthedot.observe.formats import plain, time_of_day
 
         if record is None:
             at = self._came_at()

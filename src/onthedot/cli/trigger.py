@@ -53,8 +53,8 @@ def command(
     """
     from onthedot.cli.asking import ask
     from onthedot.model.job import JobState
+    from onthedot.observe.formats import plain
     from onthedot.observe.json_lines import run_fields
-    from onthedot.observe.text import plain
 
     texts = _pairs("--arg", pairs)
     values = {name: _json(name, text) for name, text in _pairs("--arg-json", json_pairs).items()}

@@ -139,7 +139,7 @@ class Ending:
 
     def reasons(self, grace: Micros) -> Iterator[str]:
         """Why the drain was not a clean one."""
-        from onthedot.observe.text import count, length
+        from onthedot.observe.formats import count, length
 
         if self.cut_short or self.abandoned:
             cut = count(len(self.cut_short) + self.abandoned, "attempt") + _names(self.cut_short)
@@ -246,7 +246,7 @@ def _printer(scheduler: Scheduler, shape: Shape, view: View | None) -> Printer:
     from onthedot.cli.outbox import JsonPrinter, PeoplePrinter
     from onthedot.cli.table import colours_wanted
     from onthedot.clock import SystemClock
-    from onthedot.observe.log import Lines
+    from onthedot.observe.log_lines import Lines
 
     if shape == "json":
         return JsonPrinter()
@@ -363,7 +363,7 @@ def _duties(settings: Settings) -> Iterator[str]:
 
 
 def _names(jobs: Iterable[str]) -> str:
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
 
     names = ", ".join(map(plain, sorted(set(jobs))))
     return f" ({names})" if names else ""

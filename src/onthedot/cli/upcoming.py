@@ -13,7 +13,7 @@ from onthedot.cli.options import read_time, store_url, with_debug, with_json, wi
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
-    from onthedot.client.looking import Upcoming
+    from onthedot.client.views import Upcoming
     from onthedot.clock import Micros
     from onthedot.stores.protocol import Store
 
@@ -81,7 +81,7 @@ def command(
 def _read(url: str, now: Micros, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
-    from onthedot.client import looking
+    from onthedot.client import views
     from onthedot.client.values import start_fields
     from onthedot.model.addresses import is_server
     from onthedot.operations.next_slots import gather
@@ -92,10 +92,10 @@ def _read(url: str, now: Micros, limit: int, until: Micros | None, namespace: st
         wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
         found = await gather(store, now, limit=limit, until=until, wanted=wanted)
         starts = [start_fields(one) for one in upcoming(found, now, limit=limit, until=until)]
-        return looking.Upcoming(starts, found.paused, found.read_until)
+        return views.Upcoming(starts, found.paused, found.read_until)
 
     async def asked(client: Client) -> Upcoming:
-        return await looking.upcoming(client.server, limit=limit, until=until, namespace=namespace)
+        return await views.upcoming(client.server, limit=limit, until=until, namespace=namespace)
 
     return ask_server(url, asked) if is_server(url) else read_store(url, read)
 
@@ -106,7 +106,7 @@ def _read(url: str, now: Micros, limit: int, until: Micros | None, namespace: st
 def _echo(found: Upcoming, now: Micros, limit: int) -> None:
     from onthedot.cli.table import echo_table
     from onthedot.cli.words import in_zone, reader_time
-    from onthedot.observe.text import count
+    from onthedot.observe.formats import count
 
     if found.starts:
         echo_table([in_zone("DUE", now), "WHEN", "JOB", "WHAT"], [_row(start, now) for start in found.starts])
@@ -185,10 +185,10 @@ def _show_job(
     from onthedot.cli.reading import read_store
     from onthedot.cli.table import echo_table
     from onthedot.cli.words import in_zone
-    from onthedot.client import looking
+    from onthedot.client import views
     from onthedot.client.values import coming_fields
     from onthedot.model.addresses import is_server
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
     from onthedot.operations.next_slots import look_ahead
     from onthedot.operations.submit import find_job
     from onthedot.rules.next_slots import coming
@@ -200,7 +200,7 @@ def _show_job(
 
     if is_server(url):
         state, found = ask_server(
-            url, lambda client: looking.next_of(client.server, job, count=limit, namespace=namespace)
+            url, lambda client: views.next_of(client.server, job, count=limit, namespace=namespace)
         )
     else:
         state, found = read_store(url, read)

@@ -299,7 +299,7 @@ def _tell(user: User, what: str, *, as_json: bool) -> None:
 
 
 def _as_json(user: User) -> dict[str, Any]:
-    from onthedot.observe.text import iso
+    from onthedot.observe.formats import iso
 
     return {
         "name": user.name,

@@ -43,7 +43,7 @@ from onthedot.model.job import Job, JobRecord
 from onthedot.model.run import Lease, Progress
 from onthedot.model.verdict import Finish
 from onthedot.observe.counters import Counters, verdict_word
-from onthedot.observe.text import count, length, moment, plain
+from onthedot.observe.formats import count, length, moment, plain
 
 _TONES = {
     "succeeded": "green",

@@ -26,7 +26,7 @@ def command(server: str | None, store: str | None, db: str | None, as_json: bool
     """
     from onthedot.cli.asking import ask_server, find_key
     from onthedot.model.addresses import is_server
-    from onthedot.observe.text import plain
+    from onthedot.observe.formats import plain
     from onthedot.stores.addresses import shown_url
 
     if server is not None and (store or db):

@@ -10,8 +10,8 @@ from onthedot.clock import MILLISECOND, Micros, to_datetime
 from onthedot.model.duration import format_duration
 from onthedot.model.job import Job, Schedule
 from onthedot.model.task import Call, Command, Container, Http, Noop, Sleep, Steps
-from onthedot.observe import text
-from onthedot.observe.text import length
+from onthedot.observe import formats
+from onthedot.observe.formats import length
 from onthedot.schedules import describe
 
 _DEFAULT_ANCHOR = ", counted from 1970-01-01 00:00 UTC"
@@ -67,7 +67,7 @@ def moment(instant: Micros, now: Micros) -> str:
     where = reader_zone()
     local, today = to_datetime(instant).astimezone(where), to_datetime(now).astimezone(where)
     own = "" if local.utcoffset() == today.utcoffset() else f" {local:%Z}"
-    return f"{text.moment(instant, now, where)}{own}"
+    return f"{formats.moment(instant, now, where)}{own}"
 
 
 def span(first: Micros, last: Micros, now: Micros) -> str:

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from onthedot.cli.errors import BadInput
-from onthedot.define.from_mapping import read_job
-from onthedot.define.places import WrongText
-from onthedot.define.written import written
+from onthedot.define.job_reader import read_job
+from onthedot.define.job_writer import written
+from onthedot.define.wrong_text import WrongText
 from onthedot.model.job import Job
 
 

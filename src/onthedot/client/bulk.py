@@ -1,4 +1,4 @@
-"""Many runs in few requests: one JSON object a line, and an answer for each."""
+"""Submits many runs in few requests: one JSON object per line, and one answer for each."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from onthedot.client.refusals import error_of
-from onthedot.client.server import Server
+from onthedot.client.connection import ServerConnection
+from onthedot.client.errors import error_of
 from onthedot.model.errors import StoreError
 
 NDJSON = "application/x-ndjson"
@@ -16,9 +16,11 @@ MOST_BYTES = 16 * 1024 * 1024
 SECONDS = 120.0
 
 
-async def send_many(server: Server, namespace: str, bodies: Sequence[dict[str, Any]]) -> list[tuple[int, bool]]:
-    """The id of each run, and whether it is new, in order. Every line has a key: what was sent may be sent again. At
-    the first line that is refused it ends with that error, and what came before stays."""
+async def send_many(
+    server: ServerConnection, namespace: str, bodies: Sequence[dict[str, Any]]
+) -> list[tuple[int, bool]]:
+    """Submit runs, and return the id of each and whether it is new, in order. Every line has a key, so a request may be
+    sent again. The first line that is refused raises its error; the runs before it stay."""
     stored: list[tuple[int, bool]] = []
     for lines in _parts(bodies):
         stored += await _send(server, namespace, lines)
@@ -26,7 +28,7 @@ async def send_many(server: Server, namespace: str, bodies: Sequence[dict[str, A
 
 
 def _parts(bodies: Sequence[dict[str, Any]]) -> Iterator[list[bytes]]:
-    """Lines, as many as one request takes."""
+    """The lines of each request."""
     part: list[bytes] = []
     size = 0
     for body in bodies:
@@ -40,7 +42,7 @@ def _parts(bodies: Sequence[dict[str, Any]]) -> Iterator[list[bytes]]:
         yield part
 
 
-async def _send(server: Server, namespace: str, lines: list[bytes]) -> list[tuple[int, bool]]:
+async def _send(server: ServerConnection, namespace: str, lines: list[bytes]) -> list[tuple[int, bool]]:
     answer = await server.send(
         "POST", "/api/v1/runs", query={"namespace": namespace}, content=b"".join(lines), kind=NDJSON,
         repeat=True, seconds=SECONDS,

@@ -1,6 +1,6 @@
-"""What a server writes, read back as the values of the library: the same as whoever has the store itself is given.
+"""Reads a server's JSON as the values of the library, as a store returns them.
 
-One thing stays with the server: the lease of an attempt, with which its run could be ended. It is empty here.
+One field stays with the server: the lease of an attempt, because who knows it can end the run. It is empty here.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
-from onthedot.define.comparing import Difference, Move
-from onthedot.define.from_mapping import read_job
+from onthedot.define.differences import Difference, Move
+from onthedot.define.job_reader import read_job
 from onthedot.model.duration import micros, parse_duration
-from onthedot.model.errors import StoreError
-from onthedot.model.job import JobRecord, JobState, canonical
+from onthedot.model.errors import RunFailed, StoreError
+from onthedot.model.job import JobRecord, JobState, Json, canonical
 from onthedot.model.run import AttemptRecord, Progress, RunRecord, RunState, SkipRecord
 from onthedot.model.window import SkipRange
-from onthedot.observe.text import iso
+from onthedot.observe.formats import iso
+from onthedot.operations.apply import Applied
+from onthedot.operations.backfill import Backfill
+from onthedot.operations.dead_letters import DeadLetters, Replayed
 from onthedot.rules.next_slots import Coming, Start
 from onthedot.schedules import describe, schedule_id
 from onthedot.stores.values import Layout, MovedSlot, Node, Paused, PutJob, Queue, Resumed, Term
@@ -28,7 +31,7 @@ Told = Mapping[str, Any]
 
 
 def read(kind: Callable[[Any], T], told: Any) -> T:
-    """What was told, as the value that it means; `StoreError` if this version cannot read it.
+    """Read one value of JSON; `StoreError` if this version cannot read it.
 
     >>> read(layout, {"version": 1})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -50,12 +53,12 @@ def instant(text: str) -> Micros:
 
 
 def optional(text: str | None) -> Micros | None:
-    """An instant that may not be there."""
+    """An instant, or None."""
     return None if text is None else instant(text)
 
 
 def moment(text: str | None) -> datetime | None:
-    """The same for people."""
+    """An instant as a datetime, or None."""
     return None if text is None else to_datetime(instant(text))
 
 
@@ -77,7 +80,7 @@ def job_record(told: Told) -> JobRecord:
 
 
 def put_job(told: Told) -> PutJob:
-    """What became of a definition."""
+    """What storing a definition changed."""
     return PutJob(job_record(told), told["change"], told["planned"], told["withdrawn"])
 
 
@@ -94,8 +97,8 @@ def resumed(told: Told) -> Resumed:
     return Resumed(job_record(told["job"]), tuple(map(instant, told["slots"])), tuple(skips), told["released"])
 
 
-def excepted(told: Told) -> MovedSlot:
-    """What became of a slot."""
+def moved_slot(told: Told) -> MovedSlot:
+    """A slot that was skipped or moved."""
     return MovedSlot(told["schedule"], instant(told["slot_at"]), told["reason"], told["run_id"])
 
 
@@ -110,6 +113,34 @@ def difference(told: Told) -> Difference:
         moved=tuple(Move(instant(one["old"]), instant(one["new"])) for one in told["moved"]),
         until=optional(told["until"]) or 0,
         stopped=bool(told.get("stopped", False)),  # servers of earlier versions do not say
+    )
+
+
+def applied(told: Told) -> Applied:
+    """What was applied, or would be."""
+    return Applied(
+        source=told["source"],
+        differences=tuple(map(difference, told["differences"])),
+        elsewhere=told["elsewhere"],
+        warnings=told.get("warnings", {}),
+        refused=tuple(told.get("refused", ())),
+        paused=tuple(told["paused"]),
+        left=tuple(told["left"]),
+        dry_run=told["dry_run"],
+    )
+
+
+def backfill(told: Told) -> Backfill:
+    """What a backfill did, or would do."""
+    return Backfill(
+        told["job"],
+        told["slots"],
+        moment(told["first"]),
+        moment(told["last"]),
+        told["existing"],
+        told["succeeded"],
+        tuple(told["run_ids"]),
+        told["dry_run"],
     )
 
 
@@ -181,6 +212,41 @@ def attempt_record(told: Told) -> AttemptRecord:
     )
 
 
+def dead_letters(told: Told) -> DeadLetters:
+    """Dead letters that died of the same thing."""
+    return DeadLetters(
+        told["fingerprint"],
+        told["job"],
+        told["namespace"],
+        told["error_type"],
+        told["error"],
+        told["count"],
+        to_datetime(instant(told["first"])),
+        to_datetime(instant(told["last"])),
+        run_record(told["example"]),
+    )
+
+
+def replayed(told: Told) -> Replayed:
+    """What a replay did, or would do."""
+    return Replayed(
+        told["letters"],
+        told["without_job"],
+        moment(told["first_due"]),
+        moment(told["last_due"]),
+        tuple(told["run_ids"]),
+        told["dry_run"],
+    )
+
+
+def result(told: Told) -> Json:
+    """What a run's handler returned; `RunFailed` if it has not succeeded."""
+    if told["state"] != RunState.SUCCEEDED:
+        raise RunFailed(told["run_id"], state=told["state"], reason=told["reason"], error=told["error"])
+    result: Json = told["result"]
+    return result
+
+
 # ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -219,7 +285,7 @@ def layout(told: Told) -> Layout:
 
 
 def queue(told: Told) -> Queue:
-    """A queue; what was answered to a change of it has no counts."""
+    """A queue. The answer to a change of it has no counts."""
     return Queue(
         name=told["queue"],
         paused_at=optional(told["paused_at"]),
@@ -233,7 +299,7 @@ def queue(told: Told) -> Queue:
 
 
 def start_fields(start: Start) -> Told:
-    """A start to come, as servers tell it and `--json` shows it."""
+    """A coming start as JSON, for the server and for `--json`."""
     job, run = start.job.job, start.run
     return {
         "due_at": iso(start.due_at),
@@ -251,7 +317,7 @@ def start_fields(start: Start) -> Told:
 
 
 def coming_fields(one: Coming) -> Told:
-    """A start of one job, in the same way."""
+    """A coming start of one job as JSON."""
     return {
         "schedule": one.schedule_id or None,
         "slot_at": iso(one.slot_at),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any, get_args
 
-from onthedot.define.check import check_job
-from onthedot.define.check_params import params_problems
-from onthedot.define.sizes import parse_size
+from onthedot.define.check import check_job, params_problems
 from onthedot.model.after import After
 from onthedot.model.duration import parse_duration
-from onthedot.model.errors import DefinitionError, did_you_mean
+from onthedot.model.errors import DefinitionError, did_you_mean, shown
 from onthedot.model.job import CatchUp, Guarantee, Job, Limit, Overlap, Rate, Retry, Schedule
 from onthedot.model.task import Bounds, Param, Task
 from onthedot.schedules import parse
@@ -210,3 +209,22 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "params": _read_params,
 }
 _FIELDS = {"schedule": "schedules"}
+
+
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
+_LONGEST_TEXT = 100  # characters
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def parse_size(value: object, *, what: str = "size") -> int:
+    """A number of bytes. `K`, `M`, `G`, `T` count by 1024, as memory does, with or without the `i`.
+
+    >>> parse_size("512MiB"), parse_size("2G"), parse_size(4096)
+    (536870912, 2147483648, 4096)
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    found = _SIZE.fullmatch(value) if isinstance(value, str) and len(value) <= _LONGEST_TEXT else None
+    if found is None:
+        raise DefinitionError(f"{what}: expected an amount of bytes like '512M' or '2GiB', got {shown(value)}")
+    return round(float(found[1]) * 2.0 ** (10 * _POWERS[found[2].upper()]))

@@ -10,9 +10,25 @@ from dataclasses import fields
 from typing import Any, get_args
 
 from onthedot.define.check import LABEL, MOST_LABELS, MOST_PARENTS, MOST_SCHEDULES, NAME
-from onthedot.define.check_calls import HEADER, IMAGE, METHODS, MOST_HEADERS, NETWORK, USER
-from onthedot.define.check_task import KEY, MOST_PATTERNS, MOST_STEPS, MOST_TEXT, MOST_TRIES, MOST_WORDS, REF, VARIABLE
-from onthedot.define.schema_parts import (
+from onthedot.define.check_task import (
+    HEADER,
+    IMAGE,
+    KEY,
+    METHODS,
+    MOST_HEADERS,
+    MOST_PATTERNS,
+    MOST_STEPS,
+    MOST_TEXT,
+    MOST_TRIES,
+    MOST_WORDS,
+    NETWORK,
+    REF,
+    USER,
+    VARIABLE,
+)
+from onthedot.define.job_reader import FORMATS
+from onthedot.define.option_readers import MOST_REASON, PAUSE
+from onthedot.define.schema_patterns import (
     DELAY,
     DURATION,
     FORMS,
@@ -24,9 +40,7 @@ from onthedot.define.schema_parts import (
     Schema,
     whole,
 )
-from onthedot.define.text_tasks import CONTAINER, HTTP
-from onthedot.define.yaml_file import FORMATS
-from onthedot.define.yaml_options import MOST_REASON, PAUSE
+from onthedot.define.task_readers import CONTAINER, HTTP
 from onthedot.model.after import On
 from onthedot.model.job import Guarantee
 from onthedot.model.policies import Backoff, CatchUpMode

@@ -1,4 +1,4 @@
-"""Plain data as YAML 1.2 text that `yaml_nodes.py` reads back as the same data, and that people like to read.
+"""Plain data as YAML 1.2 text that `nodes.py` reads back as the same data, and that people like to read.
 
 Long texts are blocks, short lists stand on one line, and a text is without quotes only if no reader of YAML, 1.1 or
 1.2, could take it for something else.

@@ -18,10 +18,11 @@ early turn, however much others have asked for before. A rank is given once, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, get_args
 
 from onthedot.clock import SECOND, Micros
+from onthedot.model.errors import DefinitionError
 
 DEFAULT_QUEUE = "default"
 
@@ -151,3 +152,23 @@ def placed_incarnation(route: str) -> str | None:
 LEADER_ROUTES = (_LEADER, _LEADER[:-1] + chr(ord(SEPARATOR) + 1))
 PLACED_ROUTES = (_PLACED, chr(ord(_PLACED) + 1))
 """The ranges of names of all such routes."""
+
+
+# ── shares of a queue ────────────────────────────────────────────────────────────────────────────────────────
+
+
+MOST_WEIGHT = 1_000
+MOST_SHARES = 1_000
+
+
+def check_weights(weights: Mapping[str, int]) -> None:
+    """`DefinitionError` unless every weight is a whole number from 1 to 1,000."""
+    problems = [
+        f"share {name!r}: expected a weight from 1 to {MOST_WEIGHT}, got {weight!r}"
+        for name, weight in weights.items()
+        if not 1 <= weight <= MOST_WEIGHT
+    ]
+    if len(weights) > MOST_SHARES:
+        problems.append(f"shares: expected at most {MOST_SHARES}, got {len(weights)}; who is not named has 1")
+    if problems:
+        raise DefinitionError(problems)

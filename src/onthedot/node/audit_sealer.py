@@ -1,4 +1,4 @@
-"""The audit sealer: seals the audit entries that are new since its last tick (`access/seals.py`).
+"""The audit sealer: seals the audit entries that are new since its last tick (`access/audit_seals.py`).
 
 It ticks on the node that has the term: one is enough. Two that believe to have it do no harm: a seal says which one it
 follows, and the store keeps one for each.
@@ -7,7 +7,7 @@ follows, and the store keeps one for each.
 from __future__ import annotations
 
 from onthedot.access.audit import KIND
-from onthedot.access.seals import BATCH, SEALS, START, Head, append_seal, head_of, read_seal
+from onthedot.access.audit_seals import BATCH, SEALS, START, Head, append_seal, head_of, read_seal
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.loop import Service
 from onthedot.model.events import AuditSealed, Events

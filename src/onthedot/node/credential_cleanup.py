@@ -6,7 +6,7 @@ depends on it: a key that has ended is refused, removed or not.
 
 from __future__ import annotations
 
-from onthedot.access import keys, sessions, signing_on
+from onthedot.access import keys, sessions, sign_on
 from onthedot.clock import MILLISECOND, Micros
 from onthedot.loop import Service
 from onthedot.model.events import Events, KeyExpires
@@ -48,7 +48,7 @@ class CredentialCleanup(Service):
             self._told.clear()
             return self._settings.renew_every
         if not self._left:
-            self._left = [(kind, "") for kind in (keys.KIND, sessions.KIND, sessions.TOKEN, signing_on.USED)]
+            self._left = [(kind, "") for kind in (keys.KIND, sessions.KIND, sessions.TOKEN, sign_on.USED)]
         kind, after = self._left.pop()
         page = await self._store.documents.list_documents(kind, after=after, limit=PAGE)
         seen = term.until - self._settings.term_ttl  # the store's clock, as last renewed

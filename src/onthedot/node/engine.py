@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from onthedot import fault_points
-from onthedot.access.recorder import Recorder
+from onthedot.access.audit_recorder import Recorder
 from onthedot.clock import SECOND, Clock
-from onthedot.define.written import written
+from onthedot.define.job_writer import written
 from onthedot.ids import Ids
 from onthedot.loop import Loop, Service
 from onthedot.model.errors import StoreUnavailable
@@ -43,7 +43,7 @@ from onthedot.node.runner_set import RunnerSet
 from onthedot.node.seats import Seats
 from onthedot.operations.put_job import put_job
 from onthedot.operations.result_waiters import Ends
-from onthedot.output.leaving import Leaving
+from onthedot.output.output_owner import NodeOutput
 from onthedot.runners.attempt_notes import Desk
 from onthedot.runners.program.spool_sweep import Sweeping
 from onthedot.runners.registry import Registry
@@ -73,7 +73,7 @@ class Engine:
         events: Events,
         clock: Clock,
         ids: Ids,
-        leaving: Leaving | None = None,
+        leaving: NodeOutput | None = None,
     ) -> None:
         self.store = store
         self.leaving = leaving
@@ -138,7 +138,7 @@ class Engine:
             self._sweeping,
         ]
 
-    def _output_keeper(self, leaving: Leaving) -> OutputKeeper:
+    def _output_keeper(self, leaving: NodeOutput) -> OutputKeeper:
         return OutputKeeper(
             self.store, leaving.spool, leaving.outputs, self.events, self._machine_clock.now, self._patience,
             most=self._settings.spool_bytes,

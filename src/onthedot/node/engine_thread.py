@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from onthedot.access.recorder import Recorder
+from onthedot.access.audit_recorder import Recorder
 from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
 from onthedot.ids import Ids
 from onthedot.loop_thread import ping_loop
@@ -23,7 +23,7 @@ from onthedot.model.events import Events
 from onthedot.model.job import Job
 from onthedot.node.engine import Engine
 from onthedot.node.event_delivery import Delivery, deliver_rest
-from onthedot.output.leaving import Leaving, open_leaving
+from onthedot.output.output_owner import NodeOutput, open_node_output
 from onthedot.runners.registry import Registry
 from onthedot.settings import Settings
 from onthedot.stores.addresses import exposed, shown_url
@@ -112,10 +112,10 @@ class EngineThread:
         url = self._given if isinstance(self._given, str) else None
         if url is not None and (trouble := exposed(url)):
             logging.getLogger("onthedot").warning("the connection to %s is %s", shown_url(url), trouble)
-        leaving: Leaving | None = None
+        leaving: NodeOutput | None = None
         courtesy = GiveWay(application_loop, self._clock)
         try:
-            leaving = await open_leaving(self._settings, url, store, self._ids)
+            leaving = await open_node_output(self._settings, url, store, self._ids)
             self._engine = Engine(store, self._registry, self._settings, self._events, self._clock, self._ids, leaving)
             await self._engine.start(jobs, application_loop)
             courtesy.start()

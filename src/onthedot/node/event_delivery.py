@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.model.events import Event, Subscriber
-from onthedot.observe.mailbox import MOST, Mailbox
+from onthedot.observe.event_buffer import MOST, EventBuffer
 
 PATIENCE: Micros = 2 * SECOND
 """How long the end of a node waits, at most, for subscribers to hear the rest."""
@@ -23,7 +23,7 @@ class Delivery:
     def __init__(self, subscriber: Subscriber, clock: Clock, *, most: int = MOST) -> None:
         self.failures = 0
         self.subscriber = subscriber
-        self._mailbox = Mailbox(clock, most=most)
+        self._mailbox = EventBuffer(clock, most=most)
         self._thread: threading.Thread | None = None
 
     def take(self, event: Event) -> None:

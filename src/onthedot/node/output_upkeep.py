@@ -12,7 +12,7 @@ from onthedot.model.errors import OutputUnavailable
 from onthedot.model.events import Events, OutputNotKept, OutputsLost, OutputsPruned
 from onthedot.model.retention import DAY, HOUR
 from onthedot.node.leadership import Leadership
-from onthedot.output.keeping import Outputs
+from onthedot.output.output_store import OutputStore
 from onthedot.output.spool import Spool
 from onthedot.rules.retention import SETTLED
 from onthedot.stores.protocol import Store
@@ -78,7 +78,7 @@ class OutputKeeper(Service):
         self,
         store: Store,
         spool: Spool,
-        outputs: Outputs,
+        outputs: OutputStore,
         events: Events,
         wall: Callable[[], Micros],
         patience: Patience | None = None,
@@ -155,7 +155,7 @@ class OutputPruner(Service):
         self,
         store: Store,
         leadership: Leadership,
-        outputs: Outputs,
+        outputs: OutputStore,
         events: Events,
         wall: Callable[[], Micros],
         patience: Patience | None = None,

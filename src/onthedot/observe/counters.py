@@ -34,12 +34,12 @@ MOST_JOBS = 10_000
 OTHERS = ("", "…")
 
 
-class Spread:
+class Histogram:
     """How lengths of time are distributed: counted in classes, each an eighth of a power of two wide.
 
     So a quantile is at most an eighth too large, whatever the lengths are, and nothing is kept of the single ones.
 
-    >>> spread = Spread()
+    >>> spread = Histogram()
     >>> for micros in range(1, 1_001):
     ...     spread.add(micros)
     >>> spread.quantile(0.5), spread.quantile(0.99), spread.largest
@@ -62,7 +62,7 @@ class Spread:
         self.largest = max(self.largest, length)
         self._classes[_class_of(length)] += 1
 
-    def merge(self, other: Spread) -> None:
+    def merge(self, other: Histogram) -> None:
         """Add all that another one has counted."""
         self.count += other.count
         self.total += other.total
@@ -79,7 +79,7 @@ class Spread:
     def counts(self, bounds: Iterable[Micros]) -> list[int]:
         """How many were no longer than each of these ascending bounds; exact where a bound is a power of two less one.
 
-        >>> spread = Spread()
+        >>> spread = Histogram()
         >>> for micros in range(1, 1_001):
         ...     spread.add(micros)
         >>> spread.counts([0, 511, 1023])
@@ -135,8 +135,8 @@ class Counts:
         self.started = 0  # attempts that began
         self.skipped = 0  # slots and runs that will not run
         self.verdicts: Counter[str] = Counter()
-        self.late = Spread()  # from the due instant to the start
-        self.took = Spread()  # from the start to the end
+        self.late = Histogram()  # from the due instant to the start
+        self.took = Histogram()  # from the start to the end
 
     def merge(self, other: Counts) -> None:
         """Add all that another one has counted."""

@@ -26,7 +26,7 @@ from onthedot.model.events import (
 from onthedot.model.job import ability_of
 from onthedot.model.run import Lease, RunRecord, SkipRecord
 from onthedot.model.verdict import Finish, Verdict
-from onthedot.observe.text import iso
+from onthedot.observe.formats import iso
 
 if TYPE_CHECKING:
     from onthedot.access.principal import Principal

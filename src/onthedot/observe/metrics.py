@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onthedot.clock import SECOND, Micros
 from onthedot.observe.cluster import NodeShown, nodes_shown
-from onthedot.observe.counters import Counters, Spread
-from onthedot.observe.negotiation import TEXT, preferred
+from onthedot.observe.content_negotiation import TEXT, preferred
+from onthedot.observe.counters import Counters, Histogram
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Queue
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 BOUNDS: tuple[Micros, ...] = tuple(2**power - 1 for power in [*range(9, 18), *range(19, 33, 2)])
-"""The classes of histograms, from half a millisecond to half an hour: powers of two, at which a `Spread` is exact."""
+"""The classes of histograms, from half a millisecond to half an hour: powers of two, where a `Histogram` is exact."""
 
 _OPEN = "application/openmetrics-text"
 _STATES = ("living", "late", "draining")
@@ -77,7 +77,7 @@ class NodeMetrics:
         yield _histogram("onthedot_attempt_duration_seconds", "From the start of an attempt to its end.", total.took)
 
 
-def _histogram(name: str, what: str, spread: Spread) -> Metric:
+def _histogram(name: str, what: str, spread: Histogram) -> Metric:
     from prometheus_client.core import HistogramMetricFamily
 
     found = [(str(bound / SECOND), float(count)) for bound, count in zip(BOUNDS, spread.counts(BOUNDS), strict=True)]

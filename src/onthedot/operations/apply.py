@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from onthedot.access.recorder import Recorder
+from onthedot.access.audit_recorder import Recorder
 from onthedot.clock import Clock, Micros
 from onthedot.define.check import check_job, missing_parents, parents_first
-from onthedot.define.comparing import Difference, compare
+from onthedot.define.differences import Difference, compare
 from onthedot.model.errors import DefinitionError, SourceConflict
 from onthedot.model.job import Job, JobRecord, job_name
 from onthedot.operations.put_job import put_job

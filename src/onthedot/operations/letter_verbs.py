@@ -11,7 +11,7 @@ from onthedot.model.run import RunRecord
 
 if TYPE_CHECKING:
     from onthedot.operations.dead_letters import DeadLetters, Replayed
-    from onthedot.operations.verbs import Run
+    from onthedot.operations.run_handle import Run
 
 
 class LetterVerbs(Protocol):
@@ -67,7 +67,7 @@ class LetterVerbs(Protocol):
         """
         ...
 
-    async def replay(self, run_id: int) -> Run:
+    async def replay(self, run_id: Run | int) -> Run:
         """Ask for a dead run again, now, with its own arguments, for its own instant. Asked twice, it is one run.
 
         The new run's trigger is `rerun:<run id>`; the old one stays in history, dead, and is no dead letter any more.
@@ -110,7 +110,7 @@ class LetterVerbs(Protocol):
         """
         ...
 
-    async def discard(self, run_ids: int | Iterable[int], *, why: str = "") -> int:
+    async def discard(self, run_ids: Run | int | Iterable[Run | int], *, why: str = "") -> int:
         """Take dead letters out of the box; how many of these runs were in it. They stay in history, dead, and
         `run.settled` says why.
 

@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from onthedot.access.recorder import Recorder
+from onthedot.access.audit_recorder import Recorder
 from onthedot.clock import SECOND, Clock, Micros, SystemClock
 from onthedot.define.check import check_job
-from onthedot.define.written import written
+from onthedot.define.job_writer import written
 from onthedot.ids import Ids, RandomIds
 from onthedot.loop import Loop
 from onthedot.model.events import Event, Events
@@ -19,10 +19,11 @@ from onthedot.model.job import Job
 from onthedot.model.run import RunRecord, stored_number
 from onthedot.operations.put_job import put_job
 from onthedot.operations.result_waiters import Ends
+from onthedot.operations.run_handle import Run, run_number
 from onthedot.operations.store_verbs import StoreVerbs
-from onthedot.output.keeping import Outputs
-from onthedot.output.owning import find_owner
-from onthedot.output.reading import read_logs
+from onthedot.output.output_owner import find_owner
+from onthedot.output.output_store import OutputStore
+from onthedot.output.run_output import read_logs
 from onthedot.settings import Settings
 from onthedot.stores.addresses import with_connections
 from onthedot.stores.connect import open_store
@@ -38,7 +39,7 @@ logger = logging.getLogger("onthedot.operations.open_verbs")
 class OpenStore:
     """An open store, and what every front door needs beside it: its clock, where output is kept, who waits for ends."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings, outputs: Outputs | None) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Settings, outputs: OutputStore | None) -> None:
         self.store = store
         self.clock = clock
         self.settings = settings
@@ -81,7 +82,7 @@ async def opened(url: str, settings: Settings | None = None) -> AsyncGenerator[O
     settings = settings or Settings()
     store = await open_store(with_connections(url, settings.api_connections))
     try:
-        outputs = Outputs((await find_owner(store)).place(settings.output, url))
+        outputs = OutputStore((await find_owner(store)).location(settings.output, url))
         there = OpenStore(store, await clock_of(store, SystemClock()), settings, outputs)
         there.start()
         try:
@@ -134,8 +135,8 @@ class OpenVerbs(StoreVerbs):
             await self._records.put(put)
         return put
 
-    async def logs(self, run_id: int) -> list[LogRecord]:
-        return await read_logs(self.there.store, self.there.outputs, stored_number(run_id))
+    async def logs(self, run_id: Run | int) -> list[LogRecord]:
+        return await read_logs(self.there.store, self.there.outputs, stored_number(run_number(run_id)))
 
 
 def _tell_trouble(service: str, error: Exception, again_in: Micros) -> None:

@@ -12,10 +12,10 @@ from concurrent.futures import Future
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from onthedot.access.recorder import Counted, Recorder
+from onthedot.access.audit_recorder import Counted, Recorder
 from onthedot.clock import SECOND, Clock, Micros, to_micros
 from onthedot.define.arguments import encode_arguments
-from onthedot.define.calls import BoundCall, JobFunction
+from onthedot.define.job_function import BoundCall, JobFunction
 from onthedot.ids import Ids
 from onthedot.model.duration import Duration, micros, parse_duration
 from onthedot.model.errors import DefinitionError, RunFailed, UnknownRun
@@ -34,8 +34,9 @@ from onthedot.model.run import (
 )
 from onthedot.operations.move_slot import To, except_next
 from onthedot.operations.put_job import resume_job
+from onthedot.operations.run_handle import Run, run_number
 from onthedot.operations.submit import check_arguments, find_job, insert_runs
-from onthedot.operations.verbs import OUTSIDE, Asked, Run, Verbs, given_connection
+from onthedot.operations.verbs import OUTSIDE, Asked, Verbs, given_connection
 from onthedot.rules.windows import Missed
 from onthedot.schedules.instants import read_instant
 from onthedot.settings import Settings
@@ -378,15 +379,15 @@ class StoreVerbs(Verbs):
             for one, asked in zip(joined, wanted, strict=True)
         ]
 
-    async def retry_run(self, run_id: int, *, from_step: str | None = None) -> Run:
+    async def retry_run(self, run_id: Run | int, *, from_step: str | None = None) -> Run:
         from onthedot.operations.rerun import rerun  # loaded by who needs it
 
         token = self._ids.token()
 
         async def work(store: Store) -> tuple[int, str]:
             made, job = await rerun(store, _known(run_id), from_step, token=token, now=self._store_clock().now())
-            run = await store.queries.get_run(int(run_id))
-            await self._changed("runs.retry", run or f"run/{int(run_id)}", after={"run_id": made})
+            run = await store.queries.get_run(run_number(run_id))
+            await self._changed("runs.retry", run or f"run/{run_number(run_id)}", after={"run_id": made})
             return made, job
 
         made, job = await self._on_store(work)
@@ -394,19 +395,19 @@ class StoreVerbs(Verbs):
 
     # ── runs that exist ──────────────────────────────────────────────────────────────────────────────────────
 
-    async def cancel(self, run_id: int, *, why: str = "cancelled") -> CancelAnswer:
+    async def cancel(self, run_id: Run | int, *, why: str = "cancelled") -> CancelAnswer:
         async def work(store: Store) -> CancelAnswer:
-            [answer] = await store.cancel([stored_number(run_id)], why=why)
+            [answer] = await store.cancel([stored_number(run_number(run_id))], why=why)
             if answer.kind in ("cancelled", "asked"):
-                run = await store.queries.get_run(int(run_id))
-                await self._changed("runs.cancel", run or f"run/{int(run_id)}")
+                run = await store.queries.get_run(run_number(run_id))
+                await self._changed("runs.cancel", run or f"run/{run_number(run_id)}")
             return answer
 
         return await self._on_store(work)
 
-    async def get_run(self, run_id: int) -> RunRecord | None:
+    async def get_run(self, run_id: Run | int) -> RunRecord | None:
         async def read(store: Store) -> RunRecord | None:
-            return await store.queries.get_run(stored_number(run_id))
+            return await store.queries.get_run(stored_number(run_number(run_id)))
 
         return await self._on_store(read)
 
@@ -451,17 +452,18 @@ class StoreVerbs(Verbs):
             lambda store: store.queries.list_skips(job=job, namespace=namespace, since=first, until=end, limit=most)
         )
 
-    async def history(self, run_id: int) -> list[AttemptRecord]:
+    async def history(self, run_id: Run | int) -> list[AttemptRecord]:
         async def read(store: Store) -> list[AttemptRecord]:
-            return await store.queries.list_attempts(stored_number(run_id))
+            return await store.queries.list_attempts(stored_number(run_number(run_id)))
 
         return await self._on_store(read)
 
-    async def result(self, run_id: int, *, timeout: Duration | None = None) -> Json:
+    async def result(self, run_id: Run | int, *, timeout: Duration | None = None) -> Json:
         seconds = None if timeout is None else micros(parse_duration(timeout, what="timeout")) / SECOND
-        run = await self._wait_for(_known(run_id), seconds)
+        number = _known(run_id)
+        run = await self._wait_for(number, seconds)
         if run is None:
-            raise UnknownRun(f"there is no run {int(run_id)}: expected one that was submitted and not forgotten since")
+            raise _no_run(number)
         if run.state is not RunState.SUCCEEDED:
             raise RunFailed(run.id, state=run.state.value, reason=run.reason, error=run.error)
         return None if run.result is None else json.loads(run.result)
@@ -495,7 +497,7 @@ class StoreVerbs(Verbs):
         box = Box(job, self._namespace_of(job or ""), fingerprint, since, until, limit)
         return await self._on_store(lambda store: find_letters(store, box))
 
-    async def replay(self, run_id: int) -> Run:
+    async def replay(self, run_id: Run | int) -> Run:
         from onthedot.operations.dead_letters import replay
 
         async def work(store: Store) -> tuple[RunRecord, int, bool]:
@@ -533,10 +535,10 @@ class StoreVerbs(Verbs):
 
         return await self._on_store(work)
 
-    async def discard(self, run_ids: int | Iterable[int], *, why: str = "") -> int:
+    async def discard(self, run_ids: Run | int | Iterable[Run | int], *, why: str = "") -> int:
         from onthedot.operations.dead_letters import discard
 
-        ids = [run_ids] if isinstance(run_ids, int) else list(run_ids)
+        ids = [run_number(one) for one in ([run_ids] if isinstance(run_ids, int | Run) else run_ids)]
 
         async def work(store: Store) -> int:
             done, recorder = await discard(store, ids, why=why), self._recorder()
@@ -601,11 +603,16 @@ def _counted(wanted: Sequence[Wanted], records: Mapping[str, JobRecord]) -> Coun
     return {records[job].id: (records[job].job, count) for job, count in counts.items()}
 
 
-def _known(run_id: int) -> int:
+def _known(run_id: Run | int) -> int:
     """A run's number; `UnknownRun` for one that no store can hold."""
-    if not stored_number(run_id):
-        raise UnknownRun(f"there is no run {int(run_id)}: expected one that was submitted and not forgotten since")
-    return int(run_id)
+    number = run_number(run_id)
+    if not stored_number(number):
+        raise _no_run(number)
+    return number
+
+
+def _no_run(number: int) -> UnknownRun:
+    return UnknownRun(f"there is no run {number}: expected one that was submitted and not forgotten since")
 
 
 # ── in a transaction of the caller ───────────────────────────────────────────────────────────────────────────

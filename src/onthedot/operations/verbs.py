@@ -1,4 +1,4 @@
-"""The verbs that every front door speaks, and the handle of a run that they give.
+"""The verbs that every front door speaks.
 
 `Scheduler` implements them in this process; whatever speaks for it from elsewhere (HTTP, a portal for programs without
 an event loop) offers the same verbs with the same meaning, and adds none of its own.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from onthedot.define.calls import BoundCall
+from onthedot.define.job_function import BoundCall
 from onthedot.model.duration import Duration
 from onthedot.model.errors import DefinitionError
 from onthedot.model.job import Job, JobRecord, Json
@@ -19,6 +19,7 @@ from onthedot.model.run import AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.operations.cluster_verbs import ClusterVerbs
 from onthedot.operations.letter_verbs import LetterVerbs
 from onthedot.operations.move_slot import To
+from onthedot.operations.run_handle import Run
 from onthedot.rules.windows import Missed
 from onthedot.stores.values import CancelAnswer, LogRecord, MovedSlot, Paused, PutJob, Resumed
 
@@ -277,7 +278,7 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def retry_run(self, run_id: int, *, from_step: str | None = None) -> Run:
+    async def retry_run(self, run_id: Run | int, *, from_step: str | None = None) -> Run:
         """Run again what has ended, of a command or of steps: a new run, which goes on at the step that failed, or at
         the one that `from_step` names, in the workspace of the earlier run where that is still there.
 
@@ -295,7 +296,7 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def cancel(self, run_id: int, *, why: str = "cancelled") -> CancelAnswer:
+    async def cancel(self, run_id: Run | int, *, why: str = "cancelled") -> CancelAnswer:
         """Cancel a run: at once if it waits; if it runs, it is asked to stop.
 
         >>> async with sched:
@@ -305,7 +306,7 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def get_run(self, run_id: int) -> RunRecord | None:
+    async def get_run(self, run_id: Run | int) -> RunRecord | None:
         """A run, live or finished.
 
         >>> async with sched:
@@ -365,7 +366,7 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def history(self, run_id: int) -> list[AttemptRecord]:
+    async def history(self, run_id: Run | int) -> list[AttemptRecord]:
         """The ended attempts of a run, in order.
 
         >>> async with sched:
@@ -376,7 +377,7 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def logs(self, run_id: int) -> list[LogRecord]:
+    async def logs(self, run_id: Run | int) -> list[LogRecord]:
         """What the attempts of a run have said and logged, in order: in full from the output store once it is there,
         and before that what has been told of it so far.
 
@@ -391,7 +392,7 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def result(self, run_id: int, *, timeout: Duration | None = None) -> Json:
+    async def result(self, run_id: Run | int, *, timeout: Duration | None = None) -> Json:
         """Wait until a run has ended, and what its handler has returned.
 
         `RunFailed` if it did not succeed, `UnknownRun` if there is no such run (any more), `TimeoutError` if it has not
@@ -403,86 +404,3 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         all is well in eu
         """
         ...
-
-
-class Run(int):
-    """A run that was asked for: its id, with the verbs that can be said of it. Equal to the id, and usable as one.
-
-    `created` is False if a run with the same key was there already.
-
-    >>> import onthedot as otd
-    >>> sched = otd.Scheduler("memory:")
-    >>> @sched.job
-    ... async def add(a: int, b: int) -> int:
-    ...     return a + b
-    >>> async with sched:
-    ...     run = await sched.submit(add.call(1, b=2), key="sum")
-    ...     print(run.id, run.created, await run.result(timeout="10s"))
-    ...     again = await sched.submit(add.call(1, b=2), key="sum")
-    ...     print(again.id, again.created, again == run)
-    1 True 3
-    1 False True
-    """
-
-    job: str
-    created: bool
-
-    def __new__(cls, run_id: int, *, job: str, created: bool, verbs: Verbs) -> Run:
-        run = super().__new__(cls, run_id)
-        run.__dict__.update(job=job, created=created, _verbs=verbs)
-        return run
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a run's handle does not change: {name!r} cannot be set")
-
-    @property
-    def id(self) -> int:
-        """The run's id, plain."""
-        return int(self)
-
-    @property
-    def _asking(self) -> Verbs:
-        verbs: Verbs = self.__dict__["_verbs"]
-        return verbs
-
-    async def result(self, *, timeout: Duration | None = None) -> Json:
-        """Wait for the end; what the handler returned. See `Verbs.result` for what is raised if there is nothing.
-
-        >>> async with sched:
-        ...     later = await sched.submit(add.call(2, 2), delay="1h")
-        ...     try:
-        ...         await later.result(timeout="10ms")
-        ...     except TimeoutError:
-        ...         print("not yet")
-        not yet
-        """
-        return await self._asking.result(self.id, timeout=timeout)
-
-    async def state(self) -> RunState | None:
-        """Where the run stands; None if it is gone.
-
-        >>> async with sched:
-        ...     later = await sched.submit(add.call(2, 2), delay="1h")
-        ...     print(await later.state())
-        scheduled
-        """
-        run = await self._asking.get_run(self.id)
-        return None if run is None else run.state
-
-    async def cancel(self, *, why: str = "cancelled") -> CancelAnswer:
-        """Cancel it: at once if it waits; if it runs, it is asked to stop.
-
-        >>> async with sched:
-        ...     later = await sched.submit(add.call(2, 2), delay="1h")
-        ...     print((await later.cancel()).kind)
-        cancelled
-        """
-        return await self._asking.cancel(self.id, why=why)
-
-    def __reduce__(self) -> tuple[type[int], tuple[int]]:
-        return int, (self.id,)  # elsewhere, nobody is there to ask
-
-    def __repr__(self) -> str:
-        return f"Run({self.id}, job={self.job!r}, created={self.created})"
-
-    __str__ = int.__repr__

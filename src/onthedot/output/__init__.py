@@ -1,1 +1,1 @@
-"""What attempts leave behind: their records, artifacts, and where both are kept."""
+"""Records what attempts print, removes secrets from it, and keeps it with their artifacts until the run is pruned."""

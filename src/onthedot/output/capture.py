@@ -1,39 +1,39 @@
-"""Record what a program says, as it says it: with instants, redacted, and bounded.
+"""Records the output of one program: adds times, removes secrets, and limits the size.
 
-The first half of the bound goes to the file at once. What comes after that is kept as it came, in memory, as much as
-the other half; at the end it is redacted and written behind a remark that says how much was cut between the two. So a
-program that says a gigabyte costs a few copies of its last megabytes, and nobody else waits for it.
+The first half of the limit goes to the file at once. Later output is kept in memory as it came, up to the other half.
+At the end it is redacted and written after a remark that says how many bytes were cut. So a program that prints a
+gigabyte costs a few copies of its last megabytes, and delays nobody else.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from onthedot.clock import Micros
-from onthedot.output.forms import forms_of
+from onthedot.clock import SECOND, Micros
 from onthedot.output.line_marks import WINDOW
 from onthedot.output.records import Record, Stream, encode
-from onthedot.output.redact import Redactor
-from onthedot.output.shown import Characters, Shown
+from onthedot.output.redact import Redactor, forms_of
 
 LARGEST = 64 << 10
-"""In bytes, of a record's text; and of what is looked at in one piece."""
+"""Most bytes of one record's text, and of one piece of a stream."""
 LEAST = 64 << 10
-"""What a program may say even if others of its attempt have said all that there is room for."""
+"""Bytes that each program may print even if others of its attempt have used up the limit."""
 SMALL = 4 << 10
-"""Pieces behind the first half are put together until they are so large."""
+"""After the first half, small pieces are joined up to this size."""
 ENTRY = 128
-"""What a piece takes beside its bytes."""
+"""Memory that a piece takes besides its bytes."""
+EACH_SECOND = 256 << 10
+"""Bytes of each second that are shown while the program runs, once its log is full."""
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Said(NamedTuple):
-    """Some bytes behind the head, as they came; or the end of the head, which is redacted."""
+    """Some bytes after the head, as they came; or the rest of the head, which is redacted already."""
 
     at: Micros
     stream: Stream
@@ -42,12 +42,11 @@ class _Said(NamedTuple):
 
 
 class Capture:
-    """Appends one program's output to a record. Used in the guard's process, from one thread.
+    """Appends one program's output to a log file. Used in the guard's process, from one thread.
 
-    The file is made for its owner alone, when there is something to write: who says nothing leaves none. A link in its
-    place is not followed (`OSError`). `limit` is how large the
-    attempt's file may become; other programs may have written to it before, and each has room for a little. If the file
-    cannot be written any more, the rest is lost, and nobody else is hurt.
+    The file is made for its owner alone, at the first write. A link in its place is not followed (`OSError`). `limit`
+    is how large the attempt's file may become. Earlier programs of the attempt may have written to it; each program
+    may add at least a little. If the file can no longer be written, the rest is lost, and the program goes on.
     """
 
     def __init__(
@@ -66,13 +65,13 @@ class Capture:
         self._gathered_bytes = 0
         self._gathered_of: Stream = "out"
         self._since: Micros = 0
-        self._shown: Shown | None = None  # there is one behind the head
+        self._shown: LiveText | None = None  # there is one behind the head
         self._tail: deque[_Said] = deque()
         self._tail_bytes = 0
         self._cut = 0
 
     def feed(self, stream: Stream, data: bytes) -> str:
-        """Some bytes came; the text that may be shown now."""
+        """Record some bytes. Returns the text that may be shown now."""
         if self._shown is not None:
             now = self._clock()
             self._keep_tail(now, stream, data)
@@ -82,12 +81,12 @@ class Capture:
         return text
 
     def tick(self) -> None:
-        """What has waited long enough for more to come is written. Call it a few times each second."""
+        """Write the record that has waited long enough for more text. Call it a few times each second."""
         if self._gathered and not 0 <= self._clock() - self._since < WINDOW:
             self._write_gathered()
 
     def close(self) -> list[tuple[Stream, str]]:
-        """Nothing more will come; what may be shown now, and was held back so far. Twice is fine."""
+        """Write the rest. Returns the text that was held back. May be called twice."""
         if self._closed:
             return []
         self._closed = True
@@ -142,9 +141,9 @@ class Capture:
     # ── the second half ──────────────────────────────────────────────────────────────────────────────────────
 
     def _begin_tail(self, rest: str) -> None:
-        """The head is full; `rest` is what did not fit. It is written in any case, so the head is ended."""
+        """The head is full, and `rest` did not fit: begin the tail with it."""
         self._head = 0
-        self._shown = Shown(self._redactors, self._characters)
+        self._shown = LiveText(self._redactors, self._characters)
         self._keep(_Said(self._since, self._gathered_of, rest.encode(errors="replace"), redacted=True))
 
     def _keep_tail(self, now: Micros, stream: Stream, data: bytes) -> None:
@@ -167,7 +166,7 @@ class Capture:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Of the oldest, so much as is too much; not for every byte, because the rest of a piece is copied."""
+        """Drop the oldest bytes above the limit. Not for every byte, because the rest of a piece is copied."""
         if self._tail_bytes < self._most_tail + min(LARGEST, self._most_tail):
             return
         while (surplus := self._tail_bytes - self._most_tail) > 0 and self._tail:
@@ -218,7 +217,7 @@ class Capture:
     # ── the file ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _end_last_line(self) -> int:
-        """How large the file is. If it ends within a line, whoever wrote it was killed: ours begins on the next one."""
+        """The size of the file. If it ends within a line, its writer was killed: end that line."""
         if self._file < 0:
             return 0
         size = os.fstat(self._file).st_size
@@ -238,7 +237,7 @@ class Capture:
 
 
 def _open_found(path: Path) -> int:
-    """The file, if it is there; else -1."""
+    """A descriptor of the file; -1 if there is none."""
     try:
         return os.open(path, _FLAGS)
     except FileNotFoundError:
@@ -246,7 +245,7 @@ def _open_found(path: Path) -> int:
 
 
 def _beginning(record: Record, room: int) -> tuple[bytes, int]:
-    """As much of a record's beginning as has room, encoded; and how much of its text that is."""
+    """As much of a record's beginning as fits, encoded; and how many characters of its text that is."""
     line, fits = encode(record), len(record.text)
     while len(line) > room and fits:
         fits = min(fits - 1, fits * max(room, 0) // len(line))
@@ -255,9 +254,83 @@ def _beginning(record: Record, room: int) -> tuple[bytes, int]:
 
 
 def _end(record: Record, room: int) -> tuple[bytes, int]:
-    """The same of its end."""
+    """The same for a record's end."""
     line, fits = encode(record), len(record.text)
     while len(line) > room and fits:
         fits = min(fits - 1, fits * max(room, 0) // len(line))
         line = encode(record._replace(text=record.text[len(record.text) - fits :]))
     return (line, fits) if fits else (b"", 0)
+
+
+# ── what is shown while a program runs ─────────────────────────────────────────────────────────────────────────────
+
+
+class LiveText:
+    """The text of streams whose log is full, as it is shown: redacted, and not more than people can read."""
+
+    def __init__(self, redactors: Mapping[Stream, Redactor], characters: Mapping[Stream, Characters]) -> None:
+        self._redactors = {stream: redactor.copy() for stream, redactor in redactors.items()}
+        self._characters = {stream: begun.copy() for stream, begun in characters.items()}
+        self._since: Micros = 0
+        self._bytes = 0
+
+    def feed(self, stream: Stream, data: bytes, now: Micros) -> str:
+        """Take some bytes. Returns the text that may be shown now."""
+        if not 0 <= now - self._since < SECOND:
+            self._since, self._bytes = now, 0
+        self._bytes += len(data)
+        if self._bytes > EACH_SECOND:
+            self._redactors[stream].skip(data)
+            return ""
+        return self._characters[stream].feed(self._redactors[stream].feed(data))
+
+    def close(self) -> list[tuple[Stream, str]]:
+        """What was held back."""
+        return [(stream, self._characters[stream].close(one.close())) for stream, one in self._redactors.items()]
+
+
+class Characters:
+    """Decodes UTF-8 in pieces. Other bytes become U+FFFD.
+
+    >>> characters = Characters()
+    >>> characters.feed(b"caf\\xc3"), characters.feed(b"\\xa9\\xff"), characters.close()
+    ('caf', 'é\ufffd', '')
+    """
+
+    def __init__(self, begun: bytes = b"") -> None:
+        self._begun = begun  # the beginning of a character whose end is still to come
+
+    def feed(self, data: bytes) -> str:
+        """The text of all characters that are complete."""
+        if not data:
+            return ""
+        if self._begun:
+            data = self._begun + data
+        end = _whole_until(data)
+        self._begun = data[end:]
+        return (data if end == len(data) else data[:end]).decode(errors="replace")
+
+    def close(self, data: bytes = b"") -> str:
+        """The text of the last piece, and of a character that was begun."""
+        rest, self._begun = self._begun + data, b""
+        return rest.decode(errors="replace")
+
+    def copy(self) -> Characters:
+        """A copy with the same state."""
+        return Characters(self._begun)
+
+
+def _whole_until(data: bytes) -> int:
+    """Where the last character starts, if its end is still to come; else the end.
+
+    >>> _whole_until("é".encode()), _whole_until("aé".encode()[:-1]), _whole_until(b"a\\xff")
+    (2, 1, 2)
+    """
+    for back in range(1, min(3, len(data)) + 1):
+        byte = data[-back]
+        if byte < 0x80:
+            break
+        if byte >= 0xC0:
+            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4 if byte < 0xF8 else 1
+            return len(data) - back if needed > back else len(data)
+    return len(data)

@@ -1,4 +1,4 @@
-"""What programs have said, made safe for a terminal: text and colours, nothing that moves, hides or asks."""
+"""Makes the output of programs safe for a terminal: keeps text and colours, removes all other control sequences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN = {*range(5), 7, *range(22, 26), 27, *range(30, 38), 39, *range(40, 48), 
 
 
 class Display:
-    """Makes text safe, piece by piece: a sequence that is cut between two pieces is one.
+    """Makes text safe, piece by piece. A sequence may be split between two pieces.
 
     >>> display = Display()
     >>> display.feed("a\\x1b[31mred\\x1b[2J\\x1b]0;title\\x07\\x1b["), display.feed("0mb\\rc"), display.close()
@@ -35,14 +35,14 @@ class Display:
         self._coloured = False
 
     def feed(self, text: str) -> str:
-        """What may be shown."""
+        """The part of the text so far that may be shown."""
         text = self._held + text
         cut = _UNFINISHED.search(text, max(0, len(text) - _LONGEST))
         self._held = cut[0] if cut else ""
         return _ESCAPE.sub(self._shown, text[: len(text) - len(self._held)])
 
     def close(self) -> str:
-        """What was held back; colours end here."""
+        """The rest that was held back. Resets colours."""
         rest = "\n" if self._held == "\r" else ""
         self._held = ""
         coloured, self._coloured = self._coloured, False
@@ -59,7 +59,7 @@ class Display:
 
 
 def safe(text: str) -> str:
-    """A whole text, made safe.
+    """Make a whole text safe.
 
     >>> safe("one\\x1b]52;c;aGk=\\x07 two\\x1b[8mhidden")
     'one twohidden'
@@ -69,7 +69,7 @@ def safe(text: str) -> str:
 
 
 def _is_plain(colours: str) -> bool:
-    """Whether this sets colours, bold, faint, italic, underlined or reversed, or ends them; not hidden or blinking."""
+    """Whether this sequence sets or ends colours, bold, faint, italic, underlined or reversed, and nothing else."""
     if len(colours) > _LONGEST:
         return False
     numbers = [int(part or 0) for part in re.split("[;:]", colours)]

@@ -1,7 +1,7 @@
-"""A record of what a program said: lines of JSON, each `[instant, stream, step, text]`, in the order of their arrival.
+"""Encodes and decodes records of output: lines of JSON, each `[instant, stream, step, text]`, in order of arrival.
 
-The instant is in microseconds of this machine's clock; the stream is `out`, `err`, or `otd` for remarks of ours. What
-a handler logs has the stream `log`, and is in no file: the store keeps it.
+The instant is in microseconds of this machine's clock. The stream is `out`, `err`, or `otd` for our own remarks. A
+handler's log lines have the stream `log`. They are in no file: the store keeps them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STREAMS = get_args(Stream)
 
 
 class Record(NamedTuple):
-    """Some text that came at once."""
+    """Some text of one stream that arrived at one time."""
 
     at: Micros
     stream: Stream
@@ -36,15 +36,15 @@ def encode(record: Record) -> bytes:
 
 
 def append(path: Path, record: Record) -> None:
-    """Add to a record, which is made for its owner alone; a link in its place is not followed (`OSError`)."""
+    """Append a record to a file. Makes the file for its owner alone, and does not follow a link (`OSError`)."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(path, flags, 0o600), "ab") as file:
         file.write(encode(record))
 
 
 def decode(lines: Iterable[bytes]) -> Iterator[Record]:
-    """Whole lines; the last one of a file that is being written may be cut, and one in the middle whose writer was
-    killed: they are left out.
+    """The records of whole lines. Leaves out lines that are cut: the last one of a file that is still written, or one
+    whose writer was killed.
 
     >>> list(decode([b'[1,"out","","a"]\\n', b'[2,"ou', b"[]\\n"]))
     [Record(at=1, stream='out', step='', text='a')]

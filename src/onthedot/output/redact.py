@@ -1,16 +1,140 @@
-"""Secret values are taken out of a stream of bytes, wherever it was cut into pieces.
+"""Removes secret values from a stream of bytes, in every form in which programs commonly print them.
 
-Every byte that belongs to an occurrence of a form (`output/forms.py`) is left out, and each row of such bytes is shown
-as `***`. Line breaks within an occurrence do not matter: programs wrap what they encode, each at another width. What
-may be the beginning of a form is held back until it is known: at most one byte less than the longest form, and the line
-breaks in it. So the result is the same however the stream was cut.
+A secret has many forms: as it is, in base64, in a URL, in JSON, in a shell's quotes … (`forms_of`). Every byte of an
+occurrence is left out, and each row of such bytes is shown as `***`. Line breaks within an occurrence do not matter:
+programs wrap what they encode, each at another width. Bytes that may begin a form are held back until that is known:
+at most one byte less than the longest form, and the line breaks in it. So the result does not depend on how the stream
+was cut into pieces.
 """
 
 from __future__ import annotations
 
+import base64
+import html
+import json
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from urllib.parse import quote, quote_plus
+
+SHORTEST = 4
+"""Shorter forms would remove text that is no secret. Shorter secrets are refused when they are defined."""
+
+_LINE = 8  # of a secret of several lines, each that is at least so long is a secret by itself
+_WRAPS = (76, 64)  # where `base64` and `openssl` break their lines: each is hidden, also if there is text before it
+_QUOTED = re.compile(r"""[ '"\\|&;()<>!{}*\[\]?^$`,]|(?<=[:=])~""")
+_QUOTED_FIRST = re.compile(rf"{_QUOTED.pattern}|\A[#~]")
+_ANSI_C = {"\\": "\\\\", "'": "\\'", "\a": "\\a", "\b": "\\b", "\x1b": "\\E", "\f": "\\f", "\n": "\\n", "\r": "\\r",
+           "\t": "\\t", "\v": "\\v"}  # fmt: skip
+
+
+def forms_of(secrets: Iterable[str]) -> tuple[bytes, ...]:
+    """Every form that must not be kept or shown, the longest first.
+
+    >>> forms = forms_of(["s3cr&t"])
+    >>> [form in forms for form in (b"s3cr&t", b"s3cr%26t", b"czNjciZ0", b"s3cr&amp;t", b"733363722674")]
+    [True, True, True, True, True]
+    """
+    found = {form for secret in secrets for value in _values(secret) for form in _forms(value)}
+    return tuple(sorted((form for form in found if len(form) >= SHORTEST), key=lambda form: (-len(form), form)))
+
+
+def _values(secret: str) -> Iterator[str]:
+    """The secret parts: the value without white space around it, and each of its longer lines."""
+    value = secret.strip()
+    yield value
+    if "\n" in value:
+        yield from (line for line in map(str.strip, value.splitlines()) if len(line) >= _LINE)
+
+
+def _forms(value: str) -> Iterator[bytes]:
+    raw = value.encode(errors="surrogateescape")
+    yield raw
+    yield from (raw.hex().encode(), raw.hex().upper().encode())
+    yield from _base64(raw)
+    yield from _base32(raw)
+    for text in (*_in_urls(raw), *_in_json(value), *_in_shells(value, raw), *_in_other_texts(value, raw)):
+        yield text.encode(errors="surrogateescape")
+
+
+def _base64(raw: bytes) -> Iterator[bytes]:
+    """The value alone, and in the middle of other bytes. Those shift it by up to two bytes, and share the characters
+    at its borders."""
+    encoders: tuple[Callable[[bytes], bytes], ...] = (base64.b64encode, base64.urlsafe_b64encode)
+    for encode in encoders:
+        whole = encode(raw)
+        yield whole
+        yield from (whole[at : at + wrap] for wrap in _WRAPS for at in range(0, len(whole), wrap) if len(whole) > wrap)
+        for shift in range(3):
+            shifted = encode(bytes(shift) + raw).rstrip(b"=")
+            first = -(-shift * 8 // 6)
+            yield shifted[first:]
+            yield shifted[first : (shift + len(raw)) * 8 // 6]
+
+
+def _base32(raw: bytes) -> Iterator[bytes]:
+    """The same as in base64, for groups of five bytes."""
+    for shift in range(5):
+        shifted = base64.b32encode(bytes(shift) + raw)
+        first = -(-shift * 8 // 5)
+        yield shifted[first:].rstrip(b"=")
+        yield shifted[first : (shift + len(raw)) * 8 // 5]
+    yield base64.b32encode(raw)
+
+
+def _in_urls(raw: bytes) -> Iterator[str]:
+    """Libraries differ in which characters they escape, and how."""
+    for safe in ("", "/", "!'()*", "!*'();:@&=+$,/?#[]"):
+        yield quote(raw, safe=safe)
+        yield quote(raw, safe=safe).replace("%20", "+")
+    yield quote_plus(raw)
+    yield from [_lower_escapes(quote(raw, safe=safe)) for safe in ("", "/")]
+    yield "".join(f"%{byte:02X}" for byte in raw)
+
+
+def _lower_escapes(quoted: str) -> str:
+    head, *rest = quoted.split("%")
+    return head + "".join(f"%{part[:2].lower()}{part[2:]}" for part in rest)
+
+
+def _in_json(value: str) -> Iterator[str]:
+    for ascii_only in (True, False):
+        inside = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
+        yield inside
+        yield inside.replace("/", "\\/")
+        for_html = inside.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")  # as Go writes it
+        yield for_html
+        yield json.dumps(inside)[1:-1]  # JSON as a text in JSON
+
+
+def _in_shells(value: str, raw: bytes) -> Iterator[str]:
+    yield value.replace("'", "'\\''")
+    yield value.replace("'", "'\"'\"'")
+    yield re.sub(r"[$`\"\\]", r"\\\g<0>", value)  # between double quotes
+    yield _QUOTED.sub(r"\\\g<0>", value)
+    yield _QUOTED_FIRST.sub(r"\\\g<0>", value)
+    for text in (value, raw.decode("latin-1")):  # between $' and ', in UTF-8 and in the locale C
+        for quotes in ("", '"'):
+            yield "".join(_ansi_c(one, quotes, ascii_only=text is not value) for one in text)
+
+
+def _ansi_c(one: str, quotes: str, *, ascii_only: bool) -> str:
+    if one in _ANSI_C or one in quotes:
+        return _ANSI_C.get(one, f"\\{one}")
+    octal = one < " " or one == "\x7f" or (ascii_only and one > "\x7f")
+    return f"\\{ord(one):03o}" if octal else one
+
+
+def _in_other_texts(value: str, raw: bytes) -> Iterator[str]:
+    yield repr(value)[1:-1]
+    yield repr(raw)[2:-1]
+    yield value.replace('"', '""')  # in CSV
+    escaped = html.escape(value, quote=False)
+    yield escaped
+    for double in ("&quot;", "&#34;"):
+        for single in ("&#x27;", "&#39;", "&apos;", "'"):
+            yield escaped.replace('"', double).replace("'", single)
+
 
 HIDDEN = b"***"
 
@@ -18,7 +142,7 @@ _BREAKS = b"\r\n"
 _LONGEST_BREAK = 2  # in bytes: `\r\n`, or an empty line; what is longer is no break within a form
 _BREAK = re.compile(rb"[\r\n]+")
 _FEW = 3
-"""A line that ends with at most so many bytes of a form is shown at once and whole; what follows of the form is not."""
+"""A line that ends with so few bytes of a form is shown at once and whole. The rest of the form is hidden."""
 
 
 class _Joined:
@@ -37,11 +161,11 @@ class _Joined:
         self.rest = b"".join([*parts, data[at:]])
 
     def place(self, at: int) -> int:
-        """Where a byte of the rest was."""
+        """The index of a byte of the rest in the original bytes."""
         return at + self._removed[bisect_right(self._starts, at) - 1]
 
     def hidden(self, at: int, length: int) -> tuple[int, int]:
-        """What is hidden of an occurrence in the rest: not the few bytes before its first line breaks."""
+        """The part of an occurrence that is hidden: all but a few bytes before its first line break."""
         for begin in range(min(at + _FEW, at + length - 1), at, -1):
             if self.place(begin) - self.place(begin - 1) > 1:
                 return self.place(begin), self.place(at + length - 1) + 1
@@ -49,7 +173,7 @@ class _Joined:
 
 
 def redacted(text: str, forms: Sequence[bytes], *, cut: bool = False) -> str:
-    """A whole text without secrets. With `cut` its end is missing: the beginning of a secret there is hidden, too.
+    """A whole text without secrets. `cut`: its end is missing, so the beginning of a secret there is hidden, too.
 
     >>> redacted("at 7, hunter2", (b"hunter2",)), redacted("at 7, hunt", (b"hunter2",), cut=True)
     ('at 7, ***', 'at 7, ***')
@@ -60,7 +184,7 @@ def redacted(text: str, forms: Sequence[bytes], *, cut: bool = False) -> str:
 
 
 def redacted_bytes(data: bytes, forms: Sequence[bytes], *, cut: bool = False) -> bytes:
-    """The same for bytes."""
+    """The same as `redacted`, for bytes."""
     redactor = Redactor(forms)
     shown, rest = redactor.feed(data), redactor.close()
     return shown + (HIDDEN if cut and rest else rest)
@@ -87,7 +211,7 @@ class Redactor:
         self._hiding = False  # the last byte before the held ones was hidden, and is shown
 
     def feed(self, data: bytes) -> bytes:
-        """Some bytes came; what may be shown now."""
+        """Take some bytes. Returns the bytes that may be shown now."""
         if not self._forms:
             return data
         if not self._held and not self._may_have_forms(data):
@@ -99,19 +223,19 @@ class Redactor:
         return self._settle(self._held + data, final=False)
 
     def skip(self, data: bytes) -> None:
-        """Some bytes came that nobody wants to see, nor those that are held back; but a secret may begin in them.
-        Costs the same however many they are."""
+        """Take some bytes that are not shown, and drop those that are held back. A secret may begin in them. Takes the
+        same time for any number of bytes."""
         if self._most_held:
             known = data if len(data) >= self._most_held else self._held + data
             self._held = known[-self._most_held :]
         self._skipped, self._hidden, self._hiding = len(self._held), 0, False
 
     def close(self) -> bytes:
-        """Nothing more will come; what was held back."""
+        """The bytes that were held back: no more will come."""
         return self._settle(self._held, final=True)
 
     def copy(self) -> Redactor:
-        """Another one that goes on from here."""
+        """A copy with the same state."""
         other = Redactor(self._forms)
         other._held, other._hidden, other._skipped, other._hiding = (
             self._held, self._hidden, self._skipped, self._hiding,
@@ -146,12 +270,12 @@ class Redactor:
         return bytes(shown)
 
     def _may_have_forms(self, data: bytes) -> bool:
-        """Quick: most of what programs say has none."""
+        """A quick check: most output has no forms."""
         flat = data.translate(None, _BREAKS)
         return any(form in flat for form in self._shortest)
 
     def _occurrences(self, data: bytes) -> list[tuple[int, int]]:
-        """Where forms are, in order and apart from each other."""
+        """The places of all forms, in order, without overlaps."""
         found = [(0, self._hidden)] if self._hidden else []
         if self._may_have_forms(data):
             joined = _Joined(data)
@@ -169,7 +293,7 @@ class Redactor:
         return apart
 
     def _beginning(self, data: bytes) -> tuple[int, int]:
-        """Where the longest end of it starts that may be the beginning of a form; and until where it may be shown."""
+        """Where the longest end that may begin a form starts; and up to where the bytes may be shown."""
         tail_at = max(0, len(data) - self._most_held)
         joined = _Joined(data[tail_at:])
         tail = joined.rest

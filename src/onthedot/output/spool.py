@@ -1,11 +1,11 @@
-"""The spool: where output waits on the machine that made it, until the output store has it.
+"""The spool: holds output on the machine that made it, until the output store has it.
 
-    <spool>/logs/<run id>_<attempt>_<lease id>        the record of an attempt that runs
+    <spool>/logs/<run id>_<attempt>_<lease id>        the log of an attempt that runs
     <spool>/ended/<run id>_<attempt>_<lease id>/log   of one that has ended, with its artifacts beside it: 0, 1, …
-                                              /names  what those are called
+                                              /names  the artifacts' names
 
-The log is moved last: a folder that has one is complete. Several processes may share a spool; whoever comes first
-keeps what is there, and to keep it twice is to keep it once.
+The log is moved last: a folder with a log is complete. Several processes may share a spool. The first one that comes
+keeps what is there; keeping it twice changes nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onthedot.clock import Micros
-from onthedot.output.keeping import PACKED, Name
-from onthedot.output.private import make_private, open_regular
+from onthedot.output.output_store import PACKED, Name
+from onthedot.output.private_files import make_private, open_regular
 
 _FOLDER_BYTES = 4_096
 
 
 class Ended(NamedTuple):
-    """An attempt whose output waits to be kept."""
+    """An ended attempt whose output waits to be kept."""
 
     name: Name
     log: Path
@@ -35,7 +35,7 @@ class Ended(NamedTuple):
 
 
 class Spool:
-    """See above. `root` None: a temporary folder, which goes with the process."""
+    """The spool in one folder. `root` None: a temporary folder, removed with the process."""
 
     def __init__(self, root: Path | None) -> None:
         self._given = root
@@ -44,7 +44,7 @@ class Spool:
 
     @property
     def root(self) -> Path:
-        """The folder. Made when it is first asked for."""
+        """The folder. A temporary one is made at the first call."""
         if self._given is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="onthedot-spool-")
             self._given = Path(self._temporary.name)
@@ -56,16 +56,16 @@ class Spool:
         return self._given is not None and self._given.is_dir()
 
     def close(self) -> None:
-        """Let go of a temporary folder. Twice is fine."""
+        """Remove a temporary folder. May be called twice."""
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = self._given = None
             self._has_logs = False
 
-    # ── whoever runs attempts ────────────────────────────────────────────────────────────────────────────────
+    # ── for runners ────────────────────────────────────────────────────────────────────────────────
 
     def log_of(self, name: Name) -> Path:
-        """Where an attempt's output is recorded while it runs; its folder is there."""
+        """The file to which an attempt's output is written while it runs. Makes its folder."""
         logs = self.root / "logs"
         if not (self._has_logs and logs.is_dir()):
             make_private(self.root, "logs/-")
@@ -73,12 +73,12 @@ class Spool:
         return logs / _text(name)
 
     def hand_in(self, name: Name, artifacts: Sequence[tuple[str, Path]] = ()) -> bool:
-        """An attempt has ended: its record and copies of these files (with what they are called) wait to be kept.
-        Whether something does: who has said nothing and made nothing leaves nothing.
+        """Take over the log of an ended attempt and copies of these files, with their names, until they are kept.
+        Returns whether there is anything to keep: an attempt with no output and no artifacts stores nothing.
 
-        Call it before the attempt's outcome is told: whose verdict is known and whose record is still there was killed.
-        A link, device or pipe in place of a file is left out, whatever it points to. Artifacts without a record have an
-        empty one. Again for the same attempt, before its output was kept: nothing.
+        Call it before the attempt's outcome is reported. If the verdict is known and the log is still here, the worker
+        was killed. Leaves out links, devices and pipes. Artifacts without a log get an empty one. A second call for the
+        same attempt changes nothing.
         """
         log = self.log_of(name)
         if not artifacts and not _has_said(log):
@@ -86,7 +86,7 @@ class Spool:
         folder = self._folder(name)
         if (folder / "log").exists():
             return True
-        if not log.exists():  # before the rest, or nobody would find what is cut short
+        if not log.exists():  # first: if we are killed now, the log is how others find the rest
             os.close(_create(log))
         make_private(self.root, f"ended/{_text(name)}/-")
         names: list[str] = []
@@ -103,16 +103,16 @@ class Spool:
         log.replace(folder / "log")
         return True
 
-    # ── whoever keeps output ─────────────────────────────────────────────────────────────────────────────────
+    # ── for the keeper ─────────────────────────────────────────────────────────────────────────────────
 
     def waiting(self, limit: int) -> list[Ended]:
-        """Some of those that have ended."""
+        """Some ended attempts whose output waits to be kept."""
         found = (self._ended(name) for name in self._names("ended"))
         return list(islice((ended for ended in found if ended is not None), limit))
 
     def left(self, limit: int, *, before: Micros) -> list[tuple[Name, Micros]]:
-        """Some of those who were not handed in and have said nothing since then: they run, or their process was killed.
-        With the instant at which something was last written, by this machine's clock."""
+        """Some attempts that were not handed in and have written nothing since `before`: they run, or their process was
+        killed. With the time of the last write, by this machine's clock."""
         found = ((name, self._written_at(name)) for name in self._names("logs"))
         return list(islice(((name, at) for name, at in found if at < before), limit))
 
@@ -123,7 +123,7 @@ class Spool:
             return 2**63 - 1
 
     def forget(self, name: Name) -> None:
-        """The output store has it."""
+        """Remove the output of this attempt: the output store has it."""
         folder = self._folder(name)
         for path in sorted(folder.iterdir(), key=lambda path: path.name != "log") if folder.is_dir() else ():
             path.unlink(missing_ok=True)
@@ -133,8 +133,8 @@ class Spool:
             return
 
     def drop_oldest(self, most: int) -> tuple[int, int]:
-        """Forget what waits longest, until no more than so many bytes wait; how many attempts' output, and how many
-        bytes, are lost. What another process keeps meanwhile is not lost: it counts as gone."""
+        """Remove the output that waits longest, until at most so many bytes wait. Returns how many attempts' output and
+        how many bytes are lost. Output that another process keeps meanwhile counts as gone."""
         waiting = sorted(self._sizes())
         room = most - sum(size for _, size, _ in waiting)
         dropped = lost = 0
@@ -148,7 +148,7 @@ class Spool:
         return dropped, lost
 
     def _sizes(self) -> Iterator[tuple[int, int, Name]]:
-        """Of all that waits: when it was handed in, how many bytes it takes (a folder takes some by itself), what."""
+        """For each attempt that waits: when it was handed in, its bytes (a folder takes some itself), and its name."""
         for name in self._names("ended"):
             try:
                 files = [file.stat(follow_symlinks=False) for file in os.scandir(self._folder(name))]
@@ -178,7 +178,7 @@ class Spool:
 
 
 def _has_said(log: Path) -> bool:
-    """Whether there is a record with something in it; an empty one goes."""
+    """Whether there is a log with something in it. Removes an empty one."""
     try:
         if os.lstat(log).st_size:
             return True
@@ -198,7 +198,7 @@ def _text(name: Name) -> str:
 
 
 def _name(text: str) -> Name | None:
-    """The other way round; None for what is no name of ours."""
+    """The name that `_text` wrote; None for any other file."""
     run_id, _, rest = text.partition("_")
     attempt, _, lease_id = rest.partition("_")
     if not (run_id.isdecimal() and attempt.isdecimal() and lease_id) or text.startswith(PACKED):

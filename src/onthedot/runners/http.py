@@ -18,8 +18,7 @@ from onthedot.clock import SECOND, Clock, Micros
 from onthedot.model.addresses import Address, AddressRefused, Allowed, check, literal
 from onthedot.model.task import Http
 from onthedot.model.verdict import Outcome, OutcomeKind
-from onthedot.output.forms import forms_of
-from onthedot.output.redact import redacted, redacted_bytes
+from onthedot.output.redact import forms_of, redacted, redacted_bytes
 from onthedot.runners.attempt import Attempt, type_names
 from onthedot.runners.http_rules import (
     MOST_REDIRECTS,

@@ -14,7 +14,7 @@ from onthedot.model.errors import DefinitionError, ScheduleError, did_you_mean, 
 from onthedot.model.job import At, Cron, Every, FixedDelay, In, Schedule, canonical
 from onthedot.schedules.bounds import MOST
 from onthedot.schedules.cron import never, wall_times
-from onthedot.schedules.evaluate import next_after
+from onthedot.schedules.evaluation import next_after
 from onthedot.schedules.fields import tidy
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.interval import SHORTEST

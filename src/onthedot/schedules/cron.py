@@ -1,6 +1,6 @@
 """Cron: wall-clock times become instants.
 
-`fields.py` reads the expression, `days.py` says which days match; the rules for clock changes are here. They are those
+`fields.py` reads the expression, `calendar.py` which days match; the rules for clock changes are here. They are those
 of Debian's cron:
 
     a **fixed** time (neither minute nor hour starts with `*`)
@@ -26,7 +26,7 @@ from typing import NamedTuple
 from onthedot.clock import SECOND, Micros, to_micros
 from onthedot.model.errors import shown
 from onthedot.model.job import Cron
-from onthedot.schedules.days import Days
+from onthedot.schedules.calendar import Days
 from onthedot.schedules.fields import read_fields, values_of
 from onthedot.schedules.zones import FIRST_YEAR, LARGEST_OFFSET, LAST_YEAR, Stretch, stretch_at, zone
 

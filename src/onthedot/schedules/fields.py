@@ -226,7 +226,7 @@ def _week_of_month(day: str, weekday: str) -> str:
 
 
 def _read_field(field: _Field, text: str, spread: str, problems: list[str]) -> str:
-    """The field as `values_of` and `days.py` read it; its first problem is added to `problems`."""
+    """The field as `values_of` and `calendar.py` read it; its first problem is added to `problems`."""
     if text == "*":
         return text
     try:

@@ -7,7 +7,7 @@ import json
 from dataclasses import fields
 
 from onthedot.model.job import Schedule
-from onthedot.schedules.encode import is_default, to_json
+from onthedot.schedules.json_form import is_default, to_json
 
 _DIGITS = 10  # 40 bits: among a job's ten schedules, two alike once in 20 billion jobs
 

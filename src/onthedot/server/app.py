@@ -1,7 +1,8 @@
-"""The application: every route, behind one door, in one envelope."""
+"""The application: every route, behind authentication, in one middleware; and the document that describes it."""
 
 from __future__ import annotations
 
+import asyncio
 from importlib.metadata import version
 from typing import Any
 
@@ -13,29 +14,28 @@ from onthedot.access.id_tokens import Provider
 from onthedot.model.errors import OnTheDotError
 from onthedot.model.host_port import Listen
 from onthedot.observe.counters import Counters
-from onthedot.operations.open_verbs import OpenStore
-from onthedot.server.browsers import Browsers, Hosts
+from onthedot.operations.open_verbs import OpenStore, opened
+from onthedot.server.auth import Door, Keys, Limits
 from onthedot.server.bulk import NDJSON
+from onthedot.server.compat import routes as compat_routes
 from onthedot.server.definitions import components
-from onthedot.server.door import Door, Keys
-from onthedot.server.envelope import Envelope
-from onthedot.server.limits import Limits
-from onthedot.server.live import Live
+from onthedot.server.feeds import Live
+from onthedot.server.middleware import Envelope
+from onthedot.server.models import schema_of
+from onthedot.server.permissions import TABLE
 from onthedot.server.problems import Problem, handle
 from onthedot.server.provider_keys import ProviderKeys
 from onthedot.server.proxies import Forwarded, Proxies
 from onthedot.server.quotas import make_quotas
+from onthedot.server.router import ProblemOut, include
 from onthedot.server.routes import (
     artifacts,
-    attempts,
     audit,
-    documents,
+    dead_letters,
     events,
     health,
+    job_control,
     jobs,
-    jobs_control,
-    jobs_writing,
-    letters,
     login,
     logs,
     metrics,
@@ -49,13 +49,11 @@ from onthedot.server.routes import (
     sources,
 )
 from onthedot.server.routes import keys as keys_routes
-from onthedot.server.routing import ProblemOut, include
-from onthedot.server.shapes import schema_of
-from onthedot.server.table import TABLE
+from onthedot.server.same_origin import Browsers, Hosts
 
 ROUTES = (
-    runs, health, login, keys_routes, audit, jobs, jobs_writing, jobs_control, schedules, sources, nodes, queues,
-    metrics, logs, artifacts, attempts, skips, letters, events, documents, page, reference,
+    runs, health, login, keys_routes, audit, jobs, job_control, schedules, sources, nodes, queues,
+    metrics, logs, artifacts, skips, dead_letters, events, compat_routes, page, reference,
 )  # fmt: skip
 """In this order: what is asked for most is found first."""
 
@@ -152,3 +150,17 @@ def openapi_of(app: FastAPI) -> dict[str, object]:
         else:
             operation["x-permission"] = str(permission)
     return document
+
+
+def describe_api() -> dict[str, object]:
+    """Every route of this version.
+
+    >>> describe_api()["openapi"][:3]
+    '3.1'
+    """
+    return asyncio.run(_describe())
+
+
+async def _describe() -> dict[str, object]:
+    async with opened("memory:") as there:  # an application is made for a store; nothing is asked of this one
+        return openapi_of(make_app(there, None))

@@ -23,12 +23,12 @@ from onthedot.model.job import JobRecord
 from onthedot.model.run import NewRun
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.submit import insert_runs
-from onthedot.server.answering import as_json
-from onthedot.server.asked import own_key
-from onthedot.server.lines import MOST_BYTES, BadLine, Line, lines_of, read_line
+from onthedot.server.json_response import as_json
+from onthedot.server.ndjson import MOST_BYTES, BadLine, Line, lines_of, read_line
+from onthedot.server.params import own_key
 from onthedot.server.problems import Problem, problem_of, shown
 from onthedot.server.quotas import Share, Whose, whose
-from onthedot.server.submitting import Asked, new_run
+from onthedot.server.run_request import Asked, new_run
 
 NDJSON = "application/x-ndjson"
 

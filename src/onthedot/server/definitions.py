@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from fastapi import Body
 from pydantic import JsonValue, WithJsonSchema
 
-from onthedot.define.from_mapping import read_job
+from onthedot.define.job_reader import read_job
+from onthedot.define.job_writer import written
 from onthedot.define.schema import definitions
-from onthedot.define.written import written
 from onthedot.model.job import Job
-from onthedot.server.document_words import OURS
+from onthedot.server.compat.words import OURS
 
 Written = dict[str, JsonValue]
 

@@ -25,7 +25,7 @@ from onthedot.model.retention import Mark
 from onthedot.model.run import TERMINAL, RunRecord, RunState
 from onthedot.observe.json_lines import optional_iso, run_fields
 from onthedot.operations.open_verbs import OpenStore
-from onthedot.server.streaming import PING, PING_EVERY, TURN, frame
+from onthedot.server.event_stream import PING, PING_EVERY, TURN, frame
 from onthedot.stores.hints import Hint
 from onthedot.stores.queries import RunCursor, RunFilter
 
@@ -53,7 +53,7 @@ class Happened(NamedTuple):
     sent: bytes
 
 
-class Mailbox:
+class FollowerQueue:
     """What waits for one follower."""
 
     def __init__(self, who: Principal, *, most: int = MAILBOX) -> None:
@@ -113,7 +113,7 @@ class EventFeed:
 
     def __init__(self, there: OpenStore) -> None:
         self._there = there
-        self._boxes: set[Mailbox] = set()
+        self._boxes: set[FollowerQueue] = set()
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._newest = Mark(0, 0)
@@ -149,8 +149,8 @@ class EventFeed:
                 known.discard(0 if taken is None else taken.run_id)
 
     @contextmanager
-    def _mailbox(self, who: Principal) -> Iterator[Mailbox]:
-        box = Mailbox(who)
+    def _mailbox(self, who: Principal) -> Iterator[FollowerQueue]:
+        box = FollowerQueue(who)
         if not self._boxes:
             self._task = asyncio.create_task(self._go_on(), name="onthedot events")
         self._boxes.add(box)

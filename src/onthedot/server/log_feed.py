@@ -16,11 +16,20 @@ from typing import Literal, NamedTuple
 from onthedot.clock import SECOND, Micros
 from onthedot.model.errors import OutputUnavailable, StoreUnavailable
 from onthedot.model.run import TERMINAL, AttemptRecord, RunRecord
-from onthedot.observe.text import iso
+from onthedot.observe.formats import iso
 from onthedot.operations.open_verbs import OpenStore
-from onthedot.output.following import Log, Part, Piece, Place, in_records, note_pieces, read_note, record_pieces
-from onthedot.output.keeping import Name, Outputs
-from onthedot.server.streaming import PING, PING_EVERY, TURN, frame
+from onthedot.output.log_positions import (
+    Log,
+    LogPosition,
+    Part,
+    Piece,
+    in_records,
+    note_pieces,
+    read_note,
+    record_pieces,
+)
+from onthedot.output.output_store import Name, OutputStore
+from onthedot.server.event_stream import PING, PING_EVERY, TURN, frame
 
 LOOK_EVERY = 0.5
 """Between two looks, in seconds. Running attempts tell the store about every second."""
@@ -42,7 +51,7 @@ class Told(NamedTuple):
     """Some events, where one is behind them, and what then: there is more, more may come, or that was all of it."""
 
     frames: list[bytes]
-    place: Place
+    place: LogPosition
     then: Then
 
 
@@ -55,7 +64,7 @@ class Look:
     run: RunRecord | None
     ended: dict[int, AttemptRecord] = field(default_factory=dict)
     notes: dict[int, tuple[Part, ...]] = field(default_factory=dict)
-    told: dict[Place, Told] = field(default_factory=dict)  # what was made of notes already: most are at one place
+    told: dict[LogPosition, Told] = field(default_factory=dict)  # what was made of notes already: most are at one place
 
     @property
     def newest(self) -> int:
@@ -66,7 +75,7 @@ class Look:
 class KeptLogs:
     """Records of attempts that are over. They never change, so the last ones that were read are held, up to a bound."""
 
-    def __init__(self, outputs: Outputs | None) -> None:
+    def __init__(self, outputs: OutputStore | None) -> None:
         self._outputs = outputs
         self._held: OrderedDict[Name, Log] = OrderedDict()
         self._size = 0
@@ -188,7 +197,7 @@ class LogFeeds:
                 del self._feeds[run_id]
                 await feed.stop()
 
-    async def follow(self, run_id: int, place: Place) -> AsyncGenerator[bytes]:
+    async def follow(self, run_id: int, place: LogPosition) -> AsyncGenerator[bytes]:
         """What a run says from a place on, as events, until it has ended and everything was told."""
         number = 0
         async with self._feed(run_id) as feed:
@@ -206,13 +215,13 @@ class LogFeeds:
                     if told.then == "wait":
                         break
                     if told.then == "over":
-                        place = Place(place.attempt + 1)
+                        place = LogPosition(place.attempt + 1)
                 else:
                     if look.run is None or look.run.state in TERMINAL:
                         yield _end(run_id, look.run)
                         return
 
-    async def _beyond(self, look: Look, run_id: int, place: Place) -> Told:
+    async def _beyond(self, look: Look, run_id: int, place: LogPosition) -> Told:
         """What an attempt has said beyond a place."""
         ended = look.ended.get(place.attempt)
         trouble: list[bytes] = []
@@ -233,14 +242,14 @@ class LogFeeds:
         return Told(told.frames + trouble, told.place, then)
 
 
-def _of_records(look: Look, log: Log, place: Place) -> Told:
+def _of_records(look: Look, log: Log, place: LogPosition) -> Told:
     if place.of == "n":
         text = "".join(record.text for record in log.records)
         place = in_records(place, look.notes.get(place.attempt, ()), text)
     return _tell(record_pieces(log, place), place)
 
 
-def _tell(pieces: Iterator[Piece], place: Place) -> Told:
+def _tell(pieces: Iterator[Piece], place: LogPosition) -> Told:
     """Some of these pieces, as events."""
     frames: list[bytes] = []
     size = 0

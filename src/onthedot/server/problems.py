@@ -16,8 +16,8 @@ from starlette.types import Scope
 
 from onthedot.clock import SECOND
 from onthedot.model import errors
-from onthedot.observe.negotiation import wants_text
-from onthedot.server.methods import methods_of
+from onthedot.observe.content_negotiation import wants_text
+from onthedot.server.permissions import methods_of
 
 logger = logging.getLogger("onthedot.server")
 

@@ -24,7 +24,7 @@ from onthedot.model.events import (
 from onthedot.model.job import Job, overlap_of
 from onthedot.model.run import Lease, is_slot
 from onthedot.model.verdict import Finish, OutcomeKind
-from onthedot.observe.text import count, length
+from onthedot.observe.formats import count, length
 from onthedot.simulate.scenario import Scenario
 
 HOUR: Micros = 3_600 * SECOND

@@ -2,8 +2,7 @@
 
     scheme://user:password@host:port/path?ours=…&theirs=…
 
-Some options behind the question mark are ours; a driver says which. All others go to its library. A URL is printed
-only as `shown_url` gives it: wherever a password stands in it, nobody reads it in a log or in an error.
+Some options are ours; a driver lists them. Others go to its library. `shown_url` hides passwords in logs and errors.
 """
 
 from __future__ import annotations

@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 
 from onthedot.model.errors import StateError
 from onthedot.scheduler import Scheduler
-from onthedot.testing.asking import JobLike
-from onthedot.testing.clock import VirtualLoop, run_virtual
-from onthedot.testing.harness import Harness
+from onthedot.simulate.virtual_loop import VirtualLoop, run_virtual
+from onthedot.testing.harness import Harness, JobLike
 
 T = TypeVar("T")
 
@@ -127,7 +126,7 @@ class Harnesses:
         >>> "2026-03-29 01:00:00.000  finished   nightly" in otd_harness.report()
         True
         """
-        return "\n\n".join(harness.witness.report() for harness in self._open)
+        return "\n\n".join(harness.event_log.report() for harness in self._open)
 
     async def _run(self, test: Callable[..., Coroutine[Any, Any, None]], arguments: Mapping[str, Any]) -> None:
         try:

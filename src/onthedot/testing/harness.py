@@ -1,6 +1,6 @@
-"""A scheduler's own jobs on a virtual clock: days pass in seconds, nodes come and go at will.
+"""Runs a scheduler's own jobs on a virtual clock: days pass in seconds, and nodes start and stop when the test says so.
 
-The same engine and the same ticks as in production, on one virtual loop instead of two threads.
+It is the engine of production with the same ticks, on one virtual loop instead of two threads.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from typing import Any, cast
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
 from onthedot.define.check import parents_first
 from onthedot.model.duration import Duration, micros, parse_duration
-from onthedot.model.errors import StateError
+from onthedot.model.errors import DefinitionError, StateError, UnknownJob, did_you_mean
 from onthedot.model.events import AttemptEnded, AttemptStarted, Event, Events, LeaseLost
 from onthedot.model.run import RunRecord, RunState, SkipRecord, is_slot
 from onthedot.scheduler import Scheduler
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.zones import zone
+from onthedot.simulate.virtual_loop import VirtualClock, VirtualLoop
 from onthedot.simulate.virtual_node import VirtualEngine, VirtualIds, alone, quiet
 from onthedot.stores.memory import MemoryStore, Statement, Statements
 from onthedot.stores.protocol import Store
-from onthedot.testing.asking import JobLike, name_of, no_such_job, read_states
-from onthedot.testing.binding import BoundEngine
-from onthedot.testing.clock import VirtualClock, VirtualLoop
+from onthedot.testing.bound_engine import BoundEngine
+from onthedot.testing.event_log import EventLog
 from onthedot.testing.store_wrapper import LosingStore
-from onthedot.testing.witness import Witness
+
+JobLike = str | Callable[..., Any]
+"""A job: its name, or its function."""
 
 _MOST = 1_000_000
 
@@ -86,7 +88,7 @@ class Harness:
         self._store: Store | None = None
         self._line: LosingStore | None = None
         self.events: list[Event] = []
-        self.witness = Witness(self.clock)
+        self.event_log = EventLog(self.clock)
         self._running: set[str] = set()  # leases of attempts that have started and not ended
         self._news = asyncio.Event()
         self._ids = VirtualIds(seed)
@@ -144,10 +146,10 @@ class Harness:
             opened = self._open(self.clock)
             self._store = await opened if isinstance(opened, Awaitable) else opened
             self._line = LosingStore(self._store)
-        self._only = None if only is None else [name_of(job) for job in only]
+        self._only = None if only is None else [_name_of(job) for job in only]
         for name in self._only or ():
             if name not in scheduler.jobs:
-                raise no_such_job(name, scheduler.jobs)
+                raise _no_such_job(name, scheduler.jobs)
         jobs = [
             replace(job, isolation="none")
             for job in parents_first(scheduler.jobs.values())
@@ -155,9 +157,9 @@ class Harness:
         ]
         settings = alone(scheduler.settings, jobs)
         # Subscribers are told here and now, not on threads: what they raise is the test's business.
-        events = Events([self._take, self.witness.hear, *(delivery.subscriber for delivery in scheduler._deliveries)])
+        events = Events([self._take, self.event_log.hear, *(delivery.subscriber for delivery in scheduler._deliveries)])
         self._engine = VirtualEngine(
-            cast(Store, self._line), self.witness.watch(scheduler), quiet(settings) if self._quiet else settings,
+            cast(Store, self._line), self.event_log.watch(scheduler), quiet(settings) if self._quiet else settings,
             events, self.clock, self._ids,
         )  # fmt: skip
         self._scheduler = scheduler
@@ -367,7 +369,7 @@ class Harness:
         >>> run_virtual(main())
         [1, 2]
         """
-        wanted = read_states(state)
+        wanted = _read_states(state)
         found = await self.store.queries.list_runs(job=await self._known(job), states=wanted, limit=_MOST)
         now = self.clock.now()
         to_come = (RunState.SCHEDULED, RunState.RESERVED)
@@ -405,10 +407,10 @@ class Harness:
         """
         started = [event for event in self.events if isinstance(event, AttemptStarted)]
         if job is not None:
-            name, known = name_of(job), self._scheduler.jobs if self._scheduler is not None else {}
+            name, known = _name_of(job), self._scheduler.jobs if self._scheduler is not None else {}
             started = [event for event in started if event.lease.record.job.name == name]
             if not started and name not in known:
-                raise no_such_job(name, known)
+                raise _no_such_job(name, known)
         return [to_datetime(event.started_at).astimezone(zone(tz)) for event in started]
 
     def lines(self) -> list[str]:
@@ -423,17 +425,17 @@ class Harness:
         >>> run_virtual(main())
         2027-01-01 00:01:00.000  finished   report          run 1      succeeded in 0.0 ms
         """
-        return self.witness.lines()
+        return self.event_log.lines()
 
     async def _known(self, job: JobLike | None) -> str | None:
         """The job's name, unless nobody has such a job: then it is a slip of the test."""
         if job is None:
             return None
-        name = name_of(job)
+        name = _name_of(job)
         known = {record.job.name for record in await self.store.queries.list_jobs(limit=_MOST)}
         known.update(self._scheduler.jobs if self._scheduler is not None else ())
         if name not in known:
-            raise no_such_job(name, known)
+            raise _no_such_job(name, known)
         return name
 
     # ── what goes wrong ──────────────────────────────────────────────────────────────────────────────────────
@@ -472,3 +474,28 @@ class Harness:
         if self._trouble is not None:
             trouble, self._trouble = self._trouble, None
             raise trouble
+
+
+# ── what tests ask for, read and checked ─────────────────────────────────────────────────────────────────────
+
+
+def _name_of(job: JobLike) -> str:
+    """The job's name."""
+    return job if isinstance(job, str) else str(getattr(getattr(job, "job", None), "name", job))
+
+
+def _no_such_job(name: str, known: Iterable[str]) -> UnknownJob:
+    """Says which job may have been meant."""
+    return UnknownJob(f"expected a job of this scheduler, got {name!r}{did_you_mean(name, known)}")
+
+
+def _read_states(state: str | Iterable[str] | None) -> list[RunState] | None:
+    """A state or several, by name; None: all."""
+    if state is None:
+        return None
+    names = [state] if isinstance(state, str) else list(state)
+    known = [known.value for known in RunState]
+    for name in names:
+        if name not in known:
+            raise DefinitionError(f"state: expected one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}")
+    return [RunState(name) for name in names]

@@ -151,6 +151,10 @@ def _overdue(world: World, run: Run, gate: Gate, on_busy: OnBusy, now: int) -> S
     """Skip a slot because a newer one is due, or let it wait behind the older ones."""
     newer = _newer(world, run, now)
     if on_busy.overdue != "wait":
+        if newer is None and on_busy.overdue == "replaced" and on_busy.late and is_full(world, gate):
+            here = [*holders(world, gate.key), *waiters(world, gate.key)]
+            slots = [other for other in here if other.is_slot and other.slot_at > run.slot_at]
+            newer = min(slots, key=lambda other: (-other.slot_at, other.id)).id if slots else None
         if newer is None:
             return on_busy
         instead = f"run {newer} replaced it" if on_busy.overdue == "replaced" else f"run {newer} is for a newer slot"

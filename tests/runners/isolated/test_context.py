@@ -14,7 +14,7 @@ from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.model.events import AttemptEnded
 from onthedot.model.run import Checkpoint, Lease, Progress
 from onthedot.node.engine import Engine
-from onthedot.output.reading import Said, read_said
+from onthedot.output.run_output import Said, read_said
 from onthedot.runners.frames import lease_from_json, lease_to_json
 from onthedot.runners.notes import LOG_LIMIT
 from onthedot.stores.memory import MemoryStore
@@ -36,8 +36,8 @@ async def test_the_next_attempt_goes_on_where_a_killed_child_had_saved():
     async with Node(handlers.pages, **AGAIN, timeout="60s") as node:
         asked = await node.sched.submit("pages")
         told = await asked.result(timeout="30s")
-        run = await node.shown(asked)
-        logs = await logs_of(node, asked)
+        run = await node.shown(asked.id)
+        logs = await logs_of(node, asked.id)
     assert isinstance(told, dict)
     assert (told["first"], told["last"], told["stop"]) == (5, 9, False)
     assert (run.attempts, run.failures, run.progress) == (2, 1, (9, 10))
@@ -54,10 +54,10 @@ async def test_what_a_child_logs_has_its_instant_and_stream():
         await asked.result(timeout="30s")
 
         async def read(engine: Engine) -> list[Said]:
-            return await read_said(engine.store, None, int(asked))
+            return await read_said(engine.store, None, asked.id)
 
         [said] = await node.sched._running().on_engine(read)
-        run = await node.shown(asked)
+        run = await node.shown(asked.id)
     assert said.records is not None
     assert said.records[0].text.startswith("line 0\nline 1\n")
     assert said.records[-1].text.endswith("line 19999\n")
@@ -70,7 +70,7 @@ async def test_a_plain_function_saves_and_is_resumed():
     async with Node(handlers.pages_blocking, **AGAIN) as node:
         asked = await node.sched.submit("pages_blocking")
         assert await asked.result(timeout="30s") == {"first": 5, "last": 9}
-        assert (await node.shown(asked)).progress == (9, 10)
+        assert (await node.shown(asked.id)).progress == (9, 10)
 
 
 async def test_arguments_that_do_not_fit_are_not_tried_again(monkeypatch: pytest.MonkeyPatch):
@@ -79,7 +79,7 @@ async def test_arguments_that_do_not_fit_are_not_tried_again(monkeypatch: pytest
         asked = await node.sched.submit("note", {"path": 3, "text": "x"})
         with pytest.raises(otd.RunFailed, match=r"BadArguments: arguments do not fit note.*path: expected str, got 3"):
             await asked.result(timeout="30s")
-        assert (await node.shown(asked)).attempts == 1
+        assert (await node.shown(asked.id)).attempts == 1
 
 
 async def test_without_a_time_out_there_is_no_deadline():
@@ -116,7 +116,7 @@ async def test_what_was_told_last_is_seen_while_the_handler_is_silent(tmp_path):
     async with Node(handlers.tells_and_waits, store=store) as node:
         asked = await node.sched.submit("tells_and_waits", {"path": str(path)})
         assert await asyncio.to_thread(store.written.wait, 20)
-        assert await logs_of(node, asked) == "here\n"
+        assert await logs_of(node, asked.id) == "here\n"
         path.touch()
         await asked.result(timeout="20s")
 
@@ -154,7 +154,7 @@ async def test_what_is_no_checkpoint_is_refused_in_the_child():
 async def test_a_cancelled_handler_sees_it(function, tmp_path):
     path = tmp_path / "journal"
     async with Node(function, settings=otd.Settings(processes=1)) as node:
-        run_id = await node.sched.submit(function, {"path": str(path)})
+        run_id = (await node.sched.submit(function, {"path": str(path)})).id
         await until_written(path)
         await node.sched.cancel(run_id, why="enough")
         await node.watch.until_count(AttemptEnded, 1)

@@ -67,7 +67,7 @@ async def test_a_stored_job_can_name_only_what_is_registered(handler):
     await store.put_job(Job(name="evil", task=Call(handler=handler), args={"command": "true"}, isolation="process"))
     watch = Watch(sched)
     async with sched:
-        run_id = await sched.submit("evil")
+        run_id = (await sched.submit("evil")).id
         own = await sched.submit("where")
         await watch.until_count(AttemptEnded, 1)
         done = await sched.get_run(own)

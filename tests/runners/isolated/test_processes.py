@@ -47,7 +47,7 @@ class Node:
 
     async def run(self, job: str, **arguments: Any) -> RunRecord:
         """Submit a run and wait for its first verdict."""
-        run_id = await self.sched.submit(job, arguments)
+        run_id = (await self.sched.submit(job, arguments)).id
         await self.watch.until(lambda: run_id in [e.finish.lease.run_id for e in self.watch.of(AttemptEnded)])
         return await self.shown(run_id)
 
@@ -128,7 +128,7 @@ async def test_whatever_becomes_of_the_child_is_an_outcome(function, words):
 
 async def test_a_child_that_died_is_replaced_and_the_run_retried():
     async with Node(handlers.exits, retry=otd.Retry(2, delay="10ms", jitter=False)) as node:
-        run_id = await node.sched.submit("exits")
+        run_id = (await node.sched.submit("exits")).id
         await node.watch.until_count(AttemptEnded, 2)
         run = await node.shown(run_id)
     assert (run.state, run.failures) == ("dead", 2)
@@ -151,7 +151,7 @@ async def test_a_time_out_ends_what_cannot_be_interrupted(function):
 async def test_a_cancelled_handler_cleans_up(function, tmp_path):
     path = tmp_path / "journal"
     async with Node(function, settings=otd.Settings(processes=1)) as node:
-        run_id = await node.sched.submit(function, {"path": str(path)})
+        run_id = (await node.sched.submit(function, {"path": str(path)})).id
         await until_written(path)
         await node.sched.cancel(run_id, why="enough")
         await node.watch.until_count(AttemptEnded, 1)
@@ -163,7 +163,7 @@ async def test_a_cancelled_handler_cleans_up(function, tmp_path):
 async def test_who_ignores_the_request_is_killed_with_all_it_has_started(tmp_path):
     path = tmp_path / "pids"
     async with Node(handlers.will_not_end, handlers.where) as node:
-        run_id = await node.sched.submit("will_not_end", {"path": str(path)})
+        run_id = (await node.sched.submit("will_not_end", {"path": str(path)})).id
         pids = [int(word) for word in (await until_written(path)).split()]
         assert all(map(is_alive, pids))
         await node.sched.cancel(run_id)

@@ -72,7 +72,7 @@ def test_a_program_without_a_guard_is_told_to_have_one(tmp_path):
         "    loop = asyncio.get_running_loop()\n"
         "    sched.subscribe(lambda e: isinstance(e, AttemptEnded) and loop.call_soon_threadsafe(ended.set))\n"
         "    async with sched:\n"
-        "        run_id = await sched.submit('work')\n"
+        "        run_id = (await sched.submit('work')).id\n"
         "        await ended.wait()\n"
         "        run = await sched.get_run(run_id)\n"
         "        print(json.dumps({'event': 'AttemptEnded', 'job': 'work', 'error': run.error}))\n"

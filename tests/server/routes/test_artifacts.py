@@ -9,7 +9,7 @@ import pytest
 
 from onthedot.clock import SECOND
 from onthedot.model.run import RunState
-from onthedot.output.reading import PIECE
+from onthedot.output.run_output import PIECE
 from onthedot.server.routes.artifacts import ArtifactOut
 from tests.server.kit import Served
 from tests.server.worker import Worker
@@ -19,7 +19,7 @@ FILES = [("report.csv", b"a,b\n1,2\n"), ("dist/app.tar", LARGE), ("../../etc/pas
 
 
 async def left(server: Served, worker: Worker) -> int:
-    run_id = int(await server.there.verbs().submit("mail"))
+    run_id = (await server.there.verbs().submit("mail")).id
     lease = await worker.take_one()
     await worker.keep(lease, [], FILES)
     await worker.end(lease)
@@ -56,7 +56,7 @@ ODD = ["a\nb.txt", "a\rb.txt", "a%0Ab.txt", "bad-\udcff.bin", "tab\t\x1b[31m", "
 
 
 async def test_whatever_is_listed_can_be_fetched_by_that_name(server: Served, viewer: dict[str, str], worker: Worker):
-    run_id = int(await server.there.verbs().submit("mail"))
+    run_id = (await server.there.verbs().submit("mail")).id
     lease = await worker.take_one()
     await worker.keep(lease, [], [(name, name.encode(errors="surrogateescape")) for name in ODD])
     await worker.end(lease)
@@ -96,6 +96,6 @@ async def test_files_of_others_are_not_there(server: Served, stranger: dict[str,
 
 
 async def test_a_run_that_has_left_nothing(server: Served, viewer: dict[str, str], worker: Worker):
-    run_id = int(await server.there.verbs().submit("mail"))
+    run_id = (await server.there.verbs().submit("mail")).id
     await worker.end(await worker.take_one(), RunState.SCHEDULED, again_in=60 * SECOND)
     assert (await server.client.get(artifacts(run_id), headers=viewer)).json() == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onthedot.model.run import RunState
-from onthedot.server.shapes import AttemptsOut
+from onthedot.server.models import AttemptsOut
 from tests.server.kit import Served
 from tests.server.worker import Worker
 
@@ -16,10 +16,10 @@ ATTEMPTS = "/api/v1/attempts"
 
 async def test_attempts_are_found_by_who_tried(server: Served, viewer: dict[str, str], worker: Worker, tmp_path: Path):
     other = Worker(server.there, tmp_path, "worker-2")
-    run_id = int(await server.there.verbs().submit("mail"))
+    run_id = (await server.there.verbs().submit("mail")).id
     await worker.end(await worker.take_one(), RunState.SCHEDULED, error="boom")
     await other.end(await other.take_one())
-    second = int(await server.there.verbs().submit("mail"))
+    second = (await server.there.verbs().submit("mail")).id
     await worker.end(await worker.take_one())
 
     async def found(query: str) -> list[tuple[int, int, str]]:

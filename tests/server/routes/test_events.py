@@ -12,7 +12,7 @@ from onthedot.access.permissions import Role
 from onthedot.access.principal import LOCAL
 from onthedot.model.errors import StoreUnavailable
 from onthedot.server import event_feed
-from onthedot.server.event_feed import Happened, Mailbox
+from onthedot.server.event_feed import FollowerQueue, Happened
 from tests.server.kit import Served
 from tests.server.streams import Event, reading
 from tests.server.worker import Worker
@@ -27,7 +27,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def ended(server: Served, worker: Worker) -> int:
-    run_id = int(await server.there.verbs().submit("mail"))
+    run_id = (await server.there.verbs().submit("mail")).id
     await worker.end(await worker.take_one())
     return run_id
 
@@ -35,7 +35,7 @@ async def ended(server: Served, worker: Worker) -> int:
 async def test_starts_and_ends_are_told(server: Served, viewer: dict[str, str], worker: Worker):
     async with reading(server.app, EVENTS, viewer) as reader:
         await reader.ping()
-        run_id = int(await server.there.verbs().submit("mail"))
+        run_id = (await server.there.verbs().submit("mail")).id
         lease = await worker.take_one()
         started = await reader.next()
         assert (started.event, started.data["run_id"], started.id) == ("started", run_id, None)
@@ -127,7 +127,7 @@ async def test_many_followers_cost_one_look(
 async def test_one_that_does_not_read_is_told_how_much_it_has_missed(
     server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(Mailbox.__init__, "__kwdefaults__", {"most": 3})
+    monkeypatch.setattr(FollowerQueue.__init__, "__kwdefaults__", {"most": 3})
     async with reading(server.app, EVENTS, viewer) as slow, reading(server.app, EVENTS, viewer) as reader:
         await slow.ping()
         await reader.ping()
@@ -147,7 +147,7 @@ async def test_one_that_does_not_read_is_told_how_much_it_has_missed(
 
 
 async def test_a_full_mailbox_counts_and_keeps_the_order():
-    box = Mailbox(LOCAL, most=2)
+    box = FollowerQueue(LOCAL, most=2)
     box.put([Happened(number, "default", "", b"%d" % number) for number in range(1, 6)])
     taken = [await box.take() for _ in range(3)]
     assert [one.sent for one in taken if one][:2] == [b"1", b"2"]

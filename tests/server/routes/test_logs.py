@@ -11,10 +11,10 @@ import pytest
 from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
 from onthedot.model.run import RunState
-from onthedot.observe.text import iso
+from onthedot.observe.formats import iso
 from onthedot.output.line_marks import Mark, encode_mark
 from onthedot.output.records import Record
-from onthedot.server import log_feed, streaming
+from onthedot.server import event_stream, log_feed
 from onthedot.server.routes.logs import LogsOut
 from tests.server.kit import Served
 from tests.server.streams import reading
@@ -34,7 +34,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def submitted(server: Served) -> int:
-    return int(await server.there.verbs().submit("mail"))
+    return (await server.there.verbs().submit("mail")).id
 
 
 def logs(run_id: int, rest: str = "") -> str:
@@ -255,7 +255,7 @@ async def test_many_followers_cost_one_look(
 async def test_one_that_does_not_read_holds_nothing_and_nobody(
     server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(streaming, "PATIENCE", 0.5)
+    monkeypatch.setattr(event_stream, "PATIENCE", 0.5)
     run_id = await submitted(server)
     lease = await worker.take_one()
     text = "x" * 50_000 + "\n"
@@ -318,7 +318,7 @@ async def test_who_come_at_the_same_time_are_counted(server: Served, viewer: dic
 async def test_who_is_locked_out_follows_no_longer(
     server: Served, viewer: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(streaming, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(event_stream, "LOOK_EVERY", 0.01)
     run_id = await submitted(server)
     async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
         server.keys.known.clear()

@@ -10,12 +10,12 @@ import pytest
 
 import onthedot as otd
 from onthedot.access import sessions
+from onthedot.access.authenticator import Authenticator
 from onthedot.access.grants import Grant
-from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.model.host_port import Listen
 from onthedot.model.task import Noop
-from onthedot.server.serving import Serving
+from onthedot.server.http_server import HttpServer
 from onthedot.settings import Settings
 from tests.server.kit import Served, served
 
@@ -164,7 +164,7 @@ def test_servers_at_two_ports_share_a_jar_and_nothing_else(tmp_path: Path):
     servers = []
     for number in range(2):
         url = f"sqlite:///{tmp_path / f'{number}.db'}"
-        servers.append(Serving(url, Settings(), Listen(port=0), lambda there: Keyring(there.store, there.clock)))
+        servers.append(HttpServer(url, Settings(), Listen(port=0), lambda node: Authenticator(node.store, node.clock)))
     try:
         with httpx2.Client(follow_redirects=True) as browser:
             for server in servers:

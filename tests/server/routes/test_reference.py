@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 
-from onthedot.server.describing import describe_api
+from onthedot.server.app import describe_api
+from onthedot.server.permissions import TABLE
 from onthedot.server.routes.reference import LINKS, page_of
-from onthedot.server.table import TABLE
 from tests.server.kit import served
 
 

@@ -13,8 +13,8 @@ from onthedot.access.permissions import Role
 from onthedot.clock import SECOND
 from onthedot.model.run import RunState
 from onthedot.model.task import Call
+from onthedot.server.models import AttemptOut, RunsOut
 from onthedot.server.routes.runs import CancelOut, ResultOut, Submitted
-from onthedot.server.shapes import AttemptOut, RunsOut
 from tests.server.kit import Served
 from tests.server.worker import Worker
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onthedot.access.permissions import Role
-from onthedot.server.computing import computed
+from onthedot.server.compute import computed
 from tests.server.kit import Served, served
 
 

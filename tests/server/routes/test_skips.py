@@ -9,7 +9,7 @@ import pytest
 import onthedot as otd
 from onthedot.access.permissions import Role
 from onthedot.model.task import Call
-from onthedot.observe.text import iso
+from onthedot.observe.formats import iso
 from onthedot.server.routes.skips import LeftOutList
 from onthedot.stores.queries import RunCursor, SkipCursor, SkipFilter, SkipPage, encode_cursor
 from tests.server.kit import Served

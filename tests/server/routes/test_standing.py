@@ -25,7 +25,7 @@ async def waiting_at(server: Served, *holders: str) -> tuple[int, list[int]]:
         limit = otd.Limit(len(holders), name="printer")
         job = otd.Job(name=name, namespace=namespace, owner=owner, task=Call(handler="print"), concurrency=limit)
         await server.there.verbs(namespace).put(job)
-        runs.append(int(await server.there.verbs(namespace).submit(name)))
+        runs.append((await server.there.verbs(namespace).submit(name)).id)
         ask = ReserveRequest("i", [f"l{number}"], 1, tasks=frozenset({"call:print"}), number=number)
         [lease] = (await store.reserve(ask)).held
         gates = GateAsk((Gate("limit:printer", len(holders)),), OnBusy("wait"))

@@ -99,6 +99,7 @@ HOT: dict[str, tuple[str | None, set[str]]] = {
     "delay": (arm.DELAY.bulk, {"runs_pkey"}),
     "slots that hold a gate": (arm.LIST_HOLDING_SLOTS.postgres, {"runs_pkey", "gate_holders_pkey"}),
     "slots that wait at a gate": (arm.LIST_WAITING_SLOTS.postgres, {"runs_blocked"}),
+    "newer slots at a gate": (arm.FIND_NEWER_AT_GATE.postgres, {"runs_blocked", "runs_pkey", "gate_holders_pkey"}),
     "older slots": (gates.FIND_OLDER.postgres, {"runs_pkey", "runs_key", "gate_holders_run"}),
     "idle holders": (gates.LIST_IDLE.postgres, {"runs_pkey", "jobs_pkey", "gate_holders_pkey"}),
     "who waits": (gates.LIST_WAITING.postgres, {"runs_blocked", "jobs_pkey"}),

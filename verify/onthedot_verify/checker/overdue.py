@@ -224,11 +224,13 @@ class _Overdue:
             return
         lines = [line for (of, _, to), line in self._lines.items() if (of, to) == (job_id, target)]
         others = [other for line in lines for other in line.values() if other is not slot]
+        is_newer = any(slot.due <= other.due <= sent + TOLERANCE for other in others)
+        is_newer |= any(
+            begun > slot.key[2] for (of, _, to), begun in self._newest.items() if (of, to) == (job_id, target)
+        )
         if mode != "replace":
             yield f"{told}, and its job says {mode}"
-        elif not any(slot.due <= other.due <= sent + TOLERANCE for other in others) and not self._has_newer(
-            _name(slot), slot.key[2], event["t_store"]
-        ):
+        elif not is_newer and not self._has_newer(_name(slot), slot.key[2], event["t_store"]):
             yield f"{told}, and no newer slot is due"
         elif job.catch_up.mode == "all" and not slot.resumed and slot.came_late(sent):
             yield f"{told}, and its job catches up on all"

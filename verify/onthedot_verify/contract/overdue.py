@@ -188,6 +188,37 @@ async def check_replace_runs_the_newest_only(bench: Workbench) -> None:
 
 
 @check
+async def check_a_late_slot_replaces_no_newer_slot_of_another_schedule(bench: Workbench) -> None:
+    """The newer slot waits for one that is asked to stop, or runs. The older one asks later."""
+    node = await bench.node()
+    for waits in (True, False):
+        bench.turn(0)
+        job = bench.job(every(), every(15, name="t"), name=f"job-{waits}", overlap=Overlap("replace"))
+        slots = [5, 30] if waits else [30]
+        record = (
+            await bench.put(job, window(0, 60, slots, next_at=70), window(0, 60, [20], name="t", next_at=80))
+        ).record
+        running: list[Lease] = []
+        if waits:
+            bench.turn(5)
+            [first] = await reserved(bench, node)
+            [answer] = await ask(bench, first)
+            running = [held(first, answer)]
+        bench.turn(32)
+        older, newer = await reserved(bench, node)
+        assert [second(older), second(newer)] == [20, 30]
+        [answer] = await ask(bench, newer)
+        gate = gates_of(record, target="", arguments={})[0].key
+        assert await ask(bench, older) == [Skipped(gate, newer.run_id, "replaced")]
+        assert await skipped(bench, record) == {20: ("replaced", f"run {newer.run_id} replaced it")}
+        if running:
+            assert await bench.finish(running[0])
+            assert await work(bench, node) == [[30]]
+        else:
+            assert await bench.finish(held(newer, answer))
+
+
+@check
 async def check_skip_and_replace_run_all_that_are_to_be_caught_up(bench: Workbench) -> None:
     """With `catch_up="all"`: in order, one after the other, and nobody is asked to stop."""
     node = await bench.node()

@@ -19,9 +19,9 @@ from onthedot.model.retention import HOUR, Retention
 from onthedot.node.engine import Engine
 from onthedot.runners.registry import Registry
 from onthedot.settings import Settings
+from onthedot.simulate.virtual_loop import VirtualClock
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
-from onthedot.testing.clock import VirtualClock
 from onthedot_verify.checker import Journal, Violation, check, digest
 from onthedot_verify.checker.history import Event
 from onthedot_verify.simulation import faults as fault_schedules

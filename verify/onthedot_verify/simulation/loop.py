@@ -15,7 +15,7 @@ from collections import deque
 from contextvars import ContextVar
 from typing import Any
 
-from onthedot.testing.clock import VirtualLoop
+from onthedot.simulate.virtual_loop import VirtualLoop
 from onthedot_verify.simulation.chance import Chance
 
 MOST_TURNS = 1_000_000  # at one instant of virtual time: more is an endless loop

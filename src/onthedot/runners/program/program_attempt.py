@@ -19,10 +19,9 @@ from onthedot.model.errors import ArgumentsError, LeaseLost
 from onthedot.model.job import Guarantee
 from onthedot.model.task import Command, Level, Source, Step, Steps
 from onthedot.model.verdict import Outcome, OutcomeKind
-from onthedot.output.forms import forms_of
 from onthedot.output.line_marks import Mark
 from onthedot.output.records import Record, append
-from onthedot.output.redact import redacted
+from onthedot.output.redact import forms_of, redacted
 from onthedot.rules import steps as policy
 from onthedot.rules.steps import Failed, Progress
 from onthedot.runners.attempt import Attempt, LiveLines, succeeded, type_names

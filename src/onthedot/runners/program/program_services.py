@@ -14,7 +14,7 @@ from typing import Protocol
 from onthedot.clock import Micros
 from onthedot.model.run import Lease
 from onthedot.model.task import Json
-from onthedot.output.keeping import Name
+from onthedot.output.output_store import Name
 from onthedot.output.spool import Spool
 from onthedot.runners.program.file_batcher import Hand
 from onthedot.runners.program.protocol import Guard

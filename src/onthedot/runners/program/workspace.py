@@ -23,7 +23,7 @@ from pathlib import Path
 
 from onthedot.clock import Micros, to_datetime
 from onthedot.model.run import Lease
-from onthedot.output.places import state_folder
+from onthedot.output.locations import state_folder
 from onthedot.runners.guard import folders
 from onthedot.runners.guard.users import FOR_ONE_GROUP, make_system_folder, system_folder, take_back
 from onthedot.runners.program.workspace_pool import INSIDE, Spares, remove_empty

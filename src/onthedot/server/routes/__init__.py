@@ -1,1 +1,1 @@
-"""One file for each kind of thing. What each route takes to be called is in `server/table.py`."""
+"""One file for each kind of thing. What each route takes to be called is in `server/permissions.py`."""

@@ -9,13 +9,13 @@ from fastapi import Path, Response
 from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 
-from onthedot.output import reading
-from onthedot.server.answering import attachment, json_answer
-from onthedot.server.asked import NO_NUL, RunId
-from onthedot.server.door import There, Who
-from onthedot.server.finding import seen_run
+from onthedot.output import run_output
+from onthedot.server.auth import There, Who
+from onthedot.server.json_response import attachment, json_answer
+from onthedot.server.params import NO_NUL, RunId
 from onthedot.server.problems import Problem
-from onthedot.server.routing import Routes
+from onthedot.server.router import Routes
+from onthedot.server.visibility import seen_run
 
 routes = Routes(prefix="/api/v1", tags=["logs"])
 
@@ -40,7 +40,7 @@ async def list_artifacts(there: There, who: Who, run_id: RunId) -> Response:
     return json_answer(
         [
             {"attempt": one.of.attempt, "name": one.name, "size": one.kept.size, "sha256": one.kept.sha256}
-            for one in await reading.list_artifacts(there.store, there.outputs, run_id)
+            for one in await run_output.list_artifacts(there.store, there.outputs, run_id)
         ]
     )
 
@@ -64,11 +64,11 @@ async def get_artifact(
     """One of these files. Its name is looked for among those that are listed, and is part of no path."""
     await seen_run(there.store, who, run_id)
     outputs = there.outputs
-    listed = await reading.list_artifacts(there.store, outputs, run_id, attempt=attempt)
+    listed = await run_output.list_artifacts(there.store, outputs, run_id, attempt=attempt)
     found = [one for one in listed if one.name == name]
     if outputs is None or not found:
         raise Problem(404, "unknown", f"there is no artifact {name!r} of attempt {attempt}; list those of the run")
-    pieces = reading.read_artifact(outputs, found[-1])
+    pieces = run_output.read_artifact(outputs, found[-1])
     first = await anext(pieces, b"")  # what cannot be read at all is a problem, not half an answer
     headers = {**attachment(name), "Content-Length": str(found[-1].kept.size)}
     return StreamingResponse(_from(first, pieces), headers=headers, media_type="application/octet-stream")

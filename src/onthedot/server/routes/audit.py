@@ -8,9 +8,9 @@ from fastapi import Query
 from pydantic import BaseModel, Field, JsonValue
 
 from onthedot.access import audit
-from onthedot.observe.text import iso
-from onthedot.server.door import There, Who
-from onthedot.server.routing import Routes
+from onthedot.observe.formats import iso
+from onthedot.server.auth import There, Who
+from onthedot.server.router import Routes
 
 routes = Routes(prefix="/api/v1", tags=["access"])
 

@@ -7,12 +7,12 @@ from typing import Any
 from fastapi import Request, Response
 
 from onthedot.model.errors import DefinitionError
-from onthedot.server.door import Who
+from onthedot.server.auth import Who
 from onthedot.server.event_feed import read_id
-from onthedot.server.live import Following
+from onthedot.server.event_stream import event_content
+from onthedot.server.feeds import Following
+from onthedot.server.router import Routes
 from onthedot.server.routes.logs import LastEventId
-from onthedot.server.routing import Routes
-from onthedot.server.streaming import event_content
 
 routes = Routes(prefix="/api/v1", tags=["events"])
 

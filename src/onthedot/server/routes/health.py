@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from onthedot.server.door import There, Who
-from onthedot.server.routing import Routes
+from onthedot.server.auth import There, Who
+from onthedot.server.router import Routes
 
 routes = Routes(prefix="/api/v1", tags=["server"])
 

@@ -10,12 +10,12 @@ from pydantic import BaseModel, Field, model_validator
 from onthedot.access import keys, users
 from onthedot.access.grants import Grant, grant_in_words
 from onthedot.clock import Micros
+from onthedot.observe.formats import iso
 from onthedot.observe.json_lines import optional_iso
-from onthedot.observe.text import iso
-from onthedot.server.auditing import audited
-from onthedot.server.door import There, Who
-from onthedot.server.routing import Routes
-from onthedot.server.shapes import Body
+from onthedot.server.audit import audited
+from onthedot.server.auth import There, Who
+from onthedot.server.models import Body
+from onthedot.server.router import Routes
 
 routes = Routes(prefix="/api/v1", tags=["access"])
 

@@ -10,16 +10,16 @@ from pydantic import BaseModel, Field, model_validator
 
 from onthedot.access import sessions, users
 from onthedot.access.id_tokens import MOST
-from onthedot.access.signing_on import sign_on
+from onthedot.access.sign_on import sign_on
 from onthedot.model.errors import DefinitionError, LoginLimited, LoginRefused
+from onthedot.observe.formats import iso
 from onthedot.observe.json_lines import session_fields
-from onthedot.observe.text import iso
-from onthedot.server.asked import NO_NUL
-from onthedot.server.auditing import audited, audited_login, audited_refusal, source_of
-from onthedot.server.door import There, Who, door_of
+from onthedot.server.audit import audited, audited_login, audited_refusal, source_of
+from onthedot.server.auth import There, Who, door_of
+from onthedot.server.models import Body
+from onthedot.server.params import NO_NUL
 from onthedot.server.provider_keys import ProviderKeys
-from onthedot.server.routing import Routes
-from onthedot.server.shapes import Body
+from onthedot.server.router import Routes
 
 routes = Routes(prefix="/api/v1", tags=["access"])
 

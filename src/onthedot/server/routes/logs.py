@@ -10,18 +10,18 @@ from fastapi import Header, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from onthedot.model.errors import DefinitionError
-from onthedot.observe.negotiation import wants_text
-from onthedot.observe.text import iso
-from onthedot.output.following import Place, read_place
-from onthedot.output.reading import Said, read_said
-from onthedot.server.answering import attachment, json_answer
-from onthedot.server.asked import RunId
-from onthedot.server.door import There, Who
-from onthedot.server.finding import seen_run
-from onthedot.server.live import Following
+from onthedot.observe.content_negotiation import wants_text
+from onthedot.observe.formats import iso
+from onthedot.output.log_positions import LogPosition, read_position
+from onthedot.output.run_output import Said, read_said
+from onthedot.server.auth import There, Who
+from onthedot.server.event_stream import event_content
+from onthedot.server.feeds import Following
+from onthedot.server.json_response import attachment, json_answer
 from onthedot.server.log_feed import END
-from onthedot.server.routing import Routes
-from onthedot.server.streaming import event_content
+from onthedot.server.params import RunId
+from onthedot.server.router import Routes
+from onthedot.server.visibility import seen_run
 
 routes = Routes(prefix="/api/v1", tags=["logs"])
 
@@ -138,7 +138,7 @@ async def follow_logs(
     await seen_run(there.store, who, run_id)
     if last_event_id == END:
         return Response(status_code=204)
-    place = Place() if last_event_id is None else read_place(last_event_id)
+    place = LogPosition() if last_event_id is None else read_position(last_event_id)
     if place is None:
         raise DefinitionError(
             f"Last-Event-ID: expected the id of an event like '1.r.2048', got {last_event_id!r}; "

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fastapi import Request, Response
 
+from onthedot.observe.content_negotiation import compressed
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import NodeMetrics, Snapshot, exposed
-from onthedot.observe.negotiation import compressed
-from onthedot.server.computing import computed
-from onthedot.server.door import There, Who
+from onthedot.server.auth import There, Who
+from onthedot.server.compute import computed
+from onthedot.server.router import Routes
 from onthedot.server.routes.nodes import check_whole
-from onthedot.server.routing import Routes
 
 routes = Routes(tags=["nodes"])
 

@@ -13,11 +13,11 @@ from onthedot.model.duration import format_duration
 from onthedot.model.errors import did_you_mean
 from onthedot.observe.cluster import NodeShown, node_fields, nodes_shown, term_fields
 from onthedot.rules.shards import MOST_SHARDS, check_shards
-from onthedot.server.auditing import audited
-from onthedot.server.door import There, Who
+from onthedot.server.audit import audited
+from onthedot.server.auth import There, Who
+from onthedot.server.models import Body
 from onthedot.server.problems import Problem
-from onthedot.server.routing import Routes
-from onthedot.server.shapes import Body
+from onthedot.server.router import Routes
 
 routes = Routes(prefix="/api/v1", tags=["nodes"])
 

@@ -22,13 +22,13 @@ from onthedot.clock import SECOND, Micros
 from onthedot.model.errors import LoginRefused
 from onthedot.model.job import JobRecord
 from onthedot.model.run import RunRecord
-from onthedot.observe.text import doing, length, moment
+from onthedot.observe.formats import doing, length, moment
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.schedules import describe
-from onthedot.server.auditing import audited_login, audited_refusal, source_of
-from onthedot.server.door import There, cookie_of
-from onthedot.server.finding import find_jobs, find_runs
-from onthedot.server.routing import HEAD, Routes
+from onthedot.server.audit import audited_login, audited_refusal, source_of
+from onthedot.server.auth import There, cookie_of
+from onthedot.server.router import HEAD, Routes
+from onthedot.server.visibility import find_jobs, find_runs
 from onthedot.stores.queries import JobFilter, RunFilter
 
 routes = Routes(tags=["page"])

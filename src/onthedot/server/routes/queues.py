@@ -8,16 +8,16 @@ from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
 from onthedot.access.principal import Principal
-from onthedot.define.shares import check_weights
+from onthedot.model.route import check_weights
 from onthedot.observe.cluster import queue_fields, said_of_queue
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.submit import why_unused
-from onthedot.server.auditing import audited
-from onthedot.server.door import There, Who
+from onthedot.server.audit import audited
+from onthedot.server.auth import There, Who
+from onthedot.server.models import Body, Line
 from onthedot.server.problems import Problem
+from onthedot.server.router import Routes
 from onthedot.server.routes.nodes import check_whole
-from onthedot.server.routing import Routes
-from onthedot.server.shapes import Body, Line
 
 routes = Routes(prefix="/api/v1", tags=["queues"])
 

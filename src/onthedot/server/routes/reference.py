@@ -13,10 +13,10 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, Response
 
-from onthedot.server.answering import as_json
-from onthedot.server.computing import computed
+from onthedot.server.compute import computed
+from onthedot.server.json_response import as_json
+from onthedot.server.router import Routes
 from onthedot.server.routes.page import html_page
-from onthedot.server.routing import Routes
 
 routes = Routes(tags=["reference"])
 

@@ -1,4 +1,4 @@
-"""Runs: ask for them, look at them, end them."""
+"""Runs and their attempts: submit, list, read, wait for, cancel and retry them."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from onthedot.observe.json_lines import optional_iso
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.rerun import rerun
 from onthedot.operations.why_waiting import why_waiting
-from onthedot.server.answering import json_answer
-from onthedot.server.asked import After, IdempotencyKey, Instant, PageSize, RunId, Text, instant, run_key
-from onthedot.server.auditing import audited, entry_of
+from onthedot.server.audit import audited, entry_of
+from onthedot.server.auth import There, Who, door_of, verbs_for
 from onthedot.server.bulk import NDJSON, Bulk, bulk_answer
-from onthedot.server.door import There, Who, door_of, verbs_for
-from onthedot.server.finding import find_runs, seen_run, seen_standing
-from onthedot.server.gathered import RUN, Wanted
+from onthedot.server.json_response import json_answer
+from onthedot.server.models import AttemptOut, AttemptsOut, Body, RunOut, RunsOut, attempt_out, run_out, schema_of
+from onthedot.server.params import After, IdempotencyKey, Instant, PageSize, RunId, Text, instant, run_key
 from onthedot.server.problems import Problem
 from onthedot.server.quotas import Share, quotas_for, room_for_runs, whose
+from onthedot.server.router import Routes, problems
 from onthedot.server.routes.jobs import Name, Namespace, seen, seen_job
-from onthedot.server.routing import Routes, problems
-from onthedot.server.shapes import AttemptOut, Body, RunOut, RunsOut, attempt_out, run_out, schema_of
-from onthedot.server.submitting import Asked, Submit, arguments, new_run, read_asked
-from onthedot.stores.queries import RunFilter
+from onthedot.server.run_request import Asked, Submit, arguments, new_run, read_asked
+from onthedot.server.visibility import find_attempts, find_runs, seen_run, seen_standing
+from onthedot.server.write_batcher import RUN, Wanted
+from onthedot.stores.queries import AttemptFilter, RunFilter
 
 routes = Routes(prefix="/api/v1", tags=["runs"])
 
@@ -379,3 +379,19 @@ async def cancel_run(request: Request, there: There, who: Who, run_id: RunId, as
         raise UnknownRun(f"there is no run {run_id} any more: it was forgotten meanwhile")
     await audited(request, "runs.cancel", run)
     return json_answer({"answer": answer.kind, "state": None if answer.state is None else str(answer.state)})
+
+
+@routes.get("/attempts", response_model=AttemptsOut)
+async def list_attempts(
+    there: There,
+    who: Who,
+    worker: Annotated[Text | None, Query(description="The node that tried.", examples=["worker-1"])] = None,
+    since: Instant = None,
+    until: Instant = None,
+    limit: PageSize = 100,
+    after: After = None,
+) -> Response:
+    """Attempts that are over, of one worker or of all, newest end first."""
+    wanted = AttemptFilter(node=worker, since=instant(since, "since"), until=instant(until, "until"))
+    found, following = await find_attempts(there, who, wanted, after=after, limit=limit)
+    return json_answer({"items": [attempt_out(attempt) for attempt in found], "next": following})

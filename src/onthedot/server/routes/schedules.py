@@ -9,17 +9,17 @@ from pydantic import BaseModel, Field
 
 from onthedot.clock import Micros, to_datetime, to_micros
 from onthedot.model.job import Call, Cron, Job, Schedule
-from onthedot.observe.text import iso
+from onthedot.observe.formats import iso
 from onthedot.rules.next_slots import HORIZON
 from onthedot.schedules import check, cron_fields, describe, parse, slots, to_text
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.lint import lint
 from onthedot.schedules.zones import zone
-from onthedot.server.computing import computed
-from onthedot.server.door import There
+from onthedot.server.auth import There
+from onthedot.server.compute import computed
+from onthedot.server.models import Body, Line, fields
+from onthedot.server.router import Routes
 from onthedot.server.routes.jobs import MOST_INSTANTS
-from onthedot.server.routing import Routes
-from onthedot.server.shapes import Body, Line, fields
 
 routes = Routes(prefix="/api/v1", tags=["schedules"])
 

@@ -6,14 +6,14 @@ from fastapi import Response
 from pydantic import BaseModel, Field
 
 from onthedot.observe.json_lines import skip_fields
-from onthedot.server.answering import json_answer
-from onthedot.server.asked import After, Instant, PageSize, instant
-from onthedot.server.door import There, Who, verbs_for
-from onthedot.server.finding import find_skips
+from onthedot.server.auth import There, Who, verbs_for
+from onthedot.server.json_response import json_answer
+from onthedot.server.models import fields
+from onthedot.server.params import After, Instant, PageSize, instant
+from onthedot.server.router import Routes
+from onthedot.server.routes.dead_letters import JobName
 from onthedot.server.routes.jobs import Namespace
-from onthedot.server.routes.letters import JobName
-from onthedot.server.routing import Routes
-from onthedot.server.shapes import fields
+from onthedot.server.visibility import find_skips
 from onthedot.stores.queries import SkipFilter
 
 routes = Routes(prefix="/api/v1", tags=["runs"])

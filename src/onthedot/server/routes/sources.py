@@ -12,20 +12,20 @@ from pydantic import BaseModel, Field, JsonValue
 
 from onthedot.access.principal import Principal
 from onthedot.clock import Micros
-from onthedot.define.comparing import Difference, compare
-from onthedot.define.from_mapping import read_job_list
+from onthedot.define.differences import Difference, compare
+from onthedot.define.job_reader import read_job_list
 from onthedot.model.job import Job, JobRecord
-from onthedot.observe.text import iso
+from onthedot.observe.formats import iso
 from onthedot.operations.apply import Review, apply_jobs
-from onthedot.server.answering import json_answer
-from onthedot.server.auditing import audited
-from onthedot.server.computing import computed
+from onthedot.server.audit import audited
+from onthedot.server.auth import There, Who, verbs_for
+from onthedot.server.compute import computed
 from onthedot.server.definitions import EXAMPLE, definition_of
-from onthedot.server.door import There, Who, verbs_for
-from onthedot.server.job_writing import check_may_write, check_seen, owned
+from onthedot.server.job_writes import check_may_write, check_seen, owned
+from onthedot.server.json_response import json_answer
+from onthedot.server.models import Body, fields
 from onthedot.server.quotas import Quotas, quotas_for, whose
-from onthedot.server.routing import Routes
-from onthedot.server.shapes import Body, fields
+from onthedot.server.router import Routes
 
 routes = Routes(prefix="/api/v1", tags=["jobs"])
 

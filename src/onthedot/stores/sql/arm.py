@@ -154,11 +154,21 @@ SELECT id FROM runs <<INDEXED BY runs_blocked>>
 WHERE blocked_on = $1 AND coalesce({is_slot}, false) AND caught_up_at IS NULL ORDER BY +id
 """)
 
-
 LIST_HOLDING_SLOTS = sql(
     f"""
     SELECT g.run_id, r.state = 'running' FROM gate_holders g {RUN_OF_HOLDER}
     WHERE g.key = $1 AND r.{{is_slot}} AND r.caught_up_at IS NULL ORDER BY g.run_id
+    """  # noqa: S608 - a constant
+)
+
+# Of any schedule of the job.
+FIND_NEWER_AT_GATE = sql(
+    f"""
+    SELECT slot.id FROM (
+        SELECT id, slot_at FROM runs <<INDEXED BY runs_blocked>> WHERE blocked_on = $1 AND coalesce({{is_slot}}, false)
+        UNION ALL
+        SELECT r.id, r.slot_at FROM gate_holders g {RUN_OF_HOLDER} WHERE g.key = $1 AND r.{{is_slot}}
+    ) slot WHERE slot.slot_at > $2 ORDER BY slot.slot_at DESC, slot.id LIMIT 1
     """  # noqa: S608 - a constant
 )
 
@@ -461,6 +471,9 @@ class Batch:
         """Apply the rule for overdue slots: skip the slot, or let it wait behind the slots that are due before it."""
         newer = self._known.newer.get(lease.run_id)
         if on_busy.overdue != "wait":
+            if newer is None and on_busy.overdue == "replaced" and on_busy.late and self._known.is_full(gate):
+                await self.write()
+                newer = await self._tx.value(FIND_NEWER_AT_GATE, gate.key, lease.slot_at)
             if newer is None:
                 return None, ask
             await self._skip(lease, on_busy.overdue, newer)

@@ -1,9 +1,14 @@
-"""Shapes of SQL that leave the databases one plan each, whatever their statistics say: docs/design.md, "Plans"."""
+"""Shapes of SQL that leave the databases one plan each, whatever their statistics say: docs/design.md, "Plans".
+
+Also long arrays as PostgreSQL writes them, for the statements of the hot path: `$1::text::bigint[]`. asyncpg looks at
+every element of a list, some 0.6 µs each: with ten columns that is more than the server takes for a run.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 from onthedot.clock import NEVER
 from onthedot.stores.sql.port import Statement, sql
@@ -36,7 +41,7 @@ def job_of(row: str) -> str:
 def each_run(text: str, types: str, *, as_text: bool = False) -> Statement[Any]:
     """A statement for each of some runs, from its text for one: the UPDATE of a run, or the INSERT of what is read from
     it. `types` are those of its first values, which differ by run; $1 is its id. `as_text`: PostgreSQL's statement has
-    the arrays, each as one text (`arrays.py`), and the other values behind them; SQLite's is for `each`.
+    the arrays, each as one text, and the other values behind them; SQLite's is for `each`.
 
     PostgreSQL finds the runs by their primary key. The values of each come by a full join, because the server has to
     hash that. An UPDATE takes the rows by their places: they are locked.
@@ -79,3 +84,18 @@ def release_runs(which: str) -> Statement[Any]:
     WHERE [[id = ANY(ARRAY(SELECT id FROM runs WHERE]] {which} AND state = 'reserved' [[ORDER BY id FOR UPDATE))]]
     RETURNING id
     """)  # noqa: S608 - constants
+
+
+def numbers(values: Iterable[int | Literal["NULL"]]) -> str:
+    """Integers as one text, such as `{1,2,NULL}`."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def words(values: Sequence[str]) -> str:
+    """Texts as one text, such as `{"a","b c"}`."""
+    if not values:
+        return "{}"
+    joined = '","'.join(values)
+    if "\\" in joined or joined.count('"') > 2 * (len(values) - 1):
+        joined = '","'.join(value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
+    return f'{{"{joined}"}}'

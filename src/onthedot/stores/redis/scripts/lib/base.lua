@@ -32,10 +32,8 @@ local hinted, told = {}, {}
 local function hint(kind, at)
   if not hinted[kind] then
     told[#told + 1] = kind
-    hinted[kind] = at
-  elseif at < hinted[kind] then
-    hinted[kind] = at
   end
+  hinted[kind] = math.min(hinted[kind] or at, at)
 end
 
 -- The sequences: "job", "run", "fence", "skip", "node", "document", "entry". Never given out twice.
@@ -58,6 +56,16 @@ local function count_open(field, change)
   opened[field] = (opened[field] or 0) + change
 end
 
+local function filter(list, wanted)
+  local found = {}
+  for _, one in ipairs(list) do
+    if wanted(one) then
+      found[#found + 1] = one
+    end
+  end
+  return found
+end
+
 local function starts_with(whole, start)
   return string.find(whole, start, 1, true) == 1
 end
@@ -69,12 +77,8 @@ end
 -- An id or a name as text. The same ids come again and again, and making text of a number is slow.
 local names = {}
 local function name_of(id)
-  local made = names[id]
-  if not made then
-    made = tostring(id)
-    names[id] = made
-  end
-  return made
+  names[id] = names[id] or tostring(id)
+  return names[id]
 end
 
 -- ── indexes ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -83,11 +87,8 @@ end
 local sorted, plain, is_behind = {}, {}, false
 
 local function note(indexes, key, name, value)
-  local index = indexes[key]
-  if not index then
-    index = {}
-    indexes[key] = index
-  end
+  local index = indexes[key] or {}
+  indexes[key] = index
   index[type(name) == 'string' and name or name_of(name)] = value
   is_behind = true
 end
@@ -115,29 +116,25 @@ local function call_with(command, key, values)
   end
 end
 
-local function write_indexes()
-  for key, index in pairs(sorted) do
+-- A value in `indexes` is a score, true (in a plain set), or false: remove it.
+local function write_index(indexes, remove, add)
+  for key, index in pairs(indexes) do
     local put, gone = {}, {}
-    for name, score in pairs(index) do
-      if score then
-        put[#put + 1] = score
-        put[#put + 1] = name
-      else
-        gone[#gone + 1] = name
+    for name, value in pairs(index) do
+      local list = value and put or gone
+      if value and value ~= true then
+        list[#list + 1] = value
       end
-    end
-    call_with('ZREM', key, gone)
-    call_with('ZADD', key, put)
-  end
-  for key, index in pairs(plain) do
-    local put, gone = {}, {}
-    for name, is_in in pairs(index) do
-      local list = is_in and put or gone
       list[#list + 1] = name
     end
-    call_with('SREM', key, gone)
-    call_with('SADD', key, put)
+    call_with(remove, key, gone)
+    call_with(add, key, put)
   end
+end
+
+local function write_indexes()
+  write_index(sorted, 'ZREM', 'ZADD')
+  write_index(plain, 'SREM', 'SADD')
   sorted, plain, is_behind = {}, {}, false
 end
 
@@ -262,12 +259,8 @@ local function read_packed(name, packed)
 end
 
 local function rows_of(name)
-  local rows = tables[name]
-  if not rows then
-    rows = {known = {}, changed = {}}
-    tables[name] = rows
-  end
-  return rows
+  tables[name] = tables[name] or {known = {}, changed = {}}
+  return tables[name]
 end
 
 local function find(name, field)
@@ -275,8 +268,7 @@ local function find(name, field)
   local rows = rows_of(name)
   local known = rows.known[field]
   if known == nil then
-    local packed = call('HGET', P .. name, field)
-    known = read_packed(name, packed)
+    known = read_packed(name, call('HGET', P .. name, field))
     rows.known[field] = known
   end
   return known or nil
@@ -295,8 +287,7 @@ local function fetch(name, fields)
     local last = math.min(first + 999, #missing)
     local found = call('HMGET', P .. name, unpack(missing, first, last))
     for place = first, last do
-      local packed = found[place - first + 1]
-      rows.known[missing[place]] = read_packed(name, packed)
+      rows.known[missing[place]] = read_packed(name, found[place - first + 1])
     end
   end
 end

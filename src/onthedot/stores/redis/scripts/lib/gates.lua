@@ -58,13 +58,9 @@ end
 
 -- The holders of a limit that do not run.
 local function idle_holders(key)
-  local found = {}
-  for _, run in ipairs(runs_behind(look('SMEMBERS', P .. 'idle:' .. key))) do
-    if run.state ~= 'running' and holds(run, key) then
-      found[#found + 1] = run
-    end
-  end
-  return found
+  return filter(runs_behind(look('SMEMBERS', P .. 'idle:' .. key)), function(run)
+    return run.state ~= 'running' and holds(run, key)
+  end)
 end
 
 -- Who waits at a gate, in the order in which it will pass to them.

@@ -37,25 +37,34 @@ local function newer_slot(run)
     return newer.id
   end
   local state = schedules_of(run.job)[string.sub(run.trigger, #'schedule:' + 1)]
-  if state and state.next_at and state.next_at <= now then
-    return 0
-  end
-  return nil
+  return state and state.next_at and state.next_at <= now and 0 or nil
 end
 
--- Whether the run was due already when slots at this gate were caught up: it is one of them. Of those that
--- wait, in order, the first and last few tell.
-local function is_caught_up(run, gate)
-  local waiting = P .. 'waiting:' .. gate.key
-  local ends = {{P .. 'holders:' .. gate.key, 0, -1}, {waiting, 0, PAGE - 1}, {waiting, -PAGE, -1}}
-  for _, range in ipairs(ends) do
-    for _, other in ipairs(runs_behind(look('ZRANGE', unpack(range)))) do
-      if other.caught_up and other.caught_up >= run.due then
-        return true
-      end
+-- The holders of a gate, and of the runs that wait there the first and last few.
+local function some_at(gate)
+  local waiting, found = P .. 'waiting:' .. gate.key, {}
+  for _, range in ipairs({{P .. 'holders:' .. gate.key, 0, -1}, {waiting, 0, PAGE - 1}, {waiting, -PAGE, -1}}) do
+    for _, run in ipairs(runs_behind(look('ZRANGE', unpack(range)))) do
+      found[#found + 1] = run
     end
   end
-  return false
+  return found
+end
+
+-- Whether the run was due already when slots at this gate were caught up: it is one of them.
+local function is_caught_up(run, gate)
+  return #filter(some_at(gate), function(other) return other.caught_up and other.caught_up >= run.due end) > 0
+end
+
+-- The newest slot of any schedule at a full gate, if it is newer than this one.
+local function newer_at(run, gate)
+  local newest = run
+  for _, other in ipairs(count_holders(gate.key) >= gate.capacity and some_at(gate) or {}) do
+    if is_slot(other.trigger) and other.slot > newest.slot then
+      newest = other
+    end
+  end
+  return newest ~= run and newest.id or nil
 end
 
 -- Names the run that was in the way of a skipped slot.
@@ -71,7 +80,7 @@ end
 -- Apply the rule for overdue slots: skip the run, or let it wait behind the slots that are due before it. The answer if
 -- it is skipped, and what it does at a closed gate.
 local function catch_up(run, gate, busy)
-  local newer = newer_slot(run)
+  local newer = newer_slot(run) or (busy.overdue == 'replaced' and busy.late and newer_at(run, gate))
   if busy.overdue ~= 'wait' then
     if not newer then
       return nil, busy
@@ -120,17 +129,11 @@ local function giving_way(run, gate)
   elseif gate.until_end then
     return nil
   end
-  local younger, going = {}, {}
-  for _, holder in ipairs(idle_holders(gate.key)) do
-    if holder.due > run.due or (holder.due == run.due and holder.id > run.id) then
-      younger[#younger + 1] = holder
-    end
-  end
+  local younger, going = filter(idle_holders(gate.key), function(holder)
+    return holder.due > run.due or (holder.due == run.due and holder.id > run.id)
+  end), {}
   table.sort(younger, function(one, other)
-    if one.due ~= other.due then
-      return one.due > other.due
-    end
-    return one.id > other.id
+    return one.due > other.due or (one.due == other.due and one.id > other.id)
   end)
   for place = 1, needed do
     going[place] = younger[place]
@@ -187,13 +190,7 @@ end
 
 -- The slots that wait at a gate and came at their time.
 local function waiting_slots(gate)
-  local found = {}
-  for _, run in ipairs(waiters(gate.key)) do
-    if is_slot(run.trigger) and not run.caught_up then
-      found[#found + 1] = run
-    end
-  end
-  return found
+  return filter(waiters(gate.key), function(run) return is_slot(run.trigger) and not run.caught_up end)
 end
 
 -- Replace: end slots that wait or back off, and ask one that runs to stop. What somebody asked for stays.

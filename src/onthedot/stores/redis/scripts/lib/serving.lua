@@ -60,13 +60,7 @@ local function can_start(run)
 end
 
 local function unable(runs)
-  local found = {}
-  for _, run in ipairs(runs) do
-    if not can_start(run) then
-      found[#found + 1] = run
-    end
-  end
-  return found
+  return filter(runs, function(run) return not can_start(run) end)
 end
 
 -- Give up one gate, without passing it on.

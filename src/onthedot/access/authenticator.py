@@ -1,0 +1,121 @@
+"""Authenticates requests: finds the principal that a key or a session belongs to.
+
+A server believes what it has read for 2 seconds, counted from before the read. So every server refuses what is revoked,
+disabled or given another password within 5 seconds. The cache holds documents, never answers: each text is compared
+with its proof, and the end of a key is checked, every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from onthedot.access import credentials, keys, sessions, users
+from onthedot.access.credentials import Credential
+from onthedot.access.principal import Principal
+from onthedot.clock import SECOND, Clock, Micros
+from onthedot.model.errors import StoreError
+from onthedot.stores.documents import Document
+from onthedot.stores.protocol import Store
+
+BELIEVED: Micros = 2 * SECOND
+"""For how long a document that was read is not read again."""
+_MOST = 10_000
+
+
+class _Read(NamedTuple):
+    document: Document
+    asked_at: Micros  # steady
+
+
+class Authenticator:
+    """Knows keys and sessions, on the event loop that it is used on. `close` it in the end."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._believed: dict[tuple[str, str], _Read] = {}
+        self._noted: dict[str, Micros] = {}  # keys whose use was noted by this server, and when (steady)
+        self._noting: set[asyncio.Task[None]] = set()
+
+    async def check(self, text: str) -> Principal | None:
+        """Who has this text; None: nobody, or not any more. `StoreUnavailable` if that cannot be known just now: then
+        nobody may be let in."""
+        credential = credentials.read(text)
+        if credential is None or credential.kind not in ("key", "session"):
+            return None
+        document = await self._read(credential.kind, credential.id)
+        if document is None:
+            return None
+        if credential.kind == "session":
+            return await self._session(credential, document)
+        stored = keys.read_key(document)
+        if stored is None or not credential.proves(stored.proof) or stored.key.state(self._clock.now()) != "active":
+            return None
+        self._note(credential.id)
+        return stored.key.grant.principal("key", credential.id, stored.key.name)
+
+    async def check_page(self, cookie: str, csrf: str | None) -> Principal | None:
+        """Who has the page's cookie, and what the page sends beside it; None for `csrf`: whoever has the cookie. Errors
+        as of `check`."""
+        credential = credentials.read(cookie)
+        beside = None if csrf is None else credentials.read(csrf)
+        if credential is None or credential.kind != "page" or (csrf is not None and beside is None):
+            return None
+        document = await self._read(sessions.KIND, credential.id)
+        return None if document is None else await self._session(credential, document, beside)
+
+    async def _session(
+        self, credential: Credential, document: Document, beside: Credential | None = None
+    ) -> Principal | None:
+        stored = sessions.read_session(document)
+        if stored is None or not sessions.is_good(stored, credential, self._clock.now()):
+            return None
+        if beside is not None and not beside.proves(stored.csrf):
+            return None
+        grant = stored.grant
+        if grant is None:
+            found = await self._read(users.KIND, stored.user)
+            user = None if found is None else users.read_user(found)
+            if user is None or user.disabled or user.epoch != stored.epoch:
+                return None
+            grant = user.grant
+        return grant.principal("session", credential.id, stored.name)
+
+    async def _read(self, kind: str, id: str) -> Document | None:
+        now = self._clock.steady()
+        known = self._believed.get((kind, id))
+        if known is not None and now - known.asked_at < BELIEVED:
+            return known.document
+        self._believed.pop((kind, id), None)
+        found = await self._store.documents.get_document(kind, id)
+        if found is not None:  # strangers make up ids, and could fill the memory with what is not there
+            if len(self._believed) >= _MOST:
+                self._believed.clear()
+            self._believed[kind, id] = _Read(found, now)
+        return found
+
+    # ── when it was last used ────────────────────────────────────────────────────────────────────────────────
+
+    def _note(self, id: str) -> None:
+        """At most once a minute, and without anybody waiting for it."""
+        now = self._clock.steady()
+        noted = self._noted.get(id)
+        if noted is not None and now - noted < keys.USED_EVERY:
+            return
+        if len(self._noted) >= _MOST:
+            self._noted.clear()
+        self._noted[id] = now
+        task = asyncio.create_task(self._write_use(id, self._clock.now()))
+        self._noting.add(task)
+        task.add_done_callback(self._noting.discard)
+
+    async def _write_use(self, id: str, now: Micros) -> None:
+        try:
+            await keys.note_use(self._store, id, now)
+        except StoreError:
+            self._noted.pop(id, None)  # the next request tries again
+
+    async def close(self) -> None:
+        """Wait for what is still being noted."""
+        await asyncio.gather(*self._noting)

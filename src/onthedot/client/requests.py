@@ -1,0 +1,157 @@
+"""Builds requests: paths, pages, and how values are written in a request."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import quote
+
+from onthedot.client.connection import ServerConnection
+from onthedot.client.values import read
+from onthedot.clock import to_micros
+from onthedot.define.arguments import encode_arguments
+from onthedot.define.check import check_job
+from onthedot.define.job_function import BoundCall, JobFunction
+from onthedot.define.job_reader import read_job
+from onthedot.define.job_writer import Written, written
+from onthedot.define.wrong_text import WrongText
+from onthedot.model.duration import Duration, format_duration, parse_duration
+from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun
+from onthedot.model.job import Job
+from onthedot.model.run import stored_number
+from onthedot.observe.formats import iso
+from onthedot.operations.run_handle import Run, run_number
+from onthedot.operations.verbs import Asked
+from onthedot.schedules.instants import read_instant
+from onthedot.stores.values import most
+
+T = TypeVar("T")
+
+PAGE = 1_000
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
+
+
+def job_path(job: str, action: str = "") -> str:
+    """The path of a job. `UnknownJob` for a name that no job can have: it might be another path."""
+    if len(job) > 100 or not _NAME.fullmatch(job):
+        raise UnknownJob(f"no job {job!r} is stored")
+    return f"/api/v1/jobs/{quote(job, safe='')}{action and '/'}{action}"
+
+
+def run_path(run_id: Run | int, action: str = "") -> str:
+    """The path of a run. `UnknownRun` for a number that no run can have."""
+    number = run_number(run_id)
+    if not stored_number(number):
+        raise UnknownRun(f"there is no run {number}: expected one that was submitted and not forgotten since")
+    return f"/api/v1/runs/{number}{action and '/'}{action}"
+
+
+async def pages(
+    server: ServerConnection, kind: Callable[[Any], T], path: str, query: Mapping[str, Any], limit: int | None
+) -> AsyncIterator[T]:
+    """Read a list page by page, at most `limit` items (None: all). A page may be empty and have a next one."""
+    after: str | None = None
+    left = most(limit)
+    while left > 0:
+        told = await server.ask("GET", path, query={**query, "limit": min(left, PAGE), "after": after})
+        for one in told["items"][:left]:
+            yield read(kind, one)
+        left -= len(told["items"])
+        after = told["next"]
+        if after is None:
+            return
+
+
+# ── values ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def instant_text(value: datetime | str | None, what: str) -> str | None:
+    """A point in time that has an offset, as a request says it."""
+    return None if value is None else iso(to_micros(read_instant(value, what=what)))
+
+
+def local_text(value: datetime | str, what: str) -> str:
+    """A point in time that may be one of a schedule's own zone."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, datetime):
+        raise DefinitionError(f"{what}: expected a datetime or ISO text, got {type(value).__name__} {value!r}")
+    return value.isoformat()
+
+
+def duration_text(value: Duration | None, what: str) -> str | None:
+    """A length of time; `DefinitionError` if it is none.
+
+    >>> duration_text(90, "delay")
+    '1m30s'
+    """
+    return None if value is None else format_duration(parse_duration(value, what=what))
+
+
+def offset_text(value: timedelta) -> str:
+    """
+    >>> offset_text(timedelta(hours=-2))
+    '-2h'
+    """
+    text = format_duration(value)
+    return text if text.startswith("-") else f"+{text}"
+
+
+# ── jobs and runs ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def written_job(job: Job) -> Written:
+    """A job as it is sent. What would not be the same when it is read again is not sent at all."""
+    check_job(job)
+    said = written(job)
+    try:
+        same = read_job(said) == job
+    except WrongText as error:
+        raise DefinitionError(error.problems, subject=f"job {job.name!r} cannot be sent to a server") from None
+    if not same:
+        raise DefinitionError(
+            "expected what a file can say, got more; store it with a Scheduler", subject=f"job {job.name!r}"
+        )
+    return said
+
+
+def job_and_args(job: Asked, args: Mapping[str, Any] | None) -> tuple[str, str | None]:
+    """The job's name, and the arguments of its run in canonical JSON; None: the job's own."""
+    if isinstance(job, BoundCall):
+        if args is not None:
+            raise DefinitionError(f"job {job.job!r}: expected its arguments in the call, got more beside it")
+        return job.job, job.args
+    name = job if isinstance(job, str) else _name_of(job)
+    if not name:
+        raise UnknownJob(f"expected a job's name, its function or a call of it, got {job!r}")
+    return name, None if args is None else encode_arguments(args, subject=f"job {name!r}")
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return function.job.name if isinstance(function, JobFunction) else str(getattr(function, "__name__", ""))
+
+
+def run_body(name: str, args: str | None, delay: Duration | None, expires: Duration | None) -> dict[str, Any]:
+    said = {
+        "job": name,
+        "args": None if args is None else json.loads(args),
+        "delay": duration_text(delay, "delay"),
+        "expires": duration_text(expires, "expires"),
+    }
+    return {field: value for field, value in said.items() if value is not None}
+
+
+def check_key(key: str) -> None:
+    if len(key) > 200:
+        raise DefinitionError(f"key: expected at most 200 characters, got {len(key)}: {key[:40]!r}…")
+
+
+def refuse_connection() -> NoReturn:
+    raise DefinitionError(
+        "connection: expected none: a server cannot join a transaction of yours; "
+        "submit with a Scheduler on the store itself, or after the commit with a key"
+    )

@@ -1,0 +1,227 @@
+"""A crontab, of a user or of the system, as jobs.
+
+Kept as cron has it: nothing is caught up after an outage, runs may overlap, a failing command does not end its line,
+and times follow Debian's rules when clocks change, which are ours. `%` in a command begins its standard input.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from onthedot.define.importers.cron_dialects import from_crontab
+from onthedot.define.importers.import_result import ImportResult, as_it_is, runs_as
+from onthedot.define.importers.job_names import name_of
+from onthedot.model.errors import ScheduleError
+from onthedot.schedules.zones import zone
+
+_VARIABLE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\"[^\"]*\"|'[^']*')\s*=\s*(.*?)\s*")
+_JOB = re.compile(r"\s*(@\S+|(?:\S+\s+){4}\S+)\s+(.*)", re.DOTALL)
+_USER = re.compile(r"([a-z_][a-z0-9_.-]*\$?)(?::[a-z0-9_.-]+)?(?:/\S+)?\s+(\S.*)", re.DOTALL)
+_FLAGS = re.compile(r"(-[nqs]+)\s+(\S.*)", re.DOTALL)
+_HEADER = re.compile(r"^#.*\bm\b.*\bh\b.*\b(?:dom|mon|dow)\b", re.IGNORECASE | re.MULTILINE)
+_USER_HEADER = re.compile(r"^#.*\bm\b.*\bh\b.*\buser\b", re.IGNORECASE | re.MULTILINE)
+_TIME = re.compile(r"(?:@[a-z]+|(?:[0-9*][0-9*,/~-]*\s+){2}(?:\S+\s+){2}[0-9A-Za-z*,/#~-]+)\s+\S")
+_STDIN = re.compile(r"(?<!\\)%")
+_NEEDS_HOME = re.compile(r"(?:^|[\s;&|(\"'=])(?:\.{1,2}/|~(?=[/\s]|$)|cd\s+[^/\s\"'$~-])|\$\{?HOME\b")
+_CD = re.compile(r"^cd\s+/\S*\s*&&\s*\.{1,2}/")
+_SEQUENCE = re.compile(r";|\n|(?<!&)&(?![&>0-9])")
+_USERS = frozenset({
+    "root", "www-data", "nobody", "daemon", "postgres", "mysql", "nginx", "apache", "http", "ubuntu", "admin",
+    "deploy", "git", "bin", "sys", "_www", "www",
+})  # fmt: skip
+_ALIASES = {"@every_minute": "* * * * *"}
+
+
+@dataclass
+class _State:
+    """What the lines above have set."""
+
+    tz: str
+    system: bool
+    assumed: bool = True  # whether the zone is the caller's, not one that a line has set
+    shell: str = "/bin/sh"
+    home: str = ""
+    jitter: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    comments: list[str] = field(default_factory=list)
+
+
+def read_crontab(text: str, file: str = "crontab", *, tz: str = "UTC", system: bool | None = None) -> ImportResult:
+    """The jobs of a crontab. `system`: whether its lines name a user; None: as the file looks.
+
+    >>> found = read_crontab("30 2 * * * /usr/bin/backup.sh --all\\n@reboot /usr/bin/once")
+    >>> found.jobs[0].name, found.jobs[0].task.script
+    ('backup', '/usr/bin/backup.sh --all')
+    >>> str(found.remarks[-1])
+    "crontab:2:1: '@reboot /usr/bin/once': it names no time; start it with systemd or with a program; left out"
+    """
+    found = ImportResult(file)
+    state = _State(tz, _names_users(found, text) if system is None else system)
+    for number, line in enumerate(text.splitlines(), 1):
+        bare = line.strip()
+        variable = _VARIABLE.fullmatch(line)  # no field of a job line begins with a letter before '='
+        if bare.startswith("#"):
+            _comment(found, state, number, bare)
+        elif bare and variable is None:
+            _add(found, state, number, line)
+            state.comments = []
+        else:
+            state.comments = []
+            if variable is not None:
+                _set(found, state, number, variable[1].strip("\"'"), _unquoted(variable[2]))
+    return found
+
+
+def is_time(line: str) -> bool:
+    """Whether a line begins like a job of a crontab, and not like a sentence.
+
+    >>> is_time("*/5 * * * * sync"), is_time("@daily x"), is_time("a b c d e f")
+    (True, True, False)
+    """
+    return _TIME.match(line) is not None
+
+
+# ── whose ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _names_users(found: ImportResult, text: str) -> bool:
+    """Whether lines name a user: by where the file lies, by its header, or by what is in the sixth column."""
+    parts = found.file.replace("\\", "/").split("/")
+    if found.file.endswith("/etc/crontab") or "cron.d" in parts[:-1] or _USER_HEADER.search(text) is not None:
+        return True
+    commands = list(_command_lines(text))
+    users = [match[1] if (match := _USER.fullmatch(command)) else "" for _, command in commands]
+    if users and all(users) and _USERS.intersection(users):
+        named = ", ".join(sorted(set(users)))
+        found.remark(None, f"its lines name users ({named}): read as a system crontab; --user reads it as a user's")
+        return True
+    for (number, _), user in zip(commands, users, strict=True):
+        if user in _USERS:
+            found.remark(number, f"its command starts with '{user}': if that is a user, import the file with --system")
+    return False
+
+
+def _command_lines(text: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        parts = _JOB.fullmatch(line)
+        if parts is not None and not line.lstrip().startswith("#") and not _VARIABLE.fullmatch(line):
+            yield number, parts[2]
+
+
+# ── settings and comments ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _comment(found: ImportResult, state: _State, line: int, text: str) -> None:
+    """Comments right above a job go with it; a job that is commented out, and the header of the fields, do not."""
+    words = text.lstrip("#").strip()
+    if _TIME.match(words):
+        found.remark(line, f"'{text[:80]}': a job that is commented out; not imported")
+    elif _HEADER.match(text) or _USER_HEADER.match(text):
+        state.comments = []
+    elif words := words.strip("-=*#~_ "):
+        state.comments.append(words)
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+
+
+def _set(found: ImportResult, state: _State, line: int, name: str, value: str) -> None:
+    match name:
+        case "CRON_TZ":
+            _set_zone(found, state, line, value)
+        case "SHELL":
+            state.shell = value
+        case "HOME":
+            state.home = state.env["HOME"] = value
+        case "RANDOM_DELAY":
+            state.jitter = f"{value}m" if value.isdigit() and int(value) else ""
+        case "MAILTO" | "MAILFROM":
+            if value:
+                what = "no mail is sent; 'onthedot dead list' shows what failed, a hook can tell you"
+                found.remark(line, f"{name}={value}: {what}")
+        case "LOGNAME" | "USER":
+            pass  # cron itself does not let a crontab change them
+        case _:
+            state.env[name] = as_it_is(value)
+            if name == "TZ":
+                found.remark(line, f"TZ={value}: commands get it as a variable; it does not move times, as in cron")
+
+
+def _set_zone(found: ImportResult, state: _State, line: int, value: str) -> None:
+    try:
+        zone(value)
+    except ScheduleError as error:
+        found.remark(line, f"CRON_TZ={value}: {error}; times below it are read in {state.tz}")
+    else:
+        state.tz, state.assumed = value, False
+
+
+# ── one line ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _add(found: ImportResult, state: _State, number: int, line: str) -> None:
+    line = re.sub(r"^\s*-(?=[0-9*@])", "", line)  # cronie: do not log it
+    parts = _JOB.fullmatch(line)
+    if parts is None:
+        found.lose(number, f"expected five fields and a command, got {line.strip()[:80]!r}")
+        return
+    when, command, owner = " ".join(parts[1].split()), parts[2].rstrip(), ""
+    if state.system:
+        user = _USER.fullmatch(command)
+        if user is None:
+            found.lose(number, f"expected a user and a command after the fields, got {command[:80]!r}")
+            return
+        owner, command = user[1], user[2]
+    flags = _FLAGS.fullmatch(command)
+    if flags is not None:
+        command = flags[2]
+        kept = "the job does not overlap itself; " if "s" in flags[1] else ""
+        found.remark(number, f"'{flags[1]}' before the command: {kept}what it says of mail and logs is not kept")
+    if when.lower() == "@reboot":
+        found.lose(number, f"'@reboot {command[:80]}': it names no time; start it with systemd or with a program")
+        return
+    if owner:
+        found.remark(number, runs_as(owner))
+    script, stdin = _with_stdin(command)
+    if not state.home and _NEEDS_HOME.search(_CD.sub("", script)):
+        where = f"the home directory of {owner}" if owner else "its user's home directory"
+        found.remark(number, f"it uses {where}: here a run starts in an empty directory, which is its HOME, too; set "
+                             "'directory' and HOME in 'env'")  # fmt: skip
+    named = name_of(script)
+    job = {
+        "name": named.name, "owner": owner, "schedule": _schedule(found, state, number, when), **_task(state, script),
+        "stdin": stdin, "directory": state.home, "env": dict(state.env), "catch_up": "none",
+        "overlap": "skip" if flags is not None and "s" in flags[1] else "allow",
+    }  # fmt: skip
+    found.add(number, job, more=named.more, notes=state.comments)
+
+
+def _schedule(found: ImportResult, state: _State, line: int, when: str) -> Any:
+    translated = from_crontab(_ALIASES.get(when.lower(), when))
+    for note in translated.notes:
+        found.remark(line, note)
+    found.zone_assumed |= state.assumed
+    schedule: dict[str, Any] = {"cron": translated.expression}
+    if state.tz != "UTC":
+        schedule["tz"] = state.tz
+    if state.jitter:
+        schedule["jitter"] = state.jitter
+    return schedule if len(schedule) > 1 else schedule["cron"]
+
+
+def _task(state: _State, script: str) -> dict[str, Any]:
+    """For the shell. Ours ends at the first command that fails, cron's goes on."""
+    if state.shell in ("/bin/sh", "sh"):
+        return {"run": f"set +e; {script}" if _SEQUENCE.search(script) else script}
+    return {"argv": [state.shell, "-c", as_it_is(script)]}
+
+
+def _with_stdin(command: str) -> tuple[str, str]:
+    """The first `%` ends the command; the others are line breaks of its input."""
+    script, *lines = _STDIN.split(command)
+    stdin = "\n".join(lines) + "\n" if lines else ""
+    return script.strip().replace("\\%", "%"), stdin.replace("\\%", "%")

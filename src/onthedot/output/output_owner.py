@@ -1,0 +1,86 @@
+"""Gives each store a folder of its own for output, and opens a node's spool and output store.
+
+The leader removes the output of runs that its store no longer has. It must not remove another store's output. Several
+stores may share the place that `Settings.output` names. So each store has a folder there, named by an id that the
+store itself holds: it is the same by whatever address a node reaches the store. The store also holds where its output
+goes, for programs that only read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+from onthedot.ids import Ids
+from onthedot.model.errors import StoreError
+from onthedot.output.locations import Location, output_location, spool_folder
+from onthedot.output.output_store import OutputStore
+from onthedot.output.spool import Spool
+from onthedot.settings import Settings
+from onthedot.stores.documents import Document
+from onthedot.stores.protocol import Store
+
+KIND, ID = "output", "owner"
+_FOLDER = re.compile(r"[0-9a-f]{32}")
+
+
+class Owner(NamedTuple):
+    """A store as the owner of output: its folder, and the `Settings.output` of its nodes (empty: the default)."""
+
+    folder: str
+    output: str = ""
+
+    def location(self, setting: str, store: str | None) -> Location:
+        """Where its output is: where the setting says, or else where its nodes keep it.
+
+        >>> str(Owner("0" * 32, "s3://logs/nightly").location("", "sqlite:///jobs.db"))
+        's3://logs/nightly/00000000000000000000000000000000'
+        """
+        return output_location(setting or self.output, store, self.folder)
+
+
+async def find_owner(store: Store) -> Owner:
+    """The owner that the store holds. Writes nothing. The folder is empty if no node has claimed it yet."""
+    return _owner(await store.documents.get_document(KIND, ID))
+
+
+async def claim_output(store: Store, setting: str, ids: Ids) -> Owner:
+    """Record in the store that its output goes where this setting says. Its folder is chosen once. If two nodes have
+    different settings, the one that started last wins."""
+    wanted = str(output_location(setting, None)) if setting and "://" not in setting else setting
+    while True:
+        document = await store.documents.get_document(KIND, ID)
+        found = _owner(document)
+        if found.output == wanted and (found.folder or not wanted):
+            return found
+        owner = Owner(found.folder or ids.token(), wanted)
+        body = json.dumps({"folder": owner.folder, "output": owner.output})
+        if (await store.documents.put_document(KIND, ID, body, version=document.version if document else 0)).accepted:
+            return owner
+
+
+def _owner(document: Document | None) -> Owner:
+    if document is None:
+        return Owner("")
+    body = json.loads(document.body)
+    folder, output = (body.get("folder"), body.get("output")) if isinstance(body, dict) else (None, None)
+    if not (isinstance(folder, str) and _FOLDER.fullmatch(folder) and isinstance(output, str)):
+        raise StoreError(f"document {KIND}/{ID}: expected a folder of 32 hexadecimal digits and an output, got others")
+    return Owner(folder, output)
+
+
+class NodeOutput(NamedTuple):
+    """A node's spool and the output store behind it, both of one store."""
+
+    spool: Spool
+    outputs: OutputStore
+
+
+async def open_node_output(settings: Settings, url: str | None, store: Store, ids: Ids) -> NodeOutput:
+    """The spool and the output store that the settings name, for the store at this URL (None: it has no address).
+
+    Records in the store where its output goes. Creates and reads nothing else yet.
+    """
+    owner = await claim_output(store, settings.output, ids)
+    return NodeOutput(Spool(spool_folder(settings.spool, url)), OutputStore(owner.location(settings.output, url)))

@@ -1,0 +1,102 @@
+"""Reads the logs and artifacts of a run: from the output store, and from the store itself what is not there yet."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+from onthedot.clock import Micros
+from onthedot.model.errors import OutputUnavailable
+from onthedot.output.log_positions import note_records, read_note
+from onthedot.output.output_store import Kept, Name, OutputStore
+from onthedot.output.records import Record
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import LogRecord
+
+
+class Said(NamedTuple):
+    """The output of one attempt. `records` is None if only the text is known: a node of an older version wrote it.
+    `kept`: complete, from the output store; else from the store, perhaps without its end. `trouble`: why the output
+    store could not be read, if it could not."""
+
+    attempt: int
+    text: str
+    records: list[Record] | None = None
+    trouble: str = ""
+    kept: bool = False
+
+
+async def read_said(store: Store, outputs: OutputStore | None, run_id: int, *, only: int | None = None) -> list[Said]:
+    """The output of every attempt of a run that has any, in order; or of one attempt only.
+
+    An attempt whose output is kept gives its records, in full. The others give their notes in the store: handlers,
+    attempts that still run on any node, and attempts whose output is still on its way.
+    """
+    told = {
+        noted.attempt: Said(noted.attempt, *note_records(read_note(noted.text)))
+        for noted in await store.queries.list_logs(run_id)
+    }
+    if only is not None:
+        told = {attempt: said for attempt, said in told.items() if attempt == only}
+    if outputs is None:
+        return [said for _, said in sorted(told.items())]
+    for attempt in await store.queries.list_attempts(run_id):
+        if only not in (None, attempt.attempt):
+            continue
+        try:
+            records = await outputs.records(Name(run_id, attempt.attempt, attempt.lease_id))
+        except OutputUnavailable as error:
+            noted = told.get(attempt.attempt, Said(attempt.attempt, ""))
+            told[attempt.attempt] = noted._replace(trouble=str(error))
+            continue
+        if records is not None:
+            text = "".join(record.text for record in records)
+            told[attempt.attempt] = Said(attempt.attempt, text, records, kept=True)
+    return [said for _, said in sorted(told.items())]
+
+
+async def read_logs(store: Store, outputs: OutputStore | None, run_id: int) -> list[LogRecord]:
+    """The output of each attempt as plain text. Leaves out attempts without any."""
+    return [LogRecord(said.attempt, said.text) for said in await read_said(store, outputs, run_id) if said.text]
+
+
+# ── files ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+PIECE = 256 * 1024
+"""Bytes of an artifact that are read at once."""
+
+
+class Artifact(NamedTuple):
+    """A file that an attempt left. `name` is one of `Index.by_name`, `ended_at` the end of the attempt."""
+
+    of: Name
+    name: str
+    kept: Kept
+    ended_at: Micros
+
+
+async def list_artifacts(
+    store: Store, outputs: OutputStore | None, run_id: int, *, attempt: int | None = None
+) -> list[Artifact]:
+    """The kept files of all attempts of a run, or of one attempt."""
+    found: list[Artifact] = []
+    for one in await store.queries.list_attempts(run_id) if outputs is not None else ():
+        if outputs is not None and attempt in (None, one.attempt):
+            of = Name(run_id, one.attempt, one.lease_id)
+            index = await outputs.index(of)
+            named = index.by_name() if index else {}
+            found += [Artifact(of, name, kept, one.ended_at) for name, kept in named.items()]
+    return found
+
+
+async def read_artifact(outputs: OutputStore, artifact: Artifact) -> AsyncGenerator[bytes]:
+    """The bytes of a file, piece by piece. `OutputUnavailable` at the end at the latest if the file has changed."""
+    digest, kept = hashlib.sha256(), artifact.kept
+    for start in range(0, kept.size, PIECE):
+        piece = await outputs.read(artifact.of, kept, start=start, length=PIECE)
+        digest.update(piece)
+        last = start + PIECE >= kept.size
+        if len(piece) != min(PIECE, kept.size - start) or (last and digest.hexdigest() != kept.sha256):
+            raise OutputUnavailable(f"{outputs}: the artifact {kept.name!r} was changed since it was kept")
+        yield piece

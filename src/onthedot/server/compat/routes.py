@@ -1,0 +1,424 @@
+"""The routes of the documents that onthedot was made after, exactly, with their words (`document_words.py`).
+
+The rest of the API says and can do more: these are for those who go by the documents.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any
+
+from fastapi import Path, Query, Request, Response
+from pydantic import BaseModel, Field, JsonValue
+
+from onthedot.access.principal import Principal
+from onthedot.define.check import parents_first
+from onthedot.define.job_reader import read_jobs
+from onthedot.model.errors import DefinitionError
+from onthedot.model.job import Job, JobRecord
+from onthedot.model.run import RunRecord, RunState
+from onthedot.observe.formats import iso
+from onthedot.observe.json_lines import milliseconds, optional_iso
+from onthedot.operations.open_verbs import OpenStore
+from onthedot.server.auth import There, Who, verbs_for
+from onthedot.server.compat.executions import Stands, last_execution, stands
+from onthedot.server.compat.words import (
+    Status,
+    frequency_of,
+    in_our_words,
+    is_recurring,
+    status_of_job,
+    status_of_run,
+)
+from onthedot.server.compute import computed
+from onthedot.server.definitions import Document, read_definition
+from onthedot.server.job_writes import (
+    Look,
+    Make,
+    Place,
+    check_seen,
+    checked,
+    create_job,
+    owned,
+    remove_job,
+    write_job,
+)
+from onthedot.server.models import fields
+from onthedot.server.problems import Problem
+from onthedot.server.quotas import Whose, quotas_for, room_for_runs, whose
+from onthedot.server.router import Routes
+from onthedot.server.routes.jobs import After, Limit, Word
+from onthedot.server.visibility import find_jobs, find_runs, job_by_id
+from onthedot.stores.queries import JobFilter, RunFilter
+from onthedot.stores.values import PutJob
+
+routes = Routes(prefix="", tags=["documents"])
+
+YAML = ("application/yaml", "application/x-yaml", "text/yaml")
+MOST_JOBS = 1_000
+MOST_LOG = 256 * 1024
+"""How many characters of logs are answered: the last ones. `/api/v1/runs/{run}/logs` has them all."""
+
+JobId = Annotated[int, Path(description="The job's number.", ge=1, le=2**62, examples=[7])]
+_FILE = """jobs:
+  - name: BuildAndTest
+    schedule: "0 0 * * *"
+    run_once: false
+    steps:
+      - name: Build
+        run: go build -v ./...
+"""
+_YAML_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {kind: {"schema": {"type": "string"}, "example": _FILE} for kind in YAML},
+    }
+}
+
+
+class DocumentJob(BaseModel):
+    """A job, in the documents' words."""
+
+    job_id: int = Field(examples=[7])
+    user_id: str = Field(examples=["u003"])
+    name: str = Field(examples=["report"])
+    frequency: str | None = Field(description="Its schedule; null: it has none.", examples=["0 9 * * *"])
+    payload: dict[str, JsonValue] = Field(examples=[{"region": "eu"}])
+    status: Status = Field(examples=["pending"])
+    next_run_time: str | None = Field(examples=["2026-01-01T09:00:00.000000Z"])
+
+
+class DocumentJobs(BaseModel):
+    """A page of jobs."""
+
+    items: list[DocumentJob]
+    next: str | None = Field(examples=[None])
+
+
+class CancelledJob(BaseModel):
+    """A job was cancelled."""
+
+    job_id: int = Field(examples=[7])
+    cancelled: int = Field(description="How many waiting executions were cancelled with it.", examples=[1])
+
+
+class Execution(BaseModel):
+    """One execution that runs."""
+
+    execution_id: int = Field(examples=[12])
+    job_id: int | None = Field(description="null: its job is gone.", examples=[7])
+    name: str = Field(examples=["report"])
+    user_id: str = Field(examples=["u003"])
+    worker_id: str = Field(examples=["w001"])
+    status: Status = Field(examples=["running"])
+    attempts: int = Field(examples=[1])
+
+
+class Executions(BaseModel):
+    """What runs on a worker."""
+
+    items: list[Execution]
+    next: str | None = Field(examples=[None])
+
+
+class SubmittedJob(BaseModel):
+    """One job of the file."""
+
+    job_id: int = Field(examples=[7])
+    name: str = Field(examples=["BuildAndTest"])
+    change: str = Field(description="created, changed or unchanged.", examples=["created"])
+
+
+class SubmittedJobs(BaseModel):
+    """The jobs of a file are stored."""
+
+    job_id: int = Field(description="That of the first job.", examples=[7])
+    jobs: list[SubmittedJob]
+
+
+class PastExecution(BaseModel):
+    """One execution of a job."""
+
+    job_id: int = Field(examples=[7])
+    execution_id: int = Field(examples=[12])
+    execution_time: str = Field(description="When it began, or is due.", examples=["2026-01-01T09:00:00.000000Z"])
+    status: Status = Field(examples=["completed"])
+    last_update_time: str = Field(examples=["2026-01-01T09:00:02.000000Z"])
+    logs_path: str = Field(examples=["/api/v1/runs/12/logs"])
+    attempts: int = Field(examples=[1])
+    duration_ms: float | None = Field(examples=[2000.0])
+    error: str | None = Field(examples=[None])
+
+
+class History(BaseModel):
+    """What has become of a job so far: what runs or waits first, then what has ended, the newest first."""
+
+    items: list[PastExecution]
+    next: str | None = Field(examples=[None])
+
+
+class LastLogs(BaseModel):
+    """What the last execution has said."""
+
+    job_id: int = Field(examples=[7])
+    execution_id: int | None = Field(description="null: it was never executed.", examples=[12])
+    status: Status = Field(examples=["completed"])
+    logs_path: str | None = Field(examples=["/api/v1/runs/12/logs"])
+    logs: str = Field(examples=["ok\n"])
+    cut: bool = Field(description="Whether there is more before it.")
+
+
+class JobStatus(BaseModel):
+    """Where a job stands."""
+
+    job_id: int = Field(examples=[7])
+    user_id: str = Field(examples=["u003"])
+    name: str = Field(examples=["BuildAndTest"])
+    is_recurring: bool
+    schedule: str | None = Field(examples=["0 0 * * *"])
+    created_time: str = Field(examples=["2026-01-01T08:00:00.000000Z"])
+    status: Status = Field(examples=["pending"])
+    last_status: Status | None = Field(description="Of its last execution; null: there was none.", examples=["failed"])
+    next_execution_time: str | None = Field(examples=["2026-01-02T00:00:00.000000Z"])
+
+
+# ── the first document ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@routes.post(
+    "/jobs", response_model=DocumentJob, status_code=201,
+    responses={404: {}, 409: {}},
+)  # fmt: skip
+async def document_submit_job(
+    request: Request,
+    response: Response,
+    there: There,
+    who: Who,
+    asked: Document,
+) -> Any:
+    """Submit a one-time or a periodic job. Without `frequency` it runs once, at once."""
+    body: dict[str, Any] = {"name": f"job-{there.ids.token()[:12]}", "namespace": _namespace(who), **asked}
+    said = in_our_words(body)
+    job = await computed(read_definition, said)
+    owner = whose(owned(who, job, None, said="owner" in said))
+    once = 0 if is_recurring(job) or not job.schedules else 1
+    async with room_for_runs(request, {owner: once}) as made:
+        stored = await create_job(request, there, who, job, said="owner" in said)
+        made[owner] += once
+    response.headers["Location"] = f"/jobs/{stored.id}"
+    return _job(stored, await stands(there, stored))
+
+
+@routes.get("/jobs/{job_id}", response_model=DocumentJob, responses={404: {}})
+async def document_job(there: There, who: Who, job_id: JobId) -> Any:
+    """Where a job stands."""
+    record = await _seen(there, who, job_id)
+    return _job(record, await stands(there, record))
+
+
+@routes.delete("/jobs/{job_id}", response_model=CancelledJob, responses={404: {}, 409: {}})
+async def document_cancel_job(request: Request, there: There, who: Who, job_id: JobId) -> Any:
+    """Cancel a job: nothing more of it begins. What runs ends, and is not tried again."""
+    record = await _seen(there, who, job_id)
+    place = Place(record.job.namespace, record.job.name)
+    cancelled = await remove_job(request, there, who, place, job_id=job_id)
+    return {"job_id": job_id, "cancelled": cancelled}
+
+
+@routes.get("/jobs", response_model=DocumentJobs)
+async def document_list_jobs(
+    there: There,
+    who: Who,
+    status: Annotated[Status | None, Query(description="Only those that stand so.")] = None,
+    user_id: Annotated[Word, Query(description="Only those of this user.")] = None,
+    limit: Limit = 100,
+    after: After = None,
+) -> Any:
+    """Jobs by user and status. A page may be short, and still have a next one."""
+    found, following = await find_jobs(there, who, JobFilter(owner=user_id), after=after, limit=limit)
+    items = [_job(record, await stands(there, record)) for record in found]
+    return {"items": [item for item in items if status is None or item["status"] == status], "next": following}
+
+
+@routes.get("/job/executions", response_model=Executions)
+async def document_executions(
+    there: There,
+    who: Who,
+    worker_id: Annotated[str, Query(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", examples=["w001"])],
+    limit: Limit = 100,
+    after: After = None,
+) -> Any:
+    """What runs on a worker."""
+    wanted = RunFilter(node=worker_id, states=frozenset({RunState.RUNNING}))
+    runs, following = await find_runs(there, who, wanted, after=after, limit=limit)
+    jobs = {(run.namespace, run.job): None for run in runs}
+    ids = {place: await there.store.queries.get_job(place[1], namespace=place[0]) for place in jobs}
+    return {"items": [_execution(run, ids[run.namespace, run.job]) for run in runs], "next": following}
+
+
+# ── the second document ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@routes.post(
+    "/api/v1/submit_job", response_model=SubmittedJobs, status_code=201, openapi_extra=_YAML_BODY,
+    responses={404: {}, 409: {}, 415: {}},
+)  # fmt: skip
+async def document_submit_file(request: Request, there: There, who: Who) -> Any:
+    """Store the jobs of a YAML file: new ones are created, others replaced. If one of them may not be written, or
+    cannot be read, nothing is stored."""
+    jobs = await computed(_read_file, await _text_of(request))
+    asked = [(Place(job.namespace, job.name), *_putting(who, job)) for job in parents_first(jobs)]
+    new: Counter[Whose] = Counter()
+    for place, look, make in asked:
+        verbs_for(there, who, place.namespace)
+        before = await there.store.queries.get_job(place.name, namespace=place.namespace)
+        job = checked(who, before, look, make)
+        if before is None:
+            new[whose(job)] += 1
+    quotas = quotas_for(request)
+    if quotas is not None:
+        await quotas.check_jobs(who, new)
+    stored = {place: (await write_job(request, there, who, place, look, make)).put for place, look, make in asked}
+    made = [_submitted(stored[Place(job.namespace, job.name)]) for job in jobs]
+    return {"job_id": made[0]["job_id"], "jobs": made}
+
+
+@routes.get("/api/v1/retrieve_history_execution/{job_id}", response_model=History, responses={404: {}})
+async def document_history(there: There, who: Who, job_id: JobId, limit: Limit = 100, after: After = None) -> Any:
+    """Every execution of a job that is kept."""
+    await _seen(there, who, job_id)
+    runs, following = await find_runs(there, who, RunFilter(job_id=job_id), after=after, limit=limit)
+    return {"items": [_past(run, job_id) for run in runs], "next": following}
+
+
+@routes.get("/api/v1/last_execution_logs/{job_id}", response_model=LastLogs, responses={404: {}})
+async def document_last_logs(there: There, who: Who, job_id: JobId) -> Any:
+    """What the last execution has said, up to its last 256 KiB."""
+    record = await _seen(there, who, job_id)
+    run = await last_execution(there, record)
+    if run is None:
+        return fields(LastLogs, job_id=job_id, execution_id=None, status="pending", logs_path=None, logs="", cut=False)
+    text = "".join(said.text for said in await there.verbs(record.job.namespace).logs(run.id))
+    return fields(
+        LastLogs,
+        job_id=job_id,
+        execution_id=run.id,
+        status=status_of_run(run),
+        logs_path=_logs_path(run),
+        logs=text[-MOST_LOG:],
+        cut=len(text) > MOST_LOG,
+    )
+
+
+@routes.get("/api/v1/job_status/{job_id}", response_model=JobStatus, responses={404: {}})
+async def document_status(there: There, who: Who, job_id: JobId) -> Any:
+    """Where a job stands."""
+    record = await _seen(there, who, job_id)
+    standing, last = await stands(there, record), await last_execution(there, record)
+    return fields(
+        JobStatus,
+        job_id=job_id,
+        user_id=record.job.owner,
+        name=record.job.name,
+        is_recurring=is_recurring(record.job),
+        schedule=frequency_of(record.job),
+        created_time=iso(record.created_at),
+        status=status_of_job(record, standing.newest),
+        last_status=None if last is None else status_of_run(last),
+        next_execution_time=optional_iso(standing.next_at),
+    )
+
+
+# ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _namespace(who: Principal) -> str:
+    """Where jobs go that say nothing of namespaces, which the documents do not know."""
+    return "default" if not who.namespaces or "default" in who.namespaces else who.namespaces[0]
+
+
+async def _seen(there: OpenStore, who: Principal, job_id: int) -> JobRecord:
+    record = await job_by_id(there, who, job_id)
+    if record is None:
+        raise Problem(404, "unknown", f"there is no job {job_id}")
+    return record
+
+
+async def _text_of(request: Request) -> str:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in YAML:
+        told = f"expected a YAML file as one of {', '.join(YAML)}, got {kind[:80] or 'none'!r}"
+        raise Problem(415, "media-type", f"Content-Type: {told}")
+    try:
+        return (await request.body()).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DefinitionError(f"expected text in UTF-8, got other bytes at {error.start}") from None
+
+
+def _read_file(text: str) -> list[Job]:
+    jobs = read_jobs(text, "body", four_fields=True)
+    if not 1 <= len(jobs) <= MOST_JOBS:
+        raise DefinitionError(f"jobs: expected from 1 to {MOST_JOBS} of them, got {len(jobs)}")
+    return jobs
+
+
+def _putting(who: Principal, job: Job) -> tuple[Look, Make]:
+    """A job of a file takes the place of the one that has its name."""
+
+    def look(before: JobRecord | None) -> None:
+        check_seen(who, job.name, before)
+
+    def make(before: JobRecord | None) -> Job:
+        return owned(who, job, before, said=bool(job.owner))
+
+    return look, make
+
+
+def _submitted(put: PutJob) -> dict[str, Any]:
+    return fields(SubmittedJob, job_id=put.record.id, name=put.record.job.name, change=put.change)
+
+
+def _job(record: JobRecord, standing: Stands) -> dict[str, Any]:
+    return fields(
+        DocumentJob,
+        job_id=record.id,
+        user_id=record.job.owner,
+        name=record.job.name,
+        frequency=frequency_of(record.job),
+        payload=dict(record.job.args),
+        status=status_of_job(record, standing.newest),
+        next_run_time=optional_iso(standing.next_at),
+    )
+
+
+def _execution(run: RunRecord, record: JobRecord | None) -> dict[str, Any]:
+    return fields(
+        Execution,
+        execution_id=run.id,
+        job_id=None if record is None or record.created_at > run.created_at else record.id,
+        name=run.job,
+        user_id=run.owner,
+        worker_id=run.node,
+        status=status_of_run(run),
+        attempts=run.attempts,
+    )
+
+
+def _past(run: RunRecord, job_id: int) -> dict[str, Any]:
+    began, ended = run.started_at, run.ended_at
+    return fields(
+        PastExecution,
+        job_id=job_id,
+        execution_id=run.id,
+        execution_time=iso(run.due_at if began is None else began),
+        status=status_of_run(run),
+        last_update_time=iso(ended or began or run.armed_at or run.created_at),
+        logs_path=_logs_path(run),
+        attempts=run.attempts,
+        duration_ms=None if began is None or ended is None else milliseconds(ended - began),
+        error=run.error,
+    )
+
+
+def _logs_path(run: RunRecord) -> str:
+    return f"/api/v1/runs/{run.id}/logs"

@@ -1,0 +1,182 @@
+"""Storing and deleting jobs for whoever asks: what it takes hangs on what a job does, and on what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from fastapi import Request
+
+from onthedot.access.permissions import Permission, Role, writing_needs
+from onthedot.access.principal import Principal
+from onthedot.model.errors import RevisionConflict
+from onthedot.model.job import Job, JobRecord
+from onthedot.operations.open_verbs import OpenStore
+from onthedot.operations.put_job import check_read
+from onthedot.server.audit import audited
+from onthedot.server.auth import verbs_for
+from onthedot.server.compute import computed
+from onthedot.server.definitions import definition_of
+from onthedot.server.etags import check_match
+from onthedot.server.problems import Problem
+from onthedot.server.quotas import room_for_job
+from onthedot.stores.values import PutJob
+
+_TRIES = 10
+
+Look = Callable[[JobRecord | None], None]
+Make = Callable[[JobRecord | None], Job]
+
+
+class Place(NamedTuple):
+    """What a job is known by."""
+
+    namespace: str
+    name: str
+
+
+class Written(NamedTuple):
+    """What was stored, and what was there before."""
+
+    before: JobRecord | None
+    put: PutJob
+
+
+# ── who may ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_may_write(who: Principal, job: Job) -> None:
+    """403 unless this one may write a job that does this, or take it away."""
+    needed = writing_needs(job.task)
+    if not (who.may(Permission.JOBS_WRITE) and who.may(needed)):
+        what = type(job.task).__name__.lower()
+        raise Problem(403, "forbidden", f"job {job.name!r} ({what}): {who.name} may not write it: expected {needed}")
+    if job.paused is not None and not who.may(Permission.JOBS_CONTROL):
+        needed = Permission.JOBS_CONTROL
+        raise Problem(403, "forbidden", f"paused: {who.name} may not pause or resume {job.name!r}: expected {needed}")
+
+
+def check_seen(who: Principal, name: str, before: JobRecord | None) -> None:
+    """404 for a job that is not there for this one, although its name is taken."""
+    if before is not None and not who.sees(before.job.namespace, before.job.owner):
+        raise unknown(name)
+
+
+def unknown(name: str) -> Problem:
+    """There is no such job."""
+    return Problem(404, "unknown", f"no job {name!r} is stored")
+
+
+def owned(who: Principal, job: Job, before: JobRecord | None, *, said: bool) -> Job:
+    """The job with its owner: that of whoever creates it, and it stays so. Only an admin may say another."""
+    keeps = who.owner if before is None else before.job.owner
+    if job.owner == keeps:
+        return job
+    if not said:
+        return replace(job, owner=keeps)
+    if who.role is not Role.ADMIN or who.only_own:
+        problem = f"owner: expected {keeps!r}, got {job.owner!r}; only an admin may say another"
+        raise Problem(403, "forbidden", problem)
+    return job
+
+
+# ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def write_job(
+    request: Request,
+    there: OpenStore,
+    who: Principal,
+    place: Place,
+    look: Look,
+    make: Make,
+    *,
+    revision: int | None = None,
+) -> Written:
+    """Store what `make` makes of what is stored, unless `look` refuses that. What was looked at is what is replaced:
+    if somebody else is faster, everything is looked at again. With a `revision`, as `Verbs.put` says."""
+    verbs = verbs_for(there, who, place.namespace)
+    for _ in range(_TRIES):
+        before = await there.store.queries.get_job(place.name, namespace=place.namespace)
+        job = await computed(checked, who, before, look, make)
+        if before is None or before.job != job:
+            check_read(job, before, revision)
+        try:
+            async with room_for_job(request, job, before):
+                put = await verbs.put(job, revision=0 if before is None else before.revision)
+        except RevisionConflict:
+            continue
+        if put.change != "unchanged":
+            was = None if before is None else definition_of(before.job)
+            verb = "jobs.create" if before is None else "jobs.edit"
+            await audited(request, verb, job, before=was, after=definition_of(put.record.job))
+        if put.pause:
+            await audited(request, f"jobs.{put.pause}", job)
+        return Written(before, put)
+    raise _busy(place.name)
+
+
+def checked(who: Principal, before: JobRecord | None, look: Look, make: Make) -> Job:
+    """What is to be stored in the place of this, if whoever asks may do so."""
+    look(before)
+    if before is not None:
+        check_may_write(who, before.job)
+    job = make(before)
+    check_may_write(who, job)
+    return job
+
+
+async def create_job(request: Request, there: OpenStore, who: Principal, job: Job, *, said: bool) -> JobRecord:
+    """Store a new job; 409 if its name is taken. `said`: whoever asks has named its owner."""
+
+    def look(before: JobRecord | None) -> None:
+        if before is not None:
+            raise _taken(job)
+
+    place = Place(job.namespace, job.name)
+    written = await write_job(request, there, who, place, look, lambda before: owned(who, job, before, said=said))
+    if written.put.change != "created":  # somebody else was faster, with the same definition
+        raise _taken(job)
+    return written.put.record
+
+
+async def remove_job(
+    request: Request,
+    there: OpenStore,
+    who: Principal,
+    place: Place,
+    *,
+    if_match: str | None = None,
+    job_id: int | None = None,
+) -> int:
+    """Delete the job that was looked at, and no other edition of it; how many waiting runs were cancelled. With
+    `job_id` only the job that has this number."""
+    verbs_for(there, who, place.namespace)
+    for _ in range(_TRIES):
+        record = await there.store.queries.get_job(place.name, namespace=place.namespace)
+        if record is None or (job_id is not None and record.id != job_id):
+            raise unknown(place.name)
+        check_seen(who, place.name, record)
+        check_match(record, if_match, None)
+        check_may_write(who, record.job)
+        try:
+            cancelled = await there.store.delete_job(record.id, expected=record.revision)
+        except RevisionConflict:
+            continue
+        await audited(request, "jobs.delete", record.job, before=definition_of(record.job))
+        return cancelled
+    raise _busy(place.name)
+
+
+def _taken(job: Job) -> Problem:
+    return Problem(
+        409,
+        "conflict",
+        f"name: expected one that no job of namespace {job.namespace!r} has, got {job.name!r}; "
+        f"to replace it: PUT /api/v1/jobs/{job.name}",
+    )
+
+
+def _busy(name: str) -> Problem:
+    return Problem(409, "conflict", f"job {name!r}: expected a moment in which nobody else edits it; ask again")

@@ -1,0 +1,123 @@
+"""What is around every request: an id, a bound on its size, headers that keep browsers honest, a line in the log."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from onthedot.ids import RandomIds
+from onthedot.server.permissions import EVERYBODY, TABLE
+from onthedot.server.problems import Problem, answer, problem_of_framework
+from onthedot.server.router import HEAD
+from onthedot.server.timeouts import Patient, TooSlow
+
+logger = logging.getLogger("onthedot.server")
+
+MOST_BYTES = 1024 * 1024
+"""Of a body, before anything is read from it. Bulk submits are read in pieces, and have a bound of their own."""
+MOST_OF_STRANGERS = 256 * 1024  # the longest ID token, with every character escaped, is 192 KiB
+"""The same for routes that nobody has to be known for: their bodies are read before it is known whose they are."""
+
+_INSTEAD = "send less at once, or many runs as application/x-ndjson"
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+
+_FOR_STRANGERS = frozenset(line for line, permission in TABLE.items() if permission is EVERYBODY)
+
+
+class TooLarge(HTTPException):
+    """A body that goes on beyond its bound. Of the framework's own kind: it would take any other for a body that cannot
+    be read."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(413, f"expected a body of at most {most} bytes; {_INSTEAD}")
+
+
+class Envelope:
+    """Around the whole application, as plain ASGI: it costs a request some microseconds."""
+
+    def __init__(self, app: ASGIApp, *, in_pieces: tuple[str, str, str]) -> None:
+        self._app = app
+        self._in_pieces = in_pieces  # method, path and content type of the requests that bound their bodies themselves
+        self._ids = RandomIds()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        is_head = scope["method"] == "HEAD"
+        if is_head:  # answered as GET is, without the body; see `Guarded`
+            scope = {**scope, "method": "GET", HEAD: True}
+        headers = dict(scope["headers"])
+        scope["request_id"] = request_id = self._id_of(headers)
+        status = 0
+
+        async def tell(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                own = {name for name, _ in message["headers"]}
+                more = [header for header in _HEADERS if header[0] not in own]
+                message["headers"] = [*message["headers"], *more, (b"x-request-id", request_id.encode())]
+            elif is_head:
+                message = {**message, "body": b""}
+            await send(message)
+
+        try:
+            await self._bounded(scope, headers, receive, tell)
+        except (TooLarge, TooSlow) as error:
+            await answer(problem_of_framework(error, scope), scope)(scope, receive, tell)
+        except Exception:  # a bug of any kind in a route: its request is answered, logged, and no other one suffers
+            logger.exception("request %s: %s %s broke", request_id, scope["method"], _shown(scope["path"]))
+            if status == 0:  # nothing was sent yet
+                detail = f"this is a bug; the server's log says more under {request_id}, or under one like it before"
+                await answer(Problem(500, "broken", detail), scope)(scope, receive, tell)
+        took = (time.perf_counter() - began) * 1000
+        logger.debug("%s %s %s: %d in %.1f ms", request_id, scope["method"], _shown(scope["path"]), status, took)
+
+    def _id_of(self, headers: dict[bytes, bytes]) -> str:
+        given = headers.get(b"x-request-id", b"").decode("latin-1")
+        return given if _PLAIN_ID.fullmatch(given) else self._ids.token()[:16]
+
+    async def _bounded(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+        if (scope["method"], scope["path"], _kind_of(scope)) == self._in_pieces:
+            await self._app(scope, Patient(receive, in_pieces=True), send)
+            return
+        length = headers.get(b"content-length", b"")
+        most = MOST_OF_STRANGERS if f"{scope['method']} {scope['path']}" in _FOR_STRANGERS else MOST_BYTES
+        if length.isdigit() and int(length) > most:
+            raise TooLarge(most)
+        seen = 0
+        patient = Patient(receive, in_pieces=False)
+
+        async def count() -> Message:
+            nonlocal seen
+            message = await patient()
+            seen += len(message.get("body", b""))
+            if seen > most:
+                raise TooLarge(most)
+            return message
+
+        await self._app(scope, count, send)
+
+
+def _kind_of(scope: Scope) -> str:
+    """The content type that a route reads: if there are several, the first."""
+    kind: bytes = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+    return kind.partition(b";")[0].strip().decode("latin-1").lower()
+
+
+def _shown(path: str) -> str:
+    """A path as a log may have it: whoever asks must not write lines of their own."""
+    return path.encode("unicode_escape").decode()[:200]

@@ -1,0 +1,81 @@
+"""A body of many lines, read in pieces: JSON objects that are runs which somebody asks for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from fastapi.exceptions import RequestValidationError
+
+from onthedot.server.problems import Problem, problem_of_request
+from onthedot.server.run_request import Asked, read_asked
+
+MOST_LINE = 64 * 1024
+MOST_LINES = 100_000
+MOST_BYTES = 64 * 1024 * 1024
+TURN = 50
+"""How many lines are read in one turn of the loop."""
+
+Line = tuple[int, bytes]
+"""Its number, and what is in it."""
+
+
+class BadLine(Exception):
+    """A line that is refused, and why."""
+
+    def __init__(self, number: int, problem: Problem) -> None:
+        super().__init__(number, problem)
+        self.number = number
+        self.problem = problem
+
+
+async def lines_of(pieces: AsyncIterator[bytes]) -> AsyncIterator[list[Line]]:
+    """Lines with their numbers, some at a time, those that are empty left out; `BadLine` at the first that is too
+    much."""
+    number, size, rest = 0, 0, b""
+    async for piece in pieces:
+        size += len(piece)
+        *lines, rest = (rest + piece).split(b"\n") if b"\n" in piece else (rest + piece,)
+        some: list[Line] = []
+        for line in lines:
+            number += 1
+            too_much = _too_much(number, line)
+            if too_much is not None:
+                yield some  # what is before it counts
+                raise too_much
+            if line and not line.isspace():
+                some.append((number, line))
+                if len(some) == TURN:
+                    yield some
+                    some = []
+        if some:
+            yield some
+        if len(rest) > MOST_LINE and (too_much := _too_much(number + 1, rest)):
+            raise too_much
+        if size > MOST_BYTES:
+            raise _too_large(number + 1, f"at most {MOST_BYTES} bytes in a request")
+    if rest.strip():
+        if too_much := _too_much(number + 1, rest):
+            raise too_much
+        yield [(number + 1, rest)]
+
+
+def _too_much(number: int, line: bytes) -> BadLine | None:
+    if len(line) > MOST_LINE:
+        return _too_large(number, f"at most {MOST_LINE} bytes in a line")
+    if number > MOST_LINES:
+        return _too_large(number, f"at most {MOST_LINES} lines in a request")
+    return None
+
+
+def _too_large(number: int, what: str) -> BadLine:
+    return BadLine(number, Problem(413, "too-large", f"expected {what}, got more; send the rest in another request"))
+
+
+def read_line(number: int, line: bytes) -> Asked:
+    """What it asks for; `BadLine` if it cannot be read."""
+    try:
+        return read_asked(line)
+    except RequestValidationError as error:
+        raise BadLine(number, problem_of_request(error)) from None
+    except Problem as problem:
+        raise BadLine(number, problem) from None

@@ -1,0 +1,272 @@
+"""Dead letters: dead runs about which nobody has done anything yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+from pydantic import BaseModel, Field
+
+from onthedot.access.principal import Principal
+from onthedot.clock import to_micros
+from onthedot.model.errors import DefinitionError, StateError
+from onthedot.model.events import Events
+from onthedot.model.policies import Rate
+from onthedot.model.retention import Mark
+from onthedot.model.run import RunRecord, RunState
+from onthedot.observe.formats import iso
+from onthedot.operations.dead_letters import (
+    BATCH,
+    REPLAYED,
+    Box,
+    DeadLetters,
+    Replayed,
+    discard,
+    find_letters,
+    fingerprint_of,
+    group_letters,
+    is_letter,
+    replay,
+    replay_many,
+)
+from onthedot.operations.open_verbs import OpenStore
+from onthedot.operations.submit import job_of
+from onthedot.server.audit import audited
+from onthedot.server.auth import There, Who, verbs_for
+from onthedot.server.json_response import json_answer
+from onthedot.server.models import Body, RunOut, run_out
+from onthedot.server.params import After, Instant, PageSize, Text
+from onthedot.server.quotas import quotas_for, room_for_runs, whose
+from onthedot.server.router import Routes
+from onthedot.server.routes.jobs import Namespace
+from onthedot.server.visibility import HIGHEST, seen_runs
+from onthedot.stores.queries import RunCursor, decode_cursor, encode_cursor
+from onthedot.stores.values import LAST_MARK
+
+routes = Routes(prefix="/api/v1", tags=["dead letters"])
+
+JobName = Annotated[Text | None, Query(description="Of this job only.", examples=["nightly_report"])]
+Fingerprint = Annotated[Text | None, Query(description="That died of this.", examples=["4f1d08a2b6c7"])]
+RunIds = Annotated[list[Annotated[int, Field(ge=1, le=HIGHEST)]], Field(min_length=1, max_length=1000)]
+
+
+class LetterOut(RunOut):
+    """A dead run, and what it died of."""
+
+    fingerprint: str = Field(examples=["4f1d08a2b6c7"])
+
+
+class LettersOut(BaseModel):
+    """Some dead letters, and where the next ones begin."""
+
+    items: list[LetterOut]
+    next: str | None = Field(description="Send it as `after` to read on; null: that was all.")
+
+
+class GroupOut(BaseModel):
+    """Letters of one job that died of the same thing."""
+
+    fingerprint: str = Field(examples=["4f1d08a2b6c7"])
+    job: str = Field(examples=["nightly_report"])
+    namespace: str = Field(examples=["default"])
+    error_type: str = Field(examples=["ConnectionError"])
+    error: str = Field(description="What they have in common.", examples=["ConnectionError: no answer from <n>"])
+    count: int
+    first: str = Field(description="When the first of them ended.", examples=["2026-01-01T09:00:00.000000Z"])
+    last: str
+    example: RunOut
+
+
+class RateIn(Body):
+    """How far apart."""
+
+    most: int = Field(ge=1, le=1_000_000, examples=[10])
+    per: Text = Field("1m", max_length=50, examples=["1s"])
+
+
+class Replay(Body):
+    """Which: these runs, or all that match. Then also how fast, and at most how many."""
+
+    run_ids: RunIds | None = Field(None, examples=[[41, 42]])
+    job: Text | None = None
+    fingerprint: Text | None = None
+    since: Text | None = Field(None, examples=["2026-01-01T08:00:00Z"])
+    until: Text | None = None
+    rate: RateIn | None = None
+    limit: int = Field(10_000, ge=1, le=10_000)
+    dry_run: bool = False
+
+
+class ReplayedOut(BaseModel):
+    """What was done, or would be."""
+
+    letters: int = Field(description="How many were meant.")
+    without_job: int = Field(description="How many stay, because their job is gone.")
+    first_due: str | None
+    last_due: str | None
+    run_ids: list[int] = Field(description="The new runs, the oldest letter's first; none of a dry run.")
+    dry_run: bool
+
+
+class Discard(Body):
+    """Which, and why."""
+
+    run_ids: RunIds = Field(examples=[[41, 42]])
+    why: Text = Field("", examples=["sent by hand"])
+
+
+class DiscardedOut(BaseModel):
+    """What was done."""
+
+    discarded: int = Field(description="How many of them were in the box.")
+
+
+# ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@routes.get("/dead-letters", response_model=LettersOut, responses={404: {}})
+async def list_dead_letters(
+    there: There,
+    who: Who,
+    namespace: Namespace = "default",
+    job: JobName = None,
+    fingerprint: Fingerprint = None,
+    since: Instant = None,
+    until: Instant = None,
+    limit: PageSize = 100,
+    after: After = None,
+) -> Response:
+    """Dead runs that nobody has replayed or discarded, newest end first."""
+    verbs_for(there, who, namespace)
+    before = LAST_MARK
+    if after is not None:
+        place = decode_cursor(after, RunCursor)
+        before = Mark(place.at, place.id)
+    box = Box(job, namespace, fingerprint, since, until, limit + 1, who.only_owner, before)
+    letters = await find_letters(there.store, box)
+    last = letters[limit - 1] if len(letters) > limit else None
+    following = None if last is None else encode_cursor(RunCursor(True, last.ended_at or 0, last.id))
+    return json_answer({"items": [_letter(run) for run in letters[:limit]], "next": following})
+
+
+def _letter(run: RunRecord) -> dict[str, Any]:
+    return {**run_out(run), "fingerprint": fingerprint_of(run)}
+
+
+@routes.get("/dead-letters/groups", response_model=list[GroupOut], responses={404: {}})
+async def list_dead_letter_groups(
+    there: There,
+    who: Who,
+    namespace: Namespace = "default",
+    job: JobName = None,
+    since: Instant = None,
+    until: Instant = None,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="How many letters count, the newest first.")] = 10_000,
+) -> Response:
+    """The same (the newest 10,000) by what they died of: what died last first."""
+    verbs_for(there, who, namespace)
+    box = Box(job, namespace, None, since, until, limit, who.only_owner)
+    return json_answer([_group(group) for group in await group_letters(there.store, box)])
+
+
+def _group(group: DeadLetters) -> dict[str, Any]:
+    return {
+        "fingerprint": group.fingerprint,
+        "job": group.job,
+        "namespace": group.namespace,
+        "error_type": group.error_type,
+        "error": group.error,
+        "count": group.count,
+        "first": iso(to_micros(group.first)),
+        "last": iso(to_micros(group.last)),
+        "example": run_out(group.example),
+    }
+
+
+# ── doing something about them ───────────────────────────────────────────────────────────────────────────────
+
+
+@routes.post("/dead-letters/replay", response_model=ReplayedOut, responses={404: {}, 409: {}})
+async def replay_dead_letters(
+    request: Request, there: There, who: Who, asked: Replay, namespace: Namespace = "default"
+) -> Response:
+    """Ask for dead runs again, each with its own arguments and for its own instant; with a rate, due so far apart.
+    Asked twice, it is one run. Of ids that cannot all be replayed, none is. `dry_run` only tells."""
+    verbs_for(there, who, namespace)
+    if asked.run_ids is None:
+        done = await _replay_matching(request, there, who, asked, namespace)
+    else:  # a run's number says which one is meant, in whatever namespace
+        done = await _replay_these(request, there, who, asked)
+    return json_answer(
+        {
+            "letters": done.letters,
+            "without_job": done.without_job,
+            "first_due": _told(done.first_due),
+            "last_due": _told(done.last_due),
+            "run_ids": list(done.run_ids),
+            "dry_run": done.dry_run,
+        }
+    )
+
+
+async def _replay_matching(
+    request: Request, there: OpenStore, who: Principal, asked: Replay, namespace: str
+) -> Replayed:
+    box = Box(asked.job, namespace, asked.fingerprint, asked.since, asked.until, asked.limit, who.only_owner)
+    rate = None if asked.rate is None else Rate(asked.rate.most, asked.rate.per)
+    letters = [] if asked.dry_run or quotas_for(request) is None else await find_letters(there.store, box)
+    wanted = Counter(whose(run) for run in letters)
+    async with room_for_runs(request, wanted) as made:
+        done = await replay_many(
+            there.store, box, rate=rate, dry_run=asked.dry_run, clock=there.clock, events=Events(), sees=who.sees
+        )
+        made.update(wanted)
+    if done.run_ids:
+        told = {"run_ids": list(done.run_ids[:100]), "runs": len(done.run_ids)}
+        place = f"namespace/{namespace}"
+        owner = who.only_owner or ""
+        await audited(request, "letters.replay", place, after=told, namespace=namespace, owner=owner)
+    return done
+
+
+async def _replay_these(request: Request, there: OpenStore, who: Principal, asked: Replay) -> Replayed:
+    more = {"job", "fingerprint", "since", "until", "rate", "limit"} & asked.model_fields_set
+    if more:
+        raise DefinitionError(f"run_ids: expected nothing else that says which, or how fast, got {sorted(more)}")
+    runs = await seen_runs(there.store, who, asked.run_ids or ())
+    for run in runs:
+        if run.state is not RunState.DEAD or not (is_letter(run) or run.settled.startswith(REPLAYED)):
+            what = run.settled or str(run.state)
+            raise StateError(f"run {run.id}: expected one that is dead, and not discarded, got {what}")
+    for run in {run.job_id: run for run in runs if is_letter(run)}.values():
+        await job_of(there.store, run, sees=who.sees)
+    if asked.dry_run:
+        return Replayed(len(runs), dry_run=True)
+    made: list[int] = []
+    async with room_for_runs(request, Counter(whose(run) for run in runs if is_letter(run))) as new:
+        for run in runs:
+            _, run_id, is_new = await replay(there.store, run.id, clock=there.clock, sees=who.sees)
+            if is_new:
+                new[whose(run)] += 1
+                await audited(request, "letters.replay", run, after={"run_id": run_id})
+            made.append(run_id)
+    return Replayed(len(runs), run_ids=tuple(made))
+
+
+def _told(instant: datetime | None) -> str | None:
+    return None if instant is None else iso(to_micros(instant))
+
+
+@routes.post("/dead-letters/discard", response_model=DiscardedOut, responses={404: {}})
+async def discard_dead_letters(request: Request, there: There, who: Who, asked: Discard) -> Response:
+    """Take dead letters out of the box. They stay in history, dead, with the reason."""
+    runs = await seen_runs(there.store, who, asked.run_ids)
+    done = 0
+    for start in range(0, len(runs), BATCH):  # what one write has done is on record before the next one may fail
+        some = {run.id: run for run in runs[start : start + BATCH]}
+        for run_id in await discard(there.store, some, why=asked.why):
+            await audited(request, "letters.discard", some[run_id], after={"why": asked.why})
+            done += 1
+    return json_answer({"discarded": done})

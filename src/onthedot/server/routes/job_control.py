@@ -1,0 +1,289 @@
+"""Jobs that go on, wait, or run at other instants: pause, resume, skip, move, backfill."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from fastapi import Request
+from pydantic import BaseModel, Field
+
+from onthedot.clock import to_datetime, to_micros
+from onthedot.model.errors import DefinitionError
+from onthedot.model.events import Events
+from onthedot.model.job import JobRecord, JobState
+from onthedot.model.run import manual_trigger
+from onthedot.observe.formats import iso
+from onthedot.observe.json_lines import optional_iso
+from onthedot.operations.backfill import Asked as Range
+from onthedot.operations.backfill import Backfill as Filled
+from onthedot.operations.backfill import backfill
+from onthedot.operations.move_slot import except_next, new_instant
+from onthedot.operations.open_verbs import OpenStore
+from onthedot.operations.put_job import resume_job as resume_job_of
+from onthedot.rules.next_slots import HORIZON
+from onthedot.schedules.instants import read_instant
+from onthedot.server.audit import audited
+from onthedot.server.auth import There, Who
+from onthedot.server.compute import computed
+from onthedot.server.models import Body, JobOut, Line, fields
+from onthedot.server.quotas import quotas_for, room_for_runs, whose
+from onthedot.server.router import Routes
+from onthedot.server.routes.jobs import Name, Namespace, job_fields, seen_job
+from onthedot.stores.values import MovedSlot, Resumed
+
+routes = Routes(prefix="/api/v1", tags=["jobs"])
+
+MOST_SLOTS = 10_000
+
+
+class Pause(Body):
+    """Why, and until when."""
+
+    reason: Line = Field("", max_length=500, examples=["the database moves"])
+    until: Line | None = Field(
+        None,
+        max_length=50,
+        description="Resume it then by itself: an instant, or a length of time after a '+'.",
+        examples=["+2h"],
+    )
+
+
+class PausedOut(BaseModel):
+    """A job is paused."""
+
+    job: JobOut
+    withdrawn: int = Field(description="Slots to come that are not planned any more.", examples=[1])
+    skipped: int = Field(description="Slots that were due and did not begin.", examples=[0])
+    held: int = Field(description="Runs that wait until it is resumed.", examples=[0])
+
+
+class Resume(Body):
+    """What becomes of the slots that came meanwhile."""
+
+    missed: Literal["none", "last", "all"] = Field("none", examples=["last"])
+    dry_run: bool = Field(False, description="Only tell what it would do.")
+
+
+class SkipsOut(BaseModel):
+    """Slots that do not run."""
+
+    first: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
+    last: str = Field(examples=["2026-01-01T12:00:00.000000Z"])
+    count: int = Field(examples=[4])
+    reason: str = Field(examples=["paused"])
+
+
+class ResumedOut(BaseModel):
+    """A job goes on, or would."""
+
+    job: JobOut
+    was_paused: bool
+    dry_run: bool
+    slots: list[str] = Field(description="Slots that become runs.", examples=[["2026-01-01T13:00:00.000000Z"]])
+    skips: list[SkipsOut]
+    released: int = Field(description="Held runs that are free.", examples=[0])
+
+
+class Skip(Body):
+    """Which slot: the next one, if none is named."""
+
+    slot: Line | None = Field(None, max_length=50, examples=["2026-01-01T09:00:00Z"])
+    schedule: Line | None = Field(None, max_length=200, description="Only of the schedule with this id.")
+
+
+class Move(Skip):
+    """Which slot, and where to."""
+
+    to: Line = Field(
+        max_length=50, description="An instant, a distance from the slot, or 'now'.", examples=["+2h", "now"]
+    )
+
+
+class ExceptedOut(BaseModel):
+    """A slot has its fate."""
+
+    job: str = Field(examples=["nightly_report"])
+    namespace: str = Field(examples=["default"])
+    schedule: str = Field(description="The schedule's id.")
+    slot_at: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
+    reason: str = Field(examples=["moved"])
+    run_id: int | None = Field(description="The run that takes its place.", examples=[7])
+
+
+class Backfill(Body):
+    """A range of slots that have passed: from `start` on, and before `end`."""
+
+    start: Line = Field(max_length=50, examples=["2026-01-01T00:00:00Z"])
+    end: Line | None = Field(None, max_length=50, description="Now, if it is not said.")
+    schedule: Line | None = Field(None, max_length=200, description="Only of the schedule with this id.")
+    limit: int = Field(MOST_SLOTS, ge=1, le=MOST_SLOTS, description="Refuse a range with more slots.")
+    dry_run: bool = Field(False, description="Only tell what it would do.")
+
+
+class BackfillOut(BaseModel):
+    """What a backfill did, or would do."""
+
+    job: str = Field(examples=["nightly_report"])
+    namespace: str = Field(examples=["default"])
+    dry_run: bool
+    slots: int = Field(description="In the range.", examples=[31])
+    first: str | None = Field(examples=["2026-01-01T02:30:00.000000Z"])
+    last: str | None
+    created: int = Field(description="Runs that are new.", examples=[30])
+    existing: int = Field(description="Slots that were backfilled before.", examples=[1])
+    succeeded: int = Field(description="Slots whose own run has succeeded.", examples=[12])
+    run_ids: list[int]
+
+
+@routes.post("/jobs/{job}/pause", response_model=PausedOut, responses={404: {}})
+async def pause_job(
+    request: Request, there: There, who: Who, job: Name, asked: Pause | None = None, namespace: Namespace = "default"
+) -> Any:
+    """Plan and start nothing more of a job until it is resumed. What runs goes on."""
+    asked = asked or Pause.model_validate({})
+    _, record = await seen_job(there, who, job, namespace)
+    now = there.clock.now()
+    until = None if asked.until is None else new_instant(asked.until, now, now=now, what="until")
+    paused = await there.store.pause_job(record.id, reason=asked.reason, until=until)
+    await audited(request, "jobs.pause", record.job)
+    counts = {"withdrawn": paused.withdrawn, "skipped": paused.skipped, "held": paused.held}
+    return fields(PausedOut, job=job_fields(paused.record), **counts)
+
+
+@routes.post("/jobs/{job}/resume", response_model=ResumedOut, responses={404: {}})
+async def resume_job(
+    request: Request, there: There, who: Who, job: Name, asked: Resume | None = None, namespace: Namespace = "default"
+) -> Any:
+    """Let a paused job go on; with `dry_run` only see what would become of its slots. One that is not paused is left
+    alone."""
+    asked = asked or Resume.model_validate({})
+    _, record = await seen_job(there, who, job, namespace)
+    owner, count = whose(record.job), 0
+    if asked.missed == "all" and not asked.dry_run and quotas_for(request) is not None:
+        count = len((await _resume(there, record, asked, dry_run=True)).slots)
+    async with room_for_runs(request, {owner: count}) as made:
+        resumed = await _resume(there, record, asked, dry_run=asked.dry_run)
+        made[owner] += min(count, len(resumed.slots))
+    if not asked.dry_run:
+        await audited(request, "jobs.resume", record.job)
+    return fields(
+        ResumedOut,
+        job=job_fields(resumed.record),
+        was_paused=record.state is JobState.PAUSED,
+        dry_run=asked.dry_run,
+        slots=[iso(slot) for slot in resumed.slots],
+        skips=[
+            fields(SkipsOut, first=iso(skip.first), last=iso(skip.last), count=skip.count, reason=skip.reason)
+            for skip in resumed.skips
+        ],
+        released=resumed.released,
+    )
+
+
+async def _resume(there: OpenStore, record: JobRecord, asked: Resume, *, dry_run: bool) -> Resumed:
+    return await resume_job_of(
+        there.store,
+        record.id,
+        missed=asked.missed,
+        clock=there.clock,
+        settings=there.settings,
+        dry_run=dry_run,
+        compute=computed,
+    )
+
+
+@routes.post("/jobs/{job}/skip-next", response_model=ExceptedOut, responses={404: {}, 409: {}})
+async def skip_next(
+    request: Request, there: There, who: Who, job: Name, asked: Skip | None = None, namespace: Namespace = "default"
+) -> Any:
+    """Leave the next slot out, or the one that is named. 409 if it has begun, or has its fate."""
+    _, record = await seen_job(there, who, job, namespace)
+    done = await _except(there, record, asked or Skip.model_validate({}), to=None)
+    await audited(request, "jobs.skip-next", record.job)
+    return _excepted(done, job, namespace)
+
+
+@routes.post("/jobs/{job}/move-next", response_model=ExceptedOut, responses={404: {}, 409: {}})
+async def move_next(
+    request: Request, there: There, who: Who, job: Name, asked: Move, namespace: Namespace = "default"
+) -> Any:
+    """Run the next slot, or the one that is named, at another instant. The others stay."""
+    _, record = await seen_job(there, who, job, namespace)
+    done = await _except(there, record, asked, to=asked.to)
+    await audited(request, "jobs.move-next", record.job)
+    return _excepted(done, job, namespace)
+
+
+@routes.post("/jobs/{job}/backfill", response_model=BackfillOut, responses={404: {}})
+async def backfill_job(
+    request: Request, there: There, who: Who, job: Name, asked: Backfill, namespace: Namespace = "default"
+) -> Any:
+    """One run for each slot of a range that has passed, due at once, the oldest first. Asked for again, they are the
+    same runs; with `dry_run` nothing is written."""
+    _, record = await seen_job(there, who, job, namespace)
+    now = there.clock.now()
+    if asked.start[:4] < to_datetime(now - HORIZON).isoformat()[:4]:  # rare slots are searched day by day
+        raise DefinitionError(f"start: expected an instant within the last hundred years, got {asked.start!r}")
+    end = to_datetime(now) if asked.end is None else asked.end
+    wanted = Range(asked.start, end, asked.schedule, asked.limit)
+    owner, count = whose(record.job), 0
+    if not asked.dry_run and quotas_for(request) is not None:
+        count = (await _backfill(there, record, wanted, dry_run=True)).created
+    async with room_for_runs(request, {owner: count}) as made:
+        done = await _backfill(there, record, wanted, dry_run=asked.dry_run)
+        made[owner] += min(count, done.created)
+    if not asked.dry_run:
+        await audited(request, "jobs.backfill", record.job)
+    return fields(
+        BackfillOut,
+        job=job,
+        namespace=namespace,
+        dry_run=asked.dry_run,
+        slots=done.slots,
+        first=_told(done.first),
+        last=_told(done.last),
+        created=done.created,
+        existing=done.existing,
+        succeeded=done.succeeded,
+        run_ids=list(done.run_ids),
+    )
+
+
+async def _backfill(there: OpenStore, record: JobRecord, wanted: Range, *, dry_run: bool) -> Filled:
+    return await backfill(
+        there.store, record, wanted, dry_run=dry_run, clock=there.clock, events=Events(), compute=computed
+    )
+
+
+async def _except(there: OpenStore, record: JobRecord, asked: Skip, to: str | None) -> MovedSlot:
+    return await except_next(
+        there.store,
+        record.id,
+        slot=_slot(asked),
+        to=to,
+        trigger=manual_trigger(there.ids.token()),
+        clock=there.clock,
+        schedule=asked.schedule,
+        compute=computed,
+    )
+
+
+def _slot(asked: Skip) -> datetime | None:
+    return None if asked.slot is None else read_instant(asked.slot, what="slot")
+
+
+def _told(instant: datetime | None) -> str | None:
+    return optional_iso(None if instant is None else to_micros(instant))
+
+
+def _excepted(done: MovedSlot, job: str, namespace: str) -> dict[str, Any]:
+    return fields(
+        ExceptedOut,
+        job=job,
+        namespace=namespace,
+        schedule=done.schedule_id,
+        slot_at=iso(done.slot_at),
+        reason=done.reason,
+        run_id=done.run_id,
+    )

@@ -1,0 +1,53 @@
+"""An engine on the test's own loop, bound to a scheduler: its verbs work as in the application."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from onthedot.clock import Clock
+from onthedot.model.job import Job
+from onthedot.node.engine import Engine
+from onthedot.node.engine_thread import EngineThread
+from onthedot.scheduler import Scheduler
+
+T = TypeVar("T")
+
+
+class BoundEngine(EngineThread):
+    """Stands where a scheduler keeps the thread of its engine. Here the engine has none: it shares this loop."""
+
+    def __init__(self, engine: Engine, scheduler: Scheduler, clock: Clock, stop: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(
+            engine.store, scheduler.registry, scheduler.settings, engine.events, clock, scheduler._ids
+        )  # fmt: skip
+        self._engine = engine
+        self._loop = asyncio.get_running_loop()
+        self._stop = stop
+        self.ended = self._loop.create_future()
+        self._jobs: dict[str, Job] = {}
+
+    async def on_engine(self, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+        """Here and now; from another loop (a thread of the application) as in production."""
+        if asyncio.get_running_loop() is self._loop and self._engine is not None:
+            return await work(self._engine)
+        return await super().on_engine(work)
+
+    async def stop(self) -> None:
+        """The application stops its scheduler: the harness stops the node."""
+        await self._stop()
+
+    def bind(self, scheduler: Scheduler) -> None:
+        """From here on the scheduler counts as running."""
+        self._jobs = dict(scheduler.jobs)
+        scheduler._thread = self
+
+    def unbind(self, scheduler: Scheduler) -> None:
+        """The scheduler is as it was before."""
+        if scheduler._thread is self:
+            scheduler._thread = None
+            scheduler.jobs.clear()  # what was put meanwhile is in the harness's store, as a program would find it
+            scheduler.jobs.update(self._jobs)
+        if not self.ended.done():
+            self.ended.set_result(None)

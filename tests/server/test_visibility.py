@@ -1,0 +1,28 @@
+"""Every list is narrowed to what whoever asks can see: by one function."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onthedot.access.permissions import Role
+from onthedot.access.principal import Principal
+from onthedot.server.visibility import seen_by
+from onthedot.stores.queries import AttemptFilter, JobFilter, RunFilter
+
+NAMES = st.sampled_from(["", "a", "b", "A", "a "])
+ASKED = st.none() | NAMES
+
+
+@pytest.mark.parametrize("kind", [JobFilter, RunFilter, AttemptFilter])
+@given(namespaces=st.lists(NAMES, max_size=3), only_own=st.booleans(), asked=ASKED, owner=ASKED, at=NAMES, whose=NAMES)
+def test_a_query_looks_where_one_sees_and_nowhere_else(kind, namespaces, only_own, asked, owner, at, whose):
+    asking = Principal(
+        kind="key", id="1", name="k", role=Role.ADMIN, namespaces=tuple(namespaces), owner="a", only_own=only_own
+    )
+    wanted = kind(namespaces=None if asked is None else (asked,), owner=owner)
+    narrowed = seen_by(asking, wanted)
+    finds = narrowed.namespaces is None or at in narrowed.namespaces
+    finds = finds and narrowed.owner in (None, whose)
+    assert finds == (asking.sees(at, whose) and asked in (None, at) and owner in (None, whose))

@@ -1,0 +1,89 @@
+"""A test that fails can say why: what the node told, and where handlers failed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import onthedot as otd
+from onthedot.testing import Harness, run_virtual
+
+NOON = "2026-06-01T12:00Z"
+
+
+def program() -> otd.Scheduler:
+    sched = otd.Scheduler("memory:")
+
+    @sched.job(retry=otd.Retry(3, delay="10s", jitter=False))
+    async def waits(ctx: otd.Context, order: int = 7) -> None:
+        raise LookupError(f"there is no order {order}")
+
+    @sched.job
+    def plain() -> None:
+        raise ConnectionError("the mail server is away")
+
+    @sched.job(timeout="5s")
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    return sched
+
+
+def witnessed(*jobs: str, length: str = "1m") -> tuple[list[str], list[str], str]:
+    """Lines, tracebacks and the report, after these jobs ran."""
+
+    async def main() -> tuple[list[str], list[str], str]:
+        sched = program()
+        harness = Harness(NOON, quiet=True)
+        await harness.start(sched)
+        for job in jobs:
+            await sched.submit(job)
+        await harness.advance(length)
+        return harness.lines(), harness.event_log.tracebacks(), harness.event_log.report()
+
+    return run_virtual(main())
+
+
+def test_the_traceback_of_a_coroutine_begins_in_the_handler():
+    _, [told], _ = witnessed("waits")
+    lines = told.strip().splitlines()
+    assert lines[0] == "waits: Traceback (most recent call last):"
+    assert "test_event_log.py" in lines[1]
+    assert lines[-1] == "LookupError: there is no order 7"
+
+
+def test_one_traceback_for_the_same_error_however_often_it_is_tried():
+    lines, tracebacks, _ = witnessed("waits", "waits")
+    assert sum("  started " in line for line in lines) == 6
+    assert len(tracebacks) == 1
+
+
+def test_plain_functions_are_watched_too():
+    _, [told], report = witnessed("plain")
+    assert "test_event_log.py" in told
+    assert told.endswith("ConnectionError: the mail server is away")
+    assert report.endswith(told)
+
+
+def test_what_was_stopped_has_not_failed():
+    lines, tracebacks, _ = witnessed("slow")
+    assert tracebacks == []
+    assert "took longer than its time-out" in lines[-1]
+
+
+def test_lines_have_their_day_in_utc():
+    lines, _, _ = witnessed("plain", length="1 day")
+    assert lines[-1].startswith("2026-06-01 12:00:00.000  dead       plain ")
+
+
+def test_a_long_story_is_told_from_its_end():
+    lines, _, report = witnessed(*["slow"] * 40)
+    shown = report.splitlines()
+    assert shown[0] == f"… {len(lines) - 60} lines before"
+    assert shown[1:] == lines[-60:]
+
+
+def test_a_harness_without_a_node_has_nothing_to_tell():
+    async def main() -> list[str]:
+        return Harness(NOON).lines()
+
+    assert run_virtual(main()) == []
