@@ -1,6 +1,6 @@
 """How a store writes windows: which of them, with which runs and skips, and which it refuses as stale. Pure.
 
-docs/design.md has the rules: "How a window is written".
+docs/design/time.md has the rules: "How a window is written".
 """
 
 from __future__ import annotations
