@@ -9,7 +9,7 @@ from onthedot.clock import Micros
 from onthedot.model.job import Guarantee
 from onthedot.model.run import Lease
 from onthedot.model.verdict import Finish, Outcome, OutcomeKind
-from onthedot.rules.live_lines import Mark
+from onthedot.output.line_marks import Mark
 from onthedot.runners.context import Context, Desk
 from onthedot.runners.notes import Notes
 from onthedot.runners.outcomes import failed

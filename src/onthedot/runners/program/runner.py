@@ -9,6 +9,7 @@ from pathlib import Path
 
 from onthedot import fault_points
 from onthedot.clock import SECOND, Clock, Micros
+from onthedot.loop import Service
 from onthedot.model.errors import LeaseLost, StoreUnavailable
 from onthedot.model.run import Lease
 from onthedot.model.task import Steps
@@ -204,26 +205,31 @@ _EVERY: Micros = 600 * SECOND
 # ── old workspaces ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class SpoolSweep:
+class SpoolSweep(Service):
     """Removes what nobody has used for `keep_workspaces`. Does nothing on a node that runs no programs."""
 
     name = "sweeping"
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
+        super().__init__()
         self._settings = settings
         self._clock = clock
-        self.runner: ProgramRunner | None = None
+        self._runner: ProgramRunner | None = None
+
+    def open(self, runner: ProgramRunner) -> None:
+        """From here on this node runs programs."""
+        self._runner = runner
 
     async def tick(self, now: Micros) -> Micros | None:
         """One sweep."""
         del now  # files bear the time of this machine, not of the store
-        if self.runner is None:
+        if self._runner is None:
             return None
         await asyncio.to_thread(
             sweep,
-            self.runner.spool,
+            self._runner.spool,
             now=self._clock.now(),
             keep=self._settings.keep_workspaces,
-            in_use=self.runner.places(),
+            in_use=self._runner.places(),
         )
         return _EVERY
