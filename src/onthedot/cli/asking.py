@@ -18,7 +18,7 @@ from onthedot.operations.verbs import Verbs
 if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.model.events import Event
-    from onthedot.operations.submit import FindsQueues
+    from onthedot.operations.job_lookup import FindsQueues
 
 T = TypeVar("T")
 

@@ -104,7 +104,7 @@ def _read_share(text: str) -> tuple[str, int]:
 def _change(url: str, name: str, change: Callable[[Verbs], Awaitable[Queue]]) -> Queue:
     """A queue is any name: so one that nobody uses is taken for a slip, and refused."""
     from onthedot.cli.asking import ask, finding
-    from onthedot.operations.submit import why_unused
+    from onthedot.operations.job_lookup import why_unused
 
     async def work(verbs: Verbs) -> Queue:
         refused = await why_unused(finding(verbs), name)

@@ -121,7 +121,7 @@ async def _list(
     if job is not None and await verbs.get_job(job) is None:
         from onthedot.cli.asking import finding
         from onthedot.model.errors import UnknownJob, did_you_mean
-        from onthedot.operations.submit import near_names
+        from onthedot.operations.job_lookup import near_names
         from onthedot.stores.queries import JobFilter
 
         known = await near_names(finding(verbs), job, JobFilter(namespaces=(namespace,)))

@@ -188,8 +188,8 @@ def _show_job(
     from onthedot.client.values import coming_fields
     from onthedot.model.addresses import is_server
     from onthedot.observe.formats import plain
+    from onthedot.operations.job_lookup import find_job
     from onthedot.operations.next_slots import coming, look_ahead
-    from onthedot.operations.submit import find_job
 
     async def read(store: Store) -> tuple[str, list[Mapping[str, Any]]]:
         record = await find_job(store, job, namespace=namespace)

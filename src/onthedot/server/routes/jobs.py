@@ -13,10 +13,10 @@ from onthedot.model.errors import UnknownJob, did_you_mean
 from onthedot.model.job import Job, JobRecord, JobState
 from onthedot.observe.formats import iso
 from onthedot.observe.json_lines import optional_iso
+from onthedot.operations.job_lookup import near_names
 from onthedot.operations.job_views import Shown, looked
 from onthedot.operations.next_slots import coming, gather, look_ahead, upcoming
 from onthedot.operations.open_verbs import OpenStore, OpenVerbs
-from onthedot.operations.submit import near_names
 from onthedot.server.auth import There, Who, verbs_for
 from onthedot.server.compute import computed
 from onthedot.server.definitions import EXAMPLE, Definition, Named, Patch, definition_of, patched, read_definition
