@@ -9,20 +9,19 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from onthedot.cli import advice
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.main import cli
 from tests.cli.advice import FIELD, SOURCE, advice_in, advice_of_page, all_advice, problem_of
+from tests.cli.conftest import Call
 from tests.cli.started import started
 
-Call = Callable[..., Result]
 ROOT = SOURCE.parents[1]
 PASSWORD = "correct horse battery"
 
@@ -39,7 +38,7 @@ def test_the_parser_takes_all_of_them(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name
 )
 def test_the_commands_of_a_page_are_there(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)

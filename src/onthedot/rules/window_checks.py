@@ -1,7 +1,7 @@
 """What a store does with windows and with exceptions, slots whose fate was given ahead: pure, the same for every store.
 
 The caller computes its window around the exceptions that it has read; the store applies those that it has, in the
-write itself. So one that came in between holds as well. docs/design.md has the rules: "How a window is written".
+write itself. So one that came in between holds as well. docs/design/time.md has the rules: "How a window is written".
 """
 
 from __future__ import annotations

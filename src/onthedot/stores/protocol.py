@@ -76,9 +76,9 @@ class Store(Protocol):
         """Create the job or edit it, in one transaction, and return what was done.
 
         `windows` has one window for each schedule of the new definition, and one for each schedule that the edit drops.
-        docs/design.md has the table of cases: "What an edit does to slots". A definition equal to the stored one
-        writes nothing ("unchanged"), whatever was expected: a put whose answer was lost may be made again. What was
-        noted of parents that stay is kept, unless `any` or `on` of `after` change.
+        docs/design/store-moves.md has the table of cases: "What an edit does to slots". A definition equal to the
+        stored one writes nothing ("unchanged"), whatever was expected: a put whose answer was lost may be made again.
+        What was noted of parents that stay is kept, unless `any` or `on` of `after` change.
 
         `expected` is the revision that the caller read (0: no such job; None: any). Raises `RevisionConflict` for
         another revision; `WindowStale`, with the store's clock, for a window that does not fit what is stored;
@@ -92,8 +92,8 @@ class Store(Protocol):
         """Stop a job, in one transaction, and return how many runs were withdrawn, skipped and held.
 
         From the answer on nothing of it is planned or armed until it is resumed; running attempts continue.
-        docs/design.md has the cases: "What a pause does to runs". A job that is paused already only changes its reason
-        and `until`. Raises `UnknownJob`."""
+        docs/design/store-moves.md has the cases: "What a pause does to runs". A job that is paused already only changes
+        its reason and `until`. Raises `UnknownJob`."""
 
     async def resume_job(
         self, job_id: int, windows: Sequence[Window] = (), *, expected: int | None = None, overdue: bool = False,
@@ -101,9 +101,10 @@ class Store(Protocol):
     ) -> values.Resumed:  # fmt: skip
         """Let a paused job continue, in one transaction, and return its slots, skips and held runs.
 
-        Each window starts at its schedule's watermark, and holds the fates of the slots since then (docs/design.md,
-        "What a pause does to runs"). `dry_run` returns the same answer and writes nothing. A job that is not paused is
-        left alone, and the answer is empty; with `overdue` also if its pause has no end, or one that is still ahead.
+        Each window starts at its schedule's watermark, and holds the fates of the slots since then
+        (docs/design/store-moves.md, "What a pause does to runs"). `dry_run` returns the same answer and writes nothing.
+        A job that is not paused is left alone, and the answer is empty; with `overdue` also if its pause has no end, or
+        one that is still ahead.
 
         `expected` is the revision that the windows were computed for (None: any). Raises `RevisionConflict` for another
         revision, `WindowStale` for a window that does not fit, `UnknownJob`."""
@@ -113,8 +114,8 @@ class Store(Protocol):
         expected: int | None = None, now: Micros | None = None,
     ) -> values.MovedSlot:  # fmt: skip
         """Give one slot its fate ahead, in one transaction: it is skipped for this reason, and `run` takes its place;
-        without `run` nothing does. docs/design.md has the cases: "What an exception does". The same again (slot,
-        reason, and the run's trigger and instant) returns the same answer. The run's `key` is not looked at.
+        without `run` nothing does. docs/design/store-moves.md has the cases: "What an exception does". The same again
+        (slot, reason, and the run's trigger and instant) returns the same answer. The run's `key` is not looked at.
 
         `expected` is the revision whose rule yields the slot (None: any). Raises `SlotSettled` if the slot was armed,
         has its fate, is past, or is excepted in another way; `RevisionConflict` for another revision; `UnknownJob`;
@@ -145,8 +146,9 @@ class Store(Protocol):
         """Insert runs and skips and move watermarks, row by row; of each window whether it was written.
 
         False, and nothing of that window is written: the job has another revision or is not active, the schedule has
-        another watermark, or a range of skips runs over an exception. Somebody else was first (docs/design.md, "How a
-        window is written"). `TermLost` if the term is not the current one, has ended, or is of an earlier layout."""
+        another watermark, or a range of skips runs over an exception. Somebody else was first (docs/design/time.md,
+        "How a window is written"). `TermLost` if the term is not the current one, has ended, or is of an earlier
+        layout."""
 
     async def set_shards(self, shards: int, *, expected: int | None = None, now: Micros | None = None) -> values.Layout:
         """Change the number of shards, in one transaction: the version grows, and every term ends.
@@ -201,9 +203,9 @@ class Store(Protocol):
 
         Due is what is scheduled, and what others reserved but did not arm within `lapse` of the later of its due
         instant and its reservation. It comes from the routes that the worker can serve, in the order of
-        docs/design.md, "Reserve"; work ahead in the order of its due instants. Nothing comes that has expired, waits in
-        a paused queue, or is for a node that drains. Due runs of jobs with gates (`is_gated`) are reserved only, and
-        come back in `held`: only `arm` takes gates.
+        docs/design/store-moves.md, "Reserve"; work ahead in the order of its due instants. Nothing comes that has
+        expired, waits in a paused queue, or is for a node that drains. Due runs of jobs with gates (`is_gated`) are
+        reserved only, and come back in `held`: only `arm` takes gates.
 
         `look_again_at` is now if due work was left for want of seats; else the earliest of: another's reservation
         lapses; the next run enters the horizon (with no room ahead: is due). Raises `NodeExpired` if the incarnation's
@@ -218,8 +220,8 @@ class Store(Protocol):
     async def arm(
         self, leases: Sequence[Lease], *, gates: Mapping[str, GateAsk] | None = None, now: Micros | None = None
     ) -> list[ArmAnswer]:
-        """Commit "these attempts start now", row by row: `Armed` with a fence, or why not (docs/design.md, "What `arm`
-        answers").
+        """Commit "these attempts start now", row by row: `Armed` with a fence, or why not (docs/design/store-moves.md,
+        "What `arm` answers").
 
         Armed only if the run is still reserved under this lease and the job's revision is the one the lease was
         given with (else `Gone`), and every gate that `gates` names for this lease id is free or held by the run

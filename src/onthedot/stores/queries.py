@@ -382,8 +382,9 @@ class Queries(FindsJobs, Protocol):
         a job that runs after nobody, or was deleted.
 
         No call triggers a job that runs after others (`model/after.py`): **every write that moves a run to a terminal
-        state** inserts the runs that follow it (docs/design.md, "After"). Those of a paused job are held; a deleted job
-        gets none. Parents go by name: runs of a deleted job count like those of the one that has its name now."""
+        state** inserts the runs that follow it (docs/design/store-moves.md, "After"). Those of a paused job are held; a
+        deleted job gets none. Parents go by name: runs of a deleted job count like those of the one that has its name
+        now."""
 
     async def due_resumes(self, *, now: Micros | None = None) -> list[JobRecord]:
         """Paused jobs whose `until` has come."""

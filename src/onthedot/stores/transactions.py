@@ -10,8 +10,8 @@ The commit checks the lease and records the run as succeeded: all of it is store
                                           or the lease is lost: all is rolled back: False
     await transaction.rollback()          instead of commit, when the handler has raised or was cancelled
 
-Neither call is cancelled while it runs (`runners/transactions.py`). docs/design.md, "exactly_once", has what follows a
-commit with or without an answer.
+Neither call is cancelled while it runs (`runners/transactions.py`). docs/design/store-moves.md, "exactly_once", has
+what follows a commit with or without an answer.
 
 **A transaction of the caller**: the caller has a transaction open on a connection to the store's database. Runs that
 are submitted there exist exactly if it is committed. Only stores with `submit_within` can do this.

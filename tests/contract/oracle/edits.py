@@ -1,4 +1,4 @@
-"""Definitions, and what an edit does to slots (docs/design.md has the table)."""
+"""Definitions, and what an edit does to slots (docs/design/store-moves.md has the table)."""
 
 from __future__ import annotations
 

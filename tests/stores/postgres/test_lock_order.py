@@ -1,8 +1,9 @@
 """No two calls of a store wait for each other on PostgreSQL, whichever of their statements come first.
 
-The order of locks is in docs/design.md. Every writing call (`moves.py`) is traced once: which locks it holds after each
-of its statements (`footprints.py`). Of every two calls that is compared, and each way in which they could wait for
-each other is raced on real connections (`lockstep.py`). `make soak` also races all pairs at points of chance.
+The order of locks is in docs/design/store-moves.md. Every writing call (`moves.py`) is traced once: which locks it
+holds after each of its statements (`footprints.py`). Of every two calls that is compared, and each way in which they
+could wait for each other is raced on real connections (`lockstep.py`). `make soak` also races all pairs at points of
+chance.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ LIMITED_FROM = 17
 """The version of the server from which on it ends a transaction that takes too long."""
 
 PLANNER = {"enable_seqscan": "off", "enable_bitmapscan": "off"}
-"""Settings of the engine's sessions: docs/design.md, "Plans". Reads for people turn both on."""
+"""Settings of the engine's sessions: docs/design/store-moves.md, "Plans". Reads for people turn both on."""
 
 LOCK_TIMEOUT_MS = 3_000  # somebody who waits longer for a lock starts over
 SHORT_LOCK_TIMEOUT_MS = 1_500  # in a short transaction: after the server looked for deadlocks, before it ends us

@@ -2,7 +2,7 @@
 
 Locks are taken in one order: the key of queues, node, term, job, schedules, sets of dependents, other keys by name,
 rows of fair queues, runs by id. A transaction does not wait for a lock that it needs out of order: it is undone and
-starts over (`Contended`). docs/design.md, "Lock order", has the table.
+starts over (`Contended`). docs/design/store-moves.md, "Lock order", has the table.
 """
 
 from __future__ import annotations

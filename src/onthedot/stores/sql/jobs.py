@@ -1,6 +1,6 @@
 """Job definitions: creates and edits jobs, and decides what an edit does to planned slots.
 
-docs/design.md has the table of cases: "What an edit does to slots".
+docs/design/store-moves.md has the table of cases: "What an edit does to slots".
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ A statement has one text for both databases:
     {now}         the store's clock
     {greatest}, {least}, {is_slot}, {is_no_slot}, {slot_trigger}
 
-Why many statements have an unusual shape: docs/design.md, "Plans".
+Why many statements have an unusual shape: docs/design/store-moves.md, "Plans".
 """
 
 from __future__ import annotations

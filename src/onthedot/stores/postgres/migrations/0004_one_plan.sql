@@ -1,4 +1,4 @@
--- An index serves only the statements that it is for, whatever the server's statistics say: docs/design.md, "Plans".
+-- An index serves only the statements that it is for, whatever the statistics: docs/design/store-moves.md, "Plans".
 
 -- Partial: the server uses it only for statements that name its predicate, which holds for each run.
 -- finding: live runs in the order in which they are shown.
