@@ -21,7 +21,7 @@ from onthedot.client.blocking_client import BlockingClient
 from onthedot.model.errors import OnTheDotError
 from onthedot.operations.open_verbs import OpenVerbs
 from onthedot.operations.verbs import Verbs
-from onthedot.server.permissions import TABLE
+from onthedot.server.permissions import ROUTE_PERMISSIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 VERBS = sorted(name for name, verb in inspect.getmembers(Verbs, inspect.iscoroutinefunction) if name[0] != "_")
@@ -119,7 +119,7 @@ def test_a_verb_is_an_operation_with_a_route_and_commands(verb: str):
     operation = getattr(importlib.import_module(f"onthedot.operations.{module}"), name)
     assert inspect.iscoroutinefunction(operation)
     assert next(iter(inspect.signature(operation).parameters.values())).annotation == "Session"
-    assert offer.route in TABLE
+    assert offer.route in ROUTE_PERMISSIONS
     for line in offer.commands:
         command: click.Command | None = cli
         for word in line.split():
@@ -157,7 +157,7 @@ def _place(name: str) -> str:
     return ".+" if name.endswith(":path") else "[^/]+"
 
 
-ROUTES = [_pattern(line) for line in TABLE]
+ROUTES = [_pattern(line) for line in ROUTE_PERMISSIONS]
 
 
 @pytest.mark.parametrize("verb", VERBS)
