@@ -80,7 +80,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/node/test_rates.py",
         "tests/node/test_roles.py",
         "tests/node/test_schedule_options.py",
-        "tests/node/test_worker_gates.py",
+        "tests/node/test_overlap.py",
     ),
     "alert rules, which are no Python": ("tests/observe/test_rules.py",),
     "one rule for every front door": (
