@@ -22,8 +22,8 @@ NOUNS = frozenset({"blocking", "feed", "need", "ring", "seed", "setting", "speed
 """Words that look like one and are none, or that the field uses as a name: `blocking`, `testing`."""
 
 TO_BE_NAMED = frozenset({
-    "doctor/looking.py", "node/fencing.py", "node/probing.py", "node/timekeeping.py", "runners/guard/probing.py",
-    "runners/guard/running.py", "runners/guard/spawning.py", "runners/guard/sweeping.py", "stores/living.py",
+    "doctor/looking.py", "node/fencing.py", "node/probing.py", "node/timekeeping.py", "runners/guard/level_probe.py",
+    "runners/guard/running_program.py", "runners/guard/launcher.py", "runners/guard/sweeper.py", "stores/living.py",
     "stores/postgres/prepared.py", "checker/holding.py", "checker/matching.py", "contract/finding.py",
     "contract/moved.py", "contract/standing.py",
 })  # fmt: skip
@@ -104,17 +104,17 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "attempts from their definition to their outcome, with real programs": (
         "tests/runners/test_blocked.py",
         "tests/runners/test_canary.py",
-        "tests/runners/test_clear_up.py",
+        "tests/runners/program/test_clear_up.py",
         "tests/runners/test_container_nodes.py",
         "tests/runners/test_container_podman.py",
         "tests/runners/test_evil_handlers.py",
         "tests/runners/test_http_tls.py",
-        "tests/runners/test_kept_output.py",
+        "tests/runners/program/test_kept_output.py",
         "tests/runners/test_live_lines.py",
-        "tests/runners/test_many_commands.py",
-        "tests/runners/test_programs.py",
-        "tests/runners/test_runners.py",
-        "tests/runners/test_steps.py",
+        "tests/runners/program/test_many_commands.py",
+        "tests/runners/program/test_commands.py",
+        "tests/runners/test_coroutine.py",
+        "tests/runners/program/test_steps.py",
         "tests/runners/test_transactions_trouble.py",
     ),
     "known cases, an oracle, or one rule for all readers": (
