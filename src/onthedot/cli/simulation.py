@@ -27,8 +27,6 @@ from onthedot.simulate.question import ASSUMED, Outage, Question
 from onthedot.simulate.tally import JobTally, Tally
 
 if TYPE_CHECKING:
-    from onthedot.clock import Micros
-    from onthedot.model.job import Job
     from onthedot.scheduler import Scheduler
 
 
