@@ -17,7 +17,7 @@ from onthedot.client.blocking_client import BlockingClient
 from onthedot.model.errors import OnTheDotError
 from onthedot.operations.open_verbs import OpenVerbs
 from onthedot.operations.verbs import Verbs
-from onthedot.server.permissions import TABLE
+from onthedot.server.permissions import ROUTE_PERMISSIONS
 
 VERBS = sorted(name for name, verb in inspect.getmembers(Verbs, inspect.iscoroutinefunction) if name[0] != "_")
 NAP = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)))
@@ -91,7 +91,7 @@ def _place(name: str) -> str:
     return ".+" if name.endswith(":path") else "[^/]+"
 
 
-ROUTES = [_pattern(line) for line in TABLE]
+ROUTES = [_pattern(line) for line in ROUTE_PERMISSIONS]
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -15,7 +15,8 @@ from onthedot.model.task import Noop
 from onthedot.model.window import ScheduleState, SlotException, Window
 from onthedot.operations import next_slots
 from onthedot.operations.job_views import shown
-from onthedot.operations.next_slots import Gathered, Start, coming, gather, look_ahead, upcoming
+from onthedot.operations.next_slots import gather, look_ahead
+from onthedot.rules.next_slots import Gathered, Start, coming, upcoming
 from onthedot.schedules import schedule_id
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.queries import JobFilter

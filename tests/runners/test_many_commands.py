@@ -69,5 +69,5 @@ async def test_worker_and_guards_are_as_large_after_thousands_as_before(tmp_path
 
 
 async def pids_of_guards(engine: Any) -> list[int]:
-    pids: list[int] = engine._guard.pids
+    pids: list[int] = engine._runners._guard.pids
     return pids

@@ -19,7 +19,7 @@ from onthedot.clock import SECOND
 from onthedot.model.job import Job
 from onthedot.model.run import Lease
 from onthedot.model.task import Command, Step, Steps, Task
-from onthedot.node.engine import Engine
+from onthedot.node.runner_set import RunnerSet
 from onthedot.output.records import decode
 from onthedot.runners.params import Filled
 from onthedot.runners.program import program_attempt, program_services
@@ -277,7 +277,7 @@ async def test_what_is_to_be_filled_in_comes_just_before_the_start(tmp_path, gua
             raise troubles.pop()
         return Filled(sh("echo $TOKEN", env={"TOKEN": "s3cret"}), ("s3cret",))
 
-    monkeypatch.setattr(Engine, "_fill", lambda _: fill)
+    monkeypatch.setattr(RunnerSet, "_fill", lambda _: fill)
     sched = scheduler(tmp_path, sh("echo $TOKEN", env={"TOKEN": "${{ secrets.TOKEN }}"}))
     async with sched:
         run = await sched.submit("it")

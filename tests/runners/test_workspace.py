@@ -296,7 +296,7 @@ async def test_the_service_sweeps_what_nobody_uses(tmp_path):
     service = Sweeping(Settings(keep_workspaces=2 * SECOND), At())
     assert await service.tick(0) is None  # this node runs no programs
     used: Any = SimpleNamespace(spool=tmp_path, places=lambda: {place.run.name})
-    service.runner = used
+    service.open(used)
     assert await service.tick(0) == 600 * SECOND
     assert place.run.exists()
     used.places = set

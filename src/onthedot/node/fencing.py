@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from onthedot.clock import SECOND, Clock, Micros
+from onthedot.loop import Service
 from onthedot.model.events import Events, NodeCutOff
 from onthedot.node.heartbeat import Membership
 
@@ -20,12 +21,13 @@ StopAttempts = Callable[[str], int]
 """Stop the attempts of this incarnation; how many there were."""
 
 
-class SelfFencing:
+class SelfFencing(Service):
     """Stops attempts when no beat was answered by the local deadline."""
 
     name = "fencing"
 
     def __init__(self, membership: Membership, clock: Clock, events: Events, stop_attempts: StopAttempts) -> None:
+        super().__init__()
         self._membership = membership
         self._clock = clock
         self._events = events

@@ -47,13 +47,12 @@ class OpenStore:
         self.ids: Ids = RandomIds()
         self.ends = Ends(store, settings)
         self._loop = Loop(clock, self.ids, _tell_trouble)
-        self._waking = self._loop.add(self.ends)
-        self.ends.open(self._waking.wake)
+        self._loop.add(self.ends)
         store.hints.listen(self._hear)
 
     def _hear(self, hint: Hint) -> None:
         if self.ends.wants(hint):
-            self._waking.wake()
+            self.ends.wake()
 
     def start(self) -> None:
         """From here on somebody can wait for ends."""

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from onthedot.clock import Micros
 from onthedot.model.run import Lease
 from onthedot.model.verdict import SUCCEEDED, Outcome, OutcomeKind
+from onthedot.output.line_marks import Mark, Stream
 from onthedot.output.redact import redacted
-from onthedot.rules.live_lines import Mark, Stream
 from onthedot.runners.context import Context, Desk
 from onthedot.runners.notes import Notes
 from onthedot.runners.registry import Handler

@@ -7,12 +7,13 @@ Checkpoints are written at once, and their handlers wait for it. Progress and lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any
 
 from onthedot.clock import SECOND, Clock, Micros
+from onthedot.loop import Service
 from onthedot.model.errors import LeaseLost, StoreUnavailable
 from onthedot.model.events import Events, RunProgressed
 from onthedot.model.run import Checkpoint, Lease
@@ -29,12 +30,13 @@ WRITE_EVERY: Micros = 1 * SECOND
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries to reach the store
 
 
-class Desk:
+class Desk(Service):
     """Takes notes on any thread, and writes them on the engine's."""
 
     name = "desk"
 
     def __init__(self, store: Store, settings: Settings, clock: Clock, events: Events | None = None) -> None:
+        super().__init__()
         self._store = store
         self._counter = Counter(store, clock, lambda lease_id: self.write([lease_id]))
         self._settings = settings
@@ -44,12 +46,10 @@ class Desk:
         self._writing = asyncio.Lock()
         self._written_at: Micros = 0
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake: Callable[[], None] = lambda: None
 
-    def open(self, wake: Callable[[], None]) -> None:
-        """From here on notes are written on the running loop; `wake` is called when there are some."""
+    def open(self) -> None:
+        """From here on notes are written on the running loop."""
         self._loop = self._counter.loop = asyncio.get_running_loop()
-        self._wake = wake
 
     def close(self) -> None:
         """Write nothing more: whoever still runs belongs to a node that is gone."""
@@ -110,7 +110,7 @@ class Desk:
 
     def _note(self, notes: Notes) -> None:
         self._noted[notes.lease.lease_id] = notes
-        self._wake()
+        self.wake()
 
     async def tick(self, now: Micros) -> Micros | None:
         """Write what is new, if the last time is long enough ago."""

@@ -16,7 +16,7 @@ from onthedot.clock import Micros, to_datetime
 from onthedot.model.errors import StateError
 from onthedot.model.job import Guarantee, Json
 from onthedot.model.run import Checkpoint, Lease, Progress
-from onthedot.rules.live_lines import Mark
+from onthedot.output.line_marks import Mark
 from onthedot.runners.completion import Completion
 from onthedot.runners.notes import Notes, encode_checkpoint, encode_result
 

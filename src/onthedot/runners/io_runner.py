@@ -19,9 +19,9 @@ from onthedot.clock import SECOND, Clock, Micros
 from onthedot.model.run import Lease
 from onthedot.model.verdict import Outcome
 from onthedot.output.capture import Capture
+from onthedot.output.line_marks import Mark
 from onthedot.output.records import Stream
 from onthedot.output.redact import forms_of
-from onthedot.rules.live_lines import Mark
 from onthedot.runners.attempt import (
     Attempt,
     Ended,

@@ -96,21 +96,21 @@ class VirtualEngine(Engine):
 
     plain_functions = OneThread
     outside = False
+    audits = False
 
     async def put_job(self, job: Job, *, revision: int | None = None) -> PutJob:
         """As in production; but this node stands for the whole cluster, so it can do whatever the job needs, and there
         are no child processes in virtual time."""
-        worker = self._worker
-        if job.queue not in worker.queues:
-            worker.queues = self._membership.queues = (*worker.queues, job.queue)
-        if not job.labels.issubset(worker.settings.labels):
-            labels = dict.fromkeys([*worker.settings.labels, *job.labels])
-            worker.settings = replace(worker.settings, labels=tuple(labels))
+        serving = self._membership
+        self._membership.serve(
+            queues=dict.fromkeys([*serving.queues, job.queue]),
+            labels=dict.fromkeys([*serving.labels, *sorted(job.labels)]),
+        )
         return await super().put_job(replace(job, isolation="none"), revision=revision)
 
     def wake(self, service: str) -> None:
         """Let a service tick now, and not at its time."""
-        self._drivers[service].wake()
+        self._loop.wake(service)
 
     async def plan(self) -> None:
         """One pass of the planner."""
@@ -125,5 +125,5 @@ class VirtualEngine(Engine):
         for term in self._leadership.terms.values():
             await self.store.renew(term, ttl=settings.term_ttl)
         await self.crash()
-        self._worker.stop_running()
+        self._seats.stop_all()
         self.let_go()

@@ -19,7 +19,7 @@ from typing import Any
 
 from onthedot.clock import Micros
 from onthedot.model.task import Bounds
-from onthedot.rules.live_lines import Stream
+from onthedot.output.line_marks import Stream
 from onthedot.runners.program.protocol import Program, ProgramEnd
 
 Message = dict[str, Any]

@@ -10,8 +10,8 @@ from typing import Any
 
 from onthedot.clock import MILLISECOND, NEVER, SECOND, Clock, Micros
 from onthedot.output.capture import Capture
+from onthedot.output.line_marks import Mark
 from onthedot.output.records import Stream
-from onthedot.rules.live_lines import Mark
 from onthedot.runners.guard import levels, spawning, trees, users
 from onthedot.runners.guard.cgroups import Group
 from onthedot.runners.guard.spawning import APART, Rights

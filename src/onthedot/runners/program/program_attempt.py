@@ -19,10 +19,10 @@ from onthedot.model.errors import ArgumentsError, LeaseLost
 from onthedot.model.job import Guarantee
 from onthedot.model.task import Command, Level, Source, Step, Steps
 from onthedot.model.verdict import Outcome, OutcomeKind
+from onthedot.output.line_marks import Mark
 from onthedot.output.records import Record, append
 from onthedot.output.redact import forms_of, redacted
 from onthedot.rules import steps as policy
-from onthedot.rules.live_lines import Mark
 from onthedot.rules.steps import Failed, Progress
 from onthedot.runners.attempt import Attempt, LiveLines, succeeded, type_names
 from onthedot.runners.context import Context

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from onthedot.clock import Micros
 from onthedot.model.task import Bounds, Level
-from onthedot.rules.live_lines import Stream
+from onthedot.output.line_marks import Stream
 
 Said = Callable[[Micros, Stream, str], None]
 Kind = Literal["exited", "signalled", "timed_out", "out_of_memory", "stopped", "refused", "no_room"]

@@ -1,12 +1,13 @@
-"""Probing: the leader watches for nodes whose beat is late, asks them to beat, and says so.
+"""Late nodes: the leader watches for nodes whose heartbeat is late, asks them to beat, and emits an event.
 
-Nothing follows from it: a node is dead when its lease has ended, and not before. But who reads the log at night wants
-to know that a node is silent before its runs are taken from it.
+No run moves because of it: a node is dead when its lease has ended, and not before. But an operator who reads the log
+wants to know that a node is silent before its runs are taken from it.
 """
 
 from __future__ import annotations
 
 from onthedot.clock import Micros
+from onthedot.loop import Service
 from onthedot.model.events import Events, NodeBack, NodeLate
 from onthedot.node.leadership import Leadership
 from onthedot.settings import Settings
@@ -14,12 +15,13 @@ from onthedot.stores.living import is_late
 from onthedot.stores.protocol import Store
 
 
-class Probing:
+class LateNodes(Service):
     """Looks at the leases of the others, as long as this node has the term."""
 
     name = "probing"
 
     def __init__(self, store: Store, leadership: Leadership, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._leadership = leadership
         self._settings = settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from onthedot.clock import MILLISECOND, SECOND, SystemClock
 from onthedot.ids import SeededIds
 from onthedot.model.events import ClockOff, Events
+from onthedot.node.clock_sync import ClockSync
 from onthedot.node.heartbeat import Membership
-from onthedot.node.timekeeping import Timekeeping
 from onthedot.settings import Settings
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.store_clock import StoreClock
@@ -16,8 +16,8 @@ SETTINGS = Settings()
 WAY = 200
 
 
-def keeper(store: MemoryStore, clock: StoreClock | SystemClock, events: Events) -> Timekeeping:
-    return Timekeeping(store, Membership(store, clock, SeededIds(1), SETTINGS, events), clock, SETTINGS)
+def keeper(store: MemoryStore, clock: StoreClock | SystemClock, events: Events) -> ClockSync:
+    return ClockSync(store, Membership(store, clock, SeededIds(1), SETTINGS, events), clock, SETTINGS)
 
 
 async def test_the_doubt_stays_below_half_a_millisecond():

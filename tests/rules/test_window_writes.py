@@ -1,4 +1,4 @@
-"""Windows that are to be written: which are, their runs, and their entries in the ledger."""
+"""Windows that are to be written: which are, their runs, their entries in the ledger, and what is refused as stale."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from typing import cast
 
 import pytest
 
+from onthedot.model.errors import RevisionConflict, WindowStale
 from onthedot.model.window import ScheduleState, SkipRange, Slot, SlotException, Window
-from onthedot.rules.window_checks import (
+from onthedot.rules.window_writes import (
     Insert,
     Planned,
     SchedulePosition,
     begun,
     behind,
+    check_added,
+    check_dropped,
+    check_edge,
+    check_exceptions,
+    check_past,
+    check_revision,
     choose_windows,
     inserts_of,
     lengthened,
@@ -119,3 +126,80 @@ def test_any_other_is_a_range_of_its_own(last: SkipRange | None, edge: int, fate
 
 def test_slots_and_exceptions_have_fates_of_their_own():
     assert slots_with_fates(window(0, 9, 4), [SlotException(6, "cancelled", True)]) == [4, 6]
+
+
+def window_until_20(start: int = 10, *skips: SkipRange, next_at: int | None = None) -> Window:
+    return Window("s", start, 20, next_at, skips=list(skips))
+
+
+def test_slots_that_lie_ahead_cannot_be_missed_but_cancelled():
+    check_past(window_until_20(10, SkipRange(11, 15, 5, "missed")), 15)
+    check_past(window_until_20(10, SkipRange(11, 15, 5, "cancelled")), 12)
+    with pytest.raises(WindowStale, match="slots up to 15 cannot be missed at 12; read the store's clock"):
+        check_past(window_until_20(10, SkipRange(11, 15, 5, "missed")), 12)
+
+
+def test_a_schedule_is_not_dropped_with_slots_that_have_no_fate():
+    check_dropped("s", 10, None, None, 30)
+    check_dropped("s", 10, 25, window_until_20(10, next_at=None), 30)
+    check_dropped("s", 35, 45, window_until_20(5), 30)
+    for closing in (None, window_until_20(10, next_at=25)):
+        with pytest.raises(WindowStale, match="schedule 's': its slot at 25 has no fate yet"):
+            check_dropped("s", 10, 25, closing, 30)
+    with pytest.raises(WindowStale):  # a pause has taken slots back since the window was computed
+        check_dropped("s", 10, 45, window_until_20(40, next_at=45), 30)
+    with pytest.raises(WindowStale):  # slots were planned since, and a pause has taken some of them back
+        check_dropped("s", 10, None, window_until_20(5, next_at=25), 30)
+
+
+def test_a_window_leaves_nothing_out_behind_the_edge():
+    check_edge(window_until_20(10), 10, 30)
+    with pytest.raises(WindowStale, match="schedule 's': the window starts at 10, after 9; read the store's") as stale:
+        check_edge(window_until_20(10), 9, 30)
+    assert (stale.value.watermark, stale.value.now) == (9, 30)
+
+
+@pytest.mark.parametrize(
+    ("slots", "next_at", "delay", "accepted"),
+    [
+        ([], None, None, True),
+        ([], 16, None, True),
+        ([16], 12, None, True),
+        ([15], None, None, False),
+        ([], 15, None, False),
+        ([11], None, 5, True),
+        ([12], None, 5, False),
+        ([], 12, 5, False),
+    ],
+)
+def test_an_added_schedule_has_no_slot_before_the_edit(slots, next_at, delay, accepted):
+    added = Window("s", 10, 20, next_at, slots=[Slot(slot, None) for slot in slots], delay=delay)
+    if accepted:
+        check_added(added, 15, grid=False)
+        return
+    with pytest.raises(WindowStale, match=r"schedule 's': its slot at 1[25] has passed before the edit; ") as stale:
+        check_added(added, 15, grid=False)
+    assert (stale.value.watermark, stale.value.now) == (10, 15)
+
+
+def test_an_added_grid_begins_with_the_edit_at_the_latest():
+    check_added(Window("s", 10, 20, None, slots=[Slot(12, None)]), 15, grid=True)
+    with pytest.raises(WindowStale, match="schedule 's': the window starts at 10, after 9"):
+        check_added(window_until_20(10), 9, grid=True)
+
+
+def test_a_range_of_skips_does_not_run_over_an_exception():
+    skips = SkipRange(11, 15, 5, "missed")
+    check_exceptions(window_until_20(10, skips), [SlotException(16, "cancelled")], 30)
+    with pytest.raises(WindowStale, match="runs over an exception; read it again") as stale:
+        check_exceptions(window_until_20(10, skips), [SlotException(13, "cancelled")], 30)
+    assert (stale.value.watermark, stale.value.now) == (10, 30)
+
+
+def test_a_revision_is_compared_if_the_caller_has_read_one():
+    check_revision("job", None, 3)
+    check_revision("job", 3, 3)
+    with pytest.raises(RevisionConflict, match=r"^job 'job': expected revision 2, found 3; read it again$"):
+        check_revision("job", 2, 3)
+    with pytest.raises(RevisionConflict, match=r"^job 7: expected revision 2, found 3"):
+        check_revision(7, 2, 3)

@@ -24,7 +24,7 @@ class Outage(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class Scenario:
     """These jobs, from one instant to another, on one node with so many seats that is gone during the outages."""
 
     jobs: Mapping[str, Job]

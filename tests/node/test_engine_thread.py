@@ -1,4 +1,4 @@
-"""A busy application loop lets the engine's thread have its turn."""
+"""The thread of the engine and the loop of the application do not block each other."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import MILLISECOND
-from onthedot.node.loop_courtesy import GiveWay
+from onthedot.node.engine_thread import GiveWay
 from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
 from tests.test_loop import START
 
@@ -101,3 +101,28 @@ async def test_a_saturated_loop_does_not_cost_the_lease():
             await asyncio.sleep(0)
     assert len(late) > 30
     assert sorted(late)[len(late) // 2] < 0.5
+
+
+@pytest.mark.slow
+def test_a_busy_application_loop_does_not_stop_scheduling(tmp_path):
+    """The engine has its own thread: while the application blocks its loop, functions still start on time."""
+    import time
+
+    async def scenario():
+        sched = otd.Scheduler(f"sqlite:///{tmp_path / 'busy.db'}")
+        starts = []
+
+        @sched.job(schedule=otd.every("50ms"), overlap="allow")
+        def tick(ctx: otd.Context) -> None:
+            starts.append((time.time(), ctx.scheduled_at.timestamp()))
+
+        async with sched:
+            blocked_from = time.time()
+            while len(starts) < 20 and time.time() < blocked_from + 20:
+                time.sleep(0.1)  # noqa: ASYNC251 - what is tested: the input loop blocks, the scheduling loop does not
+            blocked_until = time.time()
+        return [late - due for late, due in starts if blocked_from < due < blocked_until - 0.1]
+
+    lateness = asyncio.run(scenario())
+    assert len(lateness) >= 12
+    assert sorted(lateness)[len(lateness) // 2] < 0.25

@@ -1,13 +1,14 @@
-"""Ask a store elsewhere what time it is, often enough to start on the dot.
+"""Clock synchronisation: asks the store what time it is, often enough to start on the dot.
 
-Beats and other calls bring the time along, but they are rare, or take several round trips. In between the clocks may
-drift apart, and a node waits that doubt out before each start. Short questions, some times a second, keep it well below
-a millisecond.
+Heartbeats and other calls bring the time along, but they are rare, or take several round trips. In between the clocks
+may drift apart, and a node waits that doubt out before each start (`stores/store_clock.py`). Short questions, some
+times a second, keep it well below a millisecond.
 """
 
 from __future__ import annotations
 
 from onthedot.clock import Clock, Micros
+from onthedot.loop import Service
 from onthedot.node.heartbeat import Membership
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
@@ -18,12 +19,13 @@ _IN_A_ROW = 2
 store instead of 0.28, on Redis and on PostgreSQL), and so is worth twice as much."""
 
 
-class Timekeeping:
+class ClockSync(Service):
     """Keeps this node's doubt about the store's clock small. Nothing to do where both have the same clock."""
 
     name = "clock"
 
     def __init__(self, store: Store, membership: Membership, clock: Clock, settings: Settings) -> None:
+        super().__init__()
         self._store = store
         self._membership = membership
         self._clock = clock
