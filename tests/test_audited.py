@@ -29,8 +29,7 @@ from onthedot.cli.main import cli
 from onthedot.model.errors import KeyConflict
 from onthedot.model.host_port import Listen
 from onthedot.operations.open_verbs import opened
-from onthedot.runners.secret_sealing import Keys
-from onthedot.runners.stored_secrets import StoredSecrets
+from onthedot.runners.stored_secrets import Keys, StoredSecrets
 from onthedot.server.http_server import HttpServer
 from onthedot.server.permissions import ROUTE_PERMISSIONS
 from onthedot.settings import Settings

@@ -22,8 +22,8 @@ NOUNS = frozenset({"blocking", "feed", "need", "ring", "seed", "setting", "speed
 """Words that look like one and are none, or that the field uses as a name: `blocking`, `testing`."""
 
 TO_BE_NAMED = frozenset({
-    "doctor/looking.py", "node/fencing.py", "node/probing.py", "node/timekeeping.py", "runners/guard/probing.py",
-    "runners/guard/running.py", "runners/guard/spawning.py", "runners/guard/sweeping.py", "stores/living.py",
+    "doctor/looking.py", "node/fencing.py", "node/probing.py", "node/timekeeping.py", "runners/guard/level_probe.py",
+    "runners/guard/running_program.py", "runners/guard/launcher.py", "runners/guard/sweeper.py", "stores/living.py",
     "stores/postgres/prepared.py", "checker/holding.py", "checker/matching.py", "contract/finding.py",
     "contract/moved.py", "contract/standing.py",
 })  # fmt: skip
@@ -80,7 +80,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/node/test_rates.py",
         "tests/node/test_roles.py",
         "tests/node/test_schedule_options.py",
-        "tests/node/test_worker_gates.py",
+        "tests/node/test_overlap.py",
     ),
     "alert rules, which are no Python": ("tests/observe/test_rules.py",),
     "one rule for every front door": (
@@ -95,26 +95,31 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "one rule of several modules": ("tests/rules/test_planned.py",),
     "a guard whose worker is gone": ("tests/runners/guard/test_lost_workers.py",),
+    "to be renamed after their module": (
+        "tests/runners/guard/test_guards.py",
+        "tests/runners/guard/test_levels.py",
+    ),
     "handlers in child processes": (
-        "tests/runners/isolated/test_context.py",
-        "tests/runners/isolated/test_outside.py",
-        "tests/runners/isolated/test_processes.py",
-        "tests/runners/isolated/test_programs.py",
+        "tests/runners/children/test_context.py",
+        "tests/runners/children/test_outside.py",
+        "tests/runners/children/test_processes.py",
+        "tests/runners/children/test_programs.py",
     ),
     "attempts from their definition to their outcome, with real programs": (
         "tests/runners/test_blocked.py",
         "tests/runners/test_canary.py",
-        "tests/runners/test_clear_up.py",
+        "tests/runners/program/test_clear_up.py",
         "tests/runners/test_container_nodes.py",
         "tests/runners/test_container_podman.py",
         "tests/runners/test_evil_handlers.py",
+        "tests/runners/test_http_jobs.py",
         "tests/runners/test_http_tls.py",
-        "tests/runners/test_kept_output.py",
+        "tests/runners/program/test_kept_output.py",
         "tests/runners/test_live_lines.py",
-        "tests/runners/test_many_commands.py",
-        "tests/runners/test_programs.py",
-        "tests/runners/test_runners.py",
-        "tests/runners/test_steps.py",
+        "tests/runners/program/test_many_commands.py",
+        "tests/runners/program/test_commands.py",
+        "tests/runners/test_coroutine.py",
+        "tests/runners/program/test_steps.py",
         "tests/runners/test_transactions_trouble.py",
     ),
     "known cases, an oracle, or one rule for all readers": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onthedot.output.line_marks import Mark, Stream
-from onthedot.runners.attempt import LONGEST_LINE, LiveLines
+from onthedot.runners.context import LONGEST_LINE, LiveLines
 
 
 class Heard:

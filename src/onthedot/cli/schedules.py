@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.client.views import Upcoming
     from onthedot.clock import Micros
-    from onthedot.model.job import Job, Schedule
+    from onthedot.model.job import Schedule
     from onthedot.schedules.lint import Odd
     from onthedot.stores.protocol import Store
 

@@ -21,7 +21,7 @@ from onthedot.model.run import EDITED, Armed, Blocked, Busy, Delayed, GateAsk, G
 from onthedot.node.heartbeat import Membership
 from onthedot.node.seats import Seats
 from onthedot.rules import gates
-from onthedot.runners.registry import arguments_of
+from onthedot.runners.params import arguments_of
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 

@@ -45,7 +45,7 @@ from onthedot.operations.put_job import put_job
 from onthedot.operations.result_waiters import Ends
 from onthedot.output.output_owner import NodeOutput
 from onthedot.runners.attempt_notes import Desk
-from onthedot.runners.program.spool_sweep import Sweeping
+from onthedot.runners.program.runner import SpoolSweep
 from onthedot.runners.registry import Registry
 from onthedot.runners.thread import ThreadRunner
 from onthedot.settings import Settings
@@ -97,7 +97,7 @@ class Engine:
         self.ends = Ends(store, settings)
         self._patience = Patience()
         self._keeper = None if leaving is None else self._output_keeper(leaving)
-        self._sweeping = Sweeping(settings, self._machine_clock)
+        self._sweeping = SpoolSweep(settings, self._machine_clock)
         self._runners = RunnerSet(
             store, registry, settings, events, clock, self._membership, self._seats, self._finisher, self._sweeping,
             self._keeper, plain_functions=self.plain_functions, outside=self.outside,

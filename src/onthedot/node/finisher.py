@@ -20,9 +20,9 @@ from onthedot.model.events import AttemptEnded, CommittedBefore, Events, HookFai
 from onthedot.model.run import Lease
 from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot.rules import recovery, retry
-from onthedot.runners import transactions
-from onthedot.runners.attempt import Attempt, failed
+from onthedot.runners.attempt import Attempt, committed, said_after, settled
 from onthedot.runners.attempt_notes import Desk
+from onthedot.runners.outcomes import failed
 from onthedot.runners.registry import Registry
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
@@ -79,10 +79,10 @@ class Finisher(Service):
 
     def _finish_of(self, attempt: Attempt) -> Finish:
         """What the store is to be told of an attempt: once more the same, if it has committed that by itself."""
-        done = transactions.committed(attempt)
+        done = committed(attempt)
         if done is None:
             return Finish(attempt.lease, self._judge(attempt), attempt.started_at, attempt.ended_at)
-        said = transactions.said_after(attempt, done)
+        said = said_after(attempt, done)
         if said:
             self._events.emit(CommittedBefore(attempt.lease, said))
         return done
@@ -90,7 +90,7 @@ class Finisher(Service):
     def _judge(self, attempt: Attempt) -> Verdict:
         if attempt.outcome is None:
             raise AssertionError(f"a runner delivered an attempt without an outcome: {attempt!r}")
-        outcome, lease = transactions.settled(attempt, attempt.outcome), attempt.lease
+        outcome, lease = settled(attempt, attempt.outcome), attempt.lease
         job = lease.record.job
         if outcome.kind is OutcomeKind.LOST:
             why = outcome.error or "stopped"

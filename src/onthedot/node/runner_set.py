@@ -17,20 +17,17 @@ from onthedot.node.finisher import Finisher
 from onthedot.node.heartbeat import Membership
 from onthedot.node.output_upkeep import OutputKeeper
 from onthedot.node.seats import Seats
-from onthedot.runners import doors
-from onthedot.runners.attempt import Runner
-from onthedot.runners.coroutine import CoroutineRunner
-from onthedot.runners.hook_calls import Hooking
+from onthedot.runners.factory import machine_abilities, make_runners, warm_up_children, warm_up_io
+from onthedot.runners.hooks import HookCaller
 from onthedot.runners.io_runner import NOT_RECORDED
-from onthedot.runners.process import ProcessRunner
 from onthedot.runners.program import program_services
 from onthedot.runners.program.program_ends import abilities
 from onthedot.runners.program.protocol import Guard
-from onthedot.runners.program.runner import ProgramRunner
-from onthedot.runners.program.spool_sweep import Sweeping
+from onthedot.runners.program.runner import ProgramRunner, SpoolSweep
 from onthedot.runners.program.workspace import spool_of
 from onthedot.runners.registry import Registry
-from onthedot.runners.task_filling import Filling, secrets_of
+from onthedot.runners.runner import Host, Runner
+from onthedot.runners.task_filler import TaskFiller, secrets_of
 from onthedot.runners.thread import ThreadRunner
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
@@ -49,7 +46,7 @@ class RunnerSet:
         membership: Membership,
         seats: Seats,
         finisher: Finisher,
-        sweeping: Sweeping,
+        sweeping: SpoolSweep,
         keeper: OutputKeeper | None,
         *,
         plain_functions: type[ThreadRunner],
@@ -70,7 +67,7 @@ class RunnerSet:
         self._runners: dict[str, Runner] = {}
         self._programs: ProgramRunner | None = None
         self._guard: Guard | None = None
-        self._hooks: Hooking | None = None
+        self._hooks: HookCaller | None = None
 
     @property
     def programs_run(self) -> bool:
@@ -80,40 +77,21 @@ class RunnerSet:
     def open(self, application_loop: asyncio.AbstractEventLoop, jobs: Sequence[Job]) -> None:
         """Make the runners, ready for these jobs. Coroutines run on the application's loop, all else is driven from
         this one."""
-        here, settings, seats = asyncio.get_running_loop(), self._settings, self._seats
-        started = seats.started if self._events.wanted else None
-        processes = ProcessRunner(
-            here, self._registry, self._clock,
-            processes=min(settings.processes, settings.seats), result_bytes=settings.result_bytes,
-            kill_after=settings.kill_after, ended=seats.ended, started=started, stuck=seats.stuck, freed=seats.freed,
+        settings = self._settings
+        self._runners = make_runners(
+            self._host(), application_loop,
+            plain_functions=self._plain_functions, fill=self._fill(), recording=self._records() or NOT_RECORDED,
         )  # fmt: skip
-        self._runners = {
-            "coroutine": CoroutineRunner(
-                application_loop, here, self._registry, self._clock,
-                seats=settings.seats, result_bytes=settings.result_bytes, ended=seats.ended, started=started,
-                stuck=seats.stuck, freed=seats.freed,
-            ),
-            "thread": self._plain_functions(
-                here, self._registry, self._clock,
-                seats=settings.seats, result_bytes=settings.result_bytes, ended=seats.ended, started=started,
-                stuck=seats.stuck, freed=seats.freed,
-            ),
-            "process": processes,
-            **doors.runners(
-                here, self._clock, settings, ended=seats.ended, started=started,
-                fill=self._fill(), recording=self._records() or NOT_RECORDED,
-            ),
-        }  # fmt: skip
         if self._registry.hooks.wanted:
-            self._hooks = Hooking(self._registry.hooks, application_loop, here, self._events)
+            self._hooks = HookCaller(self._registry.hooks, application_loop, asyncio.get_running_loop(), self._events)
             self._finisher.on_accepted(self._hooks.accepted)
-        seats.open(self._runners)
+        self._seats.open(self._runners)
         if not settings.works:
             return
         if self._outside:
-            self._offer(doors.offered(settings))
-            doors.warm_up(self._runners, jobs)
-        processes.warm(jobs)
+            self._offer(machine_abilities(settings))
+            warm_up_io(self._runners, jobs)
+        warm_up_children(self._runners, jobs)
 
     async def open_programs(self, jobs: Iterable[Job]) -> None:
         """Run commands and steps from here on, if that is wanted here and this machine can."""
@@ -128,9 +106,10 @@ class RunnerSet:
             return
         self._guard = guard
         self._membership.on_renewed(guard.renew)
-        neighbours = program_services.Neighbours(guard, self._store, spool_of(settings), self._fill(), self._records())
-        started = self._seats.started if self._events.wanted else None
-        self._programs = ProgramRunner(neighbours, settings, self._clock, ended=self._seats.ended, started=started)
+        services = program_services.ProgramServices(
+            guard, self._store, spool_of(settings), self._fill(), self._records()
+        )
+        self._programs = ProgramRunner(self._host(), services)
         self._runners["program"] = self._programs
         self._sweeping.open(self._programs)
         self._offer(abilities(guard.levels, settings.least_isolation))
@@ -139,10 +118,19 @@ class RunnerSet:
         self._registry.offer(abilities)
         self._membership.serve(tasks=self._registry.task_names())
 
-    def _fill(self) -> Filling:
-        return Filling(secrets_of(self._store.documents, self._registry.providers))
+    def _host(self) -> Host:
+        """What the runners need to know of this node."""
+        seats = self._seats
+        return Host(
+            asyncio.get_running_loop(), self._clock, self._settings, self._registry,
+            ended=seats.ended, started=seats.started if self._events.wanted else None,
+            stuck=seats.stuck, freed=seats.freed,
+        )  # fmt: skip
 
-    def _records(self) -> program_services.Records | None:
+    def _fill(self) -> TaskFiller:
+        return TaskFiller(secrets_of(self._store.documents, self._registry.providers))
+
+    def _records(self) -> program_services.SpoolKeeper | None:
         """Where output is handed in; None: nobody keeps it."""
         keeper, home = self._keeper, asyncio.get_running_loop()
         if keeper is None:
@@ -152,7 +140,7 @@ class RunnerSet:
             if not home.is_closed():
                 home.call_soon_threadsafe(keeper.wake)
 
-        return program_services.Records(keeper.spool, handed_in)
+        return program_services.SpoolKeeper(keeper.spool, handed_in)
 
     async def hooks_called(self, patience: Micros) -> None:
         """Wait until the hooks of what has ended were called, at most so long."""

@@ -19,9 +19,10 @@ from onthedot.model.task import Command, Container, Http, Steps, task_name
 from onthedot.model.verdict import LEASE_ENDED, OUT_OF_REACH, STOPPED, Outcome, OutcomeKind
 from onthedot.node.finisher import Finisher
 from onthedot.node.heartbeat import Membership
-from onthedot.runners.attempt import Attempt, Runner, never_begun
+from onthedot.runners.attempt import Attempt, never_begun
 from onthedot.runners.context import Desk
 from onthedot.runners.registry import Registry
+from onthedot.runners.runner import Runner
 from onthedot.settings import Settings
 
 _RECHECK = SECOND  # no timer trusts the clock for longer: it may be set

@@ -17,9 +17,8 @@ from onthedot.loop import Service
 from onthedot.model.errors import LeaseLost, StoreUnavailable
 from onthedot.model.events import Events, RunProgressed
 from onthedot.model.run import Checkpoint, Lease
-from onthedot.runners.completion import Completion
 from onthedot.runners.notes import Notes
-from onthedot.runners.transactions import Block, Counter
+from onthedot.runners.transactions import Completion, TransactionBlock, Transactor
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Note
@@ -38,7 +37,7 @@ class Desk(Service):
     def __init__(self, store: Store, settings: Settings, clock: Clock, events: Events | None = None) -> None:
         super().__init__()
         self._store = store
-        self._counter = Counter(store, clock, lambda lease_id: self.write([lease_id]))
+        self._counter = Transactor(store, clock, lambda lease_id: self.write([lease_id]))
         self._settings = settings
         self._clock = clock
         self._events = events or Events()
@@ -81,9 +80,9 @@ class Desk(Service):
         """See `tasks.context.Desk`."""
         return self._settings.result_bytes
 
-    def transaction(self, completion: Completion) -> Block:
+    def transaction(self, completion: Completion) -> TransactionBlock:
         """See `tasks.context.Desk`."""
-        return Block(self._counter, completion)
+        return TransactionBlock(self._counter, completion)
 
     def transaction_blocking(self, completion: Completion) -> AbstractContextManager[Any]:
         """See `tasks.context.Desk`."""

@@ -17,9 +17,9 @@ from onthedot.clock import MILLISECOND, SECOND, Clock, Micros, SystemClock
 from onthedot.model.errors import LeaseLost, OnTheDotError, StateError
 from onthedot.model.run import Checkpoint, Lease
 from onthedot.output.line_marks import Mark
-from onthedot.runners.completion import Completion
 from onthedot.runners.frames import receive, send
 from onthedot.runners.notes import Notes
+from onthedot.runners.transactions import Completion
 
 TELL_EVERY: Micros = 200 * MILLISECOND
 _MOST = 1 << 16  # bytes of an answer

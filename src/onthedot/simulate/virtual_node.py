@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, overload
+from typing import overload
 
 from onthedot.clock import SECOND, Micros
 from onthedot.ids import SeededIds
@@ -13,6 +12,7 @@ from onthedot.model.job import Job
 from onthedot.model.retention import Retention
 from onthedot.node.engine import Engine
 from onthedot.runners.attempt import Attempt
+from onthedot.runners.runner import Host
 from onthedot.runners.thread import ThreadRunner
 from onthedot.settings import Settings
 from onthedot.simulate.virtual_loop import VirtualLoop
@@ -74,12 +74,12 @@ class VirtualIds(SeededIds):
 class OneThread(ThreadRunner):
     """Plain functions, one after the other, in the order in which they are due; meanwhile time stands still."""
 
-    def __init__(self, engine_loop: asyncio.AbstractEventLoop, *args: Any, seats: int, **kwargs: Any) -> None:
-        del seats
-        super().__init__(engine_loop, *args, seats=1, **kwargs)
-        if not isinstance(engine_loop, VirtualLoop):
-            raise TypeError(f"expected a VirtualLoop, got {engine_loop!r}")
-        self._time = engine_loop
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._seats = 1
+        if not isinstance(host.engine_loop, VirtualLoop):
+            raise TypeError(f"expected a VirtualLoop, got {host.engine_loop!r}")
+        self._time = host.engine_loop
 
     def start(self, attempts: list[Attempt]) -> None:
         for _ in attempts:

@@ -8,8 +8,8 @@ import pytest
 
 import onthedot
 from onthedot.model.task import LEVELS
-from onthedot.runners.guard import levels, probing
-from onthedot.runners.guard.probing import probe
+from onthedot.runners.guard import level_probe, sandbox
+from onthedot.runners.guard.level_probe import probe
 from tests.servers.plugin import NOT_TESTED
 
 
@@ -21,7 +21,7 @@ def test_all_levels_are_offered_where_all_can_be_given():
 
 @pytest.mark.slow
 def test_without_bubblewrap_there_is_no_sandbox(monkeypatch):
-    monkeypatch.setattr(probing, "bubblewrap", lambda *_, **__: ["/no/such/bwrap"])
+    monkeypatch.setattr(level_probe, "bubblewrap", lambda *_, **__: ["/no/such/bwrap"])
     assert probe() >= {"none", "process"}
     assert "sandbox" not in probe()
 
@@ -57,13 +57,13 @@ def test_the_guard_loads_little():
 @pytest.mark.usefixtures("sandbox")
 def test_no_user_namespace_is_made_inside_even_without_the_filter():
     """bubblewrap 0.8 and later; for older ones the filter alone refuses it."""
-    with levels.in_descriptors(levels.sandbox_files({}, 0, "/")[:3]) as handed:
-        words = levels.bubblewrap("/usr", "/usr", handed=handed)
-        if not levels.can_disable_namespaces(words[0]):
+    with sandbox.in_descriptors(sandbox.sandbox_files({}, 0, "/")[:3]) as handed:
+        words = sandbox.bubblewrap("/usr", "/usr", handed=handed)
+        if not sandbox.can_disable_namespaces(words[0]):
             pytest.skip(f"{NOT_TESTED}user namespaces inside of a sandbox: needs bubblewrap 0.8")
         there = subprocess.run([*words, "true"], pass_fds=handed, check=False)
-    with levels.in_descriptors(levels.sandbox_files({}, 0, "/")[:3]) as handed:
-        words = levels.bubblewrap("/usr", "/usr", handed=handed)
+    with sandbox.in_descriptors(sandbox.sandbox_files({}, 0, "/")[:3]) as handed:
+        words = sandbox.bubblewrap("/usr", "/usr", handed=handed)
         inside = subprocess.run(
             [*words, "unshare", "--user", "true"], pass_fds=handed, capture_output=True, check=False
         )
@@ -73,5 +73,5 @@ def test_no_user_namespace_is_made_inside_even_without_the_filter():
 def test_a_program_whose_file_cannot_be_read_is_taken_for_an_old_one(tmp_path):
     old = tmp_path / "bwrap"
     old.write_bytes(b"\x7fELF --unshare-user")
-    assert not levels.can_disable_namespaces(str(old))
-    assert not levels.can_disable_namespaces("/no/such/bwrap")
+    assert not sandbox.can_disable_namespaces(str(old))
+    assert not sandbox.can_disable_namespaces("/no/such/bwrap")

@@ -12,12 +12,12 @@ import pytest
 
 import onthedot as otd
 from onthedot.model.job import Call, Job
-from tests.runners.isolated import handlers
-from tests.runners.isolated.test_processes import until_gone, until_written
+from tests.runners.children import handlers
+from tests.runners.children.test_processes import until_gone, until_written
 
 ROOT = Path(__file__).parents[3]
 WORKER = Path(__file__).with_name("worker.py")
-COMMANDS = {"a file": [str(WORKER)], "a module": ["-m", "tests.runners.isolated.worker"]}
+COMMANDS = {"a file": [str(WORKER)], "a module": ["-m", "tests.runners.children.worker"]}
 
 
 def start(*arguments: str, cwd: Path = ROOT) -> subprocess.Popen:

@@ -98,7 +98,7 @@ def in_descriptors(files: Sequence[bytes]) -> Iterator[list[int]]:
             os.close(descriptor)
 
 
-def sandbox_in_words() -> str:
+def in_words() -> str:
     """What a sandbox of this machine adds to its namespaces, for people."""
     program = next(filter(os.path.exists, _BUBBLEWRAPS), "bwrap")
     inner = "" if can_disable_namespaces(program) else "; user namespaces inside: only the filter forbids them"

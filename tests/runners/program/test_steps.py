@@ -20,8 +20,8 @@ from onthedot.model.run import NewRun
 from onthedot.model.task import Source, Step, Steps
 from onthedot.runners.program import source as source_module
 from onthedot.runners.program.protocol import Program, ProgramEnd
-from tests.runners.plain_guard import guard
-from tests.runners.test_programs import run_it, said, scheduler
+from tests.runners.program.plain_guard import guard
+from tests.runners.program.test_commands import run_it, said, scheduler
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from functools import cache
 from typing import NamedTuple, NoReturn
 
 from onthedot.model.task import Bounds, Level
-from onthedot.runners.guard import levels, namespaces, seccomp, trees
+from onthedot.runners.guard import namespaces, sandbox, seccomp, trees
 from onthedot.runners.guard.users import User
 
 APART: tuple[Level, ...] = ("user", "sandbox")
@@ -221,7 +221,7 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
         os.chdir(directory)
         first = 3 + len(rights.files)
         trouble = fcntl.fcntl(trouble, fcntl.F_DUPFD_CLOEXEC, first)
-        files = [fcntl.fcntl(levels.in_memory(content), fcntl.F_DUPFD, first) for content in rights.files]
+        files = [fcntl.fcntl(sandbox.in_memory(content), fcntl.F_DUPFD, first) for content in rights.files]
         for number, end in enumerate(files, start=3):
             os.dup2(end, number)
         os.closerange(first, trouble)

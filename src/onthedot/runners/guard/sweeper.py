@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from onthedot.clock import MILLISECOND, NEVER, SECOND, Micros
 from onthedot.runners.guard import trees
-from onthedot.runners.guard.running import Running
+from onthedot.runners.guard.running_program import RunningProgram
 from onthedot.runners.guard.trees import Process
 
 _AGAIN: Micros = 5 * MILLISECOND  # until a killed tree is looked for again; twice as long each time
@@ -18,7 +18,7 @@ _ONCE_MORE: Micros = 200 * MILLISECOND  # after the last one was found gone: a l
 class Sweeper:
     """Finds and kills. `again_at` is when `sweep` wants to be called, if nobody dies before."""
 
-    def __init__(self, running: Mapping[int, Running], token: str) -> None:
+    def __init__(self, running: Mapping[int, RunningProgram], token: str) -> None:
         self._running = running
         self._token = token
         self._owners: dict[int, int | None] = {}  # of orphans: whose they are, by number; they keep it for life
@@ -29,7 +29,7 @@ class Sweeper:
         """This child has been reaped: its id may come again."""
         self._owners.pop(pid, None)
 
-    def ask_to_end(self, running: Running) -> None:
+    def ask_to_end(self, running: RunningProgram) -> None:
         """SIGTERM to all of its tree; who is stopped is woken for it."""
         for process in self._tree(running):
             if running.program.level == "sandbox" and process.pid == running.pid:
@@ -37,13 +37,13 @@ class Sweeper:
             trees.tell(process, signal.SIGTERM)
             trees.tell(process, signal.SIGCONT)
 
-    def kill(self, running: Running) -> None:
+    def kill(self, running: RunningProgram) -> None:
         """All of its tree, now."""
         trees.kill_found(lambda: self._tree(running))
         if running.group is not None:
             running.group.kill()
 
-    def sweep(self, now: Micros) -> list[Running]:
+    def sweep(self, now: Micros) -> list[RunningProgram]:
         """Kill what nobody owns, and what programs that have ended left behind. Which of them are gone entirely."""
         orphans = self._orphans()
         left: dict[int | None, list[int]] = {}
@@ -82,7 +82,7 @@ class Sweeper:
             else:
                 trees.kill_below(orphans)
 
-    def _tree(self, running: Running) -> list[Process]:
+    def _tree(self, running: RunningProgram) -> list[Process]:
         roots = [pid for pid, owner in self._orphans().items() if owner == running.number]
         if running.status is None:
             roots.append(running.pid)

@@ -15,7 +15,7 @@ from onthedot.clock import SECOND
 from onthedot.model.events import AttemptEnded, AttemptStarted, ZombieHandler
 from onthedot.model.run import RunRecord
 from onthedot.stores.protocol import Store
-from tests.runners.isolated import handlers
+from tests.runners.children import handlers
 from tests.watching import Watch
 
 pytestmark = pytest.mark.slow

@@ -16,9 +16,9 @@ import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.model.task import Step, Steps
 from onthedot.runners.program.protocol import ProgramEnd
-from tests.runners.plain_guard import PlainGuard, guard
-from tests.runners.test_programs import run_it, scheduler
-from tests.runners.test_steps import lines, step
+from tests.runners.program.plain_guard import PlainGuard, guard
+from tests.runners.program.test_commands import run_it, scheduler
+from tests.runners.program.test_steps import lines, step
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,11 @@ from typing import Any
 import onthedot as otd
 from onthedot.clock import SECOND, SystemClock
 from onthedot.model.verdict import Outcome, OutcomeKind
-from onthedot.runners.attempt import Attempt, Ended, failed, succeeded, type_names
+from onthedot.runners.attempt import Attempt
 from onthedot.runners.coroutine import CoroutineRunner
+from onthedot.runners.outcomes import failed, succeeded, type_names
 from onthedot.runners.registry import Registry
+from onthedot.runners.runner import Host, Report
 from onthedot.testing import Harness, run_virtual
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
@@ -38,10 +40,7 @@ def test_sleep_simulates_an_execution():
 async def test_an_attempt_that_is_stopped_before_its_first_step_has_not_begun():
     """Started and stopped within one turn of the loop, as on a node that wakes up and finds its lease gone."""
     loop, ended, stuck = asyncio.get_running_loop(), list[Attempt](), list[Attempt]()
-    runner = CoroutineRunner(
-        loop, loop, Registry(), SystemClock(), seats=1, result_bytes=99,
-        ended=ended.extend, started=None, stuck=stuck.extend, freed=stuck.extend,
-    )  # fmt: skip
+    runner = CoroutineRunner(host_of(loop, ended.extend, seats=1, stuck=stuck.extend), loop)
     no_lease: Any = None
     attempt = Attempt(no_lease, stop_as=Outcome(OutcomeKind.LOST, "its lease is gone"))
     runner.start([attempt])
@@ -82,11 +81,13 @@ async def test_outcomes_do_not_wait_for_who_has_to_wait_for_long():
             attempt.handle.cancel()
 
 
-def napping(loop: asyncio.AbstractEventLoop, ended: Ended, *, seats: int) -> CoroutineRunner:
-    return CoroutineRunner(
-        loop, loop, Registry(), SystemClock(), seats=seats, result_bytes=99,
-        ended=ended, started=None, stuck=ended, freed=ended,
-    )  # fmt: skip
+def napping(loop: asyncio.AbstractEventLoop, ended: Report, *, seats: int) -> CoroutineRunner:
+    return CoroutineRunner(host_of(loop, ended, seats=seats, stuck=ended), loop)
+
+
+def host_of(loop: asyncio.AbstractEventLoop, ended: Report, *, seats: int, stuck: Report) -> Host:
+    settings = otd.Settings(seats=seats, result_bytes=99)
+    return Host(loop, SystemClock(), settings, Registry(), ended=ended, stuck=stuck, freed=stuck)
 
 
 def nap(seconds: int) -> Attempt:

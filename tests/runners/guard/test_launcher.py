@@ -6,8 +6,8 @@ import resource
 import pytest
 
 from onthedot.model.task import Bounds
-from onthedot.runners.guard import spawning
-from onthedot.runners.guard.spawning import Rights, limits_of, spawn
+from onthedot.runners.guard import launcher
+from onthedot.runners.guard.launcher import Rights, limits_of, spawn
 
 pytestmark = pytest.mark.slow
 
@@ -63,4 +63,4 @@ def test_what_cannot_be_started_leaves_the_guards_own_limits_alone():
             rights=Rights(limits=limits_of(Bounds(files=64), own_user=False)),
         )  # fmt: skip
     assert [resource.getrlimit(number) for number in BOUNDED] == before
-    assert spawning.limits_of(Bounds(), own_user=False)[0] == (resource.RLIMIT_CORE, 0)
+    assert launcher.limits_of(Bounds(), own_user=False)[0] == (resource.RLIMIT_CORE, 0)

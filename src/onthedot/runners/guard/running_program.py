@@ -12,9 +12,9 @@ from onthedot.clock import MILLISECOND, NEVER, SECOND, Clock, Micros
 from onthedot.output.capture import Capture
 from onthedot.output.line_marks import Mark
 from onthedot.output.records import Stream
-from onthedot.runners.guard import levels, spawning, trees, users
+from onthedot.runners.guard import launcher, sandbox, trees, users
 from onthedot.runners.guard.cgroups import Group
-from onthedot.runners.guard.spawning import APART, Rights
+from onthedot.runners.guard.launcher import APART, Rights
 from onthedot.runners.guard.users import NotPossible, User
 from onthedot.runners.program.protocol import Kind, Program, ProgramEnd
 
@@ -28,7 +28,7 @@ _NEAR = 0.9  # who had this share of its memory and failed is taken to have fail
 _LEFT_IN_PIPE = 32  # times READ_MOST: more than a pipe can hold
 
 
-class Running:
+class RunningProgram:
     """Made: it is started. OSError, ValueError or `NotPossible`: it could not be."""
 
     def __init__(self, number: int, program: Program, mark: str, cgroups: list[str], clock: Clock) -> None:
@@ -70,10 +70,10 @@ class Running:
         argv, env, files = [*program.argv], {**program.env, trees.MARK: mark}, []
         if program.level == "sandbox":
             uid = self.user.uid if self.user else os.geteuid()
-            files = levels.sandbox_files(program.env, uid, program.workspace)
+            files = sandbox.sandbox_files(program.env, uid, program.workspace)
             handed = range(3, 3 + len(files))
             argv = [
-                *levels.bubblewrap(program.directory, program.workspace, handed=handed, network=program.network),
+                *sandbox.bubblewrap(program.directory, program.workspace, handed=handed, network=program.network),
                 *argv,
             ]
             env = {trees.MARK: mark}  # bubblewrap's own; the program inherits it
@@ -82,10 +82,10 @@ class Running:
             workspace=program.workspace,
             level=program.level,
             doors=self.group.doors if self.group else (),
-            limits=spawning.limits_of(program.bounds, own_user=self.user is not None),
+            limits=launcher.limits_of(program.bounds, own_user=self.user is not None),
             files=files,
         )
-        self.spawned = spawning.spawn(argv, env, program.directory, reads=bool(program.stdin), rights=rights)
+        self.spawned = launcher.spawn(argv, env, program.directory, reads=bool(program.stdin), rights=rights)
 
     # ── pipes ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -201,7 +201,7 @@ class Running:
         usage = self.usage
         cpu = int((usage.ru_utime + usage.ru_stime) * SECOND) if usage else 0
         memory = usage.ru_maxrss * 1024 if usage else 0
-        trouble = spawning.trouble_of(self.spawned)
+        trouble = launcher.trouble_of(self.spawned)
         told = ProgramEnd("stopped", error=self.error, cpu=cpu, memory=memory, stragglers=len(self.stragglers))
         if self.reason is not None:
             return told._replace(kind=self.reason)

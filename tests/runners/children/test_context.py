@@ -15,13 +15,13 @@ from onthedot.model.events import AttemptEnded
 from onthedot.model.run import Checkpoint, Lease, Progress
 from onthedot.node.engine import Engine
 from onthedot.output.run_output import Said, read_said
-from onthedot.runners.frames import lease_from_json, lease_to_json
+from onthedot.runners.child_messages import lease_from_json, lease_to_json
 from onthedot.runners.notes import LOG_LIMIT
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.values import Note
 from tests.observe.made_up import lease
-from tests.runners.isolated import handlers
-from tests.runners.isolated.test_processes import Node, pid_of, result_of, until_written
+from tests.runners.children import handlers
+from tests.runners.children.test_processes import Node, pid_of, result_of, until_written
 
 pytestmark = pytest.mark.slow
 

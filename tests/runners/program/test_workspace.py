@@ -1,8 +1,9 @@
-"""A run's place: who may look into it, what is found there, and what is left alone."""
+"""Workspaces: what is made, read and swept, and empty ones that the next run takes over."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,15 +13,15 @@ import pytest
 from onthedot.clock import SECOND
 from onthedot.output.records import Record, append
 from onthedot.runners.program import workspace
-from onthedot.runners.program.spool_sweep import Sweeping
-from onthedot.runners.program.workspace import OTD, Place, spool_of
+from onthedot.runners.program.runner import SpoolSweep
+from onthedot.runners.program.workspace import INSIDE, OTD, RunFolder, SpareFolders, remove_empty, spool_of, sweep
 from onthedot.settings import Settings
 
 
-def place_of(spool: Path, isolation: str = "none", attempt: int = 1, *, complete: bool = True) -> Place:
+def place_of(spool: Path, isolation: str = "none", attempt: int = 1, *, complete: bool = True) -> RunFolder:
     record = SimpleNamespace(job=SimpleNamespace(isolation=isolation))
     lease: Any = SimpleNamespace(run_id=7, created_at=255, attempt=attempt, record=record)
-    place = Place(spool, lease)
+    place = RunFolder(spool, lease)
     place.open(complete=complete)
     return place
 
@@ -75,7 +76,7 @@ def test_an_unfinished_checkout_does_not_stay_unfinished_when_there_is_no_source
 
 def test_another_run_adopts_what_is_complete(tmp_path):
     place = place_of(tmp_path, complete=False)
-    heir = Place(tmp_path, heirs_lease())
+    heir = RunFolder(tmp_path, heirs_lease())
     assert heir.adopt(place.run.name) is False
     place.ready()
     (place.workspace / "made").touch()
@@ -293,7 +294,7 @@ async def test_the_service_sweeps_what_nobody_uses(tmp_path):
         steady = now
 
     place = place_of(tmp_path)
-    service = Sweeping(Settings(keep_workspaces=2 * SECOND), At())
+    service = SpoolSweep(Settings(keep_workspaces=2 * SECOND), At())
     assert await service.tick(0) is None  # this node runs no programs
     used: Any = SimpleNamespace(spool=tmp_path, places=lambda: {place.run.name})
     service.open(used)
@@ -302,3 +303,87 @@ async def test_the_service_sweeps_what_nobody_uses(tmp_path):
     used.places = set
     await service.tick(0)
     assert not place.run.exists()
+
+
+def made(spool: Path, name: str) -> Path:
+    run = spool / name
+    for folder in (run, *(run / inside for inside in INSIDE)):
+        folder.mkdir(mode=0o700)
+    return run
+
+
+def test_a_place_goes_from_run_to_run(tmp_path: Path):
+    spares = SpareFolders(1)
+    first = made(tmp_path, "1-a")
+    number = (first / "work").stat().st_ino
+    assert spares.take(tmp_path / "2-b") is False
+    assert spares.give(first) is True
+    assert not first.exists()
+    assert spares.take(tmp_path / "2-b") is True
+    assert (tmp_path / "2-b" / "work").stat().st_ino == number
+    assert [path.name for path in tmp_path.iterdir()] == ["2-b"]
+
+
+def _link(work: Path) -> None:
+    elsewhere = work.parents[1] / "elsewhere"
+    (elsewhere / "tmp").mkdir(parents=True, mode=0o700)
+    elsewhere.chmod(0o700)
+    (work / ".otd" / "tmp").rmdir()
+    (work / ".otd").rmdir()
+    (work / ".otd").symlink_to(elsewhere)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda work: (work / "made").touch(),
+        lambda work: (work / ".hidden").mkdir(),
+        lambda work: (work / ".otd" / "output").write_text("a=b"),
+        lambda work: (work / ".otd" / "tmp" / "x").touch(),
+        lambda work: (work.parent / "1.log").touch(),
+        lambda work: work.chmod(0o777),
+        lambda work: (work / ".otd").chmod(0o1700),
+        lambda work: (work / ".otd" / "tmp").rmdir(),
+        _link,
+    ],
+)
+def test_what_was_changed_is_not_for_others(tmp_path: Path, change: Callable[[Path], object]):
+    spares, run = SpareFolders(9), made(tmp_path / "", "1-a")
+    change(run / "work")
+    before = sorted(path.relative_to(run) for path in run.rglob("*"))
+    assert spares.give(run) is False
+    assert sorted(path.relative_to(run) for path in run.rglob("*")) == before
+    assert spares.take(tmp_path / "2-b") is False
+
+
+def test_a_run_that_has_been_here_keeps_what_it_has(tmp_path: Path):
+    spares = SpareFolders(1)
+    assert spares.give(made(tmp_path, "1-a"))
+    (made(tmp_path, "2-b") / "work" / "mine").touch()
+    assert spares.take(tmp_path / "2-b") is False
+    assert (tmp_path / "2-b" / "work" / "mine").exists()
+    assert spares.take(tmp_path / "3-c") is True
+
+
+def test_no_more_wait_than_there_are_seats_and_none_at_the_end(tmp_path: Path):
+    spares = SpareFolders(2)
+    for number in range(4):
+        assert spares.give(made(tmp_path, f"{number + 1}-a"))
+    assert len(list(tmp_path.iterdir())) == 2
+    spares.clear()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_those_of_a_killed_worker_are_swept_away(tmp_path: Path):
+    spares = SpareFolders(2)
+    assert spares.give(made(tmp_path, "41-4fe2"))
+    assert sweep(tmp_path, now=2**62, keep=0, in_use=()) == 1
+    assert list(tmp_path.iterdir()) == []
+    assert spares.take(tmp_path / "2-b") is False
+
+
+def test_only_what_is_empty_is_removed(tmp_path: Path):
+    run = made(tmp_path, "1-a")
+    (run / "work" / "made").touch()
+    assert remove_empty(run) is False
+    assert (run / "work" / "made").exists()

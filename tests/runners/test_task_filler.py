@@ -11,7 +11,7 @@ from onthedot.model.job import Job
 from onthedot.model.run import Lease
 from onthedot.model.task import Command, Param
 from onthedot.runners.secrets import Secrets
-from onthedot.runners.task_filling import Filling, secrets_of
+from onthedot.runners.task_filler import TaskFiller, secrets_of
 from onthedot.stores.memory import MemoryStore
 from onthedot_verify.contract import Workbench
 
@@ -33,7 +33,7 @@ async def lease_of(job: Job, args: str | None = None) -> Lease:
 
 
 async def test_defaults_arguments_and_secrets_are_in_their_places():
-    filling = Filling(secrets_of(MemoryStore().documents, environment={"OTD_SECRET_TOKEN": "hush"}))
+    filling = TaskFiller(secrets_of(MemoryStore().documents, environment={"OTD_SECRET_TOKEN": "hush"}))
     task, secrets = await filling(await lease_of(JOB))
     assert (task, secrets) == (Command(argv=("backup", "there"), env={"TOKEN": "hush"}), ("hush",))
     task, _ = await filling(await lease_of(JOB, '{"where":"here"}'))
@@ -43,7 +43,7 @@ async def test_defaults_arguments_and_secrets_are_in_their_places():
 @pytest.mark.parametrize("args", ['{"where":3}', '{"other":"x"}', "[1]", '"text"', "null"])
 async def test_a_row_from_outside_is_checked(args: str):
     with pytest.raises(ArgumentsError, match=r"job 'job': .*expected"):
-        await Filling(secrets_of(MemoryStore().documents, environment={"OTD_SECRET_TOKEN": "hush"}))(
+        await TaskFiller(secrets_of(MemoryStore().documents, environment={"OTD_SECRET_TOKEN": "hush"}))(
             await lease_of(JOB, args)
         )
 
@@ -51,7 +51,7 @@ async def test_a_row_from_outside_is_checked(args: str):
 async def test_secrets_are_those_of_the_jobs_namespace():
     job = Job(name="job", namespace="team", task=JOB.task, params=JOB.params)
     with pytest.raises(UnknownSecret, match="for namespace 'team', found none"):
-        await Filling(secrets_of(MemoryStore().documents, environment={"OTD_SECRET_TOKEN": "hush"}))(
+        await TaskFiller(secrets_of(MemoryStore().documents, environment={"OTD_SECRET_TOKEN": "hush"}))(
             await lease_of(job)
         )
 
@@ -64,7 +64,7 @@ async def test_who_needs_no_secret_asks_nobody():
             raise AssertionError("asked")
 
     plain = Job(name="job", task=Command(argv=("ls",)))
-    assert await Filling(Secrets([Loud()]))(await lease_of(plain)) == (plain.task, ())
+    assert await TaskFiller(Secrets([Loud()]))(await lease_of(plain)) == (plain.task, ())
 
 
 async def test_the_order_of_providers(tmp_path):

@@ -14,7 +14,7 @@ from onthedot.clock import SECOND, Micros, SystemClock
 from onthedot.model.task import Level
 from onthedot.output.capture import Capture
 from onthedot.runners.program import program_services
-from onthedot.runners.program.protocol import Kind, Program, ProgramEnd, Said
+from onthedot.runners.program.protocol import Kind, OnOutput, Program, ProgramEnd
 
 
 class PlainGuard:
@@ -27,13 +27,13 @@ class PlainGuard:
         self.closed = False
         self.instead: Callable[[Program], ProgramEnd | None] = lambda _: None
 
-    async def run(self, program: Program, said: Said | None = None) -> ProgramEnd:
+    async def run(self, program: Program, said: OnOutput | None = None) -> ProgramEnd:
         self.programs.append(program)
         end = self.instead(program) or await self._run(program, said or (lambda *_: None))
         self.ends.append(end)
         return end
 
-    async def _run(self, program: Program, said: Said) -> ProgramEnd:
+    async def _run(self, program: Program, said: OnOutput) -> ProgramEnd:
         starting = asyncio.create_task(self._start(program))
         is_cancelled = False
         try:
@@ -69,7 +69,7 @@ class PlainGuard:
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
 
-    async def _read(self, process: asyncio.subprocess.Process, program: Program, said: Said) -> None:
+    async def _read(self, process: asyncio.subprocess.Process, program: Program, said: OnOutput) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(program.stdin)

@@ -8,11 +8,9 @@ from typing import Any
 
 from onthedot.model.run import Lease
 from onthedot.model.task import Task
-from onthedot.runners.params import Filled, fill, require_params, secret_names, with_defaults
-from onthedot.runners.registry import arguments_of
-from onthedot.runners.secret_sealing import Keys
+from onthedot.runners.params import Filled, arguments_of, fill, require_params, secret_names, with_defaults
 from onthedot.runners.secrets import DIRECTORY, EnvironmentSecrets, Provider, SecretFiles, Secrets
-from onthedot.runners.stored_secrets import StoredSecrets
+from onthedot.runners.stored_secrets import Keys, StoredSecrets
 from onthedot.runners.task_texts import has_marks
 from onthedot.stores.documents import Documents
 
@@ -28,7 +26,7 @@ async def as_written(lease: Lease) -> Filled:
     return Filled(lease.record.job.task)
 
 
-class Filling:
+class TaskFiller:
     """What runners ask for a task. Arguments are checked once more: the job may have been edited since the run was
     asked for, and a row in a store is from outside.
 

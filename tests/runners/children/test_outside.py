@@ -11,11 +11,12 @@ import pytest
 import onthedot as otd
 from onthedot.model.events import AttemptEnded
 from onthedot.model.job import Call, Job
-from onthedot.runners.frames import BadFrame, outcome_from_json
+from onthedot.runners.child_messages import outcome_from_json
+from onthedot.runners.frames import BadFrame
 from onthedot.stores.memory import MemoryStore
 from tests.architecture.source import PACKAGE, VERIFY, python_files
-from tests.runners.isolated import handlers
-from tests.runners.isolated.test_processes import Node, result_of
+from tests.runners.children import handlers
+from tests.runners.children.test_processes import Node, result_of
 from tests.watching import Watch
 
 
@@ -57,7 +58,7 @@ async def test_arguments_arrive_as_they_were_given(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "handler", ["os.system", "os:system", "tests.runners.isolated.handlers.exits", "../evil", "__main__"]
+    "handler", ["os.system", "os:system", "tests.runners.children.handlers.exits", "../evil", "__main__"]
 )
 async def test_a_stored_job_can_name_only_what_is_registered(handler):
     """A definition that somebody has put into the store: no worker takes it, whatever it names."""

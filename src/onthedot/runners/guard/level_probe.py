@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from onthedot.model.task import Level
-from onthedot.runners.guard.levels import bubblewrap, in_descriptors, sandbox_files
+from onthedot.runners.guard.sandbox import bubblewrap, in_descriptors, sandbox_files
 from onthedot.runners.guard.users import USERS
 
 _PATIENCE = 10  # seconds for a program that does nothing

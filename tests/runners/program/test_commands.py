@@ -24,7 +24,7 @@ from onthedot.output.records import decode
 from onthedot.runners.params import Filled
 from onthedot.runners.program import program_attempt, program_services
 from onthedot.runners.program.protocol import ProgramEnd
-from tests.runners.plain_guard import PlainGuard, guard
+from tests.runners.program.plain_guard import PlainGuard, guard
 
 pytestmark = pytest.mark.slow
 
@@ -249,7 +249,7 @@ class Kept:
 @pytest.fixture
 def keeper(monkeypatch: pytest.MonkeyPatch, guard: PlainGuard, tmp_path: Path) -> Kept:
     kept = Kept(tmp_path)
-    monkeypatch.setattr(program_services, "Records", lambda *_: kept)
+    monkeypatch.setattr(program_services, "SpoolKeeper", lambda *_: kept)
     return kept
 
 
