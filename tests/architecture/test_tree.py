@@ -79,7 +79,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/node/test_rates.py",
         "tests/node/test_roles.py",
         "tests/node/test_schedule_options.py",
-        "tests/node/test_worker_gates.py",
+        "tests/node/test_overlap.py",
     ),
     "alert rules, which are no Python": ("tests/observe/test_rules.py",),
     "one rule for every front door": (
@@ -93,9 +93,10 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/output/test_live_notes.py",
     ),
     "one rule of several modules": ("tests/rules/test_planned.py",),
-    "a guard whose worker is gone, and two guards": (
-        "tests/runners/guard/test_guards.py",
-        "tests/runners/guard/test_lost_workers.py",
+    "a guard whose worker is gone": ("tests/runners/guard/test_lost_workers.py",),
+    "to be renamed after their module": (
+        "tests/runners/guard/test_client.py",
+        "tests/runners/guard/test_level_probe.py",
     ),
     "handlers in child processes": (
         "tests/runners/children/test_context.py",
