@@ -22,7 +22,7 @@ NOUNS = frozenset({"blocking", "feed", "need", "ring", "seed", "setting", "speed
 """Words that look like one and are none, or that the field uses as a name: `blocking`, `testing`."""
 
 TO_BE_NAMED = frozenset({
-    "doctor/looking.py", "node/fencing.py", "node/probing.py", "node/timekeeping.py", "runners/guard/level_probe.py",
+    "doctor/looking.py", "runners/guard/level_probe.py",
     "runners/guard/running_program.py", "runners/guard/launcher.py", "runners/guard/sweeper.py", "stores/living.py",
     "stores/postgres/prepared.py", "checker/holding.py", "checker/matching.py", "contract/finding.py",
     "contract/moved.py", "contract/standing.py",
@@ -80,7 +80,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/node/test_rates.py",
         "tests/node/test_roles.py",
         "tests/node/test_schedule_options.py",
-        "tests/node/test_worker_gates.py",
+        "tests/node/test_overlap.py",
     ),
     "alert rules, which are no Python": ("tests/observe/test_rules.py",),
     "one rule for every front door": (
@@ -93,7 +93,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/output/test_canary.py",
         "tests/output/test_live_notes.py",
     ),
-    "one rule of several modules": ("tests/rules/test_planned.py",),
     "a guard whose worker is gone": ("tests/runners/guard/test_lost_workers.py",),
     "handlers in child processes": (
         "tests/runners/isolated/test_context.py",
