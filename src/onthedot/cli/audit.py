@@ -28,14 +28,12 @@ from onthedot.clock import SECOND, SystemClock, to_micros
 from onthedot.model.addresses import AddressRefused, Allowed, Target, literal, read_url
 from onthedot.model.errors import StoreUnavailable
 from onthedot.observe.formats import count, iso
-from onthedot.runners.http_rules import Request
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from onthedot.access.audit import Recorded
     from onthedot.access.audit_seals import Checked, Head
-    from onthedot.access.audit_sender import Send
     from onthedot.clock import Micros
     from onthedot.runners.http import HttpExecutor
     from onthedot.stores.protocol import Store
@@ -295,6 +293,7 @@ class Webhook:
 
     async def send(self, entries: Sequence[Recorded]) -> None:
         from onthedot.runners.http import HttpTrouble
+        from onthedot.runners.http_rules import Request
 
         body = "".join(f"{as_line(entry)}\n" for entry in entries).encode()
         timestamp = SystemClock().now() // SECOND

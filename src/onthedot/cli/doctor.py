@@ -18,7 +18,6 @@ from onthedot.settings import Settings
 
 if TYPE_CHECKING:
     from onthedot.doctor.findings import Finding
-    from onthedot.doctor.looking import Asked
 
 _COLOURS = {"ok": "green", "missing": "yellow", "broken": "red"}
 

@@ -22,7 +22,7 @@ from onthedot.runners.secrets import MOST, check_name
 from onthedot.runners.stored_secrets import Keys, StoredSecrets
 
 if TYPE_CHECKING:
-    from onthedot.runners.stored_secrets import StoredSecret, StoredSecrets
+    from onthedot.runners.stored_secrets import StoredSecret
     from onthedot.stores.protocol import Store
 
 

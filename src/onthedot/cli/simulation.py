@@ -26,8 +26,6 @@ from onthedot.simulate.results import JobTally, Tally, Warning, warnings
 from onthedot.simulate.scenario import ASSUMED, Outage, Scenario
 
 if TYPE_CHECKING:
-    from onthedot.clock import Micros
-    from onthedot.model.job import Job
     from onthedot.scheduler import Scheduler
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from onthedot.clock import Micros
 from onthedot.model.run import TERMINAL, RunRecord, RunState, WaitReason
+from onthedot.operations.job_lookup import jobs_of
 from onthedot.operations.live_workers import living_places
-from onthedot.operations.submit import jobs_of
 from onthedot.rules.why_waiting import Surroundings, reasons
 from onthedot.stores.protocol import Store
 
