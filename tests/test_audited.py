@@ -213,11 +213,11 @@ def opened_on(store: Store) -> Any:
 @pytest.mark.parametrize("verb", changing({name: VERBS[name] for name in VERBS if name != "start"}))
 async def test_a_verb_leaves_its_entry(verb: str):
     async with program(MemoryStore()) as sched:  # its engine has a thread of its own: the store is asked there
-        await sched._on_store(prepared_by_hand)
+        await sched._running().on_store(prepared_by_hand)
         await dies(sched)
-        before = await sched._on_store(read_all)
+        before = await sched._running().on_store(read_all)
         await ASKED[verb](sched)
-        entries = (await sched._on_store(read_all))[len(before) :]
+        entries = (await sched._running().on_store(read_all))[len(before) :]
         assert {entry.verb for entry in entries} == VERBS[verb]
         assert len(entries) == TIMES.get(verb, 1)
         assert all(is_by_this_program(entry) for entry in entries)

@@ -22,8 +22,7 @@ NOUNS = frozenset({"blocking", "feed", "need", "ring", "seed", "setting", "speed
 """Words that look like one and are none, or that the field uses as a name: `blocking`, `testing`."""
 
 TO_BE_NAMED = frozenset({
-    "node/fencing.py", "node/probing.py", "node/timekeeping.py", "runners/guard/level_probe.py",
-    "runners/guard/running_program.py", "runners/guard/launcher.py", "runners/guard/sweeper.py", "stores/living.py",
+    "node/fencing.py", "node/probing.py", "node/timekeeping.py", "stores/living.py",
     "stores/postgres/prepared.py", "checker/holding.py", "checker/matching.py", "contract/finding.py",
     "contract/moved.py", "contract/standing.py",
 })  # fmt: skip
@@ -95,11 +94,15 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "one rule of several modules": ("tests/rules/test_planned.py",),
     "a guard whose worker is gone": ("tests/runners/guard/test_lost_workers.py",),
+    "to be renamed after their module": (
+        "tests/runners/guard/test_client.py",
+        "tests/runners/guard/test_level_probe.py",
+    ),
     "handlers in child processes": (
-        "tests/runners/isolated/test_context.py",
-        "tests/runners/isolated/test_outside.py",
-        "tests/runners/isolated/test_processes.py",
-        "tests/runners/isolated/test_programs.py",
+        "tests/runners/children/test_context.py",
+        "tests/runners/children/test_outside.py",
+        "tests/runners/children/test_processes.py",
+        "tests/runners/children/test_programs.py",
     ),
     "attempts from their definition to their outcome, with real programs": (
         "tests/runners/test_blocked.py",
@@ -108,6 +111,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/runners/test_container_nodes.py",
         "tests/runners/test_container_podman.py",
         "tests/runners/test_evil_handlers.py",
+        "tests/runners/test_http_jobs.py",
         "tests/runners/test_http_tls.py",
         "tests/runners/program/test_kept_output.py",
         "tests/runners/test_live_lines.py",

@@ -23,7 +23,7 @@ from onthedot.stores.protocol import Store
 if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.model.events import Event
-    from onthedot.operations.submit import FindsQueues
+    from onthedot.operations.job_lookup import FindsQueues
     from onthedot.operations.verbs import Verbs
 
 T = TypeVar("T")

@@ -24,8 +24,8 @@ from onthedot.model.addresses import is_server
 from onthedot.model.job import Call, Cron, FixedDelay, Job, job_name
 from onthedot.observe.formats import count, iso, plain
 from onthedot.observe.json_lines import optional_iso
+from onthedot.operations.job_lookup import find_job
 from onthedot.operations.next_slots import gather, look_ahead
-from onthedot.operations.submit import find_job
 from onthedot.rules.next_slots import coming
 from onthedot.rules.next_slots import upcoming as order_starts
 from onthedot.runners.interpreters import doubts

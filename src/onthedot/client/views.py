@@ -34,7 +34,7 @@ async def jobs_shown(server: ServerConnection, *, limit: int | None, namespace: 
 
 
 class ServerQueries:
-    """The queries of a store that checks of names and queues need (`operations/submit.py`), on a server."""
+    """The queries of a store that checks of names and queues need (`operations/job_lookup.py`), on a server."""
 
     def __init__(self, server: ServerConnection) -> None:
         self._server = server

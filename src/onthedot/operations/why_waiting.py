@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from onthedot.clock import Micros, to_datetime
 from onthedot.model.job import Job, JobRecord, JobState, ability_of
 from onthedot.model.run import TERMINAL, RunRecord, RunState
+from onthedot.operations.job_lookup import jobs_of
 from onthedot.operations.live_workers import living_places
-from onthedot.operations.submit import jobs_of
 from onthedot.rules.placement import Place, can_run
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Node, Queue, WaitReason

@@ -11,8 +11,8 @@ from onthedot.access.principal import Principal
 from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun, did_you_mean
 from onthedot.model.job import JobRecord, JobState
 from onthedot.model.run import AttemptRecord, RunRecord, SkipRecord
+from onthedot.operations.job_lookup import near_names
 from onthedot.operations.open_verbs import OpenStore, OpenVerbs
-from onthedot.operations.submit import near_names
 from onthedot.server.auth import verbs_for
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import (

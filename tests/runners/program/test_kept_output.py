@@ -248,7 +248,7 @@ async def test_no_checkpoint_holds_a_secret(tmp_path, monkeypatch):
         run = await sched.submit("it")
         with suppress(otd.RunFailed):
             await run.result(timeout="30s")
-        saved = await sched._on_store(lambda store: store.queries.get_checkpoint(run.id))
+        saved = await sched._running().on_store(lambda store: store.queries.get_checkpoint(run.id))
         text = "".join(log.text for log in await sched.logs(run))
     assert saved is not None
     assert "at 7, ***" in saved.value

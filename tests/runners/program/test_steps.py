@@ -179,7 +179,7 @@ async def test_the_workspace_of_another_job_is_never_taken_over(tmp_path, guard)
         stored = await sched.put(Job(name="other", task=Steps(steps=(step("keep", "ls"), step("fail", "ls")))))
         # Earlier versions stored such runs, and some may still wait.
         new = NewRun(stored.record.id, f"rerun:{run.id}:1:t", SystemClock().now())
-        [made] = await sched._on_store(lambda store: store.submit([new]))
+        [made] = await sched._running().on_store(lambda store: store.submit([new]))
         await sched.result(made, timeout="20s")
         [log] = await sched.logs(made)
         assert lines(log.text) == []

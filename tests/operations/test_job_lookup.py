@@ -9,8 +9,8 @@ import pytest
 import onthedot as otd
 from onthedot.model.job import Job
 from onthedot.model.task import Command, Noop, Param
-from onthedot.operations import submit
-from onthedot.operations.submit import why_unused
+from onthedot.operations import job_lookup
+from onthedot.operations.job_lookup import why_unused
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.queries import JobCursor, JobFilter, JobPage
 from onthedot.stores.sql.store import SqlQueries
@@ -78,7 +78,7 @@ async def test_a_queue_that_nobody_uses_is_told_without_reading_every_job(monkey
     for number in range(30):
         queue = "late" if number == 29 else "mail"
         await store.put_job(Job(name=f"job{number:02}", task=Noop(), queue=queue))
-    monkeypatch.setattr(submit, "_FEW", 10)
+    monkeypatch.setattr(job_lookup, "_FEW", 10)
     assert await why_unused(store.queries, "mial") == (
         "expected a queue that a job or a node uses, got 'mial', did you mean 'mail'?"
     )
