@@ -10,7 +10,7 @@ from typing import TypeVar
 from onthedot.access.principal import Principal
 from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun, did_you_mean
 from onthedot.model.job import JobRecord, JobState
-from onthedot.model.run import AttemptRecord, RunRecord, SkipRecord
+from onthedot.model.run import AttemptRecord, RunRecord, SkipRecord, WaitReason
 from onthedot.operations.job_lookup import near_names
 from onthedot.operations.open_verbs import OpenStore, OpenVerbs
 from onthedot.server.auth import verbs_for
@@ -27,7 +27,6 @@ from onthedot.stores.queries import (
     decode_cursor,
     encode_cursor,
 )
-from onthedot.stores.values import WaitReason
 
 Filter = TypeVar("Filter", JobFilter, RunFilter, AttemptFilter, SkipFilter)
 Cursor = TypeVar("Cursor", JobCursor, RunCursor, AttemptCursor, SkipCursor)

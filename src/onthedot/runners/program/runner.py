@@ -127,8 +127,10 @@ class ProgramRunner(BaseRunner):
             await asyncio.wait({leaving}, timeout=_KEEP_PATIENCE)
 
     async def _clear_up(self, attempt: Attempt, program: ProgramAttempt, outcome: Outcome) -> Outcome:
-        """Run the steps that always run, after a time-out or a cancel. Returns the attempt's outcome. Does nothing if the
-        lease is lost or the node stops, and ends at once if it is stopped meanwhile."""
+        """Run the steps that always run, after a time-out or a cancel. Returns the attempt's outcome.
+
+        Does nothing if the lease is lost or the node stops, and ends at once if it is stopped meanwhile.
+        """
         lost = attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.LOST
         if outcome.kind not in (OutcomeKind.TIMED_OUT, OutcomeKind.CANCELLED) or lost:
             return outcome
