@@ -10,9 +10,9 @@ from typing import TypeVar
 from onthedot.access.principal import Principal
 from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun, did_you_mean
 from onthedot.model.job import JobRecord, JobState
-from onthedot.model.run import AttemptRecord, RunRecord, SkipRecord
+from onthedot.model.run import AttemptRecord, RunRecord, SkipRecord, WaitReason
+from onthedot.operations.job_lookup import near_names
 from onthedot.operations.open_verbs import OpenStore, OpenVerbs
-from onthedot.operations.submit import near_names
 from onthedot.server.auth import verbs_for
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import (
@@ -27,7 +27,6 @@ from onthedot.stores.queries import (
     decode_cursor,
     encode_cursor,
 )
-from onthedot.stores.values import WaitReason
 
 Filter = TypeVar("Filter", JobFilter, RunFilter, AttemptFilter, SkipFilter)
 Cursor = TypeVar("Cursor", JobCursor, RunCursor, AttemptCursor, SkipCursor)

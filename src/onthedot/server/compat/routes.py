@@ -19,8 +19,9 @@ from onthedot.model.job import Job, JobRecord, JobState
 from onthedot.model.run import LIVE, TERMINAL, RunRecord, RunState
 from onthedot.observe.formats import iso
 from onthedot.observe.json_lines import milliseconds, optional_iso
-from onthedot.operations.next_slots import coming, look_ahead
+from onthedot.operations.next_slots import look_ahead
 from onthedot.operations.open_verbs import OpenStore
+from onthedot.rules.next_slots import coming
 from onthedot.server.auth import There, Who, verbs_for
 from onthedot.server.compat.models import (
     CancelledJob,

@@ -23,16 +23,16 @@ from onthedot.operations.dead_letters import (
     Box,
     DeadLetters,
     Replayed,
-    discard,
+    discard_letters,
     find_letters,
     fingerprint_of,
     group_letters,
     is_letter,
-    replay,
-    replay_many,
+    replay_letter,
+    replay_letters,
 )
+from onthedot.operations.job_lookup import job_of
 from onthedot.operations.open_verbs import OpenStore
-from onthedot.operations.submit import job_of
 from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who, verbs_for
 from onthedot.server.json_response import json_response
@@ -217,7 +217,7 @@ async def _replay_matching(
     letters = [] if asked.dry_run or quotas_for(request) is None else await find_letters(there.store, box)
     wanted = Counter(owner_of(run) for run in letters)
     async with room_for_runs(request, wanted) as made:
-        done = await replay_many(
+        done = await replay_letters(
             there.store, box, rate=rate, dry_run=asked.dry_run, clock=there.clock, events=Events(), sees=who.sees
         )
         made.update(wanted)
@@ -245,7 +245,7 @@ async def _replay_these(request: Request, there: OpenStore, who: Principal, aske
     made: list[int] = []
     async with room_for_runs(request, Counter(owner_of(run) for run in runs if is_letter(run))) as new:
         for run in runs:
-            _, run_id, is_new = await replay(there.store, run.id, clock=there.clock, sees=who.sees)
+            _, run_id, is_new = await replay_letter(there.store, run.id, clock=there.clock, sees=who.sees)
             if is_new:
                 new[owner_of(run)] += 1
                 await record_change(request, "letters.replay", run, after={"run_id": run_id})
@@ -264,7 +264,7 @@ async def discard_dead_letters(request: Request, there: There, who: Who, asked: 
     done = 0
     for start in range(0, len(runs), BATCH):  # what one write has done is on record before the next one may fail
         some = {run.id: run for run in runs[start : start + BATCH]}
-        for run_id in await discard(there.store, some, why=asked.why):
+        for run_id in await discard_letters(there.store, some, why=asked.why):
             await record_change(request, "letters.discard", some[run_id], after={"why": asked.why})
             done += 1
     return json_response({"discarded": done})

@@ -19,9 +19,9 @@ from onthedot.operations.backfill import Asked as Range
 from onthedot.operations.backfill import Backfill as Filled
 from onthedot.operations.backfill import backfill
 from onthedot.operations.move_slot import except_next, new_instant
-from onthedot.operations.next_slots import HORIZON
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.put_job import resume_job as resume_job_of
+from onthedot.rules.next_slots import HORIZON
 from onthedot.schedules.instants import read_instant
 from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who

@@ -12,7 +12,8 @@ from onthedot.model.job import Job, JobRecord, JobState
 from onthedot.observe.formats import iso
 from onthedot.observe.json_lines import optional_iso
 from onthedot.operations.job_views import Shown, looked
-from onthedot.operations.next_slots import coming, gather, look_ahead, upcoming
+from onthedot.operations.next_slots import gather, look_ahead
+from onthedot.rules.next_slots import coming, upcoming
 from onthedot.server.auth import There, Who
 from onthedot.server.compute import in_thread
 from onthedot.server.definitions import (

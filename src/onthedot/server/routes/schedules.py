@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from onthedot.clock import Micros, to_datetime, to_micros
 from onthedot.model.job import Call, Cron, Job, Schedule
 from onthedot.observe.formats import iso
-from onthedot.operations.next_slots import HORIZON
+from onthedot.rules.next_slots import HORIZON
 from onthedot.schedules import check, cron_fields, describe, parse, slots, to_text
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.lint import lint
