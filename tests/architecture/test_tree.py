@@ -22,7 +22,7 @@ NOUNS = frozenset({"blocking", "feed", "need", "ring", "seed", "setting", "speed
 """Words that look like one and are none, or that the field uses as a name: `blocking`, `testing`."""
 
 TO_BE_NAMED = frozenset({
-    "doctor/looking.py", "node/fencing.py", "node/probing.py", "node/timekeeping.py", "stores/living.py",
+    "stores/living.py",
     "stores/postgres/prepared.py", "checker/holding.py", "checker/matching.py", "contract/finding.py",
     "contract/moved.py", "contract/standing.py",
 })  # fmt: skip
@@ -93,10 +93,9 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/output/test_live_notes.py",
     ),
     "one rule of several modules": ("tests/rules/test_planned.py",),
-    "a guard whose worker is gone": ("tests/runners/guard/test_lost_workers.py",),
-    "to be renamed after their module": (
+    "a guard whose worker is gone, and two guards": (
         "tests/runners/guard/test_client.py",
-        "tests/runners/guard/test_level_probe.py",
+        "tests/runners/guard/test_lost_workers.py",
     ),
     "handlers in child processes": (
         "tests/runners/children/test_context.py",
