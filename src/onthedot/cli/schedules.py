@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onthedot.client.views import Upcoming
     from onthedot.clock import Micros
     from onthedot.model.job import Schedule
-    from onthedot.schedules.lint import Odd
+    from onthedot.schedules.lint import ScheduleWarning
     from onthedot.stores.protocol import Store
 
 
@@ -340,7 +340,7 @@ class Looked(NamedTuple):
 
     job: str
     schedule: Schedule
-    odd: list[Odd]
+    odd: list[ScheduleWarning]
 
 
 _FILES = (".yaml", ".yml", ".json")
