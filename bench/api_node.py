@@ -65,7 +65,7 @@ async def ours(url: str) -> None:
             try:
                 await serve(app, ready)
             finally:
-                app.state.live.close()
+                app.state.feeds.close()
         finally:
             await authenticator.close()
 

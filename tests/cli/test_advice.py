@@ -9,20 +9,19 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from onthedot.cli import advice
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.main import cli
 from tests.cli.advice import FIELD, SOURCE, advice_in, advice_of_page, all_advice, problem_of
+from tests.cli.conftest import Call
 from tests.cli.started import started
 
-Call = Callable[..., Result]
 ROOT = SOURCE.parents[1]
 PASSWORD = "correct horse battery"
 

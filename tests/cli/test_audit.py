@@ -14,7 +14,7 @@ from onthedot.access.audit import KIND, Entry, record
 from onthedot.access.audit_seals import SEALS, START, append_seal, check, head_of, read_seal
 from onthedot.access.principal import LOCAL
 from onthedot.cli.main import cli
-from onthedot.cli.writing import write_store
+from onthedot.cli.open_store import write_store
 from onthedot.clock import SystemClock
 from onthedot.stores.protocol import Store
 from tests.observe.made_up import NOON

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 
+from tests.cli.conftest import Call
 from tests.cli.started import napping, started
 from tests.servers.running import wait_until
-
-Call = Callable[..., Result]
 
 pytestmark = pytest.mark.slow
 

@@ -9,13 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
 import onthedot as otd
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
+from tests.cli.conftest import Call
 
-Call = Callable[..., Result]
 NOON = datetime(2026, 3, 28, 12, 0, tzinfo=UTC)
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
 from onthedot.runners import probes
 from onthedot.runners.probes import Cgroups, Probe
-
-Call = Callable[..., Result]
+from tests.cli.conftest import Call
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -20,8 +19,7 @@ from onthedot.model.errors import (
     UnknownHandler,
     UnknownJob,
 )
-
-Call = Callable[..., Result]
+from tests.cli.conftest import Call
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
 import onthedot as otd
-from onthedot.cli import found as finding
-from onthedot.cli.found import Found, look
-from onthedot.cli.opening import Opening
+from onthedot.cli.node_process import previous_state as finding
+from onthedot.cli.node_process.banner import Opening
+from onthedot.cli.node_process.previous_state import Found, look
 from onthedot.clock import SECOND, SystemClock
 from onthedot.model.errors import UnknownJob
 from onthedot.model.job import Call as CallTask
@@ -27,8 +25,8 @@ from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import Node
+from tests.cli.conftest import Call
 
-Call = Callable[..., Result]
 MANY = 1_001
 NAP = otd.Sleep(duration=timedelta(0))
 pytestmark = pytest.mark.slow  # the store of most of these takes a second to make

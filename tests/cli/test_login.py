@@ -20,8 +20,7 @@ from onthedot.cli import logins
 from onthedot.cli.errors import BadInput
 from onthedot.cli.logins import Login, address_of, forget_login, keep_login, logins_file, read_logins
 from onthedot.cli.main import cli
-from onthedot.cli.reading import read_store
-from onthedot.cli.writing import write_store
+from onthedot.cli.open_store import read_store, write_store
 from onthedot.model.host_port import Listen
 from onthedot.server.http_server import HttpServer
 from onthedot.settings import Settings

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 
 import onthedot as otd
 from onthedot.cli import logs
-from onthedot.cli.telling import PASSED_OVER, Telling
+from onthedot.cli.log_printer import PASSED_OVER, Telling
 from onthedot.clock import SECOND
 from onthedot.model.run import RunRecord, RunState
 from onthedot.output.locations import output_location
@@ -24,10 +22,9 @@ from onthedot.output.run_output import Said
 from onthedot.rules.live_lines import Mark, encode_mark
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import LogRecord
+from tests.cli.conftest import Call
 from tests.observe.made_up import NOON
 from tests.servers.s3 import S3Server
-
-Call = Callable[..., Result]
 
 RECORDS = [
     Record(1_000_000, "out", "build", "compiling\n"),

@@ -1,18 +1,17 @@
-"""The group of commands: help, version, misspelt names, and a quick start."""
+"""The group of commands: help, version, misspelt names, completion, and a quick start."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from click.testing import Result
 
 import onthedot
-from onthedot.cli.main import COMMANDS
-
-Call = Callable[..., Result]
+from onthedot.cli.main import COMMANDS, SHELLS
+from tests.cli.conftest import Call
 
 
 def test_help_lists_every_command(call: Call):
@@ -66,6 +65,47 @@ def test_it_runs_as_a_module():
 @pytest.mark.slow
 def test_help_loads_no_database():
     probe = "import sys\nfrom onthedot.cli.main import cli\ncli(['--help'], standalone_mode=False)\n"
-    probe += "print('LOADED', *(name for name in ('sqlite3', 'asyncpg', 'onthedot.cli.outbox') if name in sys.modules))"
+    probe += (
+        "names = ('sqlite3', 'asyncpg', 'asyncio', 'onthedot.cli.jobs', 'onthedot.cli.node_process.event_printer')\n"
+    )
+    probe += "print('LOADED', *(name for name in names if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=30)
     assert done.stdout.splitlines()[-1].split() == ["LOADED"]
+
+
+ONTHEDOT = Path(sys.executable).with_name("onthedot")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_there_is_a_script_for_each_shell(call: Call, shell: str):
+    result = call("completion", shell)
+    assert result.exit_code == 0
+    assert f"_ONTHEDOT_COMPLETE={shell}_complete" in result.output
+    assert "onthedot" in result.output
+
+
+def test_another_shell_is_refused_in_words(call: Call):
+    result = call("completion", "tcsh")
+    assert result.exit_code == 2
+    assert "'bash', 'zsh', 'fish'" in result.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        (["onthedot", "do"], ["doctor"]),
+        (["onthedot", "runs", "--j"], ["--job", "--json"]),
+        (["onthedot", "completion", "z"], ["zsh"]),
+    ],
+)
+def test_bash_completes_what_was_begun(tmp_path: Path, typed: list[str], expected: list[str]):
+    script = (
+        'eval "$(onthedot completion bash)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); '
+        '_onthedot_completion onthedot; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    env = {**os.environ, "PATH": f"{ONTHEDOT.parent}:{os.environ['PATH']}"}
+    told = subprocess.run(
+        ["bash", "-c", script, "bash", *typed], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    assert sorted(told.stdout.split()) == expected

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from click.testing import Result
 
-from tests.cli.conftest import Look, Stand
-
-Call = Callable[..., Result]
+from tests.cli.conftest import Call, Look, Stand
 
 TABLE = """
 NODE   STATE   LEADS  RUNS  SINCE       LEASE      ROLES           QUEUES        LABELS

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
 import jsonschema_rs
 import pytest
-from click.testing import Result
 
 from onthedot.define.schema import job_schema
 from onthedot.server.permissions import TABLE
-
-Call = Callable[..., Result]
+from tests.cli.conftest import Call
 
 
 @pytest.fixture

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
-from tests.cli.conftest import Stand
-
-Call = Callable[..., Result]
+from tests.cli.conftest import Call, Stand
 
 BOTH = """\
 jobs:

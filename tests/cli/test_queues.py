@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
-from tests.cli.conftest import Look
-
-Call = Callable[..., Result]
+from tests.cli.conftest import Call, Look
 
 
 def cells(result: Result) -> list[list[str]]:

@@ -1,15 +1,25 @@
-"""`onthedot runs`, on a database that a dead node left behind."""
+"""`onthedot runs | show | cancel | retry`, on a database that a dead node left behind."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
-Call = Callable[..., Result]
+import onthedot as otd
+from onthedot.clock import SECOND
+from onthedot.model.errors import UnknownRun
+from onthedot.model.run import RunState
+from onthedot.operations.open_verbs import opened
+from onthedot.stores.sqlite import SqliteStore
+from onthedot.testing import Harness, run_virtual
+from tests.cli.conftest import Call, Look
+from tests.runners.plain_guard import guard
 
 TABLE = r"""
 RUN  JOB     STATE      DUE (CET)  LATE    TOOK     TRIES  NOTE
@@ -75,7 +85,7 @@ def test_nothing_matches(call: Call, database: Path):
     assert call("runs", "--db", database, "--state", "lost").output == "no runs match\n"
 
 
-def test_json(call: Call, database: Path):
+def test_the_list_as_json(call: Call, database: Path):
     [run] = json.loads(call("runs", "--db", database, "--job", "broken", "--json").output)
     assert (run["run_id"], run["state"], run["failures"]) == (4, "dead", 2)
     assert run["error"] == "ValueError: line one\nline two"
@@ -95,7 +105,246 @@ def test_json(call: Call, database: Path):
         (["4"], "unexpected extra argument (4)"),
     ],
 )
-def test_what_is_not_there_is_refused(call: Call, database: Path, arguments: list[str], message: str):
+def test_a_job_that_is_not_there_is_refused(call: Call, database: Path, arguments: list[str], message: str):
     result = call("runs", *arguments, "--db", database)
     assert result.exit_code == 2
     assert message in result.output
+
+
+def test_cancel_a_run_that_waits_and_one_that_runs(call: Call, cluster: Path, look: Look):
+    assert call("cancel", "3", "--reason", "gone", "--db", cluster).output == "run 3 is cancelled\n"
+    run = look(lambda store: store.queries.get_run(3))
+    assert (run.state, run.reason) == (RunState.CANCELLED, "gone")
+    told = json.loads(call("cancel", "1", "--db", cluster, "--json").output)
+    assert told == {"run_id": 1, "answer": "asked", "state": "running"}
+    assert look(lambda store: store.queries.why_waiting(1)).cancel_wanted == "cancelled"
+    assert "its attempt is asked to stop: cancelled" in call("show", "1", "--db", cluster).output
+
+
+NOON = datetime(2026, 3, 28, 12, 0, tzinfo=UTC)
+
+DETAIL = r"""
+run       4 of broken
+state     dead: failed 2 times
+trigger   schedule:b66e461d0c
+slot      2026-03-28 12:00:05 +01:00
+due       2026-03-28 12:00:06 +01:00, 21.0 s ago
+created   2026-03-28 12:00:00 +01:00
+queue     default, priority normal
+took      0.0 ms
+attempts  2 (2 failed, 0 lost with their node)
+error     ValueError: line one\nline two
+result    -
+"""
+
+
+def facts(call: Call, run: int, database: Path) -> dict[str, list[str]]:
+    """What is told of a run, before its attempts, by its name; several lines of one name are one entry."""
+    result = call("show", run, "--db", database)
+    assert result.exit_code == 0, result.output
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in result.output.partition("\n\n")[0].splitlines():
+        name = line[:10].strip() or name
+        found.setdefault(name, []).append(line[10:])
+    return found
+
+
+def test_a_run_that_has_ended_with_its_attempts(call: Call, database: Path):
+    told, table, log = call("show", "4", "--db", database).output.rstrip().split("\n\n")
+    assert told == DETAIL.strip()
+    head, first, second = (re.split(r" {2,}", line) for line in table.splitlines())
+    assert head == ["TRY", "OUTCOME", "NODE", "DUE (CET)", "RESERVED", "ARMED", "STARTED", "ENDED", "ERROR"]
+    assert first[:2] == ["1", "failed"]
+    assert second[3:] == ["12:00:06", "-1.0 s", "-5.0 ms", "+0.0 ms", "+0.0 ms", r"ValueError: line one\nline two"]
+    assert log.startswith("log of attempt 2:\n  ValueError came from (last frame last):\n")
+    assert log.endswith('in broken\n      raise ValueError("line one\\nline two")')
+
+
+def test_the_attempt_that_is_going_on(call: Call, cluster: Path):
+    table = call("show", "1", "--db", cluster).output.rstrip().split("\n\n")[1]
+    row = re.split(r" {2,}", table.splitlines()[1])
+    assert row == ["1", "running", "web-1", "11:59:55", "+4.0 s", "+4.0 s", "+4.0 s", "-"]
+
+
+def test_how_far_an_attempt_is_that_runs(call: Call, cluster: Path):
+    told = facts(call, 1, cluster)
+    assert told["started"] == ["2026-03-28 11:59:59 +01:00, 1.0 s ago, +4.0 s after it was due"]
+    assert told["progress"] == ["30 of 120 (25 %)"]
+    run = json.loads(call("show", "1", "--db", cluster, "--json").output)
+    assert run["progress"] == {"done": 30, "of": 120}
+    assert (run["running_since"], run["late_ms"]) == ("2026-03-28T10:59:59.000000Z", 4_000)
+    row = next(line for line in call("runs", "--db", cluster).output.splitlines() if line.startswith("1 "))
+    assert re.split(r" {2,}", row)[3:] == ["11:59:55", "4.0 s", "1.0 s …", "1", "30 of 120 (25 %)"]
+
+
+@pytest.mark.parametrize(
+    ("run", "reasons"),
+    [
+        (1, []),
+        (2, ["the gate limit:mail, which is held by run 1"]),
+        (3, ["its instant, 2026-03-28T11:00:03+00:00"]),
+        (4, ["a living worker to serve queue 'default' with what the job needs: there is none"]),
+        (5, ["the leader to find a place for it"]),
+    ],
+)
+def test_it_tells_what_a_run_waits_for(call: Call, cluster: Path, run: int, reasons: list[str]):
+    assert facts(call, run, cluster).get("waits for", []) == reasons
+    assert json.loads(call("show", run, "--db", cluster, "--json").output)["waits_for"] == reasons
+
+
+def test_it_tells_what_people_have_stopped(call: Call, cluster: Path):
+    call("pause", "mail", "--db", cluster, "--reason", "moving")
+    call("queue", "pause", "mail", "--db", cluster, "--reason", "lunch")
+    assert facts(call, 3, cluster)["waits for"] == [
+        "its job, which is paused: moving",
+        "its queue 'mail', which is paused: lunch",
+        "its instant, 2026-03-28T11:00:03+00:00",
+    ]
+
+
+def test_arguments_queue_and_namespace(call: Call, cluster: Path):
+    told = facts(call, 2, cluster)
+    assert (told["args"], told["queue"]) == (['{"to":"ann"}'], ["mail, priority high"])
+    assert facts(call, 6, cluster)["run"] == ["6 of team/own"]
+
+
+def test_a_long_log_is_shown_from_its_end_and_harmless(call: Call, tmp_path: Path):
+    path, sched = tmp_path / "long.db", otd.Scheduler("memory:")
+
+    @sched.job
+    async def talk(ctx: otd.Context) -> None:
+        for number in range(100):
+            ctx.log(f"line {number}\x1b[2J")
+
+    async def live() -> None:
+        harness = Harness(NOON, store=lambda clock: SqliteStore.open(path, clock=clock, inline=True))
+        await harness.start(sched)
+        await sched.submit("talk")
+        await harness.advance("1s")
+        await harness.stop()
+        await harness.store.close()
+
+    run_virtual(live())
+    head, cut, first, *rest = call("show", "1", "--db", path).output.rstrip().split("\n\n")[-1].splitlines()
+    assert (head, cut, first, len(rest)) == ("log of attempt 1:", "  …", r"  line 80\x1b[2J", 19)
+    assert len(json.loads(call("show", "1", "--db", path, "--json").output)["logs"][0]["text"].splitlines()) == 100
+
+
+def test_one_run_as_json(call: Call, database: Path):
+    run = json.loads(call("show", "1", "--db", database, "--json").output)
+    assert list(run) == [
+        "run_id", "job", "namespace", "owner", "trigger", "queue", "priority", "target", "node", "revision", "state",
+        "reason", "error", "attempts", "failures", "recoveries", "created_at", "slot_at", "due_at", "armed_at",
+        "started_at", "ended_at", "running_since", "late_ms", "duration_ms", "progress", "args",
+        "result", "settled", "origin", "waits_for", "gate", "held_by", "reserved_at", "expires_at", "attempt_list",
+        "logs",
+    ]  # fmt: skip
+    assert (run["result"], run["target"], run["waits_for"]) == ({"ticks": 1}, None, [])
+    assert run["node"] == run["attempt_list"][0]["node"]
+    [attempt] = run["attempt_list"]
+    instants = [attempt[f"{name}_at"] for name in ("reserved", "armed", "due", "started", "ended")]
+    assert instants == sorted(instants)
+
+
+def test_json_of_one_that_waits_and_one_that_runs(call: Call, cluster: Path):
+    waits, runs = (json.loads(call("show", run, "--db", cluster, "--json").output) for run in (2, 1))
+    assert (waits["gate"], waits["held_by"], waits["args"]) == ("limit:mail", [1], {"to": "ann"})
+    assert (runs["node"], runs["reserved_at"]) == ("web-1", "2026-03-28T10:59:59.000000Z")
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        ("99", "RUN: expected a stored run, got 99; 'onthedot runs --db "),
+        ("zero", "expected the number of a run, got 'zero'"),
+        ("0", "expected a stored run, got 0"),
+    ],
+)
+def test_what_is_not_there_is_refused(call: Call, database: Path, run: str, message: str):
+    result = call("show", run, "--db", database)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+__all__ = ["guard"]  # a fixture
+
+
+@pytest.fixture
+def failed(tmp_path: Path, guard: object) -> Path:
+    """A store in which run 1 has failed in its second step."""
+    file = tmp_path / "it.db"
+    sched = otd.Scheduler(f"sqlite:///{file}", settings=otd.Settings(spool=str(tmp_path / "spool"), kill_after=SECOND))
+    sched.steps("it", [otd.Step(name="a", script="true"), otd.Step(name="b", script="exit 3")])
+
+    async def fail() -> None:
+        async with sched:
+            with pytest.raises(otd.RunFailed, match="step 'b': exit code 3"):
+                await (await sched.submit("it")).result(timeout="20s")
+
+    asyncio.run(fail())
+    return file
+
+
+@pytest.mark.slow
+def test_it_goes_on_at_the_step_that_failed(call: Call, failed: Path):
+    assert call("retry", 1, "--db", failed).output == "run 2 of it is stored; it goes on from run 1\n"
+    run = json.loads(call("retry", 1, "--from-step", "a", "--db", failed, "--json").output)
+    assert (run["run_id"], run["trigger"][:10]) == (3, "rerun:1:0:")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["9"], "RUN: expected a stored run, got 9"),
+        (["1", "--from-step", "c"], "from_step: expected a step of job 'it', got 'c'"),
+    ],
+)
+@pytest.mark.slow
+def test_what_is_refused(call: Call, failed: Path, arguments: list[str], said: str):
+    result = call("retry", *arguments, "--db", failed)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+@pytest.mark.slow
+def test_a_run_that_has_not_ended_is_refused(call: Call, failed: Path):
+    call("retry", 1, "--db", failed)
+    result = call("retry", 2, "--db", failed)
+    assert result.exit_code == 2
+    assert "RUN: run 2: expected one that has ended, it is scheduled" in result.output
+
+
+COMMANDS = [["show"], ["logs"], ["cancel"], ["retry"], ["artifacts", "list"], ["dead", "replay"], ["dead", "discard"]]
+HUGE = "99999999999999999999999"
+
+
+@pytest.mark.parametrize("number", [HUGE, "9007199254740993", "0", "9" * 5_000])
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_number_that_no_run_has(call: Call, database: Path, command: list[str], number: str):
+    told = call(*command, number, "--db", database)
+    assert told.exit_code == 2, told.output
+    assert f"expected a stored run, got {number[:100]}; 'onthedot runs" in " ".join(told.output.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_name_is_no_number(call: Call, database: Path, command: list[str]):
+    told = call(*command, "manage", "--db", database)
+    assert told.exit_code == 2, told.output
+    expected = "RUN: expected the number of a run, got 'manage'; 'onthedot runs --job manage --db"
+    assert expected in " ".join(told.output.split())
+    assert "got 'a b'; 'onthedot runs --db" in call(*command, "a b", "--db", database).output
+
+
+@pytest.mark.parametrize("number", [int(HUGE), 0, 2**63, -1])
+async def test_the_library_knows_no_such_run(database: Path, number: int):
+    async with opened(f"sqlite:///{database}") as there:
+        verbs = there.verbs()
+        assert await verbs.get_run(number) is None
+        assert (await verbs.cancel(number)).kind == "unknown"
+        assert await verbs.history(number) == []
+        assert await verbs.logs(number) == []
+        assert await verbs.discard(number) == 0
+        for refused in (verbs.retry_run(number), verbs.replay(number), verbs.result(number)):
+            with pytest.raises(UnknownRun, match=f"there is no run {number}: expected"):
+                await refused

@@ -14,8 +14,7 @@ from onthedot.access.authenticator import Authenticator
 from onthedot.access.grants import Grant
 from onthedot.access.permissions import Role
 from onthedot.cli.main import cli
-from onthedot.cli.reading import read_store
-from onthedot.cli.writing import write_store
+from onthedot.cli.open_store import read_store, write_store
 from onthedot.model.host_port import Listen
 from onthedot.server.http_server import HttpServer
 from onthedot.settings import Settings

@@ -5,14 +5,10 @@ from __future__ import annotations
 import doctest
 import json
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
-from click.testing import Result
-
-from onthedot.cli import processes
-
-Call = Callable[..., Result]
+from onthedot.cli.node_process import processes
+from tests.cli.conftest import Call
 
 
 def test_migrate_makes_a_store_and_finds_it_up_to_date_afterwards(call: Call, tmp_path: Path):

@@ -7,20 +7,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 
 import onthedot as otd
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
+from tests.cli.conftest import Call
 from tests.cli.started import napping, started, wake
-
-Call = Callable[..., Result]
 
 pytestmark = pytest.mark.slow
 

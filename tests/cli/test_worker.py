@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 
+from tests.cli.conftest import Call
 from tests.cli.started import PROGRAM, started
-
-Call = Callable[..., Result]
 
 
 @pytest.fixture

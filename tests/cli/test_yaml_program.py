@@ -14,8 +14,8 @@ import pytest
 
 import onthedot as otd
 from onthedot.cli.errors import BadInput
-from onthedot.cli.node_options import Given
 from onthedot.cli.program import load_program
+from onthedot.cli.up import Given
 from onthedot.clock import Micros, SystemClock, to_micros
 from onthedot.model.run import RunRecord
 from tests.define.test_job_reader import AS_GIVEN

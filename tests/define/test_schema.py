@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema_rs
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 import onthedot as otd
-from onthedot.define.job_reader import JOB, STEP, read_job
+from onthedot.define import key_docs
+from onthedot.define.job_reader import JOB, STEP, read_job, read_job_list
 from onthedot.define.job_writer import written
 from onthedot.define.nodes import read_nodes
 from onthedot.define.option_readers import RETRY
@@ -50,6 +52,137 @@ def test_every_key_that_the_reader_knows_is_there():
     container = found["job"]["properties"]["container"]["anyOf"][1]["properties"]
     assert set(container) == set(CONTAINER)
     assert set(container["mounts"]["items"]["properties"]) == set(MOUNT)
+
+
+def keys_of(schema: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every key that a mapping in this schema can have, with its path and its own schema."""
+    if isinstance(schema, dict):
+        if schema.get("additionalProperties") is False:
+            for name, one in schema["properties"].items():
+                yield f"{path}.{name}", one
+        inner = [*schema.get("properties", {}).items(), *schema.get("$defs", {}).items()]
+        inner += [(word, schema[word]) for word in ("items", "additionalProperties") if word in schema]
+        inner += [("", one) for one in schema.get("anyOf", ())]
+        for name, one in inner:
+            yield from keys_of(one, f"{path}.{name}" if name else path)
+
+
+KEYS = list(keys_of(file_schema(), "file"))
+
+
+def test_every_key_has_a_description_and_examples():
+    assert len(KEYS) > 150
+    wrong = [
+        path
+        for path, key in KEYS
+        if not key.get("examples") or not key.get("description", "").endswith(".") or len(key["description"]) > 250
+    ]
+    assert not wrong, f"describe these keys in define/key_docs.py: {wrong}"
+
+
+@pytest.mark.parametrize("schema", [job_schema(), file_schema()], ids=["job", "file"])
+def test_every_example_fits_the_schema_of_its_key(schema):
+    wrong = []
+    for path, key in keys_of(schema, ""):
+        fits = jsonschema_rs.validator_for({**key, "$defs": schema["$defs"]})
+        wrong += [(path, one) for one in key["examples"] if not fits.is_valid(one)]
+    assert wrong == []
+
+
+BESIDE: dict[str, dict[str, Any]] = {
+    "noop": {}, "run": {}, "argv": {}, "command": {}, "steps": {}, "url": {}, "call": {}, "sleep": {}, "http": {},
+    "container": {}, "shell": {"command": "x"}, "directory": {"run": "x"}, "env": {"run": "x"}, "stdin": {"run": "x"},
+    "source": {"steps": [{"run": "x"}]}, "artifacts": {"steps": [{"run": "x"}]}, "task": {"url": "https://x.org/y"},
+    "format": {"url": "https://x.org/y"}, "ref": {"url": "https://x.org/y"}, "isolation": {"run": "x"},
+    "params": {"run": "x"}, "bounds": {"run": "x"},
+    **{key: {"run": "x", "schedule": "0 3 * * *"} for key in ("tz", "run_once", "is_recurring")},
+}  # fmt: skip
+"""What a job needs beside a key."""
+
+
+def with_key(group: str, key: str, value: Any) -> dict[str, Any]:
+    """A job that has this value under this key."""
+    job: dict[str, Any] = {"call": "it"}
+    match group:
+        case "JOB":
+            job = {**BESIDE.get(key, job), key: value}
+        case "COMMAND" | "STEP":
+            step = {"command": "x"} if key == "shell" else {} if key in ("run", "argv", "command") else {"run": "x"}
+            job = {"steps": [{**step, key: value}]}
+        case "STEP_RETRY":
+            job = {"steps": [{"run": "x", "retry": {key: value}}]}
+        case "SOURCE":
+            job = {"steps": [{"run": "x"}], "source": {"git": "https://x.org/y", key: value}}
+        case "HTTP":
+            job = {"http": {"url": "https://x.org", "method": "POST", key: value}}
+        case "CONTAINER":
+            job = {"container": {"image": "x", key: value}}
+        case "MOUNT":
+            job = {"container": {"image": "x", "mounts": [{"source": "/a", "target": "/b", key: value}]}}
+        case "FORMS":
+            job["schedule"] = {key: value}
+        case "SCHEDULE":
+            form = {"cron": "0 30 2 * * *" if key == "seconds" else "30 2 * * *"}
+            job["schedule"] = {**form, key: value}
+        case "OVERLAP":
+            mode = {"max_running": "allow"}.get(key, "wait")
+            job["overlap"] = {"mode": mode, key: value}
+        case "AFTER" | "CATCH_UP" | "CONCURRENCY" | "RATE":
+            needed = {"AFTER": {"jobs": "a"}, "CATCH_UP": {"mode": "all"}}.get(group, {"most": 1})
+            job[group.lower()] = {**needed, key: value}
+        case "RETRY" | "PAUSED":
+            job[group.lower()] = {key: value}
+        case "BOUNDS":
+            job = {"run": "x", "bounds": {key: value}}
+        case "PARAM":
+            job = {"run": "x", "params": [{"name": "it", key: value}]}
+    return {"name": "it", **job}
+
+
+GROUPS: dict[str, dict[str, key_docs.KeyDoc]] = {
+    name: docs for name, docs in vars(key_docs).items() if name.isupper() and name[0] != "_"
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_reader_takes_every_example(group):
+    if group == "FILE":
+        assert all(read_job_list({"jobs": jobs}) for jobs in GROUPS[group]["jobs"].examples)
+        return
+    for key, doc in GROUPS[group].items():
+        for value in doc.examples:
+            data = json.loads(json.dumps(with_key(group, key, value)))
+            assert (data, read_job(data).name) == (data, data["name"])
+            assert ONE.is_valid(data), data
+
+
+def test_only_keys_of_a_job_are_described():
+    assert set(key_docs.JOB) == set(JOB)
+    assert set(key_docs.STEP) == set(STEP)
+    told = {key["description"] for _, key in KEYS}
+    spare = [
+        f"{group}.{key}" for group, docs in GROUPS.items() for key, doc in docs.items() if doc.description not in told
+    ]
+    assert spare == []
+
+
+def test_a_pattern_is_short_enough_to_be_shown():
+    """An editor that does not know `patternErrorMessage` shows the pattern."""
+
+    def patterns(value: Any) -> Iterator[dict[str, Any]]:
+        if isinstance(value, dict):
+            if isinstance(value.get("pattern"), str):
+                yield value
+            value = list(value.values())
+        if isinstance(value, list):
+            for one in value:
+                yield from patterns(one)
+
+    found = list(patterns(file_schema()))
+    assert max(len(one["pattern"]) for one in found) < 2_000
+    assert [
+        one["pattern"][:40] for one in found if len(one["pattern"]) > 130 and "patternErrorMessage" not in one
+    ] == []
 
 
 def test_they_can_be_put_elsewhere():

@@ -1,4 +1,4 @@
-"""What many attempts want done with files is done together, and each hears of its own."""
+"""File operations of many attempts are done together, and each caller gets its own result."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from onthedot.runners.program.file_batcher import Hand
+from onthedot.runners.program.file_batcher import FileBatcher
 
 
 async def test_what_waits_is_done_in_one_go():
-    hand, begun, go_on = Hand(), threading.Event(), threading.Event()
+    files, begun, go_on = FileBatcher(), threading.Event(), threading.Event()
     threads: list[int] = []
 
     def hold() -> str:
@@ -24,9 +24,9 @@ async def test_what_waits_is_done_in_one_go():
         threads.append(threading.get_ident())
         return number
 
-    first = asyncio.create_task(hand.do(hold))
+    first = asyncio.create_task(files.do(hold))
     await asyncio.to_thread(begun.wait, 10)
-    others = [asyncio.create_task(hand.do(partial(note, number))) for number in range(20)]
+    others = [asyncio.create_task(files.do(partial(note, number))) for number in range(20)]
     await asyncio.sleep(0)
     assert not threads
     go_on.set()
@@ -40,26 +40,26 @@ async def test_who_fails_fails_alone():
     def trouble() -> None:
         raise OSError("no room")
 
-    hand = Hand()
-    answers = await asyncio.gather(hand.do(trouble), hand.do(lambda: 1), hand.do(trouble), return_exceptions=True)
+    files = FileBatcher()
+    answers = await asyncio.gather(files.do(trouble), files.do(lambda: 1), files.do(trouble), return_exceptions=True)
     assert [str(answer) for answer in answers] == ["no room", "1", "no room"]
 
 
 async def test_who_is_cancelled_holds_up_nobody():
-    hand, begun, go_on, done = Hand(), threading.Event(), threading.Event(), threading.Event()
+    files, begun, go_on, done = FileBatcher(), threading.Event(), threading.Event(), threading.Event()
 
     def hold() -> None:
         begun.set()
         assert go_on.wait(10)
 
-    held = asyncio.create_task(hand.do(hold))
+    held = asyncio.create_task(files.do(hold))
     await asyncio.to_thread(begun.wait, 10)
-    waiting = asyncio.create_task(hand.do(done.set))
+    waiting = asyncio.create_task(files.do(done.set))
     await asyncio.sleep(0)
     for task in (held, waiting):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
     go_on.set()
-    assert await hand.do(lambda: 7) == 7
+    assert await files.do(lambda: 7) == 7
     assert done.is_set()  # what was asked for is done

@@ -315,10 +315,10 @@ def test_a_route_that_the_table_does_not_have_cannot_be_declared():
         routes.get("/open")(lambda: None)
 
 
-async def test_a_route_that_is_not_behind_the_door_keeps_the_server_from_starting():
+async def test_a_route_without_checks_keeps_the_server_from_starting():
     routes = Routes(prefix="/api/v1")
     routes.add_route("/open", lambda request: Response())
-    with pytest.raises(RuntimeError, match="expected each behind the door"):
+    with pytest.raises(RuntimeError, match="expected each behind the checks of auth"):
         include(FastAPI(openapi_url=None, docs_url=None, redoc_url=None), [routes])
 
 

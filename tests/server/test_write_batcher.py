@@ -135,4 +135,4 @@ async def test_more_jobs_than_are_remembered(server: Served, monkeypatch: pytest
     headers = server.keys.add(Role.ADMIN)
     for job in ("mail", "post", "mail", "post", "post"):
         assert (await sent(server, headers, {"job": job}))[0] == 201
-    assert len(server.app.state.door.gathered._known) == 1
+    assert len(server.app.state.writes._known) == 1

@@ -15,9 +15,19 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from onthedot.cli.errors import BROKEN, BadInput, Command, Failure
-from onthedot.cli.groups import Group
+from onthedot.cli.connect import ask_server
+from onthedot.cli.errors import BROKEN, BadInput, Command, Failure, Group
+from onthedot.cli.open_store import read_store
 from onthedot.cli.options import RUN, store_url, with_debug, with_json, with_server
+from onthedot.cli.terminal import echo_table
+from onthedot.cli.words import local_time
+from onthedot.model.addresses import is_server
+from onthedot.model.errors import did_you_mean
+from onthedot.observe.formats import iso, plain
+from onthedot.output.locations import output_location
+from onthedot.output.output_owner import find_owner
+from onthedot.output.output_store import OutputStore
+from onthedot.output.run_output import Artifact, list_artifacts, read_artifact
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
@@ -41,8 +51,8 @@ class File(NamedTuple):
     pieces: Callable[[], AsyncIterator[bytes]]
 
 
-@click.group(cls=Group, short_help="List or fetch the files that a run has left.")
-def command() -> None:
+@click.group(cls=Group)
+def artifacts() -> None:
     """Look at the artifacts of a run: the files that its steps have left, and that are kept. It only reads.
 
     \b
@@ -59,7 +69,7 @@ def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--output", metavar="PLACE", help=what)(command)
 
 
-@command.command("list", cls=Command, short_help="List the files that a run has left.")
+@artifacts.command("list", cls=Command, short_help="List the files that a run has left.")
 @click.argument("run_id", type=RUN, metavar="RUN")
 @with_place
 @with_server
@@ -73,9 +83,6 @@ def list_(run_id: int, output: str | None, store: str | None, db: str | None, as
       onthedot artifacts list 41
       onthedot artifacts list 41 --json | jq -r '.[].name'
     """
-    from onthedot.cli.table import echo_table
-    from onthedot.cli.words import local_time
-    from onthedot.observe.formats import iso
 
     async def as_they_are(files: list[File]) -> list[File]:
         return files
@@ -94,7 +101,7 @@ def list_(run_id: int, output: str | None, store: str | None, db: str | None, as
         click.echo(f"run {run_id} has left no artifacts that are kept")
 
 
-@command.command(cls=Command, short_help="Fetch files that a run has left.")
+@artifacts.command(cls=Command, short_help="Fetch files that a run has left.")
 @click.argument("run_id", type=RUN, metavar="RUN")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--to", "to", metavar="DIR|-", default=".", show_default=True, help="Where to; '-': standard output.")
@@ -119,7 +126,6 @@ def fetch(
       onthedot artifacts fetch 41 report.csv --to - | head
       onthedot artifacts fetch 41 --store https://jobs.example.org --to out
     """
-    from onthedot.observe.formats import plain
 
     async def work(files: list[File]) -> list[tuple[File, Path | None]]:
         meant = _meant(files, names, attempt, run_id)
@@ -165,11 +171,6 @@ def fetch(
 
 def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[File]], Awaitable[T]]) -> T:
     """What comes of the files of a run, while the store or the server can be asked for them."""
-    from onthedot.cli.asking import ask_server
-    from onthedot.cli.reading import read_store
-    from onthedot.model.addresses import is_server
-    from onthedot.output.locations import output_location
-
     if is_server(url):
         if output is not None:
             raise click.UsageError("--output: expected none with a server, which reads where it is kept; leave it out")
@@ -187,10 +188,6 @@ def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[
 
 
 async def _of_store(store: Store, url: str, run_id: int, output: str) -> list[File]:
-    from onthedot.output.output_owner import find_owner
-    from onthedot.output.output_store import OutputStore
-    from onthedot.output.run_output import Artifact, list_artifacts, read_artifact
-
     if await store.queries.get_run(run_id) is None:
         _refuse(run_id)
     outputs = OutputStore((await find_owner(store)).location(output, url))
@@ -225,8 +222,6 @@ def _refuse(run_id: int) -> None:
 
 def _meant(files: Sequence[File], names: Sequence[str], attempt: int | None, run_id: int) -> list[File]:
     """The files that are named, or all; of several with one name, that of the newest attempt."""
-    from onthedot.model.errors import did_you_mean
-
     by_name = {one.name: one for one in files if attempt in (None, one.attempt)}
     for name in names:
         if name not in by_name:
@@ -257,8 +252,6 @@ def _can_be_named(name: str) -> bool:
 
 
 def _check_new(paths: Sequence[Path]) -> None:
-    from onthedot.observe.formats import plain
-
     taken = [plain(str(path), most=1_000) for path in paths if os.path.lexists(path)]
     if taken:
         more = f" and {len(taken) - 5} more" if len(taken) > 5 else ""
@@ -309,8 +302,6 @@ def _give_usual_mode(path: str) -> None:
 
 async def _copy(file: File, target: IO[bytes]) -> None:
     """Every byte, and the right ones."""
-    from onthedot.observe.formats import plain
-
     shows = file.size >= LARGE and sys.stderr.isatty()
     bar: Any = click.progressbar(length=file.size, label=plain(file.name), file=sys.stderr) if shows else nullcontext()
     digest, size = hashlib.sha256(), 0

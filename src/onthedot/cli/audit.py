@@ -1,16 +1,34 @@
-"""`onthedot audit`: who changed what, and whether all of it is still as it was recorded."""
+"""`onthedot audit`: shows, follows and checks the record of changes, and sends it to syslog or a webhook."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 import click
 
+from onthedot.access.audit import last_number, read, read_between, read_newest, record
+from onthedot.access.audit_recorder import entry_of
+from onthedot.access.audit_seals import check, read_head
+from onthedot.access.audit_sender import AGAIN_AFTER, Send, Sender, SendFailed, signature
+from onthedot.cli.connect import check_readable
 from onthedot.cli.errors import BadInput, Command
+from onthedot.cli.open_store import check_exists, read_store
 from onthedot.cli.options import check_range, store_url, with_debug, with_json, with_range, with_store
+from onthedot.cli.terminal import echo_more, echo_table
+from onthedot.cli.words import in_zone, moment
+from onthedot.clock import SECOND, SystemClock, to_micros
+from onthedot.model.addresses import AddressRefused, Allowed, Target, literal, read_url
+from onthedot.model.errors import StoreUnavailable
+from onthedot.observe.formats import count, iso
+from onthedot.runners.http_rules import Request
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -19,7 +37,9 @@ if TYPE_CHECKING:
     from onthedot.access.audit_seals import Checked, Head
     from onthedot.access.audit_sender import Send
     from onthedot.clock import Micros
+    from onthedot.runners.http import HttpDoor
     from onthedot.stores.protocol import Store
+
 
 _PAGE = 1_000
 NEWEST = 100
@@ -27,7 +47,7 @@ LOOK_EVERY = 500_000
 """Between two looks with --follow, in microseconds."""
 
 
-@click.command(cls=Command, short_help="Show who changed what, or check that nothing of it was changed.")
+@click.command(cls=Command)
 @click.option("-n", "--limit", type=click.IntRange(1, 100_000), help="How many changes.  [default: 100]")
 @click.option("--after", type=click.IntRange(0), metavar="NUMBER", help="Those after this one.  [default: the newest]")
 @with_range("changes")
@@ -46,7 +66,7 @@ LOOK_EVERY = 500_000
 @with_store
 @with_json("a JSON array with one object per change; with --check, one JSON object")
 @with_debug
-def command(
+def audit(
     limit: int | None,
     after: int | None,
     since: datetime | None,
@@ -86,9 +106,6 @@ def command(
       onthedot audit --follow --to https://siem.example.com/onthedot
       onthedot audit --check
     """
-    from onthedot.access.audit_seals import check, read_head
-    from onthedot.cli.reading import read_store
-
     if head is not None and not checking:
         raise BadInput("--head: expected --check with it; add that, or leave the head out")
     if everything and limit is not None:
@@ -113,18 +130,11 @@ def command(
     entries = found if most is None else found[:most] if after is not None else found[-most:]
     _show(entries, as_json=as_json)
     if len(entries) < len(found):
-        from onthedot.cli.table import echo_more
-
         echo_more(len(entries), "change", "--all shows every one", as_json=as_json)
 
 
 def _follow(url: str, after: int | None, to: str | None, allow: tuple[str, ...]) -> None:
     """Until somebody ends it: that is how it ends well."""
-    import asyncio
-
-    from onthedot.cli.audit_to import read_destination
-    from onthedot.cli.reading import check_exists, read_store
-
     check_exists(url)
     with suppress(KeyboardInterrupt):
         if to is None:
@@ -134,9 +144,6 @@ def _follow(url: str, after: int | None, to: str | None, allow: tuple[str, ...])
 
 
 async def _print_new(store: Store, after: int | None) -> None:
-    from onthedot.access.audit import last_number, read
-    from onthedot.cli.audit_to import as_line
-
     position = await last_number(store) if after is None else after
 
     async def look() -> Micros:
@@ -151,8 +158,6 @@ async def _print_new(store: Store, after: int | None) -> None:
 
 
 async def _send(url: str, to: str, send: Send, first: int) -> None:
-    from onthedot.access.audit_sender import Sender
-    from onthedot.cli.asking import check_readable
     from onthedot.operations.open_verbs import opened
 
     await check_readable(url)
@@ -163,13 +168,6 @@ async def _send(url: str, to: str, send: Send, first: int) -> None:
 
 async def _again_and_again(look: Callable[[], Awaitable[Micros]]) -> None:
     """Until SIGTERM or SIGINT. A store that is down is asked again."""
-    import asyncio
-    import signal
-
-    from onthedot.access.audit_sender import AGAIN_AFTER
-    from onthedot.clock import SECOND
-    from onthedot.model.errors import StoreUnavailable
-
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
@@ -191,9 +189,6 @@ async def _entries(
     store: Store, after: int | None, limit: int | None, since: datetime | None, until: datetime | None
 ) -> list[Recorded]:
     """So many after a number, or the newest, of a range of time; without a limit all of them, page by page."""
-    from onthedot.access.audit import read, read_between, read_newest
-    from onthedot.clock import to_micros
-
     if since is not None or until is not None:
         first, end = (None if one is None else to_micros(one) for one in (since, until))
         return await read_between(store, first, end, limit=limit)
@@ -206,11 +201,6 @@ async def _entries(
 
 
 def _show(entries: list[Recorded], *, as_json: bool) -> None:
-    from onthedot.cli.table import echo_table
-    from onthedot.cli.words import in_zone, moment
-    from onthedot.clock import SystemClock
-    from onthedot.observe.formats import iso
-
     if as_json:
         rows = [{**entry._asdict(), "at": iso(entry.at)} for entry in entries]
         click.echo(json.dumps(rows, indent=2))
@@ -232,8 +222,6 @@ def _who(entry: Recorded) -> str:
 
 
 def _tell(checked: Checked, *, as_json: bool) -> None:
-    from onthedot.observe.formats import count
-
     fault = checked.fault
     if as_json:
         found = {
@@ -250,3 +238,153 @@ def _tell(checked: Checked, *, as_json: bool) -> None:
         click.echo(f"{fault}; {count(checked.sealed, 'change')} before it as sealed")
     if fault is not None:
         click.get_current_context().exit(1)
+
+
+KEY = "ONTHEDOT_AUDIT_KEY"
+"""The variable with the key that webhooks are signed with."""
+LEAST_KEY = 16
+
+_PRIORITY = 13 * 8 + 5  # facility "log audit", severity "notice"
+_SECONDS = 5.0  # for a connection, and for the end of one
+_PORTS = {"syslog": 514, "syslog+tcp": 601}
+
+
+def as_line(entry: Recorded) -> str:
+    """An entry as one line of JSON."""
+    return json.dumps({**entry._asdict(), "at": iso(entry.at)})
+
+
+def read_destination(text: str, allow: Sequence[str]) -> Send:
+    """What sends entries there. `BadInput` for what is no destination, or a webhook without a key."""
+    if text.startswith("syslog"):
+        return _read_syslog(text).send
+    if not text.startswith(("https://", "http://")):
+        raise BadInput(
+            f"--to: expected https://…, syslog:/dev/log, syslog://HOST:PORT or syslog+tcp://HOST:PORT, got {text!r}"
+        )
+    try:
+        target, allowed = read_url(text), Allowed.of(allow)
+    except AddressRefused as error:
+        raise BadInput(f"--to: {error}") from None
+    address = literal(target.host)
+    is_allowed = allowed.has_host(target.host) or (address is not None and allowed.has(address))
+    if target.scheme == "http" and not is_allowed:
+        raise BadInput(f"--to: expected https://…, got http://{target.host}; --allow {target.host} if the way is safe")
+    key = os.environ.get(KEY, "")
+    if len(key) < LEAST_KEY:
+        raise BadInput(
+            f"--to: expected a key to sign with in {KEY}, of at least {LEAST_KEY} characters, got {len(key)}; "
+            f"make one with 'openssl rand -hex 32', and give it to the receiver"
+        )
+    from onthedot.runners.http import HttpDoor
+
+    return Webhook(HttpDoor(allowed, SystemClock()), target, key).send
+
+
+# ── webhook ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Webhook:
+    """Posts entries as JSON lines. The receiver answers 200 to 299 when it has stored them; anything else, a redirect
+    too, and they are sent again."""
+
+    def __init__(self, door: HttpDoor, target: Target, key: str) -> None:
+        self._door = door
+        self._target = target
+        self._key = key
+
+    async def send(self, entries: Sequence[Recorded]) -> None:
+        from onthedot.runners.http import HttpTrouble
+
+        body = "".join(f"{as_line(entry)}\n" for entry in entries).encode()
+        timestamp = SystemClock().now() // SECOND
+        headers = (
+            ("user-agent", "onthedot"),
+            ("content-type", "application/x-ndjson"),
+            ("onthedot-timestamp", str(timestamp)),
+            ("onthedot-signature", signature(self._key, timestamp, body)),
+        )
+        try:
+            status = await self._door.status_of(Request("POST", self._target, headers, body))
+        except AddressRefused as error:
+            raise SendFailed(f"{error} (here: --allow HOST or NETWORK)") from error
+        except HttpTrouble as error:
+            raise SendFailed(str(error)) from error
+        if not 200 <= status < 300:
+            raise SendFailed(f"{self._target.authority}: expected status 200 to 299, got {status}")
+
+
+# ── syslog ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Syslog(NamedTuple):
+    """A receiver of RFC 5424 messages: a local socket, or a host by UDP or TCP."""
+
+    kind: str  # "unix", "udp" or "tcp"
+    where: str | tuple[str, int]
+
+    async def send(self, entries: Sequence[Recorded]) -> None:
+        try:
+            await asyncio.to_thread(self._send, [_message(entry) for entry in entries])
+        except OSError as error:
+            raise SendFailed(f"syslog at {self.where}: {error}") from error
+
+    def _send(self, messages: Sequence[bytes]) -> None:
+        if self.kind == "tcp":
+            self._send_stream(messages)
+            return
+        with self._datagrams() as link:
+            for message in messages:
+                link.send(message)
+
+    def _datagrams(self) -> socket.socket:
+        family, where = socket.AF_UNIX, self.where
+        if not isinstance(where, str):
+            family, where = _resolved(*where)
+        link = socket.socket(family, socket.SOCK_DGRAM)
+        link.settimeout(_SECONDS)
+        try:
+            link.connect(where)
+        except OSError:
+            link.close()
+            raise
+        return link
+
+    def _send_stream(self, messages: Sequence[bytes]) -> None:
+        """Each message with its length before it (RFC 6587). A receiver that reads to the end closes its side."""
+        with socket.create_connection(self.where, timeout=_SECONDS) as link:  # type: ignore[arg-type]  # host and port
+            link.sendall(b"".join(b"%d %s" % (len(message), message) for message in messages))
+            link.shutdown(socket.SHUT_WR)
+            with suppress(TimeoutError):  # some keep it open, and have read all the same
+                link.recv(1)
+
+
+def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    return family, where
+
+
+def _message(entry: Recorded) -> bytes:
+    """RFC 5424. JSON in ASCII: no line ends, no control characters."""
+    return f"<{_PRIORITY}>1 {iso(entry.at)} {socket.gethostname()} onthedot - audit - {as_line(entry)}".encode()
+
+
+def _read_syslog(text: str) -> Syslog:
+    scheme, _, rest = text.partition(":")
+    if scheme == "syslog" and not rest.startswith("//"):
+        return Syslog("unix", rest or "/dev/log")
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port or _PORTS[scheme]
+    except (KeyError, ValueError):
+        host, port = None, 0
+    if not host:
+        raise BadInput(f"--to: expected syslog:/dev/log, syslog://HOST:PORT or syslog+tcp://HOST:PORT, got {text!r}")
+    return Syslog("tcp" if scheme == "syslog+tcp" else "udp", (host, port))
+
+
+async def record_change(
+    store: Store, verb: str, object: str, *, before: Any = None, after: Any = None, namespace: str = ""
+) -> None:
+    """Record what was done here. Whoever has the store's URL is `local`; the machine and its user say more."""
+    await record(store, entry_of("command line", verb, object, before=before, after=after, namespace=namespace))

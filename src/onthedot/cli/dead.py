@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from onthedot.cli.backfill import ASK_ABOVE
-from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.groups import Group
+from onthedot.cli.connect import ask, look
+from onthedot.cli.errors import BadInput, Command, Group
 from onthedot.cli.options import (
     RUN,
     check_range,
@@ -22,6 +21,16 @@ from onthedot.cli.options import (
     with_range,
     with_server,
 )
+from onthedot.cli.slots import ASK_ABOVE
+from onthedot.cli.terminal import echo_more, echo_table
+from onthedot.cli.words import in_zone, moment, reader_time
+from onthedot.clock import SystemClock, to_micros
+from onthedot.model.errors import DefinitionError, StateError, UnknownRun
+from onthedot.model.events import RunsReplayed
+from onthedot.model.policies import Rate
+from onthedot.observe.formats import count
+from onthedot.observe.json_lines import run_fields
+from onthedot.operations.dead_letters import Replayed, is_letter
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
@@ -34,8 +43,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@click.group(cls=Group, short_help="Look at runs that have failed for good; replay or discard them.")
-def command() -> None:
+@click.group(cls=Group)
+def dead() -> None:
     """Dead letters: runs that have failed for good, and about which nobody has done anything yet. They are grouped by a
     fingerprint of what they died of.
 
@@ -75,7 +84,7 @@ def with_fingerprint(function: F) -> F:
 # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@command.command("list", cls=Command, short_help="List what runs have died of.")
+@dead.command("list", cls=Command, short_help="List what runs have died of.")
 @with_box(10_000)
 @with_server
 @with_json("a JSON array with one object per group")
@@ -89,8 +98,6 @@ def list_groups(store: str | None, db: str | None, as_json: bool, **asked: Any) 
       onthedot dead list --since yesterday
       onthedot dead list --job nightly_report --since -24h --json
     """
-    from onthedot.cli.asking import look
-
     box = _box(asked)
     groups = look(store_url(store, db), lambda verbs: verbs.dead_letters(**box), namespace=asked["namespace"])
     if as_json:
@@ -101,7 +108,7 @@ def list_groups(store: str | None, db: str | None, as_json: bool, **asked: Any) 
             click.echo(f"only the newest {asked['limit']} dead letters are counted; --limit sets how many")
 
 
-@command.command(cls=Command, short_help="Show the runs that died of one thing.")
+@dead.command(cls=Command, short_help="Show the runs that died of one thing.")
 @click.argument("fingerprint")
 @with_box(20)
 @with_server
@@ -115,8 +122,6 @@ def show(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None
       onthedot dead show 3f9a1c0b77e2
       onthedot dead show 3f9a1c0b77e2 --limit 1000 --json | jq .[].args
     """
-    from onthedot.cli.asking import look
-
     box = _box(asked)
     box["limit"] += 1
     found = look(store_url(store, db), lambda verbs: verbs.dead_runs(**box), namespace=asked["namespace"])
@@ -130,8 +135,6 @@ def show(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None
     else:
         _echo_runs(runs)
     if len(runs) < len(found):
-        from onthedot.cli.table import echo_more
-
         echo_more(len(runs), "dead letter", "--limit sets how many", as_json=as_json)
 
 
@@ -148,7 +151,7 @@ def with_choice(function: F) -> F:
     return click.argument("run_ids", nargs=-1, type=RUN, metavar="[RUN]...")(function)
 
 
-@command.command(cls=Command, short_help="Ask for dead runs again.")
+@dead.command(cls=Command, short_help="Ask for dead runs again.")
 @with_choice
 @click.option("--rate", "pace", metavar="N/TIME", help="Let them be due so far apart: 10/s, 100/m, 1/30s.")
 @with_server
@@ -175,8 +178,6 @@ def replay(
       onthedot dead replay --job nightly_report --since -24h --yes
       onthedot dead replay --all --rate 100/m --json
     """
-    from onthedot.cli.asking import ask
-
     rate = None if pace is None else _read_rate(pace)
     _check_choice(run_ids, everything, {**asked, "rate": pace, "dry-run": dry_run})
     asks, box = _may_ask(yes or dry_run or as_json), _box(asked)
@@ -191,7 +192,7 @@ def replay(
     click.echo(json.dumps(_replayed_as_json(done), indent=2) if as_json else _in_words(done))
 
 
-@command.command(cls=Command, short_help="Take dead runs out of the box.")
+@dead.command(cls=Command, short_help="Take dead runs out of the box.")
 @with_choice
 @click.option("--why", metavar="TEXT", default="", help="Why; it is kept with the runs.")
 @with_server
@@ -217,10 +218,6 @@ def discard(
       onthedot dead discard --fingerprint 3f9a1c0b77e2 --yes
       onthedot dead discard --all --until 2026-01-01T00:00Z --dry-run
     """
-    from onthedot.cli.asking import ask
-    from onthedot.observe.formats import count
-    from onthedot.operations.dead_letters import is_letter
-
     _check_choice(run_ids, everything, asked)
     asks, box = _may_ask(yes or dry_run or as_json), _box(asked)
 
@@ -247,9 +244,6 @@ def discard(
 
 
 async def _replay_these(verbs: Verbs, run_ids: tuple[int, ...]) -> Replayed:
-    from onthedot.model.errors import StateError, UnknownRun
-    from onthedot.operations.dead_letters import Replayed
-
     ids: list[int] = []
     for run_id in dict.fromkeys(run_ids):
         try:
@@ -270,8 +264,6 @@ async def _replay_box(verbs: Verbs, box: dict[str, Any], *, dry_run: bool, asks:
 
 def _tell(event: Event) -> None:
     """How far it is, in one line that is written over."""
-    from onthedot.model.events import RunsReplayed
-
     if isinstance(event, RunsReplayed):
         click.echo(f"\r{event.runs} of {event.of} asked for again", err=True, nl=event.runs == event.of)
 
@@ -306,9 +298,6 @@ def _read_rate(text: str) -> Rate:
     >>> _read_rate("10/s").per, _read_rate("1/30s").per
     (datetime.timedelta(seconds=1), datetime.timedelta(seconds=30))
     """
-    from onthedot.model.errors import DefinitionError
-    from onthedot.model.policies import Rate
-
     most, slash, per = text.partition("/")
     if not slash or not most.isdecimal() or not per or len(most) > 9:
         raise BadInput(f"--rate: expected N/TIME like '10/s' or '1/30s', got {text!r}")
@@ -322,10 +311,6 @@ def _read_rate(text: str) -> Rate:
 
 
 def _echo_groups(groups: list[DeadLetters]) -> None:
-    from onthedot.cli.table import echo_table
-    from onthedot.cli.words import in_zone, moment
-    from onthedot.clock import SystemClock, to_micros
-
     if not groups:
         click.echo("no dead letters match")
         return
@@ -346,10 +331,6 @@ def _echo_groups(groups: list[DeadLetters]) -> None:
 
 
 def _echo_runs(runs: list[RunRecord]) -> None:
-    from onthedot.cli.table import echo_table
-    from onthedot.cli.words import in_zone, moment
-    from onthedot.clock import SystemClock
-
     now: Micros = SystemClock().now()
     rows = [
         [
@@ -380,15 +361,10 @@ def _group_as_json(group: DeadLetters) -> dict[str, Any]:
 
 
 def _run_as_json(run: RunRecord) -> dict[str, Any]:
-    from onthedot.observe.json_lines import run_fields
-
     return {**run_fields(run), "args": None if run.args is None else json.loads(run.args)}
 
 
 def _in_words(done: Replayed) -> str:
-    from onthedot.cli.words import reader_time
-    from onthedot.clock import to_micros
-
     return done.in_words(lambda at: reader_time(to_micros(at), exact=False))
 
 

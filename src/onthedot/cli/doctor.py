@@ -11,6 +11,10 @@ import click
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import Command
 from onthedot.cli.options import DEFAULT_STORE, store_url, with_debug, with_json, with_store
+from onthedot.cli.terminal import colours_wanted
+from onthedot.doctor.looking import Asked, look
+from onthedot.observe.formats import plain
+from onthedot.settings import Settings
 
 if TYPE_CHECKING:
     from onthedot.doctor.findings import Finding
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 _COLOURS = {"ok": "green", "missing": "yellow", "broken": "red"}
 
 
-@click.command(cls=Command, short_help="Tell what this machine offers, what is missing, and what to do.")
+@click.command(cls=Command)
 @click.argument("program", required=False)
 @click.option(
     "--output", metavar="PLACE", default="", help="Where output is to be kept: a directory, or s3://bucket/prefix."
@@ -27,7 +31,7 @@ _COLOURS = {"ok": "green", "missing": "yellow", "broken": "red"}
 @with_store
 @with_json("one JSON object")
 @with_debug
-def command(program: str | None, output: str, store: str | None, db: str | None, as_json: bool) -> None:
+def doctor(program: str | None, output: str, store: str | None, db: str | None, as_json: bool) -> None:
     """Try out what this machine and this configuration offer: the store, its clock and what it keeps, room for output,
     and ways to keep programs apart. For what is missing or broken: what that costs, and how to get it.
 
@@ -41,8 +45,6 @@ def command(program: str | None, output: str, store: str | None, db: str | None,
       onthedot doctor --store postgresql://db/shop --output s3://bucket/logs
       onthedot doctor --json | jq '.findings[] | select(.state != "ok")'
     """
-    from onthedot.doctor.looking import look
-
     found = look(_asked(program, output, store, db))
     findings = [replace(finding, remedy=on_this_store(finding.remedy)) for finding in found]
     faults = [finding.name for finding in findings if finding.is_fault]
@@ -55,9 +57,6 @@ def command(program: str | None, output: str, store: str | None, db: str | None,
 
 
 def _asked(program: str | None, output: str, store: str | None, db: str | None) -> Asked:
-    from onthedot.doctor.looking import Asked
-    from onthedot.settings import Settings
-
     named = store is not None or db is not None
     url = store_url(store, db)
     if program is None:
@@ -71,9 +70,6 @@ def _asked(program: str | None, output: str, store: str | None, db: str | None) 
 
 
 def _echo(findings: list[Finding], faults: list[str]) -> None:
-    from onthedot.cli.table import colours_wanted
-    from onthedot.observe.formats import plain
-
     width = max(len(finding.name) for finding in findings)
     for finding in findings:
         state = f"{finding.state:<7}"

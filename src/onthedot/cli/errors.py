@@ -1,4 +1,4 @@
-"""What goes wrong becomes one clear line and an exit code; a traceback only with `--debug`."""
+"""Turns errors into one clear line and an exit code; a traceback only with `--debug`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from onthedot.model.errors import (
     UnknownSecret,
     UnknownSession,
     UnknownUser,
+    did_you_mean,
 )
 from onthedot.observe.formats import plain
 
@@ -77,3 +78,15 @@ def fail(error: Exception) -> NoReturn:
         ) from error
     name = f"{type(error).__name__}: {error}"
     raise Failure(f"{name}; this is a bug in onthedot: run it again with --debug to see where") from error
+
+
+class Group(click.Group):
+    """Refuses a name that is none of its commands, with the nearest."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-"):
+            raise click.UsageError(f"unknown command {name!r}{did_you_mean(name, known)}", ctx)
+        return super().resolve_command(ctx, args)

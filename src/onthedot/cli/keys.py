@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onthedot.access.grants import check_name
+from onthedot.access.keys import get_key, issue, list_keys, read_lasts
+from onthedot.access.keys import revoke as end
 from onthedot.cli.advice import on_this_store
-from onthedot.cli.errors import Command
-from onthedot.cli.granting import audit, grant_of, in_words, with_grant
-from onthedot.cli.groups import Group
+from onthedot.cli.audit import record_change
+from onthedot.cli.errors import Command, Group
+from onthedot.cli.grant_options import grant_of, in_words, with_grant
+from onthedot.cli.open_store import read_store, write_store
 from onthedot.cli.options import store_url, with_debug, with_json, with_store, with_utc
+from onthedot.cli.terminal import echo_table
+from onthedot.cli.words import in_zone, moment, reader_time
+from onthedot.clock import SystemClock
+from onthedot.model.errors import DefinitionError
+from onthedot.observe.formats import plain
+from onthedot.observe.json_lines import optional_iso
 
 if TYPE_CHECKING:
     from onthedot.access.keys import Issued, Key
@@ -20,17 +30,14 @@ if TYPE_CHECKING:
 
 
 def _read_expires(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
-    from onthedot.access.keys import read_lasts
-    from onthedot.model.errors import DefinitionError
-
     try:
         return read_lasts(value, what="length of time")
     except DefinitionError as error:
         raise click.BadParameter(f"{error}; or 'never'", ctx, param) from None
 
 
-@click.group(cls=Group, short_help="Create, list, show or revoke API keys.")
-def command() -> None:
+@click.group(cls=Group)
+def keys() -> None:
     """Look after the keys that a server lets in: 'Authorization: Bearer otd_…'.
 
     A key has a role, and may be narrowed to some permissions, namespaces or one owner's jobs. The store keeps a hash of
@@ -44,7 +51,7 @@ def command() -> None:
     """
 
 
-@command.command(cls=Command, short_help="Make a key, and show it once.")
+@keys.command(cls=Command, short_help="Make a key, and show it once.")
 @click.argument("name")
 @with_grant
 @click.option(
@@ -77,17 +84,13 @@ def create(
       onthedot keys create deploy --role editor --code --namespace shop --expires never
       onthedot keys create probe --scope runs:read --json | jq -r .key
     """
-    from onthedot.access.grants import check_name
-    from onthedot.access.keys import issue
-    from onthedot.cli.writing import write_store
-
     check_name("NAME", name)
     grant = grant_of(role, scopes, may_code, namespaces, owner, only_own)
 
     async def work(opened: Store) -> Issued:
         now = await opened.tell_time()
         issued = await issue(opened, name, grant, expires_at=None if expires is None else now + expires, now=now)
-        await audit(opened, "keys.create", f"key/{issued.key.id}", after=_as_json(issued.key, now))
+        await record_change(opened, "keys.create", f"key/{issued.key.id}", after=_as_json(issued.key, now))
         return issued
 
     issued = write_store(store_url(store, db), work)
@@ -101,7 +104,7 @@ def create(
     click.echo(issued.text)  # alone on standard output: KEY=$(onthedot keys create …)
 
 
-@command.command("list", cls=Command, short_help="List the keys, never their secrets.")
+@keys.command("list", cls=Command, short_help="List the keys, never their secrets.")
 @with_store
 @with_utc
 @with_json("a JSON array with one object per key")
@@ -115,11 +118,6 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
       onthedot keys list
       onthedot keys list --json | jq -r '.[] | select(.used_at == null).name'
     """
-    from onthedot.cli.reading import read_store
-    from onthedot.cli.table import echo_table
-    from onthedot.cli.words import in_zone
-    from onthedot.clock import SystemClock
-
     found, now = read_store(store_url(store, db), _all), SystemClock().now()
     if as_json:
         click.echo(json.dumps([_as_json(key, now) for key in found], indent=2))
@@ -134,7 +132,7 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
         click.echo(on_this_store("there are no keys; make one with 'onthedot keys create NAME'"))
 
 
-@command.command(cls=Command, short_help="Show one key, never its secret.")
+@keys.command(cls=Command, short_help="Show one key, never its secret.")
 @click.argument("key_id", metavar="KEY")
 @with_store
 @with_utc
@@ -147,11 +145,6 @@ def show(key_id: str, store: str | None, db: str | None, as_json: bool) -> None:
     Examples:
       onthedot keys show 3f0c9a1b2d4e5f6
     """
-    from onthedot.access.keys import get_key
-    from onthedot.cli.reading import read_store
-    from onthedot.clock import SystemClock
-    from onthedot.observe.formats import plain
-
     key = read_store(store_url(store, db), lambda opened: get_key(opened, key_id))
     now = SystemClock().now()
     if as_json:
@@ -173,7 +166,7 @@ def show(key_id: str, store: str | None, db: str | None, as_json: bool) -> None:
         click.echo(f"{name:<9} {plain(value, most=1_000)}")
 
 
-@command.command(cls=Command, short_help="End a key for good.")
+@keys.command(cls=Command, short_help="End a key for good.")
 @click.argument("key_id", metavar="KEY")
 @with_store
 @with_json("one JSON object")
@@ -185,16 +178,12 @@ def revoke(key_id: str, store: str | None, db: str | None, as_json: bool) -> Non
     Examples:
       onthedot keys revoke 3f0c9a1b2d4e5f6
     """
-    from onthedot.access.keys import get_key
-    from onthedot.access.keys import revoke as end
-    from onthedot.cli.writing import write_store
-    from onthedot.observe.formats import plain
 
     async def work(opened: Store) -> tuple[Key, Micros]:
         before, now = await get_key(opened, key_id), await opened.tell_time()
         after = await end(opened, key_id, now=now)
         if before.revoked_at is None:
-            await audit(
+            await record_change(
                 opened, "keys.revoke", f"key/{key_id}", before=_as_json(before, now), after=_as_json(after, now)
             )
         return after, now
@@ -207,8 +196,6 @@ def revoke(key_id: str, store: str | None, db: str | None, as_json: bool) -> Non
 
 
 async def _all(store: Store) -> list[Key]:
-    from onthedot.access.keys import list_keys
-
     found: list[Key] = []
     while page := await list_keys(store, after=found[-1].id if found else "", limit=1_000):
         found += page
@@ -217,20 +204,14 @@ async def _all(store: Store) -> list[Key]:
 
 def _moment(instant: Micros | None, now: Micros, never: str = "") -> str:
     """In a table whose heading names the zone."""
-    from onthedot.cli.words import moment
-
     return never if instant is None else moment(instant, now)
 
 
 def _time(instant: Micros | None) -> str:
-    from onthedot.cli.words import reader_time
-
     return "never" if instant is None else reader_time(instant, exact=False)
 
 
 def _as_json(key: Key, now: Micros) -> dict[str, Any]:
-    from onthedot.observe.json_lines import optional_iso
-
     return {
         "id": key.id,
         "name": key.name,

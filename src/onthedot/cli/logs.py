@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from onthedot.cli.advice import on_this_store
+from onthedot.cli.connect import ask_server
 from onthedot.cli.errors import BROKEN, CUT_SHORT, BadInput, Command
+from onthedot.cli.log_printer import PASSED_OVER, Telling
+from onthedot.cli.open_store import read_store
 from onthedot.cli.options import RUN, check_range, store_url, with_debug, with_json, with_range, with_server
+from onthedot.clock import to_micros
+from onthedot.model.addresses import is_server
+from onthedot.model.run import TERMINAL, RunState
+from onthedot.observe.formats import plain
+from onthedot.output.locations import output_location
+from onthedot.output.output_owner import find_owner
+from onthedot.output.output_store import OutputStore
+from onthedot.output.run_output import read_said
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from onthedot.cli.telling import Telling
+    from onthedot.cli.log_printer import Telling
     from onthedot.client.client import Client
     from onthedot.model.run import RunRecord
     from onthedot.output.output_store import OutputStore
@@ -25,7 +37,7 @@ LAST_LOOKS = 6
 """How often a run that has ended is looked at for output that is on its way."""
 
 
-@click.command(cls=Command, short_help="Show what a run has said; follow it while it runs.")
+@click.command(cls=Command)
 @click.argument("run_id", type=RUN, metavar="RUN")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended, and tell how.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt only.  [default: all]")
@@ -36,7 +48,7 @@ LAST_LOOKS = 6
 @with_server
 @with_json("one JSON object per line: attempt, at, stream, step, text")
 @with_debug
-def command(
+def logs(
     run_id: int, follow: bool, attempt: int | None, step: str | None, since: datetime | None, until: datetime | None,
     plain: bool, output: str | None, store: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
@@ -61,11 +73,6 @@ def command(
       onthedot logs 41 --json | jq -r 'select(.stream == "err").text'
       onthedot logs 41 --output 's3://bucket/prefix?region=eu-central-1'
     """
-    from onthedot.cli.telling import Telling
-    from onthedot.clock import to_micros
-    from onthedot.model.addresses import is_server
-    from onthedot.output.locations import output_location
-
     url = store_url(store, db)
     if is_server(url) and output is not None:
         raise click.UsageError("--output: expected none with a server, which reads where it is kept; leave it out")
@@ -79,11 +86,6 @@ def command(
 
 def tell_run(url: str, run_id: int, telling: Telling, *, follow: bool, output: str = "") -> int:
     """Write what a run of this store or server has said, or with `follow` what it says until it ends; the exit code."""
-    from onthedot.cli.asking import ask_server
-    from onthedot.cli.reading import read_store
-    from onthedot.model.addresses import is_server
-    from onthedot.output.output_owner import find_owner
-    from onthedot.output.output_store import OutputStore
 
     async def tell(opened: Store) -> int:
         outputs = OutputStore((await find_owner(opened)).location(output, url))
@@ -102,9 +104,7 @@ def tell_run(url: str, run_id: int, telling: Telling, *, follow: bool, output: s
 
 async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: bool) -> int:
     """The same of a server: all at once, or as it comes."""
-    from onthedot.cli.telling import PASSED_OVER
     from onthedot.client import views
-    from onthedot.observe.formats import plain
 
     run = await client.get_run(run_id) or _refuse(run_id)
     _check_attempt(run, telling, follow)
@@ -156,9 +156,6 @@ async def _follow(store: Store, outputs: OutputStore, run: RunRecord, telling: T
 
 def _end(run: RunRecord, telling: Telling) -> int:
     """How it ended, for people; the exit code."""
-    from onthedot.model.run import RunState
-    from onthedot.observe.formats import plain
-
     telling.close()
     why = ": ".join(part for part in (run.reason, run.error) if part)
     tries = f" after {run.attempts} attempts" if run.attempts > 1 else ""
@@ -167,17 +164,12 @@ def _end(run: RunRecord, telling: Telling) -> int:
 
 
 async def _look(store: Store, outputs: OutputStore, run_id: int, telling: Telling) -> None:
-    from onthedot.output.run_output import read_said
-
     for said in await read_said(store, outputs, run_id):
         telling.tell(said)
 
 
 def _silent(run: RunRecord, telling: Telling) -> str:
     """What is told of a run without output: why, if it failed."""
-    from onthedot.cli.advice import on_this_store
-    from onthedot.observe.formats import plain
-
     silent = f"run {run.id} has said nothing{'' if _has_ended(run) else ' yet'}"
     if not run.error or telling.attempt is not None:  # that may have ended in another way
         return silent
@@ -186,8 +178,6 @@ def _silent(run: RunRecord, telling: Telling) -> str:
 
 
 def _has_ended(run: RunRecord) -> bool:
-    from onthedot.model.run import TERMINAL
-
     return run.state in TERMINAL
 
 

@@ -1,4 +1,4 @@
-"""`onthedot nodes`: who is there, who leads, what each serves and holds."""
+"""`onthedot nodes | node drain`: lists the nodes, and lets one take no more work."""
 
 from __future__ import annotations
 
@@ -7,22 +7,34 @@ from typing import TYPE_CHECKING
 
 import click
 
-from onthedot.cli.errors import Command
+from onthedot.cli.connect import ask, ask_server
+from onthedot.cli.errors import BadInput, Command, Group
+from onthedot.cli.open_store import read_store
 from onthedot.cli.options import store_url, with_debug, with_json, with_server
+from onthedot.cli.terminal import echo_table
+from onthedot.cli.words import relative
+from onthedot.clock import SystemClock
+from onthedot.model.addresses import is_server
+from onthedot.model.errors import did_you_mean
+from onthedot.observe.cluster import node_fields, nodes_shown
+from onthedot.observe.formats import plain
+from onthedot.stores.living import is_living
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
     from onthedot.observe.cluster import NodeShown
+    from onthedot.operations.verbs import Verbs
+
 
 DAY = 86_400_000_000
 
 
-@click.command(cls=Command, short_help="List the nodes: state, who leads, seats, queues, labels.")
+@click.command(cls=Command)
 @click.option("--all", "everything", is_flag=True, help="Also those that ended more than a day ago.")
 @with_server
 @with_json("a JSON array with one object per node")
 @with_debug
-def command(everything: bool, store: str | None, db: str | None, as_json: bool) -> None:
+def nodes(everything: bool, store: str | None, db: str | None, as_json: bool) -> None:
     """List the nodes, the latest first: living, late (it has missed two beats), draining, left (it stopped in order)
     or dead (its lease has ended). It only reads.
 
@@ -33,12 +45,7 @@ def command(everything: bool, store: str | None, db: str | None, as_json: bool) 
       onthedot nodes
       onthedot nodes --json | jq '.[] | select(.leads)'
     """
-    from onthedot.cli.asking import ask_server
-    from onthedot.cli.reading import read_store
     from onthedot.client import views
-    from onthedot.clock import SystemClock
-    from onthedot.model.addresses import is_server
-    from onthedot.observe.cluster import node_fields, nodes_shown
 
     now = SystemClock().now()
     url = store_url(store, db)
@@ -51,23 +58,19 @@ def command(everything: bool, store: str | None, db: str | None, as_json: bool) 
     if as_json:
         click.echo(json.dumps([node_fields(shown) for shown in nodes], indent=2))
     elif nodes:
-        _echo(nodes, now)
+        _echo_nodes(nodes, now)
     else:
         click.echo("no nodes are registered" if everything else "no nodes of the last day; --all shows the others")
 
 
-def _echo(nodes: list[NodeShown], now: Micros) -> None:
-    from onthedot.cli.table import echo_table
-
+def _echo_nodes(nodes: list[NodeShown], now: Micros) -> None:
     echo_table(
         ["NODE", "STATE", "LEADS", "RUNS", "SINCE", "LEASE", "ROLES", "QUEUES", "LABELS"],
-        [_row(shown, now) for shown in nodes],
+        [_node_row(shown, now) for shown in nodes],
     )
 
 
-def _row(shown: NodeShown, now: Micros) -> list[str]:
-    from onthedot.cli.words import relative
-
+def _node_row(shown: NodeShown, now: Micros) -> list[str]:
     node = shown.node
     return [
         node.id,
@@ -80,3 +83,47 @@ def _row(shown: NodeShown, now: Micros) -> list[str]:
         ",".join(node.queues) or "-",
         ",".join(node.labels) or "-",
     ]
+
+
+@click.group(cls=Group)
+def node() -> None:
+    """Do something to one node.
+
+    \b
+    Examples:
+      onthedot node drain web-1
+      onthedot node drain web-1 --undo
+    """
+
+
+@node.command(cls=Command, short_help="Let a node take no more work.")
+@click.argument("name")
+@click.option("--undo", is_flag=True, help="Let it take work again.")
+@with_server
+@with_json("one JSON object")
+@with_debug
+def drain(name: str, undo: bool, store: str | None, db: str | None, as_json: bool) -> None:
+    """Let the living node NAME take no more work: what it runs, and what it has
+    reserved for the next two seconds, goes on.
+
+    The node stays, and may lead; 'onthedot nodes' shows it as draining. After a restart it takes work again.
+
+    \b
+    Examples:
+      onthedot node drain web-1
+      onthedot node drain web-1 --undo
+    """
+    count = ask(store_url(store, db), lambda verbs: _drain(verbs, name, draining=not undo))
+    if as_json:
+        click.echo(json.dumps({"node_id": name, "draining": not undo, "incarnations": count}, indent=2))
+    else:
+        click.echo(f"node {plain(name)} {'takes work again' if undo else 'takes no more work; what it runs goes on'}")
+
+
+async def _drain(verbs: Verbs, name: str, *, draining: bool) -> int:
+    count = await verbs.drain_node(name, draining=draining)
+    if not count:
+        now = SystemClock().now()
+        living = {node.id for node in await verbs.list_nodes() if is_living(node, now)}
+        raise BadInput(f"NAME: expected a living node, got {name!r}{did_you_mean(name, living)}")
+    return count

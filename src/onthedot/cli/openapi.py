@@ -10,9 +10,9 @@ from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import with_debug
 
 
-@click.command(cls=Command, short_help="Print the OpenAPI document of the HTTP API.")
+@click.command(cls=Command)
 @with_debug
-def command() -> None:
+def openapi() -> None:
     """Print what the HTTP API of this version answers, as an OpenAPI 3.1 document in JSON: every route, with examples.
     It needs neither a store nor a server.
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from onthedot.cli.errors import remember_debug
+from onthedot.access.passwords import MOST
+from onthedot.cli.errors import BadInput, remember_debug
+from onthedot.clock import SystemClock, to_datetime
 from onthedot.model.duration import micros, parse_duration
-from onthedot.model.errors import DefinitionError, shown
+from onthedot.model.errors import DefinitionError, ScheduleError, shown
+from onthedot.model.run import HIGHEST_RUN
+from onthedot.schedules.instants import read_when
 from onthedot.stores.addresses import shown_url
 
 if TYPE_CHECKING:
@@ -42,9 +48,6 @@ class RunNumber(click.ParamType[int]):
 
     def convert(self, value: Any, _: click.Parameter | None, __: click.Context | None) -> int:
         """Refuse what is no number, and a number that no run can have."""
-        from onthedot.cli.errors import BadInput
-        from onthedot.model.run import HIGHEST_RUN
-
         text = str(value).strip()
         if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
             is_name = re.fullmatch(r"[\w.:-]{1,100}", text, re.ASCII)
@@ -146,8 +149,6 @@ def _remember_utc(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 def reader_zone() -> tzinfo | None:
     """The zone of whoever reads what this command shows; None: this machine's (TZ)."""
-    from datetime import UTC
-
     context = click.get_current_context(silent=True)
     return UTC if context is not None and context.meta.get(_UTC) else None
 
@@ -172,11 +173,6 @@ def _read_when(_: click.Context, param: click.Parameter, value: str | None) -> d
 
 def read_time(text: str, what: str, *, ahead: bool = False) -> datetime:
     """A point in time as this command's reader writes it; with `ahead`, one to come."""
-    from onthedot.cli.errors import BadInput
-    from onthedot.clock import SystemClock
-    from onthedot.model.errors import ScheduleError
-    from onthedot.schedules.instants import read_when
-
     try:
         return read_when(text, now=SystemClock().now(), tz=reader_zone(), what=what, ahead=ahead)
     except ScheduleError as error:
@@ -185,9 +181,6 @@ def read_time(text: str, what: str, *, ahead: bool = False) -> datetime:
 
 def read_ahead(text: str, what: str) -> datetime:
     """A point in time to come, as this command's reader writes it."""
-    from onthedot.cli.errors import BadInput
-    from onthedot.clock import SystemClock, to_datetime
-
     found = read_time(text, what, ahead=True)
     if found < to_datetime(SystemClock().now()):
         local = found.astimezone(reader_zone()).isoformat(" ", "seconds")
@@ -197,8 +190,6 @@ def read_ahead(text: str, what: str) -> datetime:
 
 def is_date(text: str) -> bool:
     """Whether it is ISO 8601 text, which a schedule may read in its own zone; and not plain words."""
-    from datetime import datetime
-
     try:
         datetime.fromisoformat(text.strip())
     except ValueError:
@@ -208,8 +199,35 @@ def is_date(text: str) -> bool:
 
 def check_range(since: datetime | None, until: datetime | None) -> None:
     """Refuse a range that holds nothing."""
-    from onthedot.cli.errors import BadInput
 
     if since is not None and until is not None and since >= until:
         shown = [one.astimezone(reader_zone()).isoformat(" ", "seconds") for one in (since, until)]
         raise BadInput(f"--until: expected an instant after --since ({shown[0]}), got {shown[1]}")
+
+
+def read_password(name: str) -> str:
+    """A new password of a user."""
+    return read_secret("password", f"Password of {name}", most=4 * MOST, is_new=True)
+
+
+def read_secret(what: str, prompt: str, *, most: int, is_new: bool = False) -> str:
+    """Asked for on a terminal, read from standard input elsewhere: one line, or the same line twice, as scripts send it
+    that were written for the terminal. Never an argument, which everybody could read. A new secret is typed twice, and
+    whoever stores it says what it must be."""
+    if sys.stdin.isatty():
+        typed: str = click.prompt(prompt, hide_input=True, confirmation_prompt=is_new)
+        return typed
+    data = sys.stdin.buffer.read(most + 1)
+    if len(data) > most:
+        raise BadInput(f"{what}: expected at most {most} bytes on standard input, got more")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise BadInput(f"{what}: expected UTF-8 text on standard input, got other bytes") from None
+    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    if len(lines) > 2 or lines[0] != lines[-1]:
+        told = "different lines" if len(lines) == 2 else f"{len(lines)} lines"
+        raise BadInput(f"{what}: expected one line on standard input, or the same line twice, got {told}")
+    if not lines[0] and not is_new:
+        raise BadInput(f"{what}: expected it on standard input, got nothing")
+    return lines[0]

@@ -1,26 +1,36 @@
-"""`onthedot queues`: how long each line is, and whether it moves."""
+"""`onthedot queues | queue pause, resume, share`: lists the queues, and pauses, resumes or shares one."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import click
 
-from onthedot.cli.errors import Command
+from onthedot.cli.connect import ask, finding, look
+from onthedot.cli.errors import BadInput, Command, Group
 from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_utc
+from onthedot.cli.terminal import echo_table
+from onthedot.cli.words import reader_time, relative
+from onthedot.clock import SystemClock
+from onthedot.model.route import check_weights
+from onthedot.observe.cluster import queue_fields, said_of_queue
+from onthedot.observe.formats import plain
+from onthedot.operations.submit import why_unused
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
+    from onthedot.operations.verbs import Verbs
     from onthedot.stores.values import Queue
 
 
-@click.command(cls=Command, short_help="List the queues: who waits, what runs, what is paused.")
+@click.command(cls=Command)
 @with_server
 @with_utc
 @with_json("a JSON array with one object per queue")
 @with_debug
-def command(store: str | None, db: str | None, as_json: bool) -> None:
+def queues(store: str | None, db: str | None, as_json: bool) -> None:
     """List the queues that have a run that has not ended, or that somebody has paused or shared. It only reads.
 
     DUE are those that wait although their instant has come, OLDEST is the instant of the first of them.
@@ -30,50 +40,143 @@ def command(store: str | None, db: str | None, as_json: bool) -> None:
       onthedot queues
       onthedot queues --json | jq '.[] | select(.due > 100) | .queue'
     """
-    from onthedot.cli.asking import look
-    from onthedot.clock import SystemClock
-    from onthedot.observe.cluster import queue_fields
-
     now = SystemClock().now()
     queues = look(store_url(store, db), lambda verbs: verbs.list_queues())
     if as_json:
         click.echo(json.dumps([queue_fields(queue) for queue in queues], indent=2))
     elif queues:
-        _echo(queues, now)
+        _echo_queues(queues, now)
     else:
         click.echo("no run waits in any queue")
 
 
-def _echo(queues: list[Queue], now: Micros) -> None:
-    from onthedot.cli.table import echo_table
+def _echo_queues(queues: list[Queue], now: Micros) -> None:
+    echo_table(
+        ["QUEUE", "WAITING", "DUE", "RUNNING", "OLDEST", "SHARES", "PAUSED"], [_queue_row(one, now) for one in queues]
+    )
 
-    echo_table(["QUEUE", "WAITING", "DUE", "RUNNING", "OLDEST", "SHARES", "PAUSED"], [_row(one, now) for one in queues])
 
-
-def _row(queue: Queue, now: Micros) -> list[str]:
-    from onthedot.cli.words import relative
-
+def _queue_row(queue: Queue, now: Micros) -> list[str]:
     return [
         queue.name,
         str(queue.waiting),
         str(queue.due),
         str(queue.running),
         "-" if queue.oldest_due is None else relative(queue.oldest_due, now),
-        shares_in_words(queue),
-        _paused(queue),
+        _shares_in_words(queue),
+        _paused_text(queue),
     ]
 
 
-def _paused(queue: Queue) -> str:
-    from onthedot.cli.words import reader_time
-
+def _paused_text(queue: Queue) -> str:
     if queue.paused_at is None:
         return "-"
     return f"since {reader_time(queue.paused_at, exact=False)}{': ' if queue.reason else ''}{queue.reason}"
 
 
-def shares_in_words(queue: Queue) -> str:
+def _shares_in_words(queue: Queue) -> str:
     """Who has which part of a queue; `-` if it is not shared."""
     if queue.weights is None:
         return "-"
     return " ".join([*(f"{name}={weight}" for name, weight in queue.weights.items()), "others=1"])
+
+
+@click.group(cls=Group)
+def queue() -> None:
+    """Do something to one queue.
+
+    \b
+    Examples:
+      onthedot queue pause mail --reason "the provider is down"
+      onthedot queue resume mail
+      onthedot queue share mail big_tenant=3
+    """
+
+
+@queue.command(cls=Command, short_help="Start nothing more of a queue.")
+@click.argument("name")
+@click.option("--reason", metavar="TEXT", default="", help="Why; 'onthedot queues' shows it.")
+@with_server
+@with_json("one JSON object")
+@with_debug
+def pause(name: str, reason: str, store: str | None, db: str | None, as_json: bool) -> None:
+    """Start nothing more of the queue NAME until it is resumed. What runs goes on; a slot that is not started in time
+    is missed as ever.
+
+    \b
+    Examples:
+      onthedot queue pause mail
+      onthedot queue pause mail --reason "the provider is down"
+    """
+    queue = _change_queue(store_url(store, db), name, lambda verbs: verbs.pause_queue(name, reason=reason))
+    _tell_change(queue, f"is paused{f': {reason}' if reason else ''}", as_json=as_json)
+
+
+@queue.command(cls=Command, short_help="Let a queue go on.")
+@click.argument("name")
+@with_server
+@with_json("one JSON object")
+@with_debug
+def resume(name: str, store: str | None, db: str | None, as_json: bool) -> None:
+    """Let the queue NAME go on. One that is not paused is left alone.
+
+    \b
+    Examples:
+      onthedot queue resume mail
+    """
+    _tell_change(
+        _change_queue(store_url(store, db), name, lambda verbs: verbs.resume_queue(name)), "goes on", as_json=as_json
+    )
+
+
+@queue.command(cls=Command, short_help="Share a queue fairly, or no more.")
+@click.argument("name")
+@click.argument("shares", nargs=-1, metavar="[VALUE=WEIGHT]...")
+@click.option("--none", "unshared", is_flag=True, help="First come, first served again.")
+@with_server
+@with_json("one JSON object")
+@with_debug
+def share(name: str, shares: tuple[str, ...], unshared: bool, store: str | None, db: str | None, as_json: bool) -> None:
+    """Share the queue NAME fairly between the values of the argument that jobs name as their 'share': who has weight 3
+    has three turns for each one of the others. Who is not named has weight 1. It takes the place of what was said
+    before.
+
+    \b
+    Examples:
+      onthedot queue share mail
+      onthedot queue share mail big_tenant=3 small_tenant=1
+      onthedot queue share mail --none
+    """
+    if unshared and shares:
+        raise click.UsageError("expected shares or --none, got both; leave one out")
+    weights = None if unshared else dict(_read_share(text) for text in shares)
+    if weights is not None:
+        check_weights(weights)
+    queue = _change_queue(store_url(store, db), name, lambda verbs: verbs.share_queue(name, weights))
+    words = (
+        f"is shared: {_shares_in_words(queue)}" if weights is not None else "is not shared: first come, first served"
+    )
+    _tell_change(queue, words, as_json=as_json)
+
+
+def _read_share(text: str) -> tuple[str, int]:
+    name, equals, weight = text.rpartition("=")
+    if not equals or not weight.isdecimal():
+        raise BadInput(f"expected VALUE=WEIGHT like 'big_tenant=3', got {text!r}")
+    return name, int(weight)
+
+
+def _change_queue(url: str, name: str, change: Callable[[Verbs], Awaitable[Queue]]) -> Queue:
+    """A queue is any name: so one that nobody uses is taken for a slip, and refused."""
+
+    async def work(verbs: Verbs) -> Queue:
+        refused = await why_unused(finding(verbs), name)
+        if refused is not None:
+            raise BadInput(f"NAME: {refused}")
+        return await change(verbs)
+
+    return ask(url, work)
+
+
+def _tell_change(queue: Queue, words: str, *, as_json: bool) -> None:
+    click.echo(json.dumps(said_of_queue(queue), indent=2) if as_json else plain(f"queue {queue.name} {words}"))

@@ -1,23 +1,52 @@
-"""`onthedot runs`: what waits, what runs, what became of the rest."""
+"""`onthedot runs | show | cancel | retry`: lists runs, shows one with all its attempts, and ends or repeats one."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from onthedot.cli.errors import Command
-from onthedot.cli.options import check_range, store_url, with_debug, with_json, with_namespace, with_range, with_server
+from onthedot.cli.advice import on_this_store
+from onthedot.cli.connect import ask, ask_server, finding, look
+from onthedot.cli.errors import BadInput, Command
+from onthedot.cli.open_store import read_store
+from onthedot.cli.options import (
+    RUN,
+    check_range,
+    store_url,
+    with_debug,
+    with_json,
+    with_namespace,
+    with_range,
+    with_server,
+    with_utc,
+)
+from onthedot.cli.terminal import echo_more, echo_table
+from onthedot.cli.words import in_zone, moment, reader_time, relative, skip_in_words, span
+from onthedot.clock import SystemClock
+from onthedot.model.addresses import is_server
+from onthedot.model.errors import StateError, UnknownJob, UnknownRun, did_you_mean
 from onthedot.model.run import TERMINAL, RunState
+from onthedot.observe.formats import count, iso, length, plain
+from onthedot.observe.json_lines import optional_iso, run_fields
+from onthedot.operations.submit import near_names
+from onthedot.operations.why_waiting import why_waiting
+from onthedot.output.run_output import read_logs
+from onthedot.stores.queries import JobFilter
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from onthedot.client.client import Client
     from onthedot.clock import Micros
-    from onthedot.model.run import Progress, RunRecord, SkipRecord
+    from onthedot.model.run import AttemptRecord, Progress, RunRecord, SkipRecord
     from onthedot.operations.verbs import Verbs
+    from onthedot.stores.protocol import Store
+    from onthedot.stores.values import CancelAnswer, LogRecord, WaitReason
+
 
 MOST = 10_000
 NEXT_FEW = 5
@@ -31,7 +60,7 @@ _PARTS: list[tuple[Iterable[RunState], int]] = [
 ]
 
 
-@click.command(cls=Command, short_help="List runs: what waits, what runs, what became of the rest.")
+@click.command(cls=Command)
 @with_server
 @click.option("--job", metavar="NAME", help="Only the runs of this job.")
 @with_namespace
@@ -52,7 +81,7 @@ _PARTS: list[tuple[Iterable[RunState], int]] = [
 )
 @with_json("a JSON array with one object per run")
 @with_debug
-def command(
+def runs(
     store: str | None,
     db: str | None,
     job: str | None,
@@ -76,8 +105,6 @@ def command(
       onthedot runs --state dead --state lost
       onthedot runs --job nightly_report -n 5 --json
     """
-    from onthedot.cli.asking import look
-
     url = store_url(store, db)
     wanted = [RunState(state) for state in states] or None
     with_skips = not as_json and (wanted is None or RunState.SKIPPED in wanted)
@@ -94,14 +121,10 @@ def command(
     found, skips = look(url, read, namespace=namespace)
     runs = found[:count]
     if as_json:
-        from onthedot.observe.json_lines import run_fields
-
         click.echo(json.dumps([run_fields(run) for run in runs], indent=2))
     else:
-        _echo(runs, skips)
+        _echo_runs(runs, skips)
     if len(runs) < len(found):
-        from onthedot.cli.table import echo_more
-
         echo_more(len(runs), "run", "-n sets how many", as_json=as_json)
 
 
@@ -119,11 +142,6 @@ async def _list(
     verbs: Verbs, job: str | None, namespace: str, states: list[RunState] | None, count: int, between: Between
 ) -> list[RunRecord]:
     if job is not None and await verbs.get_job(job) is None:
-        from onthedot.cli.asking import finding
-        from onthedot.model.errors import UnknownJob, did_you_mean
-        from onthedot.operations.submit import near_names
-        from onthedot.stores.queries import JobFilter
-
         known = await near_names(finding(verbs), job, JobFilter(namespaces=(namespace,)))
         raise UnknownJob(f"--job: expected a stored job, got {job!r}{did_you_mean(job, known)}")
     runs: list[RunRecord] = []
@@ -136,16 +154,11 @@ async def _list(
 # ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _echo(runs: list[RunRecord], skips: list[SkipRecord]) -> None:
-    from onthedot.cli.table import echo_table
-    from onthedot.cli.words import in_zone, skip_in_words, span
-    from onthedot.clock import SystemClock
-    from onthedot.observe.formats import count, plain
-
+def _echo_runs(runs: list[RunRecord], skips: list[SkipRecord]) -> None:
     now = SystemClock().now()
     if runs:
         headings = ["RUN", "JOB", "STATE", in_zone("DUE", now), "LATE", "TOOK", "TRIES", "NOTE"]
-        echo_table(headings, [_row(run, now) for run in runs])
+        echo_table(headings, [_run_row(run, now) for run in runs])
     else:
         click.echo("no runs match")
     for skip in skips[:NEWEST_SKIPS]:
@@ -157,10 +170,7 @@ def _echo(runs: list[RunRecord], skips: list[SkipRecord]) -> None:
         click.echo(f"these are the newest {NEWEST_SKIPS} ranges of skipped slots; 'onthedot skips' lists more")
 
 
-def _row(run: RunRecord, now: Micros) -> list[str]:
-    from onthedot.cli.words import moment
-    from onthedot.observe.formats import length
-
+def _run_row(run: RunRecord, now: Micros) -> list[str]:
     began = run.started_at if run.started_at is not None else run.running_since
     late = "-" if began is None else length(began - run.due_at)
     return [
@@ -177,8 +187,6 @@ def _row(run: RunRecord, now: Micros) -> list[str]:
 
 def took(run: RunRecord, now: Micros) -> str:
     """How long a run took, or takes so far."""
-    from onthedot.observe.formats import length
-
     if run.started_at is not None and run.ended_at is not None:
         return length(run.ended_at - run.started_at)
     if run.running_since is not None:
@@ -195,8 +203,6 @@ def _note(run: RunRecord) -> str:
 
 def reason_in_words(run: RunRecord) -> str:
     """Why the run is where it is, as people are told; empty: it says nothing."""
-    from onthedot.cli.words import skip_in_words
-
     return skip_in_words(run.reason) if run.state is RunState.SKIPPED else run.reason
 
 
@@ -209,3 +215,258 @@ def progress_in_words(progress: Progress) -> str:
     if not progress.of:
         return f"{progress.done:g} done"
     return f"{progress.done:g} of {progress.of:g} ({100 * progress.done / progress.of:.0f} %)"
+
+
+LOG_LINES = 20
+"""How many lines of the newest log are shown, from its end."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run with all that is known of it."""
+
+    run: RunRecord
+    standing: WaitReason | None  # of one that has not ended
+    waits_for: list[str]
+    attempts: list[AttemptRecord]
+    logs: list[LogRecord]
+
+
+@click.command(cls=Command)
+@click.argument("run_id", type=RUN, metavar="RUN")
+@with_server
+@with_utc
+@with_json("one JSON object")
+@with_debug
+def show(run_id: int, store: str | None, db: str | None, as_json: bool) -> None:
+    """Show everything about the run with the number RUN: what asked for it, what it waits for, and the five instants
+    of each of its attempts (due, and how long after it: reserved, armed, started, ended). It only reads.
+
+    \b
+    Examples:
+      onthedot show 41
+      onthedot show 41 --json | jq .waits_for
+    """
+    now, url = SystemClock().now(), store_url(store, db)
+    if is_server(url):
+        shown = ask_server(url, lambda client: _show_of_server(client, run_id))
+    else:
+        shown = read_store(url, lambda opened: _show_of_store(opened, run_id, now))
+    if as_json:
+        click.echo(json.dumps(_shown_as_json(shown), indent=2))
+    else:
+        _echo_shown(shown, now)
+
+
+async def _show_of_store(store: Store, run_id: int, now: Micros) -> Shown:
+    run = await store.queries.get_run(run_id)
+    if run is None:
+        raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")
+    standing = await store.queries.why_waiting(run_id)
+    waits_for = await why_waiting(store, run, standing, now)
+    return Shown(
+        run, standing, waits_for, await store.queries.list_attempts(run_id), await read_logs(store, None, run_id)
+    )
+
+
+async def _show_of_server(client: Client, run_id: int) -> Shown:
+    from onthedot.client.views import standing
+
+    run = await client.get_run(run_id)
+    if run is None:
+        raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")
+    stands, waits_for = await standing(client.server, run_id)
+    return Shown(run, stands, waits_for, await client.history(run_id), await client.logs(run_id))
+
+
+# ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _echo_shown(shown: Shown, now: Micros) -> None:
+    click.echo("\n".join(f"{name:<9} {plain(value, most=4_000)}" for name, value in _facts(shown, now)))
+    rows = [_attempt_row(attempt, now) for attempt in shown.attempts] + _present(shown, now)
+    if rows:
+        click.echo()
+        echo_table(
+            ["TRY", "OUTCOME", "NODE", in_zone("DUE", now), "RESERVED", "ARMED", "STARTED", "ENDED", "ERROR"], rows
+        )
+    if shown.logs:
+        _echo_log(shown.logs[-1])
+
+
+def _echo_log(log: LogRecord) -> None:
+    """The end of the newest log: where it failed, if it did."""
+    lines = log.text.splitlines()
+    cut = ["…"] if len(lines) > LOG_LINES else []
+    told = [f"  {plain(line, most=1_000)}" for line in [*cut, *lines[-LOG_LINES:]]]
+    click.echo("\n".join([f"\nlog of attempt {log.attempt}:", *told]))
+
+
+def _facts(shown: Shown, now: Micros) -> list[tuple[str, str]]:
+    run, standing = shown.run, shown.standing
+    name = run.job if run.namespace == "default" else f"{run.namespace}/{run.job}"
+    reason = reason_in_words(run)
+    facts = [("run", f"{run.id} of {name}"), ("state", f"{run.state}{': ' if reason else ''}{reason}")]
+    facts += [("waits for" if not number else "", what) for number, what in enumerate(shown.waits_for)]
+    facts += [
+        ("trigger", run.trigger),
+        ("slot", reader_time(run.slot_at)),
+        ("due", f"{reader_time(run.due_at)}, {relative(run.due_at, now)}"),
+        ("created", reader_time(run.created_at)),
+        ("queue", f"{run.queue}, priority {run.priority}"),
+    ]
+    if run.origin is not None:
+        facts.append(("repeats", f"run {run.origin}"))
+    if run.target:
+        facts.append(("target", f"node {run.target} only"))
+    if run.args is not None:
+        facts.append(("args", run.args))
+    if standing is not None and standing.expires_at is not None:
+        facts.append(("expires", f"{reader_time(standing.expires_at)}, {relative(standing.expires_at, now)}"))
+    if run.running_since is not None:
+        late = _after(run.running_since, run.due_at)
+        ago = relative(run.running_since, now)
+        facts.append(("started", f"{reader_time(run.running_since, exact=False)}, {ago}, {late} after it was due"))
+    if run.progress is not None:
+        facts.append(("progress", progress_in_words(run.progress)))
+    return [
+        *facts,
+        ("took", took(run, now)),
+        ("attempts", f"{run.attempts} ({run.failures} failed, {run.recoveries} lost with their node)"),
+        ("error", run.error or "-"),
+        ("result", run.result or "-"),
+        *([("settled", run.settled)] if run.settled else []),
+    ]
+
+
+def _attempt_row(attempt: AttemptRecord, now: Micros) -> list[str]:
+    instants = (attempt.reserved_at, attempt.armed_at, attempt.started_at, attempt.ended_at)
+    return [
+        str(attempt.attempt),
+        attempt.outcome,
+        attempt.node,
+        moment(attempt.due_at, now),
+        *(_after(instant, attempt.due_at) for instant in instants),
+        attempt.error or "",
+    ]
+
+
+def _present(shown: Shown, now: Micros) -> list[list[str]]:
+    """The attempt that is going on, or is about to."""
+    run, standing = shown.run, shown.standing
+    if standing is None or not standing.node:
+        return []
+    number = run.attempts if run.state is RunState.RUNNING else run.attempts + 1
+    instants = (standing.reserved_at, run.armed_at, run.running_since, None)
+    due = moment(run.due_at, now)
+    return [[str(number), str(run.state), standing.node, due, *(_after(at, run.due_at) for at in instants), ""]]
+
+
+def _after(instant: Micros | None, due_at: Micros) -> str:
+    if instant is None:
+        return "-"
+    return f"{'+' if instant >= due_at else ''}{length(instant - due_at)}"
+
+
+def _shown_as_json(shown: Shown) -> dict[str, Any]:
+    run, standing = shown.run, shown.standing
+    return {
+        **run_fields(run),
+        "args": None if run.args is None else json.loads(run.args),
+        "result": None if run.result is None else json.loads(run.result),
+        "settled": run.settled or None,
+        "origin": run.origin,
+        "waits_for": shown.waits_for,
+        "gate": standing.gate or None if standing else None,
+        "held_by": list(standing.holders) if standing else [],
+        "reserved_at": optional_iso(standing.reserved_at if standing else None),
+        "expires_at": optional_iso(standing.expires_at if standing else None),
+        "attempt_list": [
+            {
+                "attempt": attempt.attempt,
+                "outcome": attempt.outcome,
+                "error": attempt.error,
+                "node": attempt.node,
+                "revision": attempt.revision,
+                "fence": attempt.fence,
+                "due_at": iso(attempt.due_at),
+                "reserved_at": iso(attempt.reserved_at),
+                "armed_at": iso(attempt.armed_at),
+                "started_at": optional_iso(attempt.started_at),
+                "ended_at": iso(attempt.ended_at),
+            }
+            for attempt in shown.attempts
+        ],
+        "logs": [{"attempt": log.attempt, "text": log.text} for log in shown.logs],
+    }
+
+
+@click.command(cls=Command)
+@click.argument("run_id", type=RUN, metavar="RUN")
+@click.option("--reason", metavar="TEXT", default="cancelled", show_default=True, help="Why; it is kept with the run.")
+@with_server
+@with_json("one JSON object")
+@with_debug
+def cancel(run_id: int, reason: str, store: str | None, db: str | None, as_json: bool) -> None:
+    """Cancel the run with the number RUN: at once if it waits. If it runs, it is asked to stop, and not tried again.
+    One that has ended already is refused.
+
+    \b
+    Examples:
+      onthedot cancel 41
+      onthedot cancel 41 --reason "the customer has left"
+    """
+    answer = ask(store_url(store, db), lambda verbs: _cancel(verbs, run_id, reason))
+    if as_json:
+        state = None if answer.state is None else str(answer.state)
+        click.echo(json.dumps({"run_id": run_id, "answer": answer.kind, "state": state}, indent=2))
+    elif answer.kind == "asked":
+        click.echo(
+            on_this_store(f"run {run_id} is running; it is asked to stop, 'onthedot show {run_id}' tells when it has")
+        )
+    else:
+        click.echo(f"run {run_id} is cancelled")
+
+
+async def _cancel(verbs: Verbs, run_id: int, reason: str) -> CancelAnswer:
+    answer = await verbs.cancel(run_id, why=reason)
+    if answer.kind == "unknown":
+        raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")
+    if answer.kind == "ended":
+        raise BadInput(f"RUN: expected a run that waits or runs, got {run_id}, which has ended already: {answer.state}")
+    return answer
+
+
+@click.command(cls=Command)
+@click.argument("run_id", type=RUN, metavar="RUN")
+@click.option("--from-step", metavar="NAME", help="The step to begin with.  [default: the one that failed]")
+@with_server
+@with_json("one JSON object: the new run")
+@with_debug
+def retry(run_id: int, from_step: str | None, store: str | None, db: str | None, as_json: bool) -> None:
+    """Ask for a new run that goes on where RUN has failed: at the step which did, with what earlier steps have handed
+    on, and in RUN's workspace where that is still there. For commands and steps; RUN must have ended.
+
+    \b
+    Examples:
+      onthedot retry 41
+      onthedot retry 41 --from-step build
+    """
+    run = ask(store_url(store, db), lambda verbs: _retry(verbs, run_id, from_step))
+    if as_json:
+        click.echo(json.dumps(run_fields(run), indent=2))
+    else:
+        click.echo(f"run {run.id} of {plain(run.job)} is stored; it goes on from run {run_id}")
+
+
+async def _retry(verbs: Verbs, run_id: int, from_step: str | None) -> RunRecord:
+    try:
+        made = await verbs.retry_run(run_id, from_step=from_step)
+    except UnknownRun:
+        raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them") from None
+    except StateError as error:
+        raise BadInput(f"RUN: {error}") from None
+    run = await verbs.get_run(made)
+    if run is None:
+        raise BadInput(f"run {made} was forgotten meanwhile")
+    return run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
@@ -9,18 +10,24 @@ from typing import TYPE_CHECKING
 import click
 
 from onthedot.cli.advice import on_this_store
-from onthedot.cli.errors import Command
-from onthedot.cli.granting import audit
-from onthedot.cli.groups import Group
+from onthedot.cli.audit import record_change
+from onthedot.cli.errors import Command, Group
+from onthedot.cli.open_store import read_store
 from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.clock import SystemClock
+from onthedot.model.errors import StoreUnusable
+from onthedot.model.run import RunState
+from onthedot.observe.formats import count, plain
 from onthedot.stores.addresses import shown_url
+from onthedot.stores.connect import open_store, sqlite_path
+from onthedot.stores.queries import RunFilter, all_runs
 
 if TYPE_CHECKING:
     from onthedot.stores.protocol import Store
 
 
-@click.group(cls=Group, short_help="Migrate a store, or check it.")
-def command() -> None:
+@click.group(cls=Group)
+def store() -> None:
     """Look after a store.
 
     \b
@@ -30,7 +37,7 @@ def command() -> None:
     """
 
 
-@command.command(cls=Command, short_help="Bring the tables up to date, or make them.")
+@store.command(cls=Command, short_help="Bring the tables up to date, or make them.")
 @with_store
 @with_json("one JSON object")
 @with_debug
@@ -45,10 +52,6 @@ def migrate(store: str | None, db: str | None, as_json: bool) -> None:
       onthedot store migrate
       onthedot store migrate --store sqlite:///shop.db --json
     """
-    import asyncio
-
-    from onthedot.observe.formats import plain
-
     url = store_url(store, db)
     _refuse_memory(url)
     change = asyncio.run(_migrate(url))
@@ -60,9 +63,6 @@ def migrate(store: str | None, db: str | None, as_json: bool) -> None:
 
 
 async def _migrate(url: str) -> str:
-    from onthedot.model.errors import StoreUnusable
-    from onthedot.stores.connect import open_store, sqlite_path
-
     path = sqlite_path(url)
     is_new = path is not None and not (path.exists() and path.stat().st_size)
     change = "made" if is_new else "none"
@@ -74,13 +74,13 @@ async def _migrate(url: str) -> str:
     store = await open_store(url)
     try:
         if change == "migrated":
-            await audit(store, "store.migrate", "store")
+            await record_change(store, "store.migrate", "store")
     finally:
         await store.close()
     return change
 
 
-@command.command(cls=Command, short_help="Say how the store is, without changing it.")
+@store.command(cls=Command, short_help="Say how the store is, without changing it.")
 @with_store
 @with_json("one JSON object")
 @with_debug
@@ -95,8 +95,6 @@ def check(store: str | None, db: str | None, as_json: bool) -> None:
       onthedot store check
       onthedot store check --json | jq .problems
     """
-    from onthedot.cli.reading import read_store
-
     url = store_url(store, db)
     found = read_store(url, _check)
     found = replace(found, problems=[on_this_store(problem) for problem in found.problems])
@@ -127,11 +125,6 @@ _MOST = 10_000  # overdue runs that are counted
 
 
 async def _check(store: Store) -> Checked:
-    from onthedot.clock import SystemClock
-    from onthedot.model.run import RunState
-    from onthedot.observe.formats import count, plain
-    from onthedot.stores.queries import RunFilter, all_runs
-
     now = SystemClock().now()
     jobs = await store.queries.list_jobs()
     runs = await store.queries.count_runs()
@@ -158,8 +151,6 @@ async def _check(store: Store) -> Checked:
 
 
 def _echo(url: str, found: Checked) -> None:
-    from onthedot.observe.formats import count, plain
-
     click.echo(f"store     {plain(url)}, tables up to date")
     click.echo(f"jobs      {found.jobs}")
     click.echo(f"runs      {', '.join(f'{number} {state}' for state, number in found.runs.items()) or 'none'}")

@@ -1,37 +1,263 @@
-"""`onthedot up`: one node with the sample jobs, and everything it does told on standard output."""
+"""`onthedot up | worker | server`: the commands that run a node, and their options."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from onthedot.cli import early
-from onthedot.cli.api import api_given, with_api
-from onthedot.cli.errors import BROKEN, CUT_SHORT, Command, Failure
-from onthedot.cli.options import read_length, reader_zone, with_debug, with_json, with_store
-from onthedot.stores.addresses import shown_url
+from onthedot.cli.errors import BadInput, Command
+from onthedot.cli.options import (
+    DEFAULT_STORE,
+    read_length,
+    store_url,
+    with_debug,
+    with_json,
+    with_output,
+    with_store,
+)
+from onthedot.model.errors import DefinitionError
+from onthedot.model.host_port import read_listen
+from onthedot.observe.counters import Counters
 
 if TYPE_CHECKING:
-    from onthedot.cli.found import Found
-    from onthedot.cli.outbox import Outbox, Printer
-    from onthedot.cli.stopping import Stopping
-    from onthedot.cli.view import View
-    from onthedot.clock import Micros
-    from onthedot.model.events import Event
+    from onthedot.cli.node_process.node import Beside
+    from onthedot.cli.node_process.signals import Stopping
+    from onthedot.model.host_port import Listen
     from onthedot.scheduler import Scheduler
     from onthedot.settings import Settings
 
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What was said on the command line; None: what the program says, or else the default."""
+
+    store: str | None
+    db: str | None
+    node_id: str | None
+    lease: int | None
+    grace: int | None
+    duration: int | None
+    as_json: bool
+    with_parent: bool = False
+    roles: tuple[str, ...] = ()
+    seats: int | None = None
+    queues: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | None = None
+    output: str | None = None
+    metrics: Listen | None = None
+    allow_hosts: tuple[str, ...] = ()
+    sign_on: str | None = None
+    sign_on_client: str | None = None
+    trusted_proxies: tuple[str, ...] = ()
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    quota_jobs: int | None = None
+    quota_runs: int | None = None
+    quota_submits: int | None = None
+
+    def settings(self, own: Settings) -> Settings:
+        """The program's own settings, and what was said here."""
+        names = {field.name for field in fields(own)} & {field.name for field in fields(self)}
+        given = {name: getattr(self, name) for name in names if getattr(self, name) not in (None, ())}
+        changed = replace(own, **given, programs=True if own.programs is None else own.programs)
+        return changed if self.lease is None else changed.with_leases(self.lease)
+
+    def as_arguments(self) -> list[str]:
+        """All of it but what each has for itself (name, metrics), for a process that is to do the same."""
+        lengths = {"--lease": self.lease, "--grace": self.grace, "--for": self.duration}
+        lists = {"--roles": self.roles, "--queues": self.queues, "--labels": self.labels}
+        said: dict[str, str | None] = {"--store": self.store, "--db": self.db, "--output": self.output}
+        said |= {name: None if length is None else f"{length}us" for name, length in lengths.items()}
+        said |= {name: ",".join(names) if names else None for name, names in lists.items()}
+        said["--seats"] = None if self.seats is None else str(self.seats)
+        arguments = [word for name, value in said.items() if value is not None for word in (name, value)]
+        return [*arguments, "--json"] if self.as_json else arguments
+
+
+def with_node(command: F) -> F:
+    """The options of every node; they come to the command as the fields of `Given`."""
+    command = with_debug(command)
+    command = with_json("one JSON object per event and line")(command)
+    command = click.option("--with-parent", is_flag=True, hidden=True)(command)
+    command = click.option(
+        "--for", "duration", metavar="LENGTH", callback=read_length,
+        help="Drain and stop after this time.  [default: on Ctrl-C]",
+    )(command)  # fmt: skip
+    command = click.option(
+        "--grace", metavar="LENGTH", callback=read_length, help="How long a drain waits for attempts.  [default: 30s]"
+    )(command)
+    command = click.option(
+        "--lease", metavar="LENGTH", callback=read_lease,
+        help="How long the node may be silent before others take over its runs.  [default: 15s]",
+    )(command)  # fmt: skip
+    command = click.option("--node-id", metavar="NAME", callback=check_node_id, help="Its name.  [default: made up]")(
+        command
+    )
+    return with_store(with_output(command))
+
+
+def run(
+    program: str | None, given: Given, *, plain: bool = True, samples: bool = False, api: ApiGiven | None = None
+) -> None:
+    """Run one node, of a program or with sample jobs, and end with its exit code."""
+    from onthedot.cli.node_process.node import run_node, shape_of
+
+    # Measured: beside threads that are busy in Python, the engine's thread wakes four times sooner.
+    sys.setswitchinterval(0.0005)
+    scheduler = _scheduler(program, given)
+    if samples:
+        from onthedot.cli.node_process.samples import add_samples
+
+        add_samples(scheduler)
+    url = scheduler.store
+    if not isinstance(url, str):
+        raise BadInput("PROGRAM: expected a scheduler with the URL of a store, got a store as an object; give --store")
+    shape = shape_of(as_json=given.as_json, plain=plain)
+    watch = _end_with_parent if given.with_parent else None
+    beside = _beside(scheduler, url, given, api)
+    code = asyncio.run(run_node(scheduler, url, given.duration, shape, on_signals=watch, beside=beside))
+    if code:
+        click.get_current_context().exit(code)
+
+
+def _beside(scheduler: Scheduler, url: str, given: Given, api: ApiGiven | None) -> list[Beside]:
+    """What this process does besides; both tell what its node has counted."""
+    from onthedot.cli.node_process.endpoints import Api, Metrics
+
+    counters = Counters()
+    beside: list[Beside] = []
+    if api is not None and not api.off:
+        beside.append(Api(api, url, scheduler.settings, counters))
+    if given.metrics is not None:
+        beside.append(Metrics(counters, given.metrics))
+    if beside:
+        scheduler.subscribe(counters)
+    return beside
+
+
+def _scheduler(program: str | None, given: Given) -> Scheduler:
+    from onthedot.cli.program import load_program
+    from onthedot.scheduler import Scheduler
+
+    scheduler = load_program(program) if program is not None else Scheduler(DEFAULT_STORE)
+    if given.store is not None or given.db is not None or scheduler.store == DEFAULT_STORE:
+        scheduler.store = store_url(given.store, given.db)
+    scheduler.settings = given.settings(scheduler.settings)
+    return scheduler
+
+
+def _end_with_parent(stopping: Stopping) -> None:
+    """Drain when standard input ends: it is the hand of the process that has started this one."""
+
+    def watch() -> None:
+        while os.read(0, 1024):  # not by sys.stdin: its lock would be in the way of the interpreter's end
+            continue
+        stopping.drain()
+
+    threading.Thread(target=watch, name="onthedot parent", daemon=True).start()
+
+
+def read_names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """The callback of options that take several names, with commas between them."""
+    if value is None:
+        return None
+    names = tuple(name.strip() for name in value.split(","))
+    if not all(names):
+        raise click.BadParameter(f"expected names with commas between them, got {value!r}", ctx, param)
+    return names
+
+
+def read_roles(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+    """The callback of `--roles`."""
+    roles = read_names(ctx, param, value) or ()
+    if not set(roles) <= {"planner", "worker"}:
+        raise click.BadParameter(f"expected 'planner', 'worker' or both with a comma, got {value!r}", ctx, param)
+    return roles
+
+
+_QUOTAS = {
+    "submits": "How many runs one owner may ask for in a minute.  [default: any number]",
+    "runs": "How many runs of one owner's jobs may wait or run.  [default: any number]",
+    "jobs": "How many jobs one owner may have.  [default: any number]",
+}
+
+
+class ApiGiven(NamedTuple):
+    """What was said about it. Without `listen`: at the usual port, or another free one; with `off`, nowhere."""
+
+    listen: str | None = None
+    off: bool = False
+    insecure: bool = False
+    link: bool = False  # whether its owner signs in by a link with a one-time token
+    terminal: bool = False  # whether a person reads what is told: only then the link is made and told
+
+
+def with_api(command: F) -> F:
+    """`--listen`, `--no-api` and `--insecure`, which `api_given` takes; the others are settings."""
+    what = "Where the HTTP API listens.  [default: 127.0.0.1:7411, or another port if that is taken]"
+    everybody = "Let everybody in without a key: on this machine only."
+    chain = "Serve HTTPS with the certificate chain in this file (PEM).  [default: plain HTTP]"
+    private = "Its private key.  [default: in the same file]"
+    hosts = "Answer requests for this host, too, such as jobs.example.org; more than once.  [default: where it listens]"
+    issuer = "Let in who this identity provider knows (OpenID Connect), such as https://example.auth0.com/."
+    client = "What the identity provider calls this server.  [with --sign-on]"
+    proxy = "An address or network of a proxy whose X-Forwarded-For counts; may be given again.  [default: none]"
+    command = click.option(
+        "--trusted-proxy", "trusted_proxies", metavar="ADDRESS", multiple=True, envvar="ONTHEDOT_TRUSTED_PROXY",
+        help=proxy,
+    )(command)  # fmt: skip
+    for name, quota in _QUOTAS.items():
+        variable = f"ONTHEDOT_QUOTA_{name.upper()}"
+        option = click.option(f"--quota-{name}", metavar="N", type=click.IntRange(1), envvar=variable, help=quota)
+        command = option(command)
+    command = click.option("--sign-on-client", metavar="ID", envvar="ONTHEDOT_SIGN_ON_CLIENT", help=client)(command)
+    command = click.option("--sign-on", metavar="ISSUER", envvar="ONTHEDOT_SIGN_ON", help=issuer)(command)
+    command = click.option("--tls-key", metavar="FILE", envvar="ONTHEDOT_TLS_KEY", help=private)(command)
+    command = click.option("--tls-cert", metavar="FILE", envvar="ONTHEDOT_TLS_CERT", help=chain)(command)
+    command = click.option(
+        "--allow-host", "allow_hosts", metavar="NAME", multiple=True, envvar="ONTHEDOT_ALLOW_HOST", help=hosts
+    )(command)
+    command = click.option("--insecure", is_flag=True, help=everybody)(command)
+    command = click.option("--no-api", is_flag=True, help="Serve no HTTP API.")(command)
+    return click.option("--listen", metavar="HOST:PORT", help=what)(command)
+
+
+def api_given(options: dict[str, Any], *, link: bool) -> ApiGiven:
+    """What was said, taken out of a command's options."""
+    listen, off, insecure = options.pop("listen"), options.pop("no_api"), options.pop("insecure")
+    if off and (listen is not None or insecure):
+        raise click.UsageError("expected --no-api by itself, got --listen or --insecure beside it; leave one out")
+    terminal = sys.stdout.isatty() and not options.get("as_json")
+    return ApiGiven(listen, off, insecure, link, terminal)
+
+
+def read_metrics(ctx: click.Context, param: click.Parameter, value: str | None) -> Listen | None:
+    """The callback of `--metrics`."""
+    if value is None:
+        return None
+    if find_spec("prometheus_client") is None:
+        raise click.BadParameter("it is not installed (pip install 'onthedot[metrics]')", ctx, param)
+    try:
+        return read_listen(value, "address")
+    except DefinitionError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
 _NODE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
 _SHORTEST_LEASE = 1_000_000
-_LAST_MOMENT = 1.0  # seconds for a start that is nearly done when a signal comes
-_LOOK_EVERY, _MOST_JOBS = 5.0, 200  # seconds between two looks of the live view at the stored jobs, and how many
 
 
 def check_node_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -50,7 +276,7 @@ def read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int | 
     return lease
 
 
-@click.command(cls=Command, short_help="Run a program's jobs, or sample ones, and tell what happens.")
+@click.command(cls=Command)
 @click.argument("program", required=False)
 @with_store
 @click.option("--node-id", metavar="NAME", callback=check_node_id, help="The node's name.  [default: made up]")
@@ -71,7 +297,7 @@ def read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int | 
 @with_api
 @with_json("one JSON object per event and line")
 @with_debug
-def command(program: str | None, plain: bool, **options: Any) -> None:
+def up(program: str | None, plain: bool, **options: Any) -> None:
     """Run one node that plans and works: for PROGRAM's jobs, on its store; without one for sample jobs, on an SQLite
     file in the current directory. PROGRAM is a Python file that defines a scheduler (app.py, or app.py:name if it has
     several), a module (shop.jobs), or a YAML file with jobs that are commands and steps (jobs.yaml); what is said here
@@ -97,284 +323,106 @@ def command(program: str | None, plain: bool, **options: Any) -> None:
       onthedot up --db /tmp/try.db --for 10s
       onthedot up --json | jq 'select(.event == "AttemptEnded")'
     """
-    from onthedot.cli.node_options import Given, run
-
     api = api_given(options, link=True)
     run(program, Given(roles=("planner", "worker"), **options), plain=plain, samples=program is None, api=api)
 
 
-@dataclass
-class Ending:
-    """How the attempts ended that were running when the drain began, or started since."""
-
-    running: set[int] | None = None  # their runs, once it has begun
-    cut_short: list[str] = field(default_factory=list)  # of which jobs: the drain has stopped them
-    out_of_reach: list[str] = field(default_factory=list)  # the store was away, or took them for dead
-    abandoned: int = 0  # they did not stop
-    unwritten: int = 0  # ended, at whatever time, and the store does not know
-
-    def heed(self, event: Event) -> None:
-        from onthedot.model.events import AttemptEnded, AttemptStarted, DrainBegun, LeaseLost, NodeLeft
-        from onthedot.model.verdict import LEASE_ENDED, OUT_OF_REACH, OutcomeKind
-
-        match event:
-            case DrainBegun():
-                self.running = set(event.run_ids)
-            case AttemptStarted() if self.running is not None:
-                self.running.add(event.lease.run_id)
-            case AttemptEnded(finish) | LeaseLost(finish) if finish.lease.run_id in (self.running or ()):
-                if finish.verdict.outcome is OutcomeKind.LOST:
-                    away = finish.verdict.error in (OUT_OF_REACH.error, LEASE_ENDED.error)
-                    (self.out_of_reach if away else self.cut_short).append(finish.lease.record.job.name)
-            case NodeLeft():
-                self.abandoned, self.unwritten = event.abandoned, event.unwritten
-            case _:
-                pass
-
-    def code(self, *, hurried: bool) -> int:
-        """0: every attempt ended by itself, and the store knows how."""
-        if self.cut_short or self.abandoned:
-            return CUT_SHORT if hurried else BROKEN
-        return BROKEN if self.out_of_reach or self.unwritten else 0
-
-    def reasons(self, grace: Micros) -> Iterator[str]:
-        """Why the drain was not a clean one."""
-        from onthedot.observe.formats import count, length
-
-        if self.cut_short or self.abandoned:
-            cut = count(len(self.cut_short) + self.abandoned, "attempt") + _names(self.cut_short)
-            yield f"expected every attempt to end within {length(grace)}, gave up on {cut}; raise --grace"
-        if self.out_of_reach:
-            lost = count(len(self.out_of_reach), "attempt") + _names(self.out_of_reach)
-            were = "was" if len(self.out_of_reach) == 1 else "were"
-            yield f"the store was out of reach during the drain: {lost} {were} stopped, and will be recovered"
-        if self.unwritten:
-            ended = "the outcome of 1 attempt" if self.unwritten == 1 else f"the outcomes of {self.unwritten} attempts"
-            yield f"{ended} could not be stored before the node left; what ran is recovered as if it had not ended"
+MOST_PROCESSES = 256
 
 
-class Beside(Protocol):
-    """What a node's process does besides, such as serving the API."""
+@click.command(cls=Command)
+@click.argument("program", required=False)
+@click.option(
+    "--processes", type=click.IntRange(1, MOST_PROCESSES), default=1, show_default=True,
+    help="How many nodes, each a process of its own.",
+)  # fmt: skip
+@click.option(
+    "--seats", type=click.IntRange(1, 10_000), help="How many attempts run at once, in each process.  [default: 64]"
+)
+@click.option(
+    "--queues", metavar="NAMES", callback=read_names,
+    help="The queues it serves, as in a,b.  [default: 'default', and those of PROGRAM's jobs]",
+)  # fmt: skip
+@click.option("--labels", metavar="NAMES", callback=read_names, help="What it offers to jobs, as in gpu,region=eu.")
+@click.option(
+    "--roles", metavar="ROLES", default="worker", show_default=True, callback=read_roles,
+    help="'worker', or 'planner,worker' to plan as well.",
+)  # fmt: skip
+@click.option(
+    "--metrics", metavar="HOST:PORT", callback=read_metrics,
+    help="Tell Prometheus at /metrics what it does; no key is asked for.  [default: nowhere]",
+)  # fmt: skip
+@with_node
+def worker(program: str | None, processes: int, **options: Any) -> None:
+    """Execute the runs of stored jobs. Without PROGRAM: of all jobs that need none, such as commands, steps, HTTP calls
+    and containers made by the API, by YAML or by this command line. With PROGRAM: of its handlers, too. PROGRAM is a
+    Python file that defines a scheduler (app.py, or app.py:name if it has several), a module (shop.jobs), or a YAML
+    file with jobs (jobs.yaml). Its jobs are stored; its store and settings are used where none are given here.
 
-    def start(self) -> list[tuple[str, str]]:
-        """Begin; what is to be told about it, as pairs of a word and a text."""
-        ...
+    Another node has to plan: 'onthedot server', another program, or this one with --roles planner,worker. With
+    --processes each is a node of its own (NAME-1, NAME-2, …); one that dies is started again, and all end with this
+    command, however it ends. Ctrl-C or SIGTERM drains all of them; a second one stops now. The metrics of the second
+    are one port above those of the first, and so on.
 
-    def stop(self) -> None:
-        """End. Twice is fine, and so is without a start."""
-        ...
+    Exit codes are those of 'onthedot up'; of several processes, the worst.
 
-    def ping(self, answer: Callable[[], None]) -> None:
-        """Call `answer` on its event loop, if it has one that runs; else at once."""
-        ...
-
-
-Shape = Literal["live", "lines", "json"]
-
-
-def shape_of(*, as_json: bool, plain: bool) -> Shape:
-    """How a node is shown: as a live view on a terminal, unless told otherwise."""
-    if as_json:
-        return "json"
-    from onthedot.cli.table import can_draw
-
-    return "live" if can_draw() and not plain else "lines"
-
-
-async def run_node(
-    scheduler: Scheduler,
-    url: str,
-    duration: Micros | None,
-    shape: Shape,
-    *,
-    on_signals: Callable[[Stopping], None] | None = None,
-    beside: Sequence[Beside] = (),
-) -> int:
-    """One node of a program, from start to exit code. `on_signals` is given what it can be stopped by."""
-    import asyncio
-
-    from onthedot.cli.found import look
-    from onthedot.cli.outbox import Outbox
-    from onthedot.cli.stopping import Stopping
-    from onthedot.cli.systemd import Notifier, Watchdog
-    from onthedot.clock import SystemClock
-    from onthedot.scheduler import ping_engine
-
-    settings = scheduler.settings
-    notifier = Notifier.take(os.environ)
-    watchdog = Watchdog(notifier, [partial(ping_engine, scheduler), *(one.ping for one in beside)])
-    stopping = Stopping(scheduler.stop_now)
-    if on_signals is not None:
-        on_signals(stopping)
-    view = _view(scheduler, url) if shape == "live" else None
-    outbox = Outbox(_printer(scheduler, shape, view), SystemClock(), on_broken=stopping.drain)
-    ending = Ending()
-    scheduler.subscribe(outbox.mailbox)
-    scheduler.subscribe(ending.heed)
-
-    async def start() -> None:
-        found = await look(url, SystemClock().now(), scheduler.jobs.values())  # before anybody makes the store
-        told = [pair for one in beside for pair in await asyncio.to_thread(one.start)]
-        await _start(scheduler, url, outbox, found, tuple(told), as_json=shape == "json")
-
-    with stopping.signals():
-        try:
-            await _unless_asked(start(), stopping)
-            notifier.ready(" and ".join(_duties(settings)))
-            watchdog.start()
-            looking = asyncio.create_task(_look(scheduler, view)) if view is not None else None
-            await _run(scheduler, stopping, duration, lambda: notifier.stopping(settings.grace))
-            if looking is not None:
-                looking.cancel()
-        finally:
-            for one in beside:
-                await asyncio.to_thread(one.stop)
-            watchdog.stop()
-            outbox.close()
-    if outbox.error is not None:
-        raise outbox.error
-    code = ending.code(hurried=stopping.hurried)
-    if code == BROKEN:
-        for reason in ending.reasons(settings.grace):
-            click.echo(f"Error: {reason}", err=True)
-    if ending.abandoned:
-        _leave_now(code)
-    return code
-
-
-def _printer(scheduler: Scheduler, shape: Shape, view: View | None) -> Printer:
-    from onthedot.cli.outbox import JsonPrinter, PeoplePrinter
-    from onthedot.cli.table import colours_wanted
-    from onthedot.clock import SystemClock
-    from onthedot.observe.log_lines import Lines
-
-    if shape == "json":
-        return JsonPrinter()
-    settings = scheduler.settings
-    lines = Lines(late_after=settings.late_after, grace=settings.grace, names=tuple(scheduler.jobs), zone=reader_zone())
-    people = PeoplePrinter(lines, colours=colours_wanted())
-    if view is None:
-        return people
-    from onthedot.cli.live import LivePrinter
-
-    return LivePrinter(people, view, SystemClock())
-
-
-def _view(scheduler: Scheduler, url: str) -> View:
-    from onthedot.cli.view import View
-    from onthedot.clock import SystemClock
-    from onthedot.stores.connect import sqlite_path
-
-    settings, jobs = scheduler.settings, tuple(scheduler.jobs.values())
-    store = str(sqlite_path(url) or shown_url(url))
-    now, zone = SystemClock().now(), reader_zone()
-    return View(store=store, jobs=jobs, seats=settings.seats, grace=settings.grace, now=now, zone=zone)
-
-
-async def _look(scheduler: Scheduler, view: View) -> None:
-    """Let the view know which jobs are paused, edited or new: of that no event tells. Seldom, and only the first ones:
-    it is for a person to look at."""
-    import asyncio
-
-    from onthedot.model.errors import OnTheDotError
-
-    while True:
-        with suppress(OnTheDotError):  # the store is away, or the node stops: others tell that
-            records = await scheduler.list_jobs(limit=_MOST_JOBS)
-            view.stored = records, len(records) < _MOST_JOBS
-        await asyncio.sleep(_LOOK_EVERY)
-
-
-async def _start(
-    scheduler: Scheduler,
-    url: str,
-    outbox: Outbox,
-    found: Found | None,
-    more: tuple[tuple[str, str], ...],
-    *,
-    as_json: bool,
-) -> None:
-    from onthedot.cli.opening import Opening
-    from onthedot.clock import SystemClock
-
-    await scheduler.start()
-    events = outbox.so_far()
-    opening = Opening.of(url, found, scheduler, [event for _, event in events], SystemClock().now())
-    opening = replace(opening, more=more)
-    if as_json:
-        outbox.start([opening.as_json()], events)
-    else:
-        outbox.start(opening.in_words(), events, is_told=Opening.is_told)
-
-
-async def _run(scheduler: Scheduler, stopping: Stopping, duration: Micros | None, on_drain: Callable[[], None]) -> None:
-    """From the start to the end of the drain, which is told when it begins."""
-    from onthedot.model.errors import OnTheDotError
-
-    try:
-        await _until_asked(scheduler, stopping, duration)
-        on_drain()
-        await scheduler.stop()
-    except OnTheDotError as error:  # no bad input any more, whatever it is: it had started well
-        raise Failure(f"the node broke: {error}") from error
-
-
-async def _until_asked(scheduler: Scheduler, stopping: Stopping, duration: Micros | None) -> None:
-    """Until a signal, the end of `--for`, or a fault of the engine, which is raised."""
-    import asyncio
-
-    asked = asyncio.create_task(stopping.asked())
-    broken = asyncio.create_task(scheduler.broken())
-    seconds = None if duration is None else duration / 1_000_000
-    await asyncio.wait({asked, broken}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    asked.cancel()
-    if broken.done():
-        await broken
-    broken.cancel()
-    stopping.drain()
-
-
-async def _unless_asked(start: Coroutine[Any, Any, None], stopping: Stopping) -> None:
-    """Start. If a signal comes before that is done, there is nothing to drain: the process ends here, as after a drain.
-
-    A start that is nearly done gets a moment, so that the node can leave in order.
+    \b
+    Examples:
+      onthedot worker
+      onthedot worker --store postgresql://localhost/jobs --queues default,mail
+      onthedot worker app.py
+      onthedot worker jobs.yaml --store sqlite:///shop.db
+      onthedot worker app.py --processes 4 --seats 32
+      onthedot worker app.py --metrics 127.0.0.1:9411
+      onthedot worker shop.jobs:sched --queues mail,reports --labels gpu
     """
-    import asyncio
+    given = Given(**options)
+    if processes == 1:
+        run(program, given)
+        return
+    if given.metrics is not None and given.metrics.port + processes > 65_536:
+        told = f"expected a port with room for {processes} processes above it, got {given.metrics.port}"
+        raise click.BadParameter(told, param_hint="--metrics")
+    from onthedot.cli.node_process.processes import Processes
+    from onthedot.cli.program import load_program
 
-    from onthedot.model.errors import StoreUnavailable
-
-    starting, asked = asyncio.create_task(start), asyncio.create_task(stopping.asked())
-    await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
-    if asked.done() and not starting.done():
-        await asyncio.wait({starting}, timeout=_LAST_MOMENT)
-    error = starting.exception() if starting.done() else None
-    if asked.done() and (not starting.done() or isinstance(error, StoreUnavailable)):
-        click.echo(early.STOPPED + (f": {error}" if error is not None else ""), err=True)
-        _leave_now(0)  # whatever waits for the store: nobody waits for it
-    asked.cancel()
-    await starting
-
-
-def _duties(settings: Settings) -> Iterator[str]:
-    if settings.plans:
-        yield "plans"
-    if settings.works:
-        yield f"works, up to {settings.seats} attempts at once"
+    if program is not None:
+        load_program(program)  # what is wrong with it is said once
+    arguments = ["worker", *([program] if program is not None else []), *given.as_arguments()]
+    own = partial(_own_metrics, given.metrics)
+    family = Processes(arguments, given.node_id, processes, as_json=given.as_json, own=own)
+    code = family.run()
+    if code:
+        click.get_current_context().exit(code)
 
 
-def _names(jobs: Iterable[str]) -> str:
-    from onthedot.observe.formats import plain
+def _own_metrics(listen: Listen | None, number: int) -> list[str]:
+    """Where process `number`, counted from zero, tells its metrics; each at a port of its own."""
+    if listen is None:
+        return []
+    return ["--metrics", listen._replace(port=listen.port + number if listen.port else 0).text]
 
-    names = ", ".join(map(plain, sorted(set(jobs))))
-    return f" ({names})" if names else ""
 
+@click.command(cls=Command)
+@click.argument("program", required=False)
+@click.option(
+    "--roles", metavar="ROLES", default="planner", show_default=True, callback=read_roles,
+    help="'planner', or 'planner,worker' to execute as well.",
+)  # fmt: skip
+@with_api
+@with_node
+def server(program: str | None, **options: Any) -> None:
+    """Plan the runs of every job in the store, recover what dead nodes ran, forget what is old, and serve the HTTP API.
 
-def _leave_now(code: int) -> None:
-    """Something cannot be ended, such as a handler that ignores being cancelled; an orderly end of the event loop would
-    wait for it."""
-    import os
-    import sys
+    It executes nothing: that is what 'onthedot worker' is for. It needs no program; with one, its jobs are stored when
+    it starts. Of several servers one leads, and another takes over when it is gone.
 
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    \b
+    Examples:
+      onthedot server
+      onthedot server app.py --store sqlite:///shop.db
+      onthedot server --listen 0.0.0.0:7411 --store postgresql://localhost/jobs
+      onthedot server --node-id planner-1 --for 1h
+    """
+    api = api_given(options, link=False)
+    run(program, Given(**options), api=api)

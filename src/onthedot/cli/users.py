@@ -7,19 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onthedot.access import users as accounts
+from onthedot.access.grants import check_name
+from onthedot.access.passwords import check_password
+from onthedot.access.users import list_users
 from onthedot.cli.advice import on_this_store
-from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.granting import audit, grant_of, in_words, read_password, with_grant
-from onthedot.cli.groups import Group
-from onthedot.cli.options import store_url, with_debug, with_json, with_store, with_utc
+from onthedot.cli.audit import record_change
+from onthedot.cli.errors import BadInput, Command, Group
+from onthedot.cli.grant_options import grant_of, in_words, with_grant
+from onthedot.cli.open_store import read_store, write_store
+from onthedot.cli.options import read_password, store_url, with_debug, with_json, with_store, with_utc
+from onthedot.cli.terminal import echo_table
+from onthedot.cli.words import in_zone, moment
+from onthedot.clock import SystemClock
+from onthedot.observe.formats import iso
 
 if TYPE_CHECKING:
     from onthedot.access.users import User
     from onthedot.stores.protocol import Store
 
 
-@click.group(cls=Group, short_help="Create, list, edit, disable or remove users, or set a password.")
-def command() -> None:
+@click.group(cls=Group)
+def users() -> None:
     """Look after the people who log in to a server with a name and a password. Programs have keys ('onthedot keys').
 
     A user has a role, and may be narrowed to some permissions, namespaces or one owner's jobs.
@@ -33,7 +42,7 @@ def command() -> None:
     """
 
 
-@command.command(cls=Command, short_help="Make a user.")
+@users.command(cls=Command, short_help="Make a user.")
 @click.argument("name")
 @click.argument("surplus", nargs=-1, metavar="")
 @click.option("--sign-on", is_flag=True, help="Without a password: NAME is an e-mail address at the identity provider.")
@@ -65,27 +74,23 @@ def create(
       pass show onthedot/ann | onthedot users create ann --namespace shop
       onthedot users create ann@example.org --role editor --sign-on
     """
-    from onthedot.access import users
-    from onthedot.access.passwords import check_password
-    from onthedot.cli.writing import write_store
-
     _check(name, surplus)
-    name = users.as_address(name) if sign_on else name
+    name = accounts.as_address(name) if sign_on else name
     grant = grant_of(role, scopes, may_code, namespaces, owner or name, only_own)
     password = None if sign_on else read_password(name)
     if password is not None:
         check_password(password)
 
     async def work(opened: Store) -> User:
-        user = await users.create(opened, name, password, grant)
-        await audit(opened, "users.create", f"user/{user.name}", after=_as_json(user))
+        user = await accounts.create(opened, name, password, grant)
+        await record_change(opened, "users.create", f"user/{user.name}", after=_as_json(user))
         return user
 
     user = write_store(store_url(store, db), work)
     _tell(user, f"is made: {in_words(grant)}", as_json=as_json)
 
 
-@command.command("list", cls=Command, short_help="List the users.")
+@users.command("list", cls=Command, short_help="List the users.")
 @with_store
 @with_utc
 @with_json("a JSON array with one object per user")
@@ -98,11 +103,6 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
       onthedot users list
       onthedot users list --json | jq -r '.[] | select(.disabled).name'
     """
-    from onthedot.cli.reading import read_store
-    from onthedot.cli.table import echo_table
-    from onthedot.cli.words import in_zone, moment
-    from onthedot.clock import SystemClock
-
     found, now = read_store(store_url(store, db), _all), SystemClock().now()
     if as_json:
         click.echo(json.dumps([_as_json(user) for user in found], indent=2))
@@ -113,7 +113,7 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
         click.echo(on_this_store("there are no users; make one with 'onthedot users create NAME'"))
 
 
-@command.command(cls=Command, short_help="Give a user another role, or other permissions, namespaces or owner.")
+@users.command(cls=Command, short_help="Give a user another role, or other permissions, namespaces or owner.")
 @click.argument("name")
 @click.option("--role", metavar="ROLE", help="What it may: viewer, operator, editor, admin or worker.")
 @click.option("--scope", "scopes", metavar="PERMISSION", multiple=True,
@@ -148,9 +148,6 @@ def edit(
       onthedot users edit ann --role editor --code --namespace shop
       onthedot users edit ann --all-namespaces --json
     """
-    from onthedot.access import users
-    from onthedot.cli.writing import write_store
-
     said = {option: value for option, value in given.items() if value is not None}
     for option, values, every, lifted in (
         ("scopes", scopes, all_scopes, None), ("namespaces", namespaces, all_namespaces, []),
@@ -163,16 +160,16 @@ def edit(
         raise click.UsageError("expected something to change, such as --role operator, got nothing")
 
     async def work(opened: Store) -> User:
-        before = await users.get_user(opened, name)
-        after = await users.edit(opened, name, grant=said)
-        await audit(opened, "users.change", f"user/{name}", before=_as_json(before), after=_as_json(after))
+        before = await accounts.get_user(opened, name)
+        after = await accounts.edit(opened, name, grant=said)
+        await record_change(opened, "users.change", f"user/{name}", before=_as_json(before), after=_as_json(after))
         return after
 
     user = write_store(store_url(store, db), work)
     _tell(user, f"is changed: {in_words(user.grant)}", as_json=as_json)
 
 
-@command.command(cls=Command, short_help="Set another password.")
+@users.command(cls=Command, short_help="Set another password.")
 @click.argument("name")
 @click.argument("surplus", nargs=-1, metavar="")
 @with_store
@@ -185,23 +182,19 @@ def password(name: str, surplus: tuple[str, ...], store: str | None, db: str | N
     Examples:
       onthedot users password ann
     """
-    from onthedot.access import users
-    from onthedot.access.passwords import check_password
-    from onthedot.cli.writing import write_store
-
     _check(name, surplus)
     given = read_password(name)
     check_password(given)
 
     async def work(opened: Store) -> User:
-        user = await users.set_password(opened, name, given)
-        await audit(opened, "users.password", f"user/{name}")
+        user = await accounts.set_password(opened, name, given)
+        await record_change(opened, "users.password", f"user/{name}")
         return user
 
     _tell(write_store(store_url(store, db), work), "has another password; its sessions have ended", as_json=as_json)
 
 
-@command.command(cls=Command, short_help="Let a user in no more.")
+@users.command(cls=Command, short_help="Let a user in no more.")
 @click.argument("name")
 @with_store
 @with_json("one JSON object")
@@ -217,7 +210,7 @@ def disable(name: str, store: str | None, db: str | None, as_json: bool) -> None
     _tell(user, "is disabled; its sessions have ended", as_json=as_json)
 
 
-@command.command(cls=Command, short_help="Let a disabled user in again.")
+@users.command(cls=Command, short_help="Let a disabled user in again.")
 @click.argument("name")
 @with_store
 @with_json("one JSON object")
@@ -232,7 +225,7 @@ def enable(name: str, store: str | None, db: str | None, as_json: bool) -> None:
     _tell(_set_disabled(store_url(store, db), name, disabled=False), "is let in again", as_json=as_json)
 
 
-@command.command(cls=Command, short_help="Remove a user.")
+@users.command(cls=Command, short_help="Remove a user.")
 @click.argument("name")
 @with_store
 @with_json("one JSON object")
@@ -244,34 +237,27 @@ def rm(name: str, store: str | None, db: str | None, as_json: bool) -> None:
     Examples:
       onthedot users rm ann
     """
-    from onthedot.access import users
-    from onthedot.cli.writing import write_store
 
     async def work(opened: Store) -> User:
-        user = await users.remove(opened, name)
-        await audit(opened, "users.delete", f"user/{name}", before=_as_json(user))
+        user = await accounts.remove(opened, name)
+        await record_change(opened, "users.delete", f"user/{name}", before=_as_json(user))
         return user
 
     _tell(write_store(store_url(store, db), work), "is removed", as_json=as_json)
 
 
 def _set_disabled(url: str, name: str, *, disabled: bool) -> User:
-    from onthedot.access import users
-    from onthedot.cli.writing import write_store
-
     async def work(opened: Store) -> User:
-        before = await users.get_user(opened, name)
-        after = await users.set_disabled(opened, name, disabled=disabled)
+        before = await accounts.get_user(opened, name)
+        after = await accounts.set_disabled(opened, name, disabled=disabled)
         verb = "users.disable" if disabled else "users.enable"
-        await audit(opened, verb, f"user/{name}", before=_as_json(before), after=_as_json(after))
+        await record_change(opened, verb, f"user/{name}", before=_as_json(before), after=_as_json(after))
         return after
 
     return write_store(url, work)
 
 
 async def _all(store: Store) -> list[User]:
-    from onthedot.access.users import list_users
-
     found: list[User] = []
     while page := await list_users(store, after=found[-1].name if found else "", limit=1_000):
         found += page
@@ -280,8 +266,6 @@ async def _all(store: Store) -> list[User]:
 
 def _check(name: str, surplus: tuple[str, ...]) -> None:
     """Refuse what cannot be a name, before anything is asked for or opened; and do not repeat what is too much."""
-    from onthedot.access.grants import check_name
-
     if surplus:
         raise BadInput(
             "NAME: expected a name alone, got more; the password is read from standard input, because every user of "
@@ -299,8 +283,6 @@ def _tell(user: User, what: str, *, as_json: bool) -> None:
 
 
 def _as_json(user: User) -> dict[str, Any]:
-    from onthedot.observe.formats import iso
-
     return {
         "name": user.name,
         "disabled": user.disabled,

@@ -1,7 +1,8 @@
 """The JSON Schema (2020-12) of a job, and of a file of jobs: for editors, for OpenAPI, for programs that write jobs.
 
-The names and choices come from the tables that the reader itself uses. It is meant to be as strict as a schema can be;
-`read_job` has the last word, and the better messages.
+The names and choices come from the tables that the reader itself uses, the descriptions and examples from
+`key_docs.py`. It refuses what is plainly wrong, with patterns that a person can read. `read_job` has the last word, and
+the better messages.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, get_args
 
+from onthedot.define import key_docs
 from onthedot.define.check import LABEL, MOST_LABELS, MOST_PARENTS, MOST_SCHEDULES, NAME
 from onthedot.define.check_task import (
     HEADER,
@@ -27,10 +29,12 @@ from onthedot.define.check_task import (
     VARIABLE,
 )
 from onthedot.define.job_reader import FORMATS
+from onthedot.define.key_docs import KeyDoc
 from onthedot.define.option_readers import MOST_REASON, PAUSE
 from onthedot.define.schema_patterns import (
     DELAY,
     DURATION,
+    EXPECTED,
     FORMS,
     INSTANT,
     LENGTH,
@@ -76,11 +80,11 @@ def file_schema() -> Schema:
     >>> file_schema()["required"]
     ['jobs']
     """
-    jobs: Schema = {"type": "array", "items": {"$ref": f"{AT}job"}}
+    jobs = _described(key_docs.FILE, {"jobs": {"type": "array", "items": {"$ref": f"{AT}job"}}})
     return {
         "$schema": DIALECT,
         "title": "onthedot: a file of jobs",
-        **_object({"jobs": jobs}, required=("jobs",)),
+        **_object(jobs, required=("jobs",)),
         "$defs": definitions(text=("string", "number", "boolean")),
     }
 
@@ -93,6 +97,14 @@ def definitions(at: str = AT, text: tuple[str, ...] = ("string",)) -> dict[str, 
 def _object(properties: dict[str, Any], *, required: tuple[str, ...] = (), **more: Any) -> Schema:
     schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False, **more}
     return {**schema, "required": list(required)} if required else schema
+
+
+def _described(docs: dict[str, KeyDoc], properties: dict[str, Schema]) -> dict[str, Schema]:
+    """The properties with their descriptions and examples. Every key must have both."""
+    return {
+        name: {**schema, "description": docs[name].description, "examples": list(docs[name].examples)}
+        for name, schema in properties.items()
+    }
 
 
 def _choice(*choices: str) -> Schema:
@@ -137,8 +149,8 @@ class _Definitions:
             "delay": DELAY,
             "size": SIZE,
             "env": self._env(),
-            "args": {"type": "object", "additionalProperties": {}},
-            "name": whole(NAME.pattern),
+            "args": {"description": "Arguments by name, in JSON.", "type": "object", "additionalProperties": {}},
+            "name": whole(NAME.pattern, "letters, digits, '_', '-', '.' or ':', at most 100 of them"),
         }
 
     def _ref(self, name: str) -> Schema:
@@ -150,9 +162,10 @@ class _Definitions:
         tasks = self._tasks()
         has_schedule = {"anyOf": [_has("schedule"), _has("schedules")]}
         return _object(
-            {**self._options(), **self._when(), **tasks},
+            _described(key_docs.JOB, {**self._options(), **self._when(), **tasks}),
             required=("name",),
             oneOf=[_branch(kind, tasks) for kind in _GOES_WITH],
+            description="A job: its name, what it runs, and when.",
             dependentSchemas={
                 **dict.fromkeys(("run_once", "is_recurring", "tz"), has_schedule),
                 "schedules": {"not": _has("schedule")},
@@ -171,7 +184,7 @@ class _Definitions:
         }
 
     def _schedule(self) -> Schema:
-        local, flag = whole(LOCAL), _FLAG
+        local, flag = whole(LOCAL, EXPECTED["at"]), _FLAG
         shared: dict[str, Schema] = {"args": self._ref("args"), "id": whole("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")}
         bounded = {"start": local, "end": local, "max_count": _number(1, MOST), "run_once": flag}
         jitter = {"jitter": self._ref("length")}
@@ -181,13 +194,19 @@ class _Definitions:
             "cron": {**tz, **clocks, **bounded, **jitter, "seconds": flag}, "every": {**tz, **bounded, **jitter},
             "at": {**tz, **jitter}, "in": {**tz, **jitter}, "gap": tz,
         }  # fmt: skip
-        forms = {form: whole(pattern) for form, pattern in FORMS.items()}
+        forms = {form: whole(pattern, EXPECTED[form]) for form, pattern in FORMS.items()}
         forms["at"] = _either(forms["at"], _list(local, least=1, most=1000))
         both = {"max_count": {"not": {"properties": {"run_once": _TRUE}, "required": ["run_once"]}}}
         return _either(
             SCHEDULE_LINE,
             *(
-                _object({form: forms[form], **more[form], **shared}, required=(form,), dependentSchemas=both)
+                _object(
+                    _described(
+                        {**key_docs.SCHEDULE, form: key_docs.FORMS[form]}, {form: forms[form], **more[form], **shared}
+                    ),
+                    required=(form,),
+                    dependentSchemas=both,
+                )
                 for form in forms
             ),
         )
@@ -195,12 +214,12 @@ class _Definitions:
     def _options(self) -> dict[str, Schema]:
         name, length = self._ref("name"), self._ref("length")
         parents = _list(name, least=1, most=MOST_PARENTS, uniqueItems=True)
-        after = _object(
-            {"jobs": _either(name, parents), "any": _FLAG, "on": _choice(*get_args(On))}, required=("jobs",)
-        )
+        parent = {"jobs": _either(name, parents), "any": _FLAG, "on": _choice(*get_args(On))}
+        after = _object(_described(key_docs.AFTER, parent), required=("jobs",))
         catch_up = _choice(*get_args(CatchUpMode))
         window = {"mode": catch_up, "limit": _number(1, 1000), "window": length}
         most, key, text = _number(1, _MILLION), {"type": "string"}, {"type": "string"}
+        limit = {"most": most, "key": key, "name": key}
         rate = {"most": most, "per": length, "burst": most, "key": key, "name": key}
         return {
             "name": name,
@@ -211,11 +230,13 @@ class _Definitions:
             "args": self._ref("args"),
             "params": self._params(),
             "guarantee": _choice(*Guarantee),
-            "catch_up": _either(catch_up, _object(window, required=("mode",))),
+            "catch_up": _either(catch_up, _object(_described(key_docs.CATCH_UP, window), required=("mode",))),
             "overlap": _overlap(),
-            "concurrency": _either(most, _object({"most": most, "key": key, "name": key}, required=("most",))),
+            "concurrency": _either(most, _object(_described(key_docs.CONCURRENCY, limit), required=("most",))),
             "rate": _either(
-                most, whole(f"([1-9][0-9]{{0,5}}|1000000)/({DURATION})"), _object(rate, required=("most",))
+                most,
+                whole(f"([1-9][0-9]{{0,5}}|1000000)/({DURATION})"),
+                _object(_described(key_docs.RATE, rate), required=("most",)),
             ),
             "retry": self._retry(),
             "timeout": length,
@@ -227,11 +248,13 @@ class _Definitions:
             "isolation": _choice(*LEVELS),
             "assignment": _choice("worker", "leader"),
             "bounds": self._bounds(),
-            "paused": _either(_FLAG, _object(dict(zip(PAUSE, self._pause(), strict=True)))),
+            "paused": _either(
+                _FLAG, _object(_described(key_docs.PAUSED, dict(zip(PAUSE, self._pause(), strict=True))))
+            ),
         }
 
     def _pause(self) -> tuple[Schema, Schema]:
-        return {**self._line, "maxLength": MOST_REASON}, whole(INSTANT)
+        return {**self._line, "maxLength": MOST_REASON}, whole(INSTANT, "a point in time such as '2027-01-01T09:00Z'")
 
     def _retry(self) -> Schema:
         attempts, length = _number(1, 1000), self._ref("length")
@@ -240,31 +263,34 @@ class _Definitions:
             "attempts": attempts, "backoff": _choice(*get_args(Backoff)), "delay": length, "max_delay": length,
             "jitter": _FLAG, "on": kinds, "on_timeout": _FLAG, "when": {"type": "string"},
         }  # fmt: skip
-        return _either(attempts, _object(names))
+        return _either(attempts, _object(_described(key_docs.RETRY, names)))
 
     def _bounds(self) -> Schema:
         kinds: dict[str, Schema] = {"cpu": self._ref("length"), "processes": _number(1), "files": _number(1)}
         known = {one.name: kinds.get(one.name, self._ref("size")) for one in fields(Bounds)}
-        return _object({name: one if name == "output" else _or_null(one) for name, one in known.items()})
+        bounds = {name: one if name == "output" else _or_null(one) for name, one in known.items()}
+        return _object(_described(key_docs.BOUNDS, bounds))
 
     def _params(self) -> Schema:
         value: Schema = {"type": ["string", "number", "boolean", "null"]}
         choice: Schema = {"type": ["string", "number", "boolean"]}
         known = {"kind": _choice(*_KINDS), "default": value, "choices": _list(choice), "required": _FLAG}
         known["pattern"] = {"type": "string", "maxLength": MOST_PATTERN}
-        declared = _either(value, _object(known))
+        declared = _either(value, _object(_described(key_docs.PARAM, known)))
         by_name: Schema = {
             "type": "object", "maxProperties": 100, "propertyNames": {"pattern": f"^{_PARAM}$"},
             "additionalProperties": declared,
         }  # fmt: skip
-        return _either(by_name, _list(_object({"name": whole(_PARAM), **known}, required=("name",)), most=100))
+        listed = _described(key_docs.PARAM, {"name": whole(_PARAM), **known})
+        return _either(by_name, _list(_object(listed, required=("name",)), most=100))
 
     # ── what is to be done ───────────────────────────────────────────────────────────────────────────────────
 
     def _tasks(self) -> dict[str, Schema]:
         text = self._text
         git = {"type": "string", "maxLength": 2_000, "pattern": "^((https|ssh|file)://|[A-Za-z0-9_.]+@)[^\\s]+$"}
-        source = _object({"git": git, "ref": whole(REF.pattern), "key": whole(KEY.pattern)}, required=("git",))
+        checkout = {"git": git, "ref": whole(REF.pattern), "key": whole(KEY.pattern)}
+        source = _object(_described(key_docs.SOURCE, checkout), required=("git",))
         usual = _list(_choice(*dict.fromkeys(word for words in FORMATS.values() for word in words)), least=1)
         return {
             **self._command(),
@@ -301,15 +327,22 @@ class _Definitions:
             "if": when,
             "when": when,
             "timeout": self._ref("length"),
-            "retry": _either(tries, _object({"attempts": tries, "delay": delay})),
+            "retry": _either(tries, _object(_described(key_docs.STEP_RETRY, {"attempts": tries, "delay": delay}))),
             "attempts": tries,
             "delay": delay,
         }
-        return _object(names, oneOf=[{"required": [way]} for way in ("run", "argv", "command")])
+        return _object(
+            _described(key_docs.STEP, names),
+            description="One of several programs that share a workspace.",
+            oneOf=[{"required": [way]} for way in ("run", "argv", "command")],
+        )
 
     def _env(self) -> Schema:
         names = {"pattern": f"^{VARIABLE.pattern}$", "not": {"pattern": "^OTD_"}}
-        return {"type": "object", "maxProperties": 500, "propertyNames": names, "additionalProperties": self._line}
+        return {
+            "description": "Environment variables by name.",
+            "type": "object", "maxProperties": 500, "propertyNames": names, "additionalProperties": self._line,
+        }  # fmt: skip
 
     def _http(self) -> Schema:
         url: Schema = {"type": "string", "pattern": "^https?://[^\\s/?#@:]+"}
@@ -322,15 +355,17 @@ class _Definitions:
         names = dict(zip(HTTP, (url, _choice(*METHODS), headers, {}, _either(status, _list(status))), strict=True))
         with_body = _choice(*(method for method in METHODS if method not in ("GET", "HEAD")))
         needs = {"body": {"required": ["method"], "properties": {"method": with_body}}}
-        return _either(url, _object(names, required=("url",), dependentSchemas=needs))
+        return _either(url, _object(_described(key_docs.HTTP, names), required=("url",), dependentSchemas=needs))
 
     def _container(self) -> Schema:
         image, path = whole(IMAGE.pattern), whole(_PATH)
-        mount = _object({"source": path, "target": path, "writable": _FLAG}, required=("source", "target"))
+        places = _described(key_docs.MOUNT, {"source": path, "target": path, "writable": _FLAG})
+        mount = _object(places, required=("source", "target"))
         network: Schema = {**whole(NETWORK.pattern), "not": {"enum": ["host", "slirp4netns", "pasta"]}}
         words = _list(self._text)
         kinds = (image, words, self._ref("env"), network, _list(mount), whole(USER.pattern), self._text)
-        return _either(image, _object(dict(zip(CONTAINER, kinds, strict=True)), required=("image",)))
+        names = _described(key_docs.CONTAINER, dict(zip(CONTAINER, kinds, strict=True)))
+        return _either(image, _object(names, required=("image",)))
 
 
 _PROGRAM = ("shell", "directory", "env", "stdin")
@@ -350,7 +385,9 @@ def _branch(kind: str, tasks: dict[str, Schema]) -> Schema:
 
 def _overlap() -> Schema:
     def mode(*modes: str, **more: Schema) -> Schema:
-        return _object({"mode": _choice(*modes), **more}, required=("mode",))
+        names = _described(key_docs.OVERLAP, {"mode": _choice(*modes), **more})
+        names["mode"]["examples"] = list(modes)
+        return _object(names, required=("mode",))
 
     return _either(
         _choice("wait", "skip", "allow", "replace"),

@@ -1,7 +1,8 @@
-"""Patterns of the texts in a job, for its JSON Schema: lengths of time, instants, schedules, sizes.
+"""Patterns of the texts in a job, for its JSON Schema: lengths of time, points in time, schedules, sizes.
 
-A pattern lets pass what the reader takes, in the usual spellings. It cannot know everything (whether a date exists,
-whether four fields are wanted): what passes here may still be refused when it is read, with a better reason.
+A pattern accepts everything that the reader accepts, and refuses what is plainly wrong. It is short, because editors
+show it; so the reader refuses some texts that pass here, with a better message. Editors that know `patternErrorMessage`
+(VS Code does) show that instead.
 """
 
 from __future__ import annotations
@@ -13,24 +14,14 @@ from onthedot.schedules.fields import ALIASES
 
 Schema = dict[str, Any]
 
-# How many of a unit are no more than a century. Sums of them may be; that is told when they are read.
-_MOST = {
-    "w|week|weeks": "[1-5]?[0-9]{1,3}",
-    "d|day|days": "[1-3]?[0-9]{1,4}",
-    "h|hr|hrs|hour|hours": "[1-8]?[0-9]{1,5}",
-    "m|min|mins|minute|minutes": "[1-5]?[0-9]{1,7}",
-    "s|sec|secs|second|seconds": "[1-3]?[0-9]{1,9}",
-    "ms|msec|millisecond|milliseconds": "[0-9]{1,12}",
-    "us|µs|microsecond|microseconds": "[0-9]{1,15}",
-}
-_DATE = "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-_TIME = r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?"
-_OFFSET = "(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])"
+# Units are recognised by their first letter. The reader knows them exactly, and names the one that was meant.
+_NUMBER = r"[0-9]+(\.[0-9]+)?"
+DURATION = f"({_NUMBER} ?[WDHMSUwdhmsuµ][A-Za-z]* ?)+"
+_DATE = "[0-9]{4}-[01][0-9]-[0-3][0-9]"
+_TIME = r"[0-2][0-9]:[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?"
+_OFFSET = "(Z|[+-][01][0-9]:[0-5][0-9])"
 LOCAL = f"{_DATE}([T ]{_TIME}{_OFFSET}?)?"
 INSTANT = f"{_DATE}[T ]{_TIME}{_OFFSET}"
-
-_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
 
 def any_case(word: str) -> str:
@@ -43,50 +34,25 @@ def any_case(word: str) -> str:
     )
 
 
-def _duration() -> str:
-    parts = []
-    for words, most in _MOST.items():
-        spelled = "|".join(any_case(word) for word in words.split("|"))
-        parts.append(rf"({most}(\.[0-9]{{1,6}})? ?({spelled}))")
-    one = f"({'|'.join(parts)})"
-    return f"{one}( ?{one})*"
+def whole(pattern: str, expected: str = "") -> Schema:
+    """A text that matches as a whole. `expected` is what an editor shows for another one."""
+    schema: Schema = {"type": "string", "pattern": f"^({pattern})$"}
+    return {**schema, "patternErrorMessage": f"Expected {expected}."} if expected else schema
 
 
-DURATION = _duration()
-
-
-def whole(pattern: str) -> Schema:
-    """A text that is this and nothing more."""
-    return {"type": "string", "pattern": f"^({pattern})$"}
+def _field(value: str, *, joins: str = "-,(", ends: str = "") -> str:
+    """A cron field: values between joining signs, with steps. The reader says more about what it does not take."""
+    one = f"([*Hh{ends}]|{value})"
+    return rf"{one}([{joins}]{one}|[){ends}]|/[0-9]+)*"
 
 
 def _cron() -> str:
-    aliases = "|".join(any_case(alias) for alias in ALIASES)
-    ranges = {
-        "second": "0?[0-9]|[1-5][0-9]",
-        "minute": "0?[0-9]|[1-5][0-9]",
-        "hour": "0?[0-9]|1[0-9]|2[0-3]",
-        "day": "0?[1-9]|[12][0-9]|3[01]",
-        "month": "|".join(("0?[1-9]|1[0-2]", *map(any_case, _MONTHS))),
-        "weekday": "|".join(("0?[0-7]", *map(any_case, _WEEKDAYS))),
-    }
-    weekday = ranges["weekday"]
-    special = {
-        "day": f"|[lL](-(0?[1-9]|[12][0-9]|30))?[wW]?|({ranges['day']})[wW]|({ranges['day']})-[lL](/0*[1-9][0-9]?)?",
-        "weekday": f"|({weekday})(-({weekday}))?(#?[lL]|#[1-5])",
-    }
-    fields = {}
-    for name, value in ranges.items():
-        base = rf"(\*|({value})(-({value}))?|[hH](\(({value})-({value})\))?)(/0*[1-9][0-9]?)?"
-        term = f"({base}{special.get(name, '')})"
-        fields[name] = f"{term}(,{term})*"
-    orders = (
-        ("second", "minute", "hour", "day"),
-        ("minute", "hour", "day", "month", "weekday"),
-        ("second", "minute", "hour", "day", "month", "weekday"),
-    )
-    lines = (" +".join(f"({fields[name]})" for name in order) for order in orders)
-    return f"{aliases}|{'|'.join(f'({line})' for line in lines)}"
+    aliases = "|".join(map(any_case, ALIASES))
+    sixty, hour = _field("[0-5]?[0-9]"), _field("[01]?[0-9]|2[0-3]")
+    day = _field("0?[1-9]|[12][0-9]|3[01]", ends="LlWw")
+    month, weekday = _field("0?[1-9]|1[0-2]|[A-Za-z]{3}"), _field("0?[0-7]|[A-Za-z]{3}", joins="-,(#", ends="Ll")
+    four = f"{sixty} +{sixty} +{hour} +{day}"
+    return f"{aliases}|({sixty} +)?{sixty} +{hour} +{day} +{month} +{weekday}|{four}"
 
 
 CRON = _cron()
@@ -96,17 +62,31 @@ FORMS: dict[str, str] = {"cron": CRON, "every": _RHYTHM, "gap": _RHYTHM, "at": _
 """By form: what stands after its name."""
 
 _LINES = "|".join(f"({any_case(form)} +{pattern})" for form, pattern in FORMS.items() if form != "cron")
-SCHEDULE_LINE = whole(f"{CRON}|{_LINES}|{DURATION}")
+_CRON_TEXT = "'30 2 * * *' (minute hour day month weekday) or '@daily'"
+EXPECTED: dict[str, str] = {
+    "cron": f"a cron expression such as {_CRON_TEXT}",
+    "every": "an interval such as '10m' or '1h30m from 2026-01-01T00:00Z'",
+    "gap": "a length of time such as '10m'",
+    "at": "a point in time such as '2026-12-24T18:00+01:00'",
+    "in": "a length of time such as '10m'",
+}
+"""By form: what an editor expects after its name."""
+SCHEDULE_LINE: Schema = {
+    **whole(f"{CRON}|{_LINES}|{DURATION}", f"a schedule: {_CRON_TEXT}, 'every 10m', 'gap 10m', 'in 10m' or 'at …'"),
+    "description": "A schedule on one line: a cron expression, 'every', 'gap', 'at' or 'in'.",
+}
+_DURATION_TEXT = whole(DURATION, "a length of time such as '90s', '1h30m' or '2 days'")
 
 LENGTH: Schema = {
     "description": "A length of time above zero: '90s', '1h30m', '2 days', or a number of seconds.",
-    "anyOf": [whole(DURATION), {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST.total_seconds()}],
+    "anyOf": [_DURATION_TEXT, {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST.total_seconds()}],
 }
 DELAY: Schema = {
     "description": "A length of time, or none: '0s'.",
-    "anyOf": [whole(DURATION), {"type": "number", "minimum": 0, "maximum": LONGEST.total_seconds()}],
+    "anyOf": [_DURATION_TEXT, {"type": "number", "minimum": 0, "maximum": LONGEST.total_seconds()}],
 }
+_SIZE = r"[1-9][0-9]{0,11}(\.[0-9]{1,6})? ?[KMGTkmgt]?i?[bB]?"
 SIZE: Schema = {
     "description": "An amount of bytes: 65536, '512M', '2GiB'.",
-    "anyOf": [whole(r"[1-9][0-9]{0,11}(\.[0-9]{1,6})? ?[KMGTkmgt]?i?[bB]?"), {"type": "integer", "minimum": 1}],
+    "anyOf": [whole(_SIZE, "an amount of bytes such as '512M' or '2GiB'"), {"type": "integer", "minimum": 1}],
 }

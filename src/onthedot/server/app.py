@@ -11,15 +11,16 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from onthedot.access.id_tokens import Provider
+from onthedot.access.users import Logins
 from onthedot.model.errors import OnTheDotError
 from onthedot.model.host_port import Listen
 from onthedot.observe.counters import Counters
 from onthedot.operations.open_verbs import OpenStore, opened
-from onthedot.server.auth import Door, Keys, Limits
+from onthedot.server.auth import Auth, Keys, RateLimits
 from onthedot.server.bulk import NDJSON
 from onthedot.server.compat import routes as compat_routes
 from onthedot.server.definitions import components
-from onthedot.server.feeds import Live
+from onthedot.server.feeds import Feeds
 from onthedot.server.middleware import Envelope
 from onthedot.server.models import schema_of
 from onthedot.server.permissions import TABLE
@@ -50,6 +51,7 @@ from onthedot.server.routes import (
 )
 from onthedot.server.routes import keys as keys_routes
 from onthedot.server.same_origin import Browsers, Hosts
+from onthedot.server.write_batcher import WriteBatcher
 
 ROUTES = (
     runs, health, login, keys_routes, audit, jobs, job_control, schedules, sources, nodes, queues,
@@ -79,10 +81,13 @@ def make_app(
         redoc_url=None,
     )
     settings = there.settings
-    limits = Limits(there.clock, rate=rate or settings.api_rate, burst=burst or settings.api_burst)
-    app.state.door = Door(there, keys, limits)
+    limits = RateLimits(there.clock, rate=rate or settings.api_rate, burst=burst or settings.api_burst)
+    app.state.there = there
+    app.state.auth = Auth(keys, limits)
+    app.state.logins = Logins(there.clock)
+    app.state.writes = WriteBatcher(there.store)
     app.state.quotas = make_quotas(there.store, there.clock, settings)
-    app.state.live = Live(there)
+    app.state.feeds = Feeds(there)
     app.state.counters = counters
     app.state.describe = openapi_of
     app.state.reference = None

@@ -15,12 +15,13 @@ from onthedot.access.sessions import Session
 from onthedot.model.errors import LoginLimited
 from onthedot.model.job import Job
 from onthedot.model.run import RunRecord
-from onthedot.server.auth import door_of
+from onthedot.server.auth import store_of
+from onthedot.server.write_batcher import writes_of
 
 
 async def audited(request: Request, verb: str, what: Job | RunRecord | str, **said: Any) -> None:
     """Put a change on record: the `entry_of` it."""
-    await door_of(request).gathered.entries.one(entry_of(request, verb, what, **said))
+    await writes_of(request).entries.one(entry_of(request, verb, what, **said))
 
 
 async def audited_login(request: Request, session: Session, way: str) -> None:
@@ -34,16 +35,22 @@ async def audited_login(request: Request, session: Session, way: str) -> None:
 async def audited_refusal(request: Request, what: str, way: str, error: Exception, *, name: str = "") -> None:
     """Put on record that somebody was not let in; of very many, some are only counted. A `name` that was given is
     recorded if it is a user's: people type passwords where a name is asked for."""
-    left_out = door_of(request).logins.refusals.take(source_of(request))
+    left_out = logins_of(request).refusals.take(source_of(request))
     if left_out is None:
         return
     if name:
-        store = door_of(request).there.store
+        store = store_of(request).store
         known = NAME.fullmatch(name) and await store.documents.get_document(users.KIND, name) is not None
         what = f"user/{name if known else '?'}"
     request.state.who = ANONYMOUS
     told = {"by": way, "why": "too many tries" if isinstance(error, LoginLimited) else "refused"}
     await audited(request, "login.refused", what, after=told | ({"left_out": left_out} if left_out else {}))
+
+
+def logins_of(request: Request) -> users.Logins:
+    """The failed logins that this application has seen lately."""
+    logins: users.Logins = request.app.state.logins
+    return logins
 
 
 def source_of(request: Request) -> str:

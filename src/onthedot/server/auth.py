@@ -10,27 +10,46 @@ from fastapi import Depends, Request
 from onthedot.access import login_limits
 from onthedot.access.permissions import Permission
 from onthedot.access.principal import LOCAL, Principal
-from onthedot.access.users import Logins
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.operations.open_verbs import OpenStore, OpenVerbs
 from onthedot.server.problems import Problem
 from onthedot.server.same_origin import PORTS, READS, place_of
-from onthedot.server.write_batcher import Gathered
 
+CSRF = "X-CSRF-Token"
+"""The header that the page sends beside its cookie."""
+_BEARER = 'Bearer realm="onthedot"'
+_PAGE = "/"
+"""The only path that the page's cookie opens without that header."""
 _MOST_BUCKETS = 10_000
 
 
-class Limits:
-    """`rate` requests a second for each caller, `burst` of them at once."""
+class Keys(Protocol):
+    """Checks keys and sessions."""
+
+    async def check(self, text: str) -> Principal | None:
+        """The owner of a key; None if it is unknown, expired or revoked."""
+        ...
+
+    async def check_page(self, cookie: str, csrf: str | None) -> Principal | None:
+        """The owner of the page's cookie with its CSRF token; None as above."""
+        ...
+
+    async def close(self) -> None:
+        """Stop: no more checks follow."""
+        ...
+
+
+class RateLimits:
+    """A token bucket for each caller: `rate` requests per second, and `burst` of them at once."""
 
     def __init__(self, clock: Clock, *, rate: float, burst: int) -> None:
         self._clock = clock
         self._each = round(SECOND / rate)
         self._depth = self._each * burst
-        self._full_at: dict[str, Micros] = {}  # when a caller's bucket will be full again
+        self._full_at: dict[str, Micros] = {}  # when a caller's bucket will be full
 
     def take(self, caller: str) -> None:
-        """Take a token, or refuse with the time to wait."""
+        """Take a token; 429 with Retry-After if the bucket is empty."""
         now = self._clock.steady()
         full_at = max(self._full_at.get(caller, now), now) + self._each
         if full_at - now > self._depth:
@@ -46,48 +65,22 @@ class Limits:
         self._full_at[caller] = full_at
 
     def _forget(self, now: Micros) -> None:
-        """Callers whose buckets are full are as good as new; if all are busy, the least busy ones go."""
+        """Forget callers whose buckets are full. If there are still too many, forget the least busy ones."""
         busy = sorted((at, caller) for caller, at in self._full_at.items() if at > now)
         self._full_at = {caller: at for at, caller in busy[-_MOST_BUCKETS // 2 :]}
 
 
-CSRF = "X-CSRF-Token"
-"""The header with what the page sends beside its cookie."""
-_BEARER = 'Bearer realm="onthedot"'
-_PAGE = "/"
-"""The path that the page's cookie opens by itself."""
+class Auth:
+    """The checks of one application. Without `keys` every caller may do everything, like the owner of the store."""
 
-
-class Keys(Protocol):
-    """What knows keys."""
-
-    async def check(self, text: str) -> Principal | None:
-        """Whose key this is; None: nobody's, or not any more."""
-        ...
-
-    async def check_page(self, cookie: str, csrf: str | None) -> Principal | None:
-        """Whose cookie of the page this is, with what the page sends beside it; None as above."""
-        ...
-
-    async def close(self) -> None:
-        """Nobody is asked for any more."""
-        ...
-
-
-class Door:
-    """Of one application. Without `keys` everybody is let in, as whoever has the store itself in hand."""
-
-    def __init__(self, there: OpenStore, keys: Keys | None, limits: Limits) -> None:
-        self.there = there
-        self.limits = limits
-        self.gathered = Gathered(there.store)
-        self.logins = Logins(there.clock)
+    def __init__(self, keys: Keys | None, limits: RateLimits) -> None:
         self._keys = keys
+        self._limits = limits
 
-    async def let_in(self, request: Request, permission: Permission | None) -> None:
-        """Say who asks in `request.state.who`, or refuse."""
+    async def admit(self, request: Request, permission: Permission | None) -> None:
+        """Put the caller into `request.state.who`; 401, 403 or 429 if the request is refused."""
         who = await self._who(request)
-        self.limits.take(_bucket(request, who))
+        self._limits.take(_bucket(request, who))
         if permission is not None:
             if who is None:
                 raise Problem(401, "unauthenticated", _wanted(request), headers={"WWW-Authenticate": _BEARER})
@@ -96,8 +89,8 @@ class Door:
         request.state.who = who
         request.state.permission = permission
 
-    async def still_lets_in(self, request: Request) -> bool:
-        """Whether whoever was let in would be so now: asked again and again of those who stay."""
+    async def still_admits(self, request: Request) -> bool:
+        """Whether a request that was admitted would be admitted now. Streams check this while they last."""
         who, permission = await self._who(request), request.state.permission
         return permission is None or (who is not None and who.may(permission))
 
@@ -113,14 +106,16 @@ class Door:
         if request.url.path == _PAGE and request.method in READS:
             return await self._keys.check_page(cookie, None)
         csrf = request.headers.get(CSRF, "")
-        if request.method not in READS and "origin" not in request.headers:  # `Browsers` has compared it if it is there
+        if (
+            request.method not in READS and "origin" not in request.headers
+        ):  # if it is there, `SameOrigin` has compared it
             return None
         return await self._keys.check_page(cookie, csrf) if csrf else None
 
 
 def cookie_of(request: Request) -> str:
-    """The name of the page's cookie. It has the port, since browsers keep one set of cookies for all ports of a host;
-    and where TLS is used a prefix, so that only this host can have set it."""
+    """The name of the page's cookie. It has the port, because browsers share cookies between the ports of a host. With
+    TLS it has a prefix, so that only this host can have set it."""
     scheme = request.scope["scheme"]
     place = place_of(request.scope)
     port = (place.port if place is not None else None) or PORTS.get(scheme, 0)
@@ -128,7 +123,7 @@ def cookie_of(request: Request) -> str:
 
 
 def _wanted(request: Request) -> str:
-    """What somebody has to send who was not let in."""
+    """What a caller without valid credentials has to send."""
     if "authorization" not in request.headers and cookie_of(request) in request.cookies:
         return f"expected {CSRF} beside the page's cookie (and Origin for a change): the cookie opens the page alone"
     kind, _, text = request.headers.get("authorization", "").partition(" ")
@@ -138,19 +133,19 @@ def _wanted(request: Request) -> str:
 
 
 def _bucket(request: Request, who: Principal | None) -> str:
-    """Who shares a limit: everybody who uses one key; strangers by where they come from, of IPv6 by their network."""
+    """Who shares a rate limit: all users of one key; unknown callers by address (IPv6: by network)."""
     if who is not None:
         return who.id
     return f"stranger {login_limits.place_of(request.client.host) if request.client else ''}"
 
 
-def door_of(request: Request) -> Door:
-    """The door that this request came through."""
-    door: Door = request.app.state.door
-    return door
+def auth_of(request: Request) -> Auth:
+    """The checks of the application that got this request."""
+    auth: Auth = request.app.state.auth
+    return auth
 
 
-# ── what routes ask for ──────────────────────────────────────────────────────────────────────────────────────
+# ── dependencies of routes ──────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _who(request: Request) -> Principal:
@@ -158,8 +153,14 @@ async def _who(request: Request) -> Principal:
     return who
 
 
+def store_of(request: Request) -> OpenStore:
+    """The open store of the application that got this request."""
+    there: OpenStore = request.app.state.there
+    return there
+
+
 async def _there(request: Request) -> OpenStore:
-    return door_of(request).there
+    return store_of(request)
 
 
 Who = Annotated[Principal, Depends(_who)]
@@ -167,7 +168,15 @@ There = Annotated[OpenStore, Depends(_there)]
 
 
 def verbs_for(there: OpenStore, who: Principal, namespace: str) -> OpenVerbs:
-    """What can be asked of a namespace; 404 for one that is not there for whoever asks."""
+    """The verbs of a namespace; 404 if the caller does not see it."""
     if who.namespaces and namespace not in who.namespaces:
         raise Problem(404, "unknown", f"there is no namespace {namespace!r} for {who.name}; see 'onthedot whoami'")
     return there.verbs(namespace)
+
+
+def check_unrestricted(who: Principal, what: str) -> None:
+    """403 if the caller is bound to some namespaces or owners: nodes and queues are shared by all."""
+    if who.namespaces or who.only_own:
+        raise Problem(
+            403, "forbidden", f"{what}: expected a key for all namespaces and owners, which share it; {who.name} is not"
+        )

@@ -1,4 +1,4 @@
-"""What is shared by all who follow something at this server."""
+"""The feeds of one application: events and logs that many readers follow, over one read of the store for all."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from onthedot.operations.open_verbs import OpenStore
-from onthedot.server.auth import door_of
+from onthedot.server.auth import auth_of
 from onthedot.server.event_feed import EventFeed
 from onthedot.server.event_stream import EventStream, Followers
 from onthedot.server.log_feed import LogFeeds
 
 
-class Live:
-    """Of one application. `close` ends all streams, so that a server which stops need not wait for them."""
+class Feeds:
+    """The feeds, and who follows them. `close` ends all streams, so that a server can stop without waiting for them."""
 
     def __init__(self, there: OpenStore) -> None:
         self.followers = Followers(there.settings.api_followers, there.settings.api_followers_each)
@@ -23,18 +23,18 @@ class Live:
         self.events = EventFeed(there)
 
     def stream(self, request: Request, pieces: AsyncGenerator[bytes]) -> EventStream:
-        """An answer that goes on for as long as its reader is there and may read it."""
+        """A response that lasts while its reader is connected and may read it."""
         who = request.state.who
-        return EventStream(self.followers, who, pieces, still=lambda: door_of(request).still_lets_in(request))
+        return EventStream(self.followers, who, pieces, still=lambda: auth_of(request).still_admits(request))
 
     def close(self) -> None:
-        """Nobody follows any more."""
+        """End all streams."""
         self.followers.close()
 
 
-async def _live(request: Request) -> Live:
-    live: Live = request.app.state.live
-    return live
+async def _feeds(request: Request) -> Feeds:
+    feeds: Feeds = request.app.state.feeds
+    return feeds
 
 
-Following = Annotated[Live, Depends(_live)]
+FeedsOfApp = Annotated[Feeds, Depends(_feeds)]

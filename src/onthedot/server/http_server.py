@@ -115,7 +115,7 @@ class HttpServer:
                 app, log_config=None, access_log=False, lifespan="off", http=Protocol, ws="none",
                 server_header=False, proxy_headers=False, timeout_graceful_shutdown=_PATIENCE,
             )  # fmt: skip
-            self._server = _Server(config, self._certificate, self._ready.set, app.state.live.close)
+            self._server = _Server(config, self._certificate, self._ready.set, app.state.feeds.close)
             try:
                 with repeats_held_back():
                     await self._server.serve(sockets=[listening])

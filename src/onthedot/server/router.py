@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from onthedot.model.errors import did_you_mean
-from onthedot.server.auth import door_of
+from onthedot.server.auth import auth_of
 from onthedot.server.permissions import TABLE
 from onthedot.server.problems import KINDS, MEDIA_TYPE, Problem, Wrong
 
@@ -106,7 +106,7 @@ class Guarded(APIRoute):
         checks = self.include_in_schema  # a page for people ignores what a link has added
 
         async def guarded(request: Request) -> Response:
-            await door_of(request).let_in(request, permission)
+            await auth_of(request).admit(request, permission)
             if "\0" in request.scope["path"] or b"%00" in request.scope["query_string"]:
                 raise _has_nul(request)
             if checks and request.scope["query_string"] and (problem := _unknown(request.query_params, known)):
@@ -153,7 +153,7 @@ def include(app: FastAPI, routers: Sequence[Routes]) -> None:
         app.router.routes.extend(router.routes)  # `include_router` would build each of them again for every application
         for route in router.routes:
             if not isinstance(route, Guarded):
-                raise RuntimeError(f"routes: expected each behind the door, got {route!r}")
+                raise RuntimeError(f"routes: expected each behind the checks of auth, got {route!r}")
             found |= {f"{method} {route.path}" for method in route.methods or ()}
     if found != set(TABLE):
         raise RuntimeError(f"routes: expected those of server/permissions.py, got others: {sorted(found ^ set(TABLE))}")

@@ -189,6 +189,6 @@ async def test_to_hear_of_runs_is_a_permission(server: Served):
 
 
 async def test_there_are_only_so_many_followers(server: Served, viewer: dict[str, str]):
-    server.app.state.live.followers.most = 1
+    server.app.state.feeds.followers.most = 1
     async with reading(server.app, EVENTS, viewer):
         assert (await server.client.get(EVENTS, headers=viewer)).status_code == 429

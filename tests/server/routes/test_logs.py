@@ -268,11 +268,11 @@ async def test_one_that_does_not_read_holds_nothing_and_nobody(
         assert sum(len(one.data["text"]) for one in told[:-1]) == 100 * len(text)
         await asyncio.wait_for(frozen.ended.wait(), 10)  # it is let go
         assert frozen.events.empty()
-    assert server.app.state.live.followers.count == 0
+    assert server.app.state.feeds.followers.count == 0
 
 
 async def test_there_are_only_so_many_followers(server: Served, viewer: dict[str, str]):
-    server.app.state.live.followers.most = 1
+    server.app.state.feeds.followers.most = 1
     run_id = await submitted(server)
     async with reading(server.app, logs(run_id, "/follow"), viewer):
         answer = await server.client.get(logs(run_id, "/follow"), headers=viewer)
@@ -282,7 +282,7 @@ async def test_there_are_only_so_many_followers(server: Served, viewer: dict[str
 
 
 async def test_one_principal_has_only_so_many_of_them(server: Served, viewer: dict[str, str]):
-    server.app.state.live.followers.most_each = 2
+    server.app.state.feeds.followers.most_each = 2
     run_id, other = await submitted(server), server.keys.add(Role.VIEWER)
     async with (
         reading(server.app, logs(run_id, "/follow"), viewer),
@@ -298,7 +298,7 @@ async def test_one_principal_has_only_so_many_of_them(server: Served, viewer: di
 
 
 async def test_sessions_of_one_user_share_their_places(server: Served):
-    server.app.state.live.followers.most_each = 1
+    server.app.state.feeds.followers.most_each = 1
     at_home, at_work = ({"Authorization": f"Bearer {where}"} for where in ("home", "work"))
     for text in ("home", "work"):
         server.keys.known[text] = Principal(kind="session", id=text, name="ann", role=Role.VIEWER)
@@ -307,7 +307,7 @@ async def test_sessions_of_one_user_share_their_places(server: Served):
 
 
 async def test_who_come_at_the_same_time_are_counted(server: Served, viewer: dict[str, str]):
-    server.app.state.live.followers.most_each = 3
+    server.app.state.feeds.followers.most_each = 3
     async with AsyncExitStack() as stack:
         came = await asyncio.gather(
             *(stack.enter_async_context(reading(server.app, "/api/v1/events", viewer)) for _ in range(10))
@@ -329,7 +329,7 @@ async def test_a_server_that_stops_ends_every_stream(server: Served, viewer: dic
     run_id = await submitted(server)
     async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
         await asyncio.sleep(0)
-        server.app.state.live.close()
+        server.app.state.feeds.close()
         assert await reader.rest() == []
 
 

@@ -148,7 +148,7 @@ class Performing:
     async def _prepare(self, progress: Progress) -> Failed | None:
         """The workspace, as far as it must be there before the next step; how that failed, or None."""
         source = self._task.source if isinstance(self._task, Steps) else None
-        found = await self._neighbours.hand.do(lambda: self._open(progress, complete=source is None))
+        found = await self._neighbours.files.do(lambda: self._open(progress, complete=source is None))
         if progress.done:
             again = ", its source comes anew" if source else ""
             anew = "" if found else f"; its workspace is not on this machine{again}"
@@ -228,7 +228,7 @@ class Performing:
         directory, self._prepared = self._prepared, None
         try:
             if directory is None:
-                directory = await self._neighbours.hand.do(lambda: self._begin(step, progress))
+                directory = await self._neighbours.files.do(lambda: self._begin(step, progress))
         except NotADirectoryError as error:
             return self._failure(ProgramEnd("refused", error=str(error)), at, step.name), progress
         argv = step.argv or ("/bin/sh", "-ec", step.script)
@@ -246,10 +246,10 @@ class Performing:
         """What the step hands on. `leave`: it was the last one, and went well; if it has left nothing at all, there is
         nothing to come back for, and the attempt is over here."""
         if leave and (not isinstance(self._task, Steps) or not self._task.artifacts):
-            self.has_left = await self._neighbours.hand.do(self._vanish)
+            self.has_left = await self._neighbours.files.do(self._vanish)
             if self.has_left:
                 return {}
-        text = await self._neighbours.hand.do(self.place.read_outputs)
+        text = await self._neighbours.files.do(self.place.read_outputs)
         return policy.read_outputs(self._without_secrets(text, "what the step hands on"))
 
     def _vanish(self) -> bool:

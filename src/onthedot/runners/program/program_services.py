@@ -16,7 +16,7 @@ from onthedot.model.run import Lease
 from onthedot.model.task import Json
 from onthedot.output.output_store import Name
 from onthedot.output.spool import Spool
-from onthedot.runners.program.file_batcher import Hand
+from onthedot.runners.program.file_batcher import FileBatcher
 from onthedot.runners.program.protocol import Guard
 from onthedot.runners.task_filling import Fill, as_written
 from onthedot.settings import Settings
@@ -46,7 +46,7 @@ class Neighbours:
         self.spool = spool
         self.fill = fill
         self.keeper = keeper
-        self.hand = Hand()
+        self.files = FileBatcher()
         self._store = store
 
     async def earlier_run(self, run_id: int, job_id: int) -> tuple[Json, Micros] | None:

@@ -74,7 +74,7 @@ class ProgramRunner:
         empty places behind."""
         if self._leaving:
             await asyncio.wait(self._leaving, timeout=_KEEP_PATIENCE)
-        await self._neighbours.hand.do(self._spares.clear)
+        await self._neighbours.files.do(self._spares.clear)
 
     def _fill_seats(self) -> None:
         while self._waiting and len(self._running) < self._settings.seats:

@@ -10,7 +10,7 @@ from onthedot.model.errors import DefinitionError
 from onthedot.server.auth import Who
 from onthedot.server.event_feed import read_id
 from onthedot.server.event_stream import event_content
-from onthedot.server.feeds import Following
+from onthedot.server.feeds import FeedsOfApp
 from onthedot.server.router import Routes
 from onthedot.server.routes.logs import LastEventId
 
@@ -25,7 +25,7 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
 
 
 @routes.get("/events", response_class=Response, responses=_EVENTS)
-async def follow_events(request: Request, who: Who, live: Following, last_event_id: LastEventId = None) -> Response:
+async def follow_events(request: Request, who: Who, feeds: FeedsOfApp, last_event_id: LastEventId = None) -> Response:
     """Which runs start and end, in the whole cluster, as server-sent events. Those that end have ids: sent back as
     `Last-Event-ID`, to whichever server, what has ended since comes first. Who reads too slowly is told how many events
     were left out, and goes on."""
@@ -35,4 +35,4 @@ async def follow_events(request: Request, who: Who, live: Following, last_event_
             f"Last-Event-ID: expected the id of an event like '1767225600000000.41', got {last_event_id!r}; "
             "leave it away to begin now"
         )
-    return live.stream(request, live.events.follow(who, since))
+    return feeds.stream(request, feeds.events.follow(who, since))

@@ -14,8 +14,8 @@ from onthedot.access.sign_on import sign_on
 from onthedot.model.errors import DefinitionError, LoginLimited, LoginRefused
 from onthedot.observe.formats import iso
 from onthedot.observe.json_lines import session_fields
-from onthedot.server.audit import audited, audited_login, audited_refusal, source_of
-from onthedot.server.auth import There, Who, door_of
+from onthedot.server.audit import audited, audited_login, audited_refusal, logins_of, source_of
+from onthedot.server.auth import There, Who
 from onthedot.server.models import Body
 from onthedot.server.params import NO_NUL
 from onthedot.server.provider_keys import ProviderKeys
@@ -72,7 +72,7 @@ async def login(request: Request, there: There, asked: Login) -> Any:
             what = f"user/{person.email}"
             session = await sign_on(there.store, asked.id_token, person, provider.provider.issuer, source=source)
         else:
-            logins = door_of(request).logins
+            logins = logins_of(request)
             session = await users.login(
                 there.store, asked.username, asked.password, logins=logins, source=source, gone=request.is_disconnected
             )

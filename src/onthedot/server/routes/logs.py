@@ -16,7 +16,7 @@ from onthedot.output.log_positions import LogPosition, read_position
 from onthedot.output.run_output import Said, read_said
 from onthedot.server.auth import There, Who
 from onthedot.server.event_stream import event_content
-from onthedot.server.feeds import Following
+from onthedot.server.feeds import FeedsOfApp
 from onthedot.server.json_response import attachment, json_answer
 from onthedot.server.log_feed import END
 from onthedot.server.params import RunId
@@ -129,7 +129,7 @@ async def follow_logs(
     request: Request,
     there: There,
     who: Who,
-    live: Following,
+    feeds: FeedsOfApp,
     run_id: RunId,
     last_event_id: LastEventId = None,
 ) -> Response:
@@ -144,4 +144,4 @@ async def follow_logs(
             f"Last-Event-ID: expected the id of an event like '1.r.2048', got {last_event_id!r}; "
             "leave it away to begin at the beginning"
         )
-    return live.stream(request, live.logs.follow(run_id, place))
+    return feeds.stream(request, feeds.logs.follow(run_id, place))

@@ -7,10 +7,9 @@ from fastapi import Request, Response
 from onthedot.observe.content_negotiation import compressed
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import NodeMetrics, Snapshot, exposed
-from onthedot.server.auth import There, Who
+from onthedot.server.auth import There, Who, check_unrestricted
 from onthedot.server.compute import computed
 from onthedot.server.router import Routes
-from onthedot.server.routes.nodes import check_whole
 
 routes = Routes(tags=["nodes"])
 
@@ -23,7 +22,7 @@ async def read_metrics(request: Request, there: There, who: Who) -> Response:
     """Nodes and queues of the whole cluster, as Prometheus reads them, or in OpenMetrics for who asks for that; and
     what the node in this process has counted: attempts by job, how late they began. Compressed by gzip for who takes
     that. For keys of all namespaces."""
-    check_whole(who, "metrics")
+    check_unrestricted(who, "metrics")
     standing = await Snapshot.read(there.store, there.clock.now())
     accept, encoding = (request.headers.get(name, "") for name in ("accept", "accept-encoding"))
     body, headers, media_type = await computed(_text, standing, request.app.state.counters, accept, encoding)

@@ -7,14 +7,13 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
-from onthedot.access.principal import Principal
 from onthedot.clock import SECOND
 from onthedot.model.duration import format_duration
 from onthedot.model.errors import did_you_mean
 from onthedot.observe.cluster import NodeShown, node_fields, nodes_shown, term_fields
 from onthedot.rules.shards import MOST_SHARDS, check_shards
 from onthedot.server.audit import audited
-from onthedot.server.auth import There, Who
+from onthedot.server.auth import There, Who, check_unrestricted
 from onthedot.server.models import Body
 from onthedot.server.problems import Problem
 from onthedot.server.router import Routes
@@ -106,14 +105,6 @@ class Shards(Body):
     version: int | None = Field(None, ge=1, le=2**53, description="Only if the layout has this version; else 409.")
 
 
-def check_whole(who: Principal, what: str) -> None:
-    """403 for who sees some namespaces or owners only: what is done to nodes and queues is done to all."""
-    if who.namespaces or who.only_own:
-        raise Problem(
-            403, "forbidden", f"{what}: expected a key for all namespaces and owners, which share it; {who.name} is not"
-        )
-
-
 @routes.get("/nodes", response_model=NodesOut)
 async def list_nodes(
     there: There, all: Annotated[bool, Query(description="Also those that ended more than a day ago.")] = False
@@ -150,7 +141,7 @@ async def drain_node(
     asked: Drain,
 ) -> Any:
     """Let a living node take no more work, or go on. What it runs goes on; after a restart it takes work again."""
-    check_whole(who, "node")
+    check_unrestricted(who, "node")
     count = await there.store.drain(node, draining=asked.draining)
     if not count:
         now = there.clock.now()
@@ -163,7 +154,7 @@ async def drain_node(
 @routes.put("/shards", response_model=LayoutOut, responses={409: {}})
 async def set_shards(request: Request, there: There, who: Who, asked: Shards) -> Any:
     """Divide the jobs anew between the planners. Every term ends; nothing is planned twice."""
-    check_whole(who, "shards")
+    check_unrestricted(who, "shards")
     check_shards(asked.shards)
     layout = await there.store.set_shards(asked.shards, expected=asked.version)
     await audited(request, "shards.set", f"layout/{layout.version}", after={"shards": layout.shards})

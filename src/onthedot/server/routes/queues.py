@@ -13,11 +13,10 @@ from onthedot.observe.cluster import queue_fields, said_of_queue
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.submit import why_unused
 from onthedot.server.audit import audited
-from onthedot.server.auth import There, Who
+from onthedot.server.auth import There, Who, check_unrestricted
 from onthedot.server.models import Body, Line
 from onthedot.server.problems import Problem
 from onthedot.server.router import Routes
-from onthedot.server.routes.nodes import check_whole
 
 routes = Routes(prefix="/api/v1", tags=["queues"])
 
@@ -114,7 +113,7 @@ async def share_queue(
 
 async def _check(there: OpenStore, who: Principal, queue: str, *, unused: bool) -> None:
     """A queue is any name: so one that nobody uses is taken for a slip, and refused, unless it is meant."""
-    check_whole(who, "queue")
+    check_unrestricted(who, "queue")
     refused = None if unused else await why_unused(there.store.queries, queue)
     if refused is not None:
         raise Problem(404, "unknown", refused)

@@ -23,7 +23,7 @@ from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.rerun import rerun
 from onthedot.operations.why_waiting import why_waiting
 from onthedot.server.audit import audited, entry_of
-from onthedot.server.auth import There, Who, door_of, verbs_for
+from onthedot.server.auth import There, Who, store_of, verbs_for
 from onthedot.server.bulk import NDJSON, Bulk, bulk_answer
 from onthedot.server.json_response import json_answer
 from onthedot.server.models import AttemptOut, AttemptsOut, Body, RunOut, RunsOut, attempt_out, run_out, schema_of
@@ -34,7 +34,7 @@ from onthedot.server.router import Routes, problems
 from onthedot.server.routes.jobs import Name, Namespace, seen, seen_job
 from onthedot.server.run_request import Asked, Submit, arguments, new_run, read_asked
 from onthedot.server.visibility import find_attempts, find_runs, seen_run, seen_standing
-from onthedot.server.write_batcher import RUN, Wanted
+from onthedot.server.write_batcher import RUN, AuditedRun, writes_of
 from onthedot.stores.queries import AttemptFilter, RunFilter
 
 routes = Routes(prefix="/api/v1", tags=["runs"])
@@ -128,7 +128,7 @@ async def submit_run(
     what came before stays. With a `key` on each line the same can be sent again. A line has at most 64 KiB, a request
     100,000 lines and 64 MiB.
     """
-    there, who = door_of(request).there, request.state.who  # not as dependencies: this is called most of all
+    there, who = store_of(request), request.state.who  # not as dependencies: this is called most of all
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == NDJSON:
         if idempotency_key is not None:
@@ -139,19 +139,19 @@ async def submit_run(
     asked = read_asked(await request.body())
     verbs_for(there, who, namespace)
     key = run_key(who, idempotency_key, "submit", asked.key)
-    gathered = door_of(request).gathered
-    known = gathered.known(asked.job, namespace)
+    writes = writes_of(request)
+    known = writes.known(asked.job, namespace)
     if known is not None:
         with suppress(ArgumentsError, RevisionConflict, UnknownJob):  # what the job was: what it is decides
             return await _submit(request, known, asked, namespace, key, revision=known.revision)
-    return await _submit(request, await gathered.read(asked.job, namespace), asked, namespace, key)
+    return await _submit(request, await writes.read(asked.job, namespace), asked, namespace, key)
 
 
 async def _submit(
     request: Request, found: JobRecord | None, asked: Asked, namespace: str, key: str, *, revision: int | None = None
 ) -> Response:
     """Insert a run of the job that was found, if there is one for whoever asks, and if this is still its revision."""
-    there = door_of(request).there
+    there = store_of(request)
     record = await seen(there, request.state.who, found, asked.job, namespace)
     new = new_run(record, asked, token=there.ids.token(), key=key, now=there.clock.now())
     return await _insert(request, replace(new, revision=revision), "submit", record)
@@ -159,12 +159,12 @@ async def _submit(
 
 async def _insert(request: Request, new: NewRun, verb: str, record: JobRecord) -> Response:
     entry = entry_of(request, f"runs.{verb}", record.job, after={"run_id": RUN})
-    runs = door_of(request).gathered.runs
+    runs = writes_of(request).runs
     if quotas_for(request) is None:
-        run_id, created = await runs.one(Wanted(new, entry))
+        run_id, created = await runs.one(AuditedRun(new, entry))
     else:
         async with room_for_runs(request, {whose(record.job): 1}) as made:
-            run_id, created = await runs.one(Wanted(new, entry))
+            run_id, created = await runs.one(AuditedRun(new, entry))
             made[whose(record.job)] += created
     return json_answer({"run_id": run_id, "created": created}, 201 if created else 200)
 

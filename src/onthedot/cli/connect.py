@@ -1,0 +1,151 @@
+"""Opens the store or the server that the command line names, and calls its operations (`operations/verbs.py`)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import click
+
+from onthedot.cli.errors import BadInput
+from onthedot.cli.logins import address_of, logins_file, read_logins
+from onthedot.cli.open_store import check_exists, read_store
+from onthedot.cli.options import INSECURE, KEY_FILE
+from onthedot.clock import SystemClock
+from onthedot.model.addresses import is_server
+from onthedot.model.errors import KeyRefused
+from onthedot.operations.verbs import Verbs
+from onthedot.settings import Settings
+from onthedot.stores.connect import open_store
+from onthedot.stores.protocol import Store
+
+if TYPE_CHECKING:
+    from onthedot.client.client import Client
+    from onthedot.model.events import Event
+    from onthedot.operations.submit import FindsQueues
+
+T = TypeVar("T")
+
+MOST_KEY = 4096
+
+
+def ask(
+    url: str,
+    work: Callable[[Verbs], Awaitable[T]],
+    *,
+    namespace: str = "default",
+    makes: bool = False,
+    tell: Callable[[Event], None] | None = None,
+) -> T:
+    """What comes of it. A store must be there, with the newest schema: who runs a node decides when that changes; or
+    with `makes`, it is made if there is none. `tell` hears how far it is; a server does not say so."""
+    if is_server(url):
+        return ask_server(url, work, namespace=namespace)
+
+    async def main() -> T:
+        from onthedot.operations.open_verbs import opened
+
+        if not makes:
+            await check_readable(url)
+        async with opened(url) as there:
+            verbs = there.verbs(namespace, door="command line")
+            if tell is not None:
+                verbs.subscribe(tell)
+            return await work(verbs)
+
+    return asyncio.run(main())
+
+
+async def check_readable(url: str) -> None:
+    """Refuse a store that is not there, or is not to be used by this version."""
+    check_exists(url)
+    await (await open_store(url, read_only=True)).close()
+
+
+def look(url: str, work: Callable[[Verbs], Awaitable[T]], *, namespace: str = "default") -> T:
+    """The same for what only reads: a store is opened for nothing else."""
+    if is_server(url):
+        return ask_server(url, work, namespace=namespace)
+    from onthedot.operations.open_verbs import OpenStore
+
+    async def read(store: Store) -> T:
+        return await work(OpenStore(store, SystemClock(), Settings(), None).verbs(namespace))
+
+    return read_store(url, read)
+
+
+def ask_server(url: str, work: Callable[[Client], Awaitable[T]], *, namespace: str = "default") -> T:
+    """The same of a server; with what it has beside the verbs."""
+    from onthedot.client.client import Client
+
+    given = find_key(url)
+
+    async def main() -> T:
+        async with Client(url, key=given.key, namespace=namespace, insecure=is_insecure()) as client:
+            return await work(client)
+
+    try:
+        return asyncio.run(main())
+    except KeyRefused as error:
+        raise KeyRefused(f"{error}; {given.advice}" if given.advice else str(error)) from error
+
+
+def finding(verbs: Verbs) -> FindsQueues:
+    """Pages of jobs, by what they are like, and lists of queues and nodes: of the store or the server behind these."""
+    from onthedot.client.client import Client
+    from onthedot.client.views import ServerQueries
+    from onthedot.operations.open_verbs import OpenVerbs
+
+    if isinstance(verbs, OpenVerbs):
+        return verbs.there.store.queries
+    if isinstance(verbs, Client):
+        return ServerQueries(verbs.server)
+    raise TypeError(f"expected verbs of a store or a server, got {verbs!r}")
+
+
+def is_insecure() -> bool:
+    """Whether the key may go to another machine in plain text."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(INSECURE))
+
+
+class GivenKey(NamedTuple):
+    """A key, where it is from, and what to do if the server refuses it. In no `repr`: the key."""
+
+    key: str
+    source: str
+    advice: str = ""
+
+    def __repr__(self) -> str:
+        return f"GivenKey(from {self.source})"
+
+
+def find_key(url: str) -> GivenKey:
+    """The key for this server: of `--key-file`, else of the environment, else what `onthedot login` has kept."""
+    context = click.get_current_context(silent=True)
+    path = None if context is None else context.meta.get(KEY_FILE)
+    if path is not None:
+        return GivenKey(_read_file(path), f"--key-file {path}")
+    if key := os.environ.get("ONTHEDOT_KEY", "").strip():
+        return GivenKey(key, "ONTHEDOT_KEY")
+
+    address = address_of(url)
+    login = read_logins().get(address)
+    if login is None:
+        return GivenKey("", "nowhere", f"sign in with 'onthedot login {address}', or give a key in ONTHEDOT_KEY")
+    ended = f"the {login.kind} of {login.name} has ended" if login.kind == "session" else "the key has ended"
+    return GivenKey(login.key, f"onthedot login ({logins_file()})", f"{ended}: run 'onthedot login {address}' again")
+
+
+def _read_file(path: str) -> str:
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            text = file.read(MOST_KEY + 1).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"--key-file: expected a file with a key, got {path!r}: {error}") from error
+    if not text or len(text) > MOST_KEY or "\n" in text:
+        raise BadInput(f"--key-file: expected one key on one line, got something else in {path!r}")
+    return text

@@ -1,0 +1,138 @@
+"""What a node's process serves: the HTTP API, and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from onthedot.access.authenticator import Authenticator
+from onthedot.access.grants import Grant
+from onthedot.access.permissions import Role
+from onthedot.access.sessions import issue_token
+from onthedot.cli.advice import on_this_store
+from onthedot.cli.audit import record_change
+from onthedot.cli.up import ApiGiven
+from onthedot.model.errors import DefinitionError
+from onthedot.model.host_port import Listen, read_listen
+
+if TYPE_CHECKING:
+    from onthedot.model.host_port import Listen
+    from onthedot.observe.counters import Counters
+    from onthedot.observe.metrics_server import MetricsServer
+    from onthedot.operations.open_verbs import OpenStore
+    from onthedot.server.http_server import HttpServer
+    from onthedot.settings import Settings
+
+
+class Api:
+    """The API of a node's process, from `start` to `stop`. Where there can be none, it says why."""
+
+    def __init__(self, given: ApiGiven, url: str, settings: Settings, counters: Counters | None = None) -> None:
+        self._given = given
+        self._url = url
+        self._settings = settings
+        self._counters = counters
+        self._serving: HttpServer | None = None
+        # Here, because it starts on another thread, where click does not know what the command was given.
+        self._make_key = on_this_store("'onthedot keys create NAME'")
+        self._make_link = on_this_store("'onthedot sessions link URL'")
+
+    def start(self) -> list[tuple[str, str]]:
+        """Serve; what is to be told about it, as pairs of a word and a text."""
+        given = self._given
+        if given.off:
+            return []
+        missing = self._missing()
+        if missing:
+            if given.listen is not None:
+                raise DefinitionError(f"--listen: {missing}")
+            return [("api", missing)]
+        from onthedot.server.http_server import HttpServer, settle_memory
+
+        knows = None if given.insecure else lambda there: Authenticator(there.store, there.clock)
+        self._serving = HttpServer(self._url, self._settings, self._listen(), knows, self._counters)
+        self._serving.start()
+        settle_memory()
+        return [("api", self._told(self._serving)), *self._elsewhere(self._serving), *self._warnings(self._serving)]
+
+    def _listen(self) -> Listen:
+        return Listen(elsewhere=True) if self._given.listen is None else read_listen(self._given.listen)
+
+    def _missing(self) -> str:
+        if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+            return "none: it is not installed (pip install 'onthedot[server]')"
+        if self._url.startswith("memory:"):
+            return "none: a store in memory is for this program alone; name another with --store"
+        return ""
+
+    def _told(self, serving: HttpServer) -> str:
+        if self._given.insecure:
+            return f"{serving.url} (lets everybody on this machine in)"
+        if not self._given.link:
+            return f"{serving.url} ({self._make_key} makes a key)"
+        if not self._given.terminal:  # what is kept or read by others must not let them in
+            link = self._make_link.replace("URL", serving.url, 1)
+            return f"{serving.url} ({link} makes a link to sign in with)"
+
+        async def issue(there: OpenStore) -> str:
+            token = await issue_token(there.store, "up", Grant(role=Role.ADMIN))
+            await record_change(there.store, "sessions.link", "token/up", after={"role": "admin"})
+            return token
+
+        token = serving.ask(issue)
+        return f"{serving.url}/?token={token} (once, within 15 minutes)"
+
+    def _elsewhere(self, serving: HttpServer) -> list[tuple[str, str]]:
+        usual = self._listen()
+        if not usual.elsewhere or serving.url.endswith(f":{usual.port}"):
+            return []
+        return [("port", f"{usual.port} is taken by another program, so this is another; --listen HOST:PORT sets one")]
+
+    def _warnings(self, serving: HttpServer) -> list[tuple[str, str]]:
+        if self._listen().is_loopback or serving.url.startswith("https:"):
+            return []
+        return [
+            (
+                "warning",
+                "the API listens beyond this machine in plain HTTP: others in between can read keys and passwords; "
+                "give --tls-cert, or listen on 127.0.0.1 behind a proxy that speaks HTTPS",
+            )
+        ]
+
+    def stop(self) -> None:
+        """Twice is fine."""
+        if self._serving is not None:
+            self._serving.stop()
+
+    def ping(self, answer: Callable[[], None]) -> None:
+        """See `Beside`."""
+        if self._serving is None:
+            answer()
+        else:
+            self._serving.ping(answer)
+
+
+class Metrics:
+    """The door, from `start` to `stop`."""
+
+    def __init__(self, counters: Counters, listen: Listen) -> None:
+        self._counters = counters
+        self._listen = listen
+        self._door: MetricsServer | None = None
+
+    def start(self) -> list[tuple[str, str]]:
+        """Open it; what is to be told about it."""
+        from onthedot.observe.metrics_server import MetricsServer
+
+        self._door = MetricsServer(self._counters, self._listen)
+        return [("metrics", self._door.start())]
+
+    def stop(self) -> None:
+        """Twice is fine."""
+        if self._door is not None:
+            self._door.stop()
+
+    def ping(self, answer: Callable[[], None]) -> None:
+        """See `Beside`: each request has a thread of its own."""
+        answer()

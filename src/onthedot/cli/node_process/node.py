@@ -1,0 +1,279 @@
+"""`onthedot up`: one node with the sample jobs, and everything it does told on standard output."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import click
+
+from onthedot.cli.errors import BROKEN, CUT_SHORT, Failure
+from onthedot.cli.node_process import signals
+from onthedot.cli.node_process.banner import Opening
+from onthedot.cli.node_process.event_printer import JsonPrinter, Outbox, PeoplePrinter
+from onthedot.cli.node_process.live_view import LivePrinter, View
+from onthedot.cli.node_process.previous_state import look
+from onthedot.cli.node_process.signals import Stopping
+from onthedot.cli.node_process.systemd import Notifier, Watchdog
+from onthedot.cli.options import reader_zone
+from onthedot.cli.terminal import can_draw, colours_wanted
+from onthedot.clock import SystemClock
+from onthedot.model.errors import OnTheDotError, StoreUnavailable
+from onthedot.model.events import AttemptEnded, AttemptStarted, DrainBegun, LeaseLost, NodeLeft
+from onthedot.model.verdict import LEASE_ENDED, OUT_OF_REACH, OutcomeKind
+from onthedot.observe.formats import count, length, plain
+from onthedot.observe.log_lines import Lines
+from onthedot.scheduler import ping_engine
+from onthedot.stores.addresses import shown_url
+from onthedot.stores.connect import sqlite_path
+
+if TYPE_CHECKING:
+    from onthedot.cli.node_process.event_printer import Outbox, Printer
+    from onthedot.cli.node_process.live_view import View
+    from onthedot.cli.node_process.previous_state import Found
+    from onthedot.cli.node_process.signals import Stopping
+    from onthedot.clock import Micros
+    from onthedot.model.events import Event
+    from onthedot.scheduler import Scheduler
+    from onthedot.settings import Settings
+
+_LAST_MOMENT = 1.0  # seconds for a start that is nearly done when a signal comes
+_LOOK_EVERY, _MOST_JOBS = 5.0, 200  # seconds between two looks of the live view at the stored jobs, and how many
+
+
+@dataclass
+class Ending:
+    """How the attempts ended that were running when the drain began, or started since."""
+
+    running: set[int] | None = None  # their runs, once it has begun
+    cut_short: list[str] = field(default_factory=list)  # of which jobs: the drain has stopped them
+    out_of_reach: list[str] = field(default_factory=list)  # the store was away, or took them for dead
+    abandoned: int = 0  # they did not stop
+    unwritten: int = 0  # ended, at whatever time, and the store does not know
+
+    def heed(self, event: Event) -> None:
+        match event:
+            case DrainBegun():
+                self.running = set(event.run_ids)
+            case AttemptStarted() if self.running is not None:
+                self.running.add(event.lease.run_id)
+            case AttemptEnded(finish) | LeaseLost(finish) if finish.lease.run_id in (self.running or ()):
+                if finish.verdict.outcome is OutcomeKind.LOST:
+                    away = finish.verdict.error in (OUT_OF_REACH.error, LEASE_ENDED.error)
+                    (self.out_of_reach if away else self.cut_short).append(finish.lease.record.job.name)
+            case NodeLeft():
+                self.abandoned, self.unwritten = event.abandoned, event.unwritten
+            case _:
+                pass
+
+    def code(self, *, hurried: bool) -> int:
+        """0: every attempt ended by itself, and the store knows how."""
+        if self.cut_short or self.abandoned:
+            return CUT_SHORT if hurried else BROKEN
+        return BROKEN if self.out_of_reach or self.unwritten else 0
+
+    def reasons(self, grace: Micros) -> Iterator[str]:
+        """Why the drain was not a clean one."""
+        if self.cut_short or self.abandoned:
+            cut = count(len(self.cut_short) + self.abandoned, "attempt") + _names(self.cut_short)
+            yield f"expected every attempt to end within {length(grace)}, gave up on {cut}; raise --grace"
+        if self.out_of_reach:
+            lost = count(len(self.out_of_reach), "attempt") + _names(self.out_of_reach)
+            were = "was" if len(self.out_of_reach) == 1 else "were"
+            yield f"the store was out of reach during the drain: {lost} {were} stopped, and will be recovered"
+        if self.unwritten:
+            ended = "the outcome of 1 attempt" if self.unwritten == 1 else f"the outcomes of {self.unwritten} attempts"
+            yield f"{ended} could not be stored before the node left; what ran is recovered as if it had not ended"
+
+
+class Beside(Protocol):
+    """What a node's process does besides, such as serving the API."""
+
+    def start(self) -> list[tuple[str, str]]:
+        """Begin; what is to be told about it, as pairs of a word and a text."""
+        ...
+
+    def stop(self) -> None:
+        """End. Twice is fine, and so is without a start."""
+        ...
+
+    def ping(self, answer: Callable[[], None]) -> None:
+        """Call `answer` on its event loop, if it has one that runs; else at once."""
+        ...
+
+
+Shape = Literal["live", "lines", "json"]
+
+
+def shape_of(*, as_json: bool, plain: bool) -> Shape:
+    """How a node is shown: as a live view on a terminal, unless told otherwise."""
+    if as_json:
+        return "json"
+
+    return "live" if can_draw() and not plain else "lines"
+
+
+async def run_node(
+    scheduler: Scheduler,
+    url: str,
+    duration: Micros | None,
+    shape: Shape,
+    *,
+    on_signals: Callable[[Stopping], None] | None = None,
+    beside: Sequence[Beside] = (),
+) -> int:
+    """One node of a program, from start to exit code. `on_signals` is given what it can be stopped by."""
+    settings = scheduler.settings
+    notifier = Notifier.take(os.environ)
+    watchdog = Watchdog(notifier, [partial(ping_engine, scheduler), *(one.ping for one in beside)])
+    stopping = Stopping(scheduler.stop_now)
+    if on_signals is not None:
+        on_signals(stopping)
+    view = _view(scheduler, url) if shape == "live" else None
+    outbox = Outbox(_printer(scheduler, shape, view), SystemClock(), on_broken=stopping.drain)
+    ending = Ending()
+    scheduler.subscribe(outbox.mailbox)
+    scheduler.subscribe(ending.heed)
+
+    async def start() -> None:
+        found = await look(url, SystemClock().now(), scheduler.jobs.values())  # before anybody makes the store
+        told = [pair for one in beside for pair in await asyncio.to_thread(one.start)]
+        await _start(scheduler, url, outbox, found, tuple(told), as_json=shape == "json")
+
+    with stopping.signals():
+        try:
+            await _unless_asked(start(), stopping)
+            notifier.ready(" and ".join(_duties(settings)))
+            watchdog.start()
+            looking = asyncio.create_task(_look(scheduler, view)) if view is not None else None
+            await _run(scheduler, stopping, duration, lambda: notifier.stopping(settings.grace))
+            if looking is not None:
+                looking.cancel()
+        finally:
+            for one in beside:
+                await asyncio.to_thread(one.stop)
+            watchdog.stop()
+            outbox.close()
+    if outbox.error is not None:
+        raise outbox.error
+    code = ending.code(hurried=stopping.hurried)
+    if code == BROKEN:
+        for reason in ending.reasons(settings.grace):
+            click.echo(f"Error: {reason}", err=True)
+    if ending.abandoned:
+        _leave_now(code)
+    return code
+
+
+def _printer(scheduler: Scheduler, shape: Shape, view: View | None) -> Printer:
+    if shape == "json":
+        return JsonPrinter()
+    settings = scheduler.settings
+    lines = Lines(late_after=settings.late_after, grace=settings.grace, names=tuple(scheduler.jobs), zone=reader_zone())
+    people = PeoplePrinter(lines, colours=colours_wanted())
+    if view is None:
+        return people
+
+    return LivePrinter(people, view, SystemClock())
+
+
+def _view(scheduler: Scheduler, url: str) -> View:
+    settings, jobs = scheduler.settings, tuple(scheduler.jobs.values())
+    store = str(sqlite_path(url) or shown_url(url))
+    now, zone = SystemClock().now(), reader_zone()
+    return View(store=store, jobs=jobs, seats=settings.seats, grace=settings.grace, now=now, zone=zone)
+
+
+async def _look(scheduler: Scheduler, view: View) -> None:
+    """Let the view know which jobs are paused, edited or new: of that no event tells. Seldom, and only the first ones:
+    it is for a person to look at."""
+    while True:
+        with suppress(OnTheDotError):  # the store is away, or the node stops: others tell that
+            records = await scheduler.list_jobs(limit=_MOST_JOBS)
+            view.stored = records, len(records) < _MOST_JOBS
+        await asyncio.sleep(_LOOK_EVERY)
+
+
+async def _start(
+    scheduler: Scheduler,
+    url: str,
+    outbox: Outbox,
+    found: Found | None,
+    more: tuple[tuple[str, str], ...],
+    *,
+    as_json: bool,
+) -> None:
+    await scheduler.start()
+    events = outbox.so_far()
+    opening = Opening.of(url, found, scheduler, [event for _, event in events], SystemClock().now())
+    opening = replace(opening, more=more)
+    if as_json:
+        outbox.start([opening.as_json()], events)
+    else:
+        outbox.start(opening.in_words(), events, is_told=Opening.is_told)
+
+
+async def _run(scheduler: Scheduler, stopping: Stopping, duration: Micros | None, on_drain: Callable[[], None]) -> None:
+    """From the start to the end of the drain, which is told when it begins."""
+    try:
+        await _until_asked(scheduler, stopping, duration)
+        on_drain()
+        await scheduler.stop()
+    except OnTheDotError as error:  # no bad input any more, whatever it is: it had started well
+        raise Failure(f"the node broke: {error}") from error
+
+
+async def _until_asked(scheduler: Scheduler, stopping: Stopping, duration: Micros | None) -> None:
+    """Until a signal, the end of `--for`, or a fault of the engine, which is raised."""
+    asked = asyncio.create_task(stopping.asked())
+    broken = asyncio.create_task(scheduler.broken())
+    seconds = None if duration is None else duration / 1_000_000
+    await asyncio.wait({asked, broken}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if broken.done():
+        await broken
+    broken.cancel()
+    stopping.drain()
+
+
+async def _unless_asked(start: Coroutine[Any, Any, None], stopping: Stopping) -> None:
+    """Start. If a signal comes before that is done, there is nothing to drain: the process ends here, as after a drain.
+
+    A start that is nearly done gets a moment, so that the node can leave in order.
+    """
+    starting, asked = asyncio.create_task(start), asyncio.create_task(stopping.asked())
+    await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
+    if asked.done() and not starting.done():
+        await asyncio.wait({starting}, timeout=_LAST_MOMENT)
+    error = starting.exception() if starting.done() else None
+    if asked.done() and (not starting.done() or isinstance(error, StoreUnavailable)):
+        click.echo(signals.STOPPED + (f": {error}" if error is not None else ""), err=True)
+        _leave_now(0)  # whatever waits for the store: nobody waits for it
+    asked.cancel()
+    await starting
+
+
+def _duties(settings: Settings) -> Iterator[str]:
+    if settings.plans:
+        yield "plans"
+    if settings.works:
+        yield f"works, up to {settings.seats} attempts at once"
+
+
+def _names(jobs: Iterable[str]) -> str:
+    names = ", ".join(map(plain, sorted(set(jobs))))
+    return f" ({names})" if names else ""
+
+
+def _leave_now(code: int) -> None:
+    """Something cannot be ended, such as a handler that ignores being cancelled; an orderly end of the event loop would
+    wait for it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

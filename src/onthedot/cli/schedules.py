@@ -1,0 +1,467 @@
+"""`onthedot next | upcoming | lint`: shows what a schedule means, what starts next, and what is odd."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, tzinfo
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import click
+
+from onthedot.cli.connect import ask_server, look
+from onthedot.cli.errors import BadInput, Command
+from onthedot.cli.open_store import read_store
+from onthedot.cli.options import read_time, store_url, with_debug, with_json, with_server, with_utc
+from onthedot.cli.terminal import echo_table, table
+from onthedot.cli.words import clock_change, in_zone, local_time, moment, reader_time, relative, without_anchor
+from onthedot.clock import SECOND, SystemClock, to_datetime, to_micros
+from onthedot.define.check import missing_parents
+from onthedot.define.job_reader import read_file
+from onthedot.model.addresses import is_server
+from onthedot.model.job import Call, Cron, FixedDelay, Job, job_name
+from onthedot.observe.formats import count, iso, plain
+from onthedot.observe.json_lines import optional_iso
+from onthedot.operations.next_slots import coming, gather, look_ahead
+from onthedot.operations.next_slots import upcoming as order_starts
+from onthedot.operations.submit import find_job
+from onthedot.runners.interpreters import doubts
+from onthedot.schedules import cron_fields, describe, parse, slots, to_text
+from onthedot.schedules.instants import format_instant, read_instant
+from onthedot.schedules.lint import lint as find_odd
+from onthedot.schedules.zones import zone
+from onthedot.stores.queries import JobFilter
+
+if TYPE_CHECKING:
+    from onthedot.client.client import Client
+    from onthedot.client.views import Upcoming
+    from onthedot.clock import Micros
+    from onthedot.model.job import Job, Schedule
+    from onthedot.schedules.lint import Odd
+    from onthedot.stores.protocol import Store
+
+
+MOST_INSTANTS = 1_000
+
+
+@click.command(cls=Command, name="next")
+@click.argument("words", nargs=-1, required=True, metavar="EXPR")
+@click.option("--tz", metavar="ZONE", help="The time zone, such as Europe/Berlin.  [default: UTC]")
+@click.option(
+    "-n", "--count", type=click.IntRange(1, MOST_INSTANTS), default=10, show_default=True, help="How many instants."
+)
+@click.option("--from", "start", metavar="ISO", help="Show the instants after this one.  [default: now]")
+@click.option(
+    "--gap", type=click.Choice(["run_after", "skip"]), help="For a fixed time that a clock change leaves out."
+)
+@click.option("--fold", type=click.Choice(["first", "second", "both"]), help="For a fixed time that it repeats.")
+@click.option("--seconds", is_flag=True, help="The first field is the second: 6 fields, or 4 up to the day.")
+@click.option("--job", metavar="NAME", help="The job whose name (or namespace/name) chooses what H stands for.")
+@with_json("one JSON object")
+@with_debug
+def next_(
+    words: tuple[str, ...],
+    tz: str | None,
+    count: int,
+    start: str | None,
+    gap: Literal["run_after", "skip"] | None,
+    fold: Literal["first", "second", "both"] | None,
+    seconds: bool,
+    job: str | None,
+    as_json: bool,
+) -> None:
+    """Show how EXPR is read, in words, and its next instants.
+
+    EXPR is what a job's schedule may be: cron with 5 fields (6 with seconds in front; with --seconds also 4: 'second
+    minute hour day'), '@daily' and the like, 'every 1h30m', 'gap 10m', 'at 2026-01-01T09:00+01:00', 'in 10m'. H in a
+    cron field is a value that the job's name chooses.
+
+    \b
+    Examples:
+      onthedot next "30 2 * * *" --tz Europe/Berlin
+      onthedot next "*/10 * * * * *" -n 3
+      onthedot next "H H(0-5) * * *" --job report
+      onthedot next "30 2 * * *" --tz Europe/Berlin --from 2026-03-27T12:00+01:00
+    """
+    schedule = _of_job(parse(_one_expression(words), tz=tz, gap=gap, fold=fold, seconds=seconds), job)
+    now = SystemClock().now() if start is None else to_micros(read_instant(start, tz=tz or "UTC", what="--from"))
+    where = _where(schedule, tz)
+    instants = list(islice(slots(schedule, now, origin=now), count))
+    if as_json:
+        click.echo(json.dumps(_next_as_json(schedule, instants, now, where), indent=2))
+    else:
+        click.echo("\n".join([*_reading(schedule, where), "", *_next_rows(schedule, instants, now, where)]))
+
+
+def _one_expression(words: tuple[str, ...]) -> str:
+    if len(words) > 1:
+        raise click.UsageError(
+            f"expected one EXPR, got {len(words)} words; put it in quotes, so that the shell leaves '*' alone: "
+            "'onthedot next \"30 2 * * *\"'"
+        )
+    return words[0]
+
+
+def _of_job(schedule: Schedule, job: str | None) -> Schedule:
+    """The schedule as a job of this name has it."""
+    namespace, _, name = (job or "").rpartition("/")
+    called = Job(name=name, namespace=namespace or "default", task=Call(handler=""), schedules=(schedule,))
+    return called.schedules[0]
+
+
+def _where(schedule: Schedule, tz: str | None) -> tzinfo:
+    return zone(schedule.tz if isinstance(schedule, Cron) else tz or "UTC")
+
+
+def _reading(schedule: Schedule, where: tzinfo) -> list[str]:
+    lines = [f"reading   {describe(schedule)}"]
+    if isinstance(schedule, Cron):
+        fields = cron_fields(schedule.expression, schedule.spread)
+        lines.append("fields    " + ", ".join(f"{name} {text}" for name, text in fields.items()))
+        if schedule.spread.endswith("/"):
+            lines.append("note      H is another value for each job: say for which with --job")
+    return [*lines, f"zone      {where}"]
+
+
+def _next_rows(schedule: Schedule, instants: list[Micros], now: Micros, where: tzinfo) -> list[str]:
+    if not instants:
+        return [f"no instant after {local_time(now, where)}: this schedule is over"]
+    rows = [
+        [
+            f"{local:%a} {local_time(instant, where)}",
+            format_instant(to_datetime(instant)),
+            relative(instant, now) + (f"   ← clocks go {change}" if change else ""),
+        ]
+        for instant, local, change in _with_changes(instants, where)
+    ]
+    lines = table(["LOCAL TIME", "UTC", "WHEN"], rows).split("\n")
+    if isinstance(schedule, FixedDelay):
+        lines.append("the following ones depend on when its runs end")
+    return lines
+
+
+def _with_changes(instants: list[Micros], where: tzinfo) -> list[tuple[Micros, datetime, str | None]]:
+    """Each instant, its local time, and what the clocks did since the one before."""
+    local = [to_datetime(instant).astimezone(where) for instant in instants]
+    changes = [None, *(clock_change(before, after) for before, after in pairwise(local))]
+    return list(zip(instants, local, changes, strict=True))
+
+
+def _next_as_json(schedule: Schedule, instants: list[Micros], now: Micros, where: tzinfo) -> dict[str, Any]:
+    return {
+        "expression": to_text(schedule),
+        "reading": describe(schedule),
+        "fields": cron_fields(schedule.expression, schedule.spread) if isinstance(schedule, Cron) else None,
+        "tz": str(where),
+        "from": iso(now),
+        "instants": [
+            {"local": local.isoformat(), "utc": iso(instant), "in_s": (instant - now) / SECOND, "clocks": change}
+            for instant, local, change in _with_changes(instants, where)
+        ],
+    }
+
+
+MOST_STARTS = 1_000
+_MOST_COUNTED = 1_000
+_MINUTE, _HOUR = 60, 3_600
+
+
+@click.command(cls=Command)
+@click.argument("job", required=False)
+@click.option("--job", "named", metavar="NAME", help="The same as JOB.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(1, MOST_STARTS), default=20, show_default=True, help="How many lines, at most."
+)
+@click.option("--until", metavar="WHEN", help="Only what starts by then: tomorrow, +2h, 2026-11-17, 'monday 03:00'.")
+@click.option("--namespace", metavar="NAME", help="Only of this namespace.  [default: all; with JOB: default]")
+@with_utc
+@with_server
+@with_json("one JSON object: the starts, and how many jobs are paused")
+@with_debug
+def upcoming(
+    job: str | None,
+    named: str | None,
+    limit: int,
+    until: str | None,
+    namespace: str | None,
+    store: str | None,
+    db: str | None,
+    as_json: bool,
+) -> None:
+    """List what starts next: slots of schedules, and runs that wait for their instant. With JOB, only when that starts.
+
+    A job that starts so often that it would fill the list is one line: its next start, and how often it starts then.
+    Paused jobs start nothing; they are counted below.
+
+    \b
+    Examples:
+      onthedot upcoming
+      onthedot upcoming --until 'tomorrow 06:00' --limit 100
+      onthedot upcoming nightly_report
+      onthedot upcoming --json | jq -r '.starts[] | .due_at + " " + .job'
+    """
+    now, url = SystemClock().now(), store_url(store, db)
+    end = None if until is None else to_micros(read_time(until, "--until", ahead=True))
+    if end is not None and end <= now:
+        raise BadInput(f"--until: expected a point in time to come, got {until!r}")
+    if job is not None and named not in (None, job):
+        raise BadInput(f"--job: expected one job, got {job!r} and {named!r}; leave one out")
+    job = job or named
+    if job is not None:
+        _show_job(url, job, namespace or "default", limit, end, now, as_json=as_json)
+        return
+    found = _read_upcoming(url, now, limit, end, namespace)
+    if as_json:
+        told = {"starts": found.starts, "paused": found.paused, "read_until": optional_iso(found.read_until)}
+        click.echo(json.dumps(told, indent=2))
+    else:
+        _echo_upcoming(found, now, limit)
+
+
+def _read_upcoming(url: str, now: Micros, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
+    from onthedot.client import views
+    from onthedot.client.values import start_fields
+
+    async def read(store: Store) -> Upcoming:
+        wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
+        found = await gather(store, now, limit=limit, until=until, wanted=wanted)
+        starts = [start_fields(one) for one in order_starts(found, now, limit=limit, until=until)]
+        return views.Upcoming(starts, found.paused, found.read_until)
+
+    async def asked(client: Client) -> Upcoming:
+        return await views.upcoming(client.server, limit=limit, until=until, namespace=namespace)
+
+    return ask_server(url, asked) if is_server(url) else read_store(url, read)
+
+
+# ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _echo_upcoming(found: Upcoming, now: Micros, limit: int) -> None:
+    if found.starts:
+        echo_table([in_zone("DUE", now), "WHEN", "JOB", "WHAT"], [_start_row(start, now) for start in found.starts])
+    else:
+        click.echo("nothing is to start")
+    if len(found.starts) == limit:
+        click.echo(f"these are the first {limit}; --limit sets how many")
+    if found.read_until is not None:
+        click.echo(f"what is due after {reader_time(found.read_until)} was not read: there is too much; name a job")
+    if found.paused:
+        more = "more than " if found.paused >= _MOST_COUNTED else ""
+        are = "is" if found.paused == 1 else "are"
+        click.echo(f"{more}{count(found.paused, 'job')} {are} paused and not listed; 'onthedot jobs' names them")
+
+
+def _start_row(start: Mapping[str, Any], now: Micros) -> list[str]:
+    name = start["job"] if start["namespace"] == "default" else f"{start['namespace']}/{start['job']}"
+    return [*_due(start, now), name, _what(start, now)]
+
+
+def _due(start: Mapping[str, Any], now: Micros) -> list[str]:
+    due_at = _instant(start["due_at"])
+    return [moment(due_at, now), relative(due_at, now)]
+
+
+def _what(start: Mapping[str, Any], now: Micros) -> str:
+    if start["every_s"] is not None:
+        return f"{_rate(start['every_s'])}: {without_anchor(start['reading'] or '')}"
+    if start["run_id"] is None:
+        return without_anchor(start["reading"] or "")
+    return _of_run(start, now)
+
+
+def _of_run(start: Mapping[str, Any], now: Micros) -> str:
+    """What a run is that waits."""
+    if start["run_id"] is None:
+        return ""
+    tried = f", try {start['attempts'] + 1}" if start["attempts"] else ""
+    slot = start["slot_at"] if start.get("moved") else start.get("moved_from")
+    why = start["trigger"].partition(":")[0] if slot is None else f"moved from {moment(_instant(slot), now)}"
+    return f"run {start['run_id']}{tried} ({why})"
+
+
+def _rate(every: float) -> str:
+    """
+    >>> _rate(1.0), _rate(90.0), _rate(7200.0)
+    ('60 a minute', '40 an hour', '12 a day')
+    """
+    for size, unit in ((_MINUTE, "a minute"), (_HOUR, "an hour"), (24 * _HOUR, "a day")):
+        if every <= size / 2:
+            return f"{size / every:.3g} {unit}"
+    return f"{7 * 24 * _HOUR / every:.3g} a week"
+
+
+def _instant(iso: str) -> Micros:
+    return to_micros(datetime.fromisoformat(iso))
+
+
+# ── one job ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _show_job(
+    url: str, job: str, namespace: str, limit: int, until: Micros | None, now: Micros, *, as_json: bool
+) -> None:
+    from onthedot.client import views
+    from onthedot.client.values import coming_fields
+
+    async def read(store: Store) -> tuple[str, list[Mapping[str, Any]]]:
+        record = await find_job(store, job, namespace=namespace)
+        ahead = await look_ahead(store, record.id, now, limit=limit)
+        return str(record.state), [coming_fields(one) for one in coming(ahead, now, limit)]
+
+    if is_server(url):
+        state, found = ask_server(
+            url, lambda client: views.next_of(client.server, job, count=limit, namespace=namespace)
+        )
+    else:
+        state, found = read_store(url, read)
+    starts = [one for one in found if until is None or _instant(one["due_at"]) <= until]
+    if as_json:
+        click.echo(json.dumps({"job": job, "namespace": namespace, "state": state, "starts": starts}, indent=2))
+        return
+    if state == "paused":
+        click.echo(f"job {plain(job)} is paused: it starts when it is resumed, and would start then")
+    if starts:
+        rows = [[*_due(one, now), one["schedule"] or "-", _of_run(one, now)] for one in starts]
+        heads = [in_zone("DUE", now), "WHEN", "SCHEDULE", "WHAT"]
+        echo_table(*((heads, rows) if any(row[-1] for row in rows) else (heads[:-1], [row[:-1] for row in rows])))
+    else:
+        click.echo(f"job {plain(job)} has no start that is known")
+
+
+SOMETHING_ODD = 3
+
+
+class Looked(NamedTuple):
+    """One schedule, whose it is, and what is odd about it."""
+
+    job: str
+    schedule: Schedule
+    odd: list[Odd]
+
+
+_FILES = (".yaml", ".yml", ".json")
+
+
+@click.command(cls=Command)
+@click.argument("words", nargs=-1, metavar="[EXPR|FILE]")
+@click.option("--tz", metavar="ZONE", help="The time zone of EXPR.  [default: UTC]")
+@click.option("--seconds", is_flag=True, help="The first field of EXPR is the second: 6 fields, or 4 up to the day.")
+@click.option("--exit-code", is_flag=True, help="Exit with 3 if something is odd.")
+@with_server
+@with_json("one JSON object")
+@with_debug
+def lint(
+    words: tuple[str, ...],
+    tz: str | None,
+    seconds: bool,
+    exit_code: bool,
+    store: str | None,
+    db: str | None,
+    as_json: bool,
+) -> None:
+    """Tell what may not be meant as it is written: steps that do not divide an hour, both day fields at once, days that
+    few months have, times that the clocks skip or show twice, four fields, what never comes or comes only once, and
+    jobs that run after one that is not there.
+
+    EXPR is a schedule as for 'onthedot next'. FILE is a file of jobs (jobs.yaml). With neither, it looks at the jobs of
+    the store, and also tells which of their parameters a shell or another interpreter could read as code. Such jobs run
+    on, but cannot be defined any more.
+
+    \b
+    --json writes: schedules [{job, expression, reading, odd [{kind, text, advice}]}], and of a store also
+    parameters [{job, problem}]; of a file or a store, after [{job, problem}]
+
+    \b
+    Examples:
+      onthedot lint "*/7 * * * *"
+      onthedot lint "30 2 * * *" --tz Europe/Berlin
+      onthedot lint jobs.yaml --exit-code
+      onthedot lint --db onthedot.db
+    """
+    if seconds and (not words or words[0].endswith(_FILES)):
+        raise click.UsageError("--seconds: expected with EXPR only, got it without; jobs say their own")
+    is_file = bool(words) and words[0].endswith(_FILES)
+    stored = [] if words else _stored(store_url(store, db), tz)
+    if words and (store, db) != (None, None):
+        raise click.UsageError("expected EXPR or FILE, or a store, got both; leave one out")
+    jobs = _of_file(words, tz) if is_file else stored
+    given = [(job.name, one) for job in jobs for one in job.schedules]
+    if words and not is_file:
+        given = [("", _schedule(words, tz, seconds))]
+    now = SystemClock().now()
+    looked = [Looked(job, schedule, find_odd(schedule, now)) for job, schedule in given]
+    doubtful = [(job.name, problem) for job in stored for problem in _doubts(job)]
+    waiting = _waiting(jobs, "is in this file" if is_file else "is stored")
+    if as_json:
+        told: dict[str, Any] = {"schedules": [_lint_as_json(one) for one in looked]}
+        if not words:
+            told["parameters"] = [{"job": job, "problem": problem} for job, problem in doubtful]
+        if not words or is_file:
+            told["after"] = [{"job": job, "problem": problem} for job, problem in waiting]
+        click.echo(json.dumps(told, indent=2))
+    else:
+        _echo_lint(looked, [*doubtful, *waiting])
+    if exit_code and (doubtful or waiting or any(one.odd for one in looked)):
+        raise click.exceptions.Exit(SOMETHING_ODD)
+
+
+def _stored(url: str, tz: str | None) -> list[Job]:
+    if tz is not None:
+        raise click.UsageError("--tz: expected with EXPR only, got it without; stored jobs say their own")
+    return [record.job for record in look(url, lambda verbs: verbs.list_jobs())]
+
+
+def _doubts(job: Job) -> list[str]:
+    return [str(doubt) for doubt in doubts(job.task, job.params)]
+
+
+def _waiting(jobs: list[Job], where: str) -> list[tuple[str, str]]:
+    """The jobs that run after one that is not among them."""
+    known = {job_name(job) for job in jobs}
+    return [(job.name, text) for job in jobs if (text := missing_parents(job, known, where))]
+
+
+def _one_source(words: tuple[str, ...]) -> str:
+    if len(words) > 1:
+        raise click.UsageError(
+            f"expected one EXPR or FILE, got {len(words)} words; put it in quotes, so that the shell leaves '*' alone: "
+            "'onthedot lint \"*/7 * * * *\"'"
+        )
+    return words[0]
+
+
+def _schedule(words: tuple[str, ...], tz: str | None, seconds: bool) -> Schedule:
+    return parse(_one_source(words), tz=tz, seconds=seconds)
+
+
+def _of_file(words: tuple[str, ...], tz: str | None) -> list[Job]:
+    file = _one_source(words)
+    if tz is not None:
+        raise click.UsageError("--tz: expected with EXPR only, got it with a file; its jobs say their own")
+    return read_file(Path(file))
+
+
+def _echo_lint(looked: list[Looked], doubtful: list[tuple[str, str]]) -> None:
+    for one in looked:
+        if one.job and not one.odd:
+            continue
+        head = f"{plain(one.job)}: " if one.job else ""
+        click.echo(f"{head}{to_text(one.schedule)}   ({describe(one.schedule)})")
+        for odd in one.odd:
+            click.echo(f"  {odd.text}\n    {odd.advice}")
+    for job, problem in doubtful:
+        click.echo(plain(f"{job}: {problem}", most=2_000))
+    if not doubtful and not any(one.odd for one in looked):
+        click.echo("nothing is odd")
+
+
+def _lint_as_json(one: Looked) -> dict[str, Any]:
+    return {
+        "job": one.job or None,
+        "expression": to_text(one.schedule),
+        "reading": describe(one.schedule),
+        "odd": [odd._asdict() for odd in one.odd],
+    }
