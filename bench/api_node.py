@@ -28,7 +28,7 @@ from onthedot.operations.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app
 from onthedot.server.http_server import settle_memory
 from onthedot.server.run_request import Submit
-from onthedot.server.timeouts import Protocol
+from onthedot.server.timeouts import TimedProtocol
 from onthedot.settings import Settings
 
 UNLIMITED = Settings(api_rate=1_000_000, api_burst=1_000_000)
@@ -37,7 +37,7 @@ UNLIMITED = Settings(api_rate=1_000_000, api_burst=1_000_000)
 async def serve(app: FastAPI, ready: dict[str, Any]) -> None:
     """Serve an application as the API is served, until nobody reads from us any more."""
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", http=Protocol, ws="none", server_header=False,
+        app, log_config=None, access_log=False, lifespan="off", http=TimedProtocol, ws="none", server_header=False,
         timeout_graceful_shutdown=1,
     )  # fmt: skip
     server = uvicorn.Server(config)

@@ -29,8 +29,8 @@ from onthedot.model.job import Call, JobState, ability_of
 from onthedot.model.job import Schedule as Rule
 from onthedot.model.run import Armed, GateAsk, Lease, NewRun, submit_trigger
 from onthedot.model.verdict import Finish, OutcomeKind, Verdict
+from onthedot.operations.job_lookup import find_job
 from onthedot.operations.put_job import put_job, resume_job
-from onthedot.operations.submit import find_job
 from onthedot.rules import recovery
 from onthedot.rules.gates import gates_of
 from onthedot.schedules import next_after

@@ -29,10 +29,9 @@ from onthedot.cli.main import cli
 from onthedot.model.errors import KeyConflict
 from onthedot.model.host_port import Listen
 from onthedot.operations.open_verbs import opened
-from onthedot.runners.secret_sealing import Keys
-from onthedot.runners.stored_secrets import StoredSecrets
+from onthedot.runners.stored_secrets import Keys, StoredSecrets
 from onthedot.server.http_server import HttpServer
-from onthedot.server.permissions import TABLE
+from onthedot.server.permissions import ROUTE_PERMISSIONS
 from onthedot.settings import Settings
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
@@ -76,7 +75,7 @@ def test_every_verb_says_what_it_leaves():
 
 
 def test_every_route_that_may_change_something_says_what_it_leaves():
-    assert {line for line in TABLE if not line.startswith("GET ")} == set(ROUTES)
+    assert {line for line in ROUTE_PERMISSIONS if not line.startswith("GET ")} == set(ROUTES)
 
 
 def test_every_command_says_what_it_leaves():
@@ -214,11 +213,11 @@ def opened_on(store: Store) -> Any:
 @pytest.mark.parametrize("verb", changing({name: VERBS[name] for name in VERBS if name != "start"}))
 async def test_a_verb_leaves_its_entry(verb: str):
     async with program(MemoryStore()) as sched:  # its engine has a thread of its own: the store is asked there
-        await sched._on_store(prepared_by_hand)
+        await sched._running().on_store(prepared_by_hand)
         await dies(sched)
-        before = await sched._on_store(read_all)
+        before = await sched._running().on_store(read_all)
         await ASKED[verb](sched)
-        entries = (await sched._on_store(read_all))[len(before) :]
+        entries = (await sched._running().on_store(read_all))[len(before) :]
         assert {entry.verb for entry in entries} == VERBS[verb]
         assert len(entries) == TIMES.get(verb, 1)
         assert all(is_by_this_program(entry) for entry in entries)

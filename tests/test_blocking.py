@@ -7,6 +7,7 @@ import threading
 import pytest
 
 import onthedot as otd
+from onthedot.model.job import JobRecord
 from onthedot.operations.verbs import Verbs
 
 
@@ -69,7 +70,20 @@ def test_every_verb_is_there_and_is_the_schedulers_own():
     verbs = [name for name, _ in inspect.getmembers(Verbs, inspect.iscoroutinefunction) if not name.startswith("_")]
     assert len(verbs) >= 17
     for name in verbs:
-        assert inspect.unwrap(getattr(otd.BlockingScheduler, name)) is getattr(otd.Scheduler, name), name
+        assert inspect.unwrap(getattr(otd.BlockingScheduler, name)) is getattr(Verbs, name), name
+        assert getattr(otd.Scheduler, name) is not getattr(Verbs, name), name
+
+
+def test_a_verb_calls_the_schedulers_own():
+    class Mine(otd.Scheduler):
+        async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
+            assert threading.current_thread() is not threading.main_thread()
+            return [*await super().list_jobs(limit=limit), *await super().list_jobs(limit=limit)]
+
+    sched = Mine("memory:")
+    sched.job(name="work")(lambda: None)
+    with otd.BlockingScheduler(sched) as blocking:
+        assert [record.job.name for record in blocking.list_jobs()] == ["work", "work"]
 
 
 def test_it_can_be_started_again_and_leaves_no_thread_behind():

@@ -13,7 +13,7 @@ from onthedot.clock import SECOND, to_micros
 from onthedot.model.errors import DefinitionError, OnTheDotError
 from onthedot.model.events import AttemptEnded
 from onthedot.node.engine import Engine
-from onthedot.node.loop_courtesy import GiveWay
+from onthedot.node.engine_thread import GiveWay
 from onthedot.stores.memory import MemoryStore
 from onthedot.testing import Harness, run_virtual
 from tests.watching import Watch

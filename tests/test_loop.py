@@ -8,19 +8,20 @@ import pytest
 
 from onthedot.clock import SECOND
 from onthedot.ids import SeededIds
-from onthedot.loop import Driver, Loop
+from onthedot.loop import Loop, Service
 from onthedot.model.errors import StoreUnavailable
 from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Recorder:
+class Recorder(Service):
     """A service that notes when it was called, and answers with what it is given."""
 
     name = "recorder"
 
     def __init__(self, *answers):
+        super().__init__()
         self.calls: list[float] = []
         self.answers = list(answers)
 
@@ -40,7 +41,8 @@ class Setting:
         self.loop = Loop(
             VirtualClock(loop, START), SeededIds(1), lambda name, error, _: self.trouble.append((name, str(error)))
         )
-        self.drivers: list[Driver] = [self.loop.add(service) for service in services]
+        for service in services:
+            self.loop.add(service)
         self.loop.start()
 
 
@@ -60,9 +62,9 @@ def test_waking_ends_the_wait():
         service = Recorder(None, 100 * SECOND, None)
         setting = Setting(service)
         await asyncio.sleep(5)
-        setting.drivers[0].wake()
+        service.wake()
         await asyncio.sleep(5)
-        setting.drivers[0].wake()
+        service.wake()
         await asyncio.sleep(500)
         await setting.loop.stop()
         return service.calls
@@ -81,7 +83,7 @@ def test_a_wake_during_a_tick_is_not_lost():
         service = Slow()
         setting = Setting(service)
         await asyncio.sleep(1)
-        setting.drivers[0].wake()
+        service.wake()
         await asyncio.sleep(60)
         await setting.loop.stop()
         return service.calls
@@ -128,7 +130,7 @@ def test_a_bug_ends_the_loop_and_is_raised():
 
 
 def test_stopping_lets_a_tick_end_first():
-    class Slow:
+    class Slow(Service):
         name = "slow"
         ended = False
 

@@ -5,38 +5,21 @@ One portal: a thread with the loop that a program with one would have. Every ver
 
 from __future__ import annotations
 
-import functools
-import inspect
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from onthedot.loop_thread import Portal
 from onthedot.model.errors import StateError
-from onthedot.operations.verbs import given_connection
+from onthedot.operations.blocking_verbs import BlockingVerbs
+from onthedot.operations.run_request import given_connection
 from onthedot.scheduler import Scheduler
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _through(
-    verb: Callable[Concatenate[Scheduler, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[BlockingScheduler, P], T]:
-    """The same verb, waited for."""
-
-    @functools.wraps(verb)
-    def ask(self: BlockingScheduler, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if "connection" in kwargs:  # before it is another thread's
-            kwargs["connection"] = given_connection(kwargs["connection"])
-        return self._ask(verb(self.scheduler, *args, **kwargs))
-
-    ask.__doc__ = inspect.getdoc(verb)  # said in `Verbs`
-    return ask
-
-
-class BlockingScheduler:
+class BlockingScheduler(BlockingVerbs):
     """A scheduler for programs without an event loop: the same verbs, and each returns when it is done.
 
     `start` it once in each process (after a fork, not before), `stop` it at the end; or use `with`. Verbs may be called
@@ -114,44 +97,16 @@ class BlockingScheduler:
     ) -> None:
         self.stop()
 
+    @property
+    def _door(self) -> Scheduler:
+        return self.scheduler
+
+    def _on_this_thread(self, connection: Any) -> Any:
+        return given_connection(connection)
+
     def _ask(self, work: Coroutine[Any, Any, T]) -> T:
         portal = self._portal
         if portal is None:
             work.close()
             raise StateError("the scheduler is not running; call start() first, or use 'with'")
         return portal.ask(work)
-
-    put = _through(Scheduler.put)
-    apply = _through(Scheduler.apply)
-    remove = _through(Scheduler.remove)
-    pause = _through(Scheduler.pause)
-    resume = _through(Scheduler.resume)
-    get_job = _through(Scheduler.get_job)
-    list_jobs = _through(Scheduler.list_jobs)
-    skip_next = _through(Scheduler.skip_next)
-    move_next = _through(Scheduler.move_next)
-    backfill = _through(Scheduler.backfill)
-    set_shards = _through(Scheduler.set_shards)
-    list_nodes = _through(Scheduler.list_nodes)
-    drain_node = _through(Scheduler.drain_node)
-    list_terms = _through(Scheduler.list_terms)
-    list_queues = _through(Scheduler.list_queues)
-    pause_queue = _through(Scheduler.pause_queue)
-    resume_queue = _through(Scheduler.resume_queue)
-    share_queue = _through(Scheduler.share_queue)
-    submit = _through(Scheduler.submit)
-    submit_many = _through(Scheduler.submit_many)
-    trigger = _through(Scheduler.trigger)
-    retry_run = _through(Scheduler.retry_run)
-    cancel = _through(Scheduler.cancel)
-    get_run = _through(Scheduler.get_run)
-    list_runs = _through(Scheduler.list_runs)
-    list_skips = _through(Scheduler.list_skips)
-    history = _through(Scheduler.history)
-    logs = _through(Scheduler.logs)
-    result = _through(Scheduler.result)
-    dead_letters = _through(Scheduler.dead_letters)
-    dead_runs = _through(Scheduler.dead_runs)
-    replay = _through(Scheduler.replay)
-    replay_many = _through(Scheduler.replay_many)
-    discard = _through(Scheduler.discard)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
 from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
 from onthedot.ids import Ids
@@ -22,31 +21,34 @@ OnTrouble = Callable[[str, Exception, Micros], None]
 """Told which service met which error, and after how long it tries again."""
 
 
-class Service(Protocol):
-    """One duty of a node."""
+class Service:
+    """One duty of a node: its `tick` is called again and again, at the right moments."""
 
     name: str
 
+    def __init__(self) -> None:
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Tick now, or, during a tick, once more right after it."""
+        self._woken.set()
+
     async def tick(self, now: Micros) -> Micros | None:
-        """Do what is to be done now; answer after how long to be called again (None: when woken)."""
-        ...
+        """Do what is to be done now; return after how long to be called again (None: when woken)."""
+        raise NotImplementedError
 
 
-class Driver:
-    """Calls one service's tick again and again, at the right moments."""
+class _Driver:
+    """Calls one service's tick until it is stopped."""
 
     def __init__(self, service: Service, clock: Clock, ids: Ids, on_trouble: OnTrouble) -> None:
         self.service = service
         self._clock = clock
         self._ids = ids
         self._on_trouble = on_trouble
-        self._woken = asyncio.Event()
+        self._woken = service._woken
         self._stopping = False
         self._troubles = 0
-
-    def wake(self) -> None:
-        """Tick now, or, during a tick, once more right after it."""
-        self._woken.set()
 
     def stop(self) -> None:
         """Tick no more. A tick under way ends first."""
@@ -88,29 +90,33 @@ class Driver:
 
 
 class Loop:
-    """All services of a node, each with its driver."""
+    """Ticks all services of a node."""
 
     def __init__(self, clock: Clock, ids: Ids, on_trouble: OnTrouble) -> None:
         self._clock = clock
         self._ids = ids
         self._on_trouble = on_trouble
-        self._drivers: list[Driver] = []
-        self._tasks: dict[Driver, asyncio.Task[None]] = {}
+        self._drivers: dict[Service, _Driver] = {}
+        self._tasks: dict[_Driver, asyncio.Task[None]] = {}
 
-    def add(self, service: Service) -> Driver:
-        """Drive this service too, from `start` on."""
-        driver = Driver(service, self._clock, self._ids, self._on_trouble)
-        self._drivers.append(driver)
-        return driver
+    def add(self, service: Service) -> None:
+        """Tick this service too, from `start` on."""
+        self._drivers[service] = _Driver(service, self._clock, self._ids, self._on_trouble)
+
+    def wake(self, name: str) -> None:
+        """Let the service of this name tick now."""
+        for service in self._drivers:
+            if service.name == name:
+                service.wake()
 
     def start(self) -> None:
         """Begin ticking."""
-        for driver in self._drivers:
+        for driver in self._drivers.values():
             self._tasks[driver] = asyncio.create_task(driver.run(), name=f"onthedot {driver.service.name}")
 
-    async def stop(self, *drivers: Driver) -> None:
-        """Let these drivers (default: all) end their ticks and stop. Raises what broke one of them."""
-        stopping = drivers or tuple(self._tasks)
+    async def stop(self, *services: Service) -> None:
+        """Let these services (default: all) end their ticks and stop. Raises what broke one of them."""
+        stopping = [self._drivers[service] for service in services] or list(self._tasks)
         for driver in stopping:
             driver.stop()
         tasks = [self._tasks.pop(driver) for driver in stopping if driver in self._tasks]

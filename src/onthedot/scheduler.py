@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
@@ -17,22 +17,26 @@ from onthedot.model.errors import ArgumentsError, DefinitionError, DuplicateJob,
 from onthedot.model.events import Events, Subscriber
 from onthedot.model.job import Call, Job
 from onthedot.model.task import Command, Source, Step, Steps
+from onthedot.node.engine import Engine
 from onthedot.node.engine_thread import EngineThread
 from onthedot.node.event_delivery import Delivery
 from onthedot.observe.event_buffer import EventBuffer
 from onthedot.operations.put_job import refuse_without
+from onthedot.operations.session import Session
+from onthedot.operations.store_verbs import StoreVerbs
 from onthedot.runners.context import Context
 from onthedot.runners.hooks import Hooks
 from onthedot.runners.importable import importable
 from onthedot.runners.registry import Handler, Registry
 from onthedot.runners.secrets import Provider
-from onthedot.scheduler_verbs import SchedulerVerbs
 from onthedot.settings import Settings
 from onthedot.stores.connect import has_transactions
 from onthedot.stores.protocol import Store
+from onthedot.stores.values import PutJob
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def _words(given: Sequence[str]) -> tuple[str, ...]:
@@ -40,7 +44,7 @@ def _words(given: Sequence[str]) -> tuple[str, ...]:
     return given if isinstance(given, str) else tuple(given)  # type: ignore[return-value]  # said there
 
 
-class Scheduler(SchedulerVerbs):
+class Scheduler(StoreVerbs):
     """A node of onthedot inside a Python program, on a store given by its URL (or as an object, in tests).
 
     >>> import onthedot as otd
@@ -347,6 +351,52 @@ class Scheduler(SchedulerVerbs):
         if self._thread is None:
             raise StateError("the scheduler is not running; call start() first, or use 'async with'")
         return self._thread
+
+    # ── the verbs: each is an operation on the engine's loop ─────────────────────────────────────────────────────
+
+    async def put(self, job: Job, *, revision: int | None = None) -> PutJob:
+        check_job(job)
+        problem = self.registry.check(job)
+        if problem is not None:
+            raise UnknownHandler(f"job {job.name!r}: {problem}")
+
+        async def work(engine: Engine) -> PutJob:
+            return await engine.put_job(job, revision=revision)
+
+        put = await self._running().on_engine(work)
+        self.jobs[job.name] = job
+        return put
+
+    async def _with_session(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        return await self._running().on_engine(lambda engine: work(self._session(engine)))
+
+    def _session(self, engine: Engine) -> Session:
+        return Session(
+            store=engine.store,
+            clock=engine.clock,
+            settings=self.settings,
+            ids=self._ids,
+            events=self._events,
+            ends=engine.ends,
+            outputs=None if engine.leaving is None else engine.leaving.outputs,
+            recorder=engine.recorder,
+            jobs=self.jobs,
+        )
+
+    def _name_of(self, function: Callable[..., Any]) -> str:
+        """The job that calls this function, whatever name it was given."""
+        if not isinstance(function, JobFunction):
+            for name, job in self.jobs.items():
+                if isinstance(job.task, Call) and self.registry.get(job.task.handler).function is function:
+                    return name
+        return super()._name_of(function)
+
+    def _check_signature(self, job: str, args: Mapping[str, Any] | None) -> None:
+        own = self.jobs.get(job)
+        if own is not None and isinstance(own.task, Call):
+            problem = self.registry.get(own.task.handler).check_arguments(dict(own.args if args is None else args))
+            if problem is not None:
+                raise ArgumentsError(problem, subject=f"job {job!r}")
 
 
 def ping_engine(scheduler: Scheduler, answer: Callable[[], None]) -> None:

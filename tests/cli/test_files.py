@@ -24,7 +24,7 @@ from onthedot.model.job import Job, Pause
 from onthedot.model.task import Command, Param
 from onthedot.operations.open_verbs import opened
 from onthedot.operations.put_job import put_job
-from onthedot.server.routes.jobs import job_fields
+from onthedot.server.models import job_out
 from onthedot.stores.sqlite import SqliteStore
 from tests.cli.conftest import Call, Stand
 from tests.stores.test_definitions import FULL
@@ -162,7 +162,7 @@ def test_a_stored_job_with_them_is_exported_and_read_by_clients(call: Call, doub
         async with opened(f"sqlite:///{doubtful}") as there:
             record = await there.verbs().get_job("far")
             assert record is not None
-            return job_record(job_fields(record)).job
+            return job_record(job_out(record)).job
 
     assert asyncio.run(told()).name == "far"
 

@@ -15,11 +15,11 @@ from onthedot.cli import logs
 from onthedot.cli.log_printer import PASSED_OVER, Telling
 from onthedot.clock import SECOND
 from onthedot.model.run import RunRecord, RunState
+from onthedot.output.line_marks import Mark, encode_mark
 from onthedot.output.locations import output_location
 from onthedot.output.output_store import Name, OutputStore
 from onthedot.output.records import Record, encode
 from onthedot.output.run_output import Said
-from onthedot.rules.live_lines import Mark, encode_mark
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import LogRecord
 from tests.cli.conftest import Call

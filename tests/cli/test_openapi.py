@@ -13,7 +13,7 @@ import jsonschema_rs
 import pytest
 
 from onthedot.define.schema import job_schema
-from onthedot.server.permissions import TABLE
+from onthedot.server.permissions import ROUTE_PERMISSIONS
 from tests.cli.conftest import Call
 
 
@@ -38,7 +38,7 @@ def test_it_has_the_routes_of_the_table_and_what_they_take(document: dict[str, A
     found = {line: operation.get("x-permission") for line, operation in operations(document)}
     assert found == {
         line.replace(":path}", "}"): None if permission is None else str(permission)
-        for line, permission in TABLE.items()
+        for line, permission in ROUTE_PERMISSIONS.items()
         if line not in PAGE
     }
     assert document["paths"]["/api/v1/health"]["get"]["security"] == []

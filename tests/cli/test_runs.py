@@ -19,7 +19,7 @@ from onthedot.operations.open_verbs import opened
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
 from tests.cli.conftest import Call, Look
-from tests.runners.plain_guard import guard
+from tests.runners.program.plain_guard import guard
 
 TABLE = r"""
 RUN  JOB     STATE      DUE (CET)  LATE    TOOK     TRIES  NOTE

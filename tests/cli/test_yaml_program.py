@@ -19,7 +19,7 @@ from onthedot.cli.up import Given
 from onthedot.clock import Micros, SystemClock, to_micros
 from onthedot.model.run import RunRecord
 from tests.define.test_job_reader import AS_GIVEN
-from tests.runners.plain_guard import guard
+from tests.runners.program.plain_guard import guard
 
 __all__ = ["guard"]  # a fixture
 

@@ -15,9 +15,8 @@ from onthedot.model.job import JobRecord, JobState, canonical
 from onthedot.model.route import PRIORITIES
 from onthedot.model.run import AttemptRecord, Progress, RunRecord, RunState
 from onthedot.observe.cluster import NodeShown, queue_fields, term_fields
-from onthedot.server.json_response import as_json
-from onthedot.server.models import attempt_out, run_out
-from onthedot.server.routes.jobs import job_fields
+from onthedot.server.json_response import to_json
+from onthedot.server.models import attempt_out, job_out, run_out
 from onthedot.server.routes.nodes import _node
 from onthedot.stores.values import Held, Node, Queue, Term
 from tests.define.strategies import jobs
@@ -34,7 +33,7 @@ plain = st.recursive(
 
 def sent(told: Any) -> Any:
     """As it comes out at the other end."""
-    return json.loads(as_json(told))
+    return json.loads(to_json(told))
 
 
 @given(
@@ -75,7 +74,7 @@ def test_an_attempt_but_for_its_lease(attempt: AttemptRecord):
 @given(jobs(), st.sampled_from(JobState), instants, instants, texts, st.none() | instants)
 def test_a_job(job: Any, state: JobState, created: int, updated: int, reason: str, until: int | None):
     record = JobRecord(7, 3, job, state, created, updated, reason, until)
-    assert values.job_record(sent(job_fields(record))) == record
+    assert values.job_record(sent(job_out(record))) == record
 
 
 @given(

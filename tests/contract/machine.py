@@ -38,7 +38,7 @@ from onthedot.model.run import (
 )
 from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot.rules import gates as policy
-from onthedot.runners.registry import arguments_of
+from onthedot.runners.params import arguments_of
 from onthedot.stores.values import Note, Placement, ReserveRequest
 from onthedot_verify.contract.workbench import (
     TASK,

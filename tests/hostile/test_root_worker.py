@@ -22,7 +22,7 @@ from onthedot.runners.program import source as source_module
 from onthedot.runners.program.workspace import spool_of, sweep
 from onthedot.settings import Settings
 from tests.runners.guard.yard import look_until
-from tests.runners.test_steps import listening
+from tests.runners.program.test_steps import listening
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("root", "sandbox")]
 

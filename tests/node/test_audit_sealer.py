@@ -11,7 +11,7 @@ from onthedot.access.audit import KIND, Entry, record
 from onthedot.access.audit_seals import BATCH, SEALS, check
 from onthedot.access.principal import LOCAL
 from onthedot.model.events import AuditSealed, Event, Events
-from onthedot.node.audit_sealer import BREATH, SEAL_EVERY, Sealing
+from onthedot.node.audit_sealer import BREATH, SEAL_EVERY, AuditSealer
 from onthedot.node.leadership import Leadership
 from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore
@@ -36,12 +36,12 @@ async def store(request, tmp_path):
     await store.close()
 
 
-def sealing(store: Store, *, leads: bool = True) -> tuple[Sealing, list[Event]]:
+def sealing(store: Store, *, leads: bool = True) -> tuple[AuditSealer, list[Event]]:
     told: list[Event] = []
-    return Sealing(store, Led(leads=leads), SETTINGS, Events([told.append])), told
+    return AuditSealer(store, Led(leads=leads), SETTINGS, Events([told.append])), told
 
 
-async def settle(service: Sealing) -> int:
+async def settle(service: AuditSealer) -> int:
     """Tick until there is nothing left to do; how many ticks that took."""
     for ticks in range(1, 100):
         if await service.tick(0) == SEAL_EVERY:

@@ -13,7 +13,7 @@ from onthedot.access.sign_on import USED, sign_on
 from onthedot.clock import SECOND, Micros
 from onthedot.model.events import Event, Events, KeyExpires
 from onthedot.model.retention import DAY, HOUR
-from onthedot.node.credential_cleanup import FORGET_EVERY, KEEP_KEYS, KEEP_SESSIONS, PAGE, Forgetting
+from onthedot.node.credential_cleanup import FORGET_EVERY, KEEP_KEYS, KEEP_SESSIONS, PAGE, CredentialCleanup
 from onthedot.node.leadership import Leadership
 from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore
@@ -40,10 +40,10 @@ async def store(request, tmp_path):
 
 
 async def one_round(store: Store, at: Micros) -> int:
-    return await whole_round(Forgetting(store, Led(at), SETTINGS, Events()))
+    return await whole_round(CredentialCleanup(store, Led(at), SETTINGS, Events()))
 
 
-async def whole_round(service: Forgetting) -> int:
+async def whole_round(service: CredentialCleanup) -> int:
     for ticks in range(1, 100):
         if await service.tick(0) == FORGET_EVERY:
             return ticks
@@ -112,7 +112,7 @@ async def test_many_are_removed_page_by_page():
 
 async def test_who_does_not_lead_removes_nothing(store: Store):
     await sessions.open_session(store, "ann", grant=VIEWER, now=START)
-    assert await Forgetting(store, Led(None), SETTINGS, Events()).tick(START + 365 * DAY) == SETTINGS.renew_every
+    assert await CredentialCleanup(store, Led(None), SETTINGS, Events()).tick(START + 365 * DAY) == SETTINGS.renew_every
     assert await count(store, sessions.KIND) == 1
 
 
@@ -125,7 +125,7 @@ async def test_keys_that_end_in_two_weeks_are_told_of_once(store: Store):
     await keys.revoke(store, revoked.key.id, now=START)
     told: list[Event] = []
     led = Led(ends - keys.WARNED - 1)
-    service = Forgetting(store, led, SETTINGS, Events([told.append]))
+    service = CredentialCleanup(store, led, SETTINGS, Events([told.append]))
     await whole_round(service)
     assert told == []
     for at in (ends - keys.WARNED, ends - DAY):
@@ -138,5 +138,5 @@ async def test_keys_that_end_in_two_weeks_are_told_of_once(store: Store):
     await whole_round(service)
     assert told == [KeyExpires(key.id, "ci", ends)] * 2
     led.terms = Led(ends).terms
-    await whole_round(Forgetting(store, led, SETTINGS, Events([told.append])))
+    await whole_round(CredentialCleanup(store, led, SETTINGS, Events([told.append])))
     assert len(told) == 2

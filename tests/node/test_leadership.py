@@ -8,7 +8,7 @@ from onthedot.ids import SeededIds
 from onthedot.model.events import Events
 from onthedot.node.heartbeat import Membership
 from onthedot.node.leadership import Leadership
-from onthedot.rules.shard_owners import Candidate, owners
+from onthedot.rules.shards import Candidate, owners
 from onthedot.stores.memory import MemoryStore
 from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
 

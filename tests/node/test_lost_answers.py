@@ -208,8 +208,8 @@ def test_an_instant_that_comes_while_the_worker_looks_at_the_clock_is_not_lost()
         await bench.start()
         await bench.submit(1.0)
         due = bench.clock.now() + SECOND
-        real, worker = bench.clock.now, bench.engine._worker
-        launch = worker.launch
+        real, seats = bench.clock.now, bench.engine._seats
+        launch = seats.launch
 
         def launch_late(leases) -> None:
             looks = iter([due - 1])
@@ -219,7 +219,7 @@ def test_an_instant_that_comes_while_the_worker_looks_at_the_clock_is_not_lost()
             finally:
                 bench.clock.now = real  # type: ignore[method-assign]
 
-        worker.launch = launch_late  # type: ignore[method-assign]
+        seats.launch = launch_late  # type: ignore[method-assign]
         await asyncio.sleep(10)
         states = bench.states(LIVE)
         hurry = asyncio.Event()
@@ -300,7 +300,7 @@ def test_nothing_is_taken_on_for_an_incarnation_that_ended_while_it_was_asked():
         await asyncio.sleep(6)  # armed without our knowing, and the answer of `held` is under way
         before = bench.engine._membership.incarnation
         await bench.memory.leave(before)
-        bench.engine._drivers["heartbeat"].wake()
+        bench.engine._membership.wake()
         await asyncio.sleep(60)
         await bench.engine.stop(asyncio.Event())
         return bench

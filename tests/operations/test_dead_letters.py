@@ -196,7 +196,9 @@ def test_subscribers_hear_how_far_a_long_replay_is(monkeypatch: pytest.MonkeyPat
         told: list[Any] = []
         events = Events([told.append])
         box = dead_letters.Box("charge")
-        await dead_letters.replay_many(harness.store, box, rate=None, dry_run=False, clock=harness.clock, events=events)
+        await dead_letters.replay_letters(
+            harness.store, box, rate=None, dry_run=False, clock=harness.clock, events=events
+        )
         assert told == [RunsReplayed(2, 5), RunsReplayed(4, 5), RunsReplayed(5, 5)]
 
     play(opened, scenario)
@@ -297,7 +299,9 @@ async def test_many_who_replay_at_once_make_one_run(kind: str, request: pytest.F
         dead = await bench.submit(record)
         [lease] = await bench.take(node)
         assert await bench.finish(lease, DEAD)
-        answers = await asyncio.gather(*(dead_letters.replay(store, dead, clock=SystemClock()) for _ in range(8)))
+        answers = await asyncio.gather(
+            *(dead_letters.replay_letter(store, dead, clock=SystemClock()) for _ in range(8))
+        )
         assert len({run_id for _, run_id, _ in answers}) == 1
         assert [made for _, _, made in answers].count(True) == 1
     finally:

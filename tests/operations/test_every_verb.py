@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import re
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import click
 import httpx2
 import pytest
 
 import onthedot as otd
+from onthedot.cli.main import cli
 from onthedot.client.blocking_client import BlockingClient
 from onthedot.model.errors import OnTheDotError
 from onthedot.operations.open_verbs import OpenVerbs
 from onthedot.operations.verbs import Verbs
-from onthedot.server.permissions import TABLE
+from onthedot.server.permissions import ROUTE_PERMISSIONS
 
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 VERBS = sorted(name for name, verb in inspect.getmembers(Verbs, inspect.iscoroutinefunction) if name[0] != "_")
 NAP = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)))
 RANGE = ("2026-01-01T00:00Z", "2026-01-02T00:00Z")
+
+ASKS_FIRST = ("submit_many", "replay")
+"""The client reads the jobs, or the run, before it asks for what is meant."""
 
 ASKED: dict[str, Callable[[Verbs], Awaitable[Any]]] = {
     "apply": lambda verbs: verbs.apply([NAP], source="a.yaml"),
@@ -68,17 +76,75 @@ def test_every_verb_is_gone_over():
 @pytest.mark.parametrize("door", [otd.Scheduler, OpenVerbs, otd.Client])
 def test_a_door_has_every_verb_of_its_own(door: type[Verbs]):
     """A protocol's methods are inherited, and answer nothing: who has forgotten one would not be told."""
-    forgotten = [name for name in VERBS if any(getattr(door, name) is vars(base).get(name) for base in _protocols())]
-    assert forgotten == []
-
-
-def _protocols() -> list[type]:
-    return [base for base in Verbs.__mro__ if getattr(base, "_is_protocol", False)]
+    assert [name for name in VERBS if getattr(door, name) is getattr(Verbs, name)] == []
 
 
 @pytest.mark.parametrize("door", [otd.BlockingScheduler, BlockingClient])
 def test_a_door_that_blocks_has_every_verb(door: type):
     assert [name for name in VERBS if not callable(getattr(door, name, None))] == []
+
+
+# ── the table of docs/api.md ─────────────────────────────────────────────────────────────────────────────────
+
+
+HELPERS = ("find_jobs",)
+
+
+class Offer(NamedTuple):
+    """A row of the table."""
+
+    operation: str
+    route: str
+    commands: list[str]
+
+
+def offers() -> dict[str, Offer]:
+    _, _, rest = PAGE.read_text().partition("| Verb |")
+    rows = rest.partition("\n\n")[0].splitlines()[2:]
+    cells = [[re.findall(r"`([^`]+)`", cell) for cell in row.strip("|").split("|")] for row in rows]
+    return {verb: Offer(operation, route, commands) for [verb], [operation], [route], commands in cells}
+
+
+OFFERS = offers()
+
+
+def test_the_table_has_every_verb():
+    assert sorted(OFFERS) == VERBS
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_is_an_operation_with_a_route_and_commands(verb: str):
+    offer = OFFERS[verb]
+    module, _, name = offer.operation.partition(".")
+    operation = getattr(importlib.import_module(f"onthedot.operations.{module}"), name)
+    assert inspect.iscoroutinefunction(operation)
+    assert next(iter(inspect.signature(operation).parameters.values())).annotation == "Session"
+    assert offer.route in ROUTE_PERMISSIONS
+    for line in offer.commands:
+        command: click.Command | None = cli
+        for word in line.split():
+            assert isinstance(command, click.Group), line
+            command = command.get_command(click.Context(command), word)
+        assert command is not None, line
+        assert not isinstance(command, click.Group), line
+
+
+def test_every_operation_is_a_verb():
+    offered = {offer.operation for offer in OFFERS.values()}
+    modules = {offer.operation.partition(".")[0] for offer in OFFERS.values()}
+    for module in modules:
+        for name, one in vars(importlib.import_module(f"onthedot.operations.{module}")).items():
+            if inspect.iscoroutinefunction(one) and one.__module__.endswith(module) and name[0] != "_":
+                first = next(iter(inspect.signature(one).parameters.values()))
+                assert first.annotation != "Session" or name in HELPERS or f"{module}.{name}" in offered
+
+
+def test_no_door_is_more_than_two_classes_deep():
+    for door in (otd.Scheduler, OpenVerbs, otd.Client, otd.BlockingScheduler, BlockingClient):
+        assert len([base for base in door.__mro__ if base.__module__.startswith("onthedot")]) <= 3
+
+
+# ── over HTTP ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _pattern(line: str) -> re.Pattern[str]:
@@ -91,7 +157,7 @@ def _place(name: str) -> str:
     return ".+" if name.endswith(":path") else "[^/]+"
 
 
-ROUTES = [_pattern(line) for line in TABLE]
+ROUTES = [_pattern(line) for line in ROUTE_PERMISSIONS]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -106,4 +172,5 @@ async def test_a_verb_asks_for_a_route_that_there_is(verb: str):
         with pytest.raises(OnTheDotError):
             await ASKED[verb](client)
     assert asked
+    assert any(_pattern(OFFERS[verb].route).fullmatch(line) for line in asked) or verb in ASKS_FIRST
     assert [line for line in asked if not any(route.fullmatch(line) for route in ROUTES)] == []

@@ -11,7 +11,7 @@ from onthedot.clock import SystemClock
 from onthedot.model.errors import UnknownJob
 from onthedot.model.events import Events
 from onthedot.model.task import Command
-from onthedot.operations.dead_letters import Box, discard, replay, replay_many
+from onthedot.operations.dead_letters import Box, discard_letters, replay_letter, replay_letters
 from onthedot.operations.rerun import rerun
 from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
@@ -57,7 +57,7 @@ async def test_the_letter_is_settled_by_the_new_run(store: Store):
 async def test_to_replay_it_afterwards_is_the_same_run(store: Store):
     dead = await ended(store)
     made, _ = await rerun(store, dead, None, token="a", now=LATER)
-    assert (await replay(store, dead, clock=SystemClock()))[1:] == (made, False)
+    assert (await replay_letter(store, dead, clock=SystemClock()))[1:] == (made, False)
 
 
 async def test_again_is_another_run_and_what_was_said_first_stays(store: Store):
@@ -70,7 +70,7 @@ async def test_again_is_another_run_and_what_was_said_first_stays(store: Store):
 
 async def test_one_that_was_discarded_stays_so(store: Store):
     dead = await ended(store)
-    assert await discard(store, [dead], why="known") == [dead]
+    assert await discard_letters(store, [dead], why="known") == [dead]
     await rerun(store, dead, None, token="a", now=LATER)
     assert await settled(store, dead) == "discarded:known"
 
@@ -106,8 +106,8 @@ async def test_a_retry_does_not_run_the_job_that_has_the_name_now(store: Store):
 async def test_a_replay_does_not_run_the_job_that_has_the_name_now(store: Store):
     dead = await renamed(store)
     with pytest.raises(UnknownJob, match=f"run {dead}: its job 'job' was deleted; another job has that name now"):
-        await replay(store, dead, clock=SystemClock())
-    answer = await replay_many(store, Box(), rate=None, dry_run=False, clock=SystemClock(), events=Events())
+        await replay_letter(store, dead, clock=SystemClock())
+    answer = await replay_letters(store, Box(), rate=None, dry_run=False, clock=SystemClock(), events=Events())
     assert (answer.letters, answer.without_job, answer.run_ids) == (1, 1, ())
     assert [run.id for run in await store.queries.list_dead()] == [dead]
 
@@ -121,7 +121,9 @@ async def test_nothing_is_run_again_for_who_does_not_see_the_job(store: Store):
     with pytest.raises(UnknownJob):
         await rerun(store, dead, None, token="a", now=LATER, sees=sees)
     with pytest.raises(UnknownJob):
-        await replay(store, dead, clock=SystemClock(), sees=sees)
-    answer = await replay_many(store, Box(), rate=None, dry_run=False, clock=SystemClock(), events=Events(), sees=sees)
+        await replay_letter(store, dead, clock=SystemClock(), sees=sees)
+    answer = await replay_letters(
+        store, Box(), rate=None, dry_run=False, clock=SystemClock(), events=Events(), sees=sees
+    )
     assert (answer.letters, answer.without_job) == (1, 1)
     assert [run.id for run in await store.queries.list_dead()] == [dead]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from onthedot.clock import MILLISECOND, SECOND
 from onthedot.output.capture import LARGEST, LEAST, Capture
+from onthedot.output.line_marks import WINDOW
 from onthedot.output.records import Record, Stream, decode
-from onthedot.rules.live_lines import WINDOW
 
 LIMIT = 10 << 20
 

@@ -23,7 +23,7 @@ from onthedot.model.run import TERMINAL, GateAsk, Lease, NewRun, RunState, submi
 from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot.rules import gates as policy
 from onthedot.rules.windows import edit_windows, plan_window, resume_windows
-from onthedot.runners.registry import arguments_of
+from onthedot.runners.params import arguments_of
 from onthedot.stores.values import Node
 from onthedot_verify.contract.workbench import CANCELLED, DEAD, LOST, START, SUCCESS, TASK, every, fixed_delay
 from tests.lanes import SOAK

@@ -19,7 +19,7 @@ from onthedot.model.job import Call, JobRecord, Limit, Overlap
 from onthedot.model.run import Armed, Gate, GateAsk, Lease, NewRun, submit_trigger
 from onthedot.model.verdict import Finish
 from onthedot.rules import gates as policy
-from onthedot.runners.registry import arguments_of
+from onthedot.runners.params import arguments_of
 from onthedot.stores.values import Node
 from onthedot_verify.contract.workbench import SUCCESS, TASK
 from tests.review.test_differential import THOROUGH

@@ -1,4 +1,6 @@
-"""The planning of one program's jobs, divided and put together again while it runs."""
+"""Every bucket belongs to one shard, and every shard to one living node."""
+
+from __future__ import annotations
 
 import asyncio
 import doctest
@@ -8,15 +10,14 @@ import pytest
 
 import onthedot as otd
 from onthedot.model.errors import DefinitionError
-from onthedot.rules import shard_owners as policy
-from onthedot.rules import shards as stores
+from onthedot.rules import shards
+from onthedot.rules.shards import Candidate, Held, electable, open_to, owners
 from onthedot.simulate.virtual_loop import run_virtual
 from onthedot.testing.harness import Harness
 
 
-@pytest.mark.parametrize("module", [policy, stores])
-def test_what_the_docstrings_show_is_true(module):
-    found = doctest.testmod(module)
+def test_what_the_docstrings_show_is_true():
+    found = doctest.testmod(shards)
     assert found.attempted
     assert not found.failed
 
@@ -45,12 +46,45 @@ def test_slots_stay_whole_and_on_time_while_the_number_of_shards_changes():
         harness = Harness(datetime(2026, 6, 1, 12, 0, 1, tzinfo=UTC))
         running.append(harness)
         await harness.start(sched)
-        for shards in (4, 7, 1, 64, 2):
+        for number in (4, 7, 1, 64, 2):
             await asyncio.sleep(60)
-            await harness.store.set_shards(shards)
+            await harness.store.set_shards(number)
         await asyncio.sleep(60)
         await harness.stop()
 
     run_virtual(scenario())
     assert len(ran) == 8 * 36
     assert max(late for _, late in ran) < 1_000
+
+
+NODES = [Candidate(f"node{number}", f"inc{number}", "2025a") for number in range(8)]
+
+
+def test_a_death_moves_the_shards_of_the_dead_and_no_other():
+    before, after = owners(64, NODES), owners(64, NODES[1:])
+    moved = [shard for shard in range(64) if before[shard] != after[shard]]
+    assert moved == [shard for shard in range(64) if before[shard] == "inc0"]
+    assert moved
+
+
+def test_everybody_has_some_and_the_order_of_nodes_is_nothing():
+    assert set(owners(64, NODES)) == {node.incarnation for node in NODES}
+    assert owners(64, NODES) == owners(64, NODES[::-1])
+    assert owners(3, []) == [None, None, None]
+
+
+def test_a_restart_moves_nothing():
+    again = [Candidate("node0", "reborn", "2025a"), *NODES]
+    assert owners(64, again) == [owner if owner != "inc0" else "reborn" for owner in owners(64, NODES)]
+
+
+def test_only_the_newest_zone_data_counts():
+    newer = Candidate("newer", "n", "2025b")
+    assert electable([*NODES, newer, Candidate("unknown", "u", "unknown")]) == [newer]
+    assert set(owners(9, [*NODES, newer])) == {"n"}
+
+
+def test_own_shards_at_once_others_when_they_are_left_lying():
+    owned_by = ["me", "you", "you", "you"]
+    terms = {0: Held("you", 100), 1: Held("you", 100), 2: Held("", 8), 3: Held("", 7)}
+    assert open_to("me", owned_by, terms, now=10, patience=3) == [0, 3]

@@ -15,7 +15,7 @@ import onthedot as otd
 from onthedot.clock import SECOND, to_micros
 from onthedot.model.job import Call, Job, JobRecord, JobState
 from onthedot.model.window import ScheduleState, SkipRange, Slot, SlotException
-from onthedot.rules.window_checks import runs_over, settle
+from onthedot.rules.moved_slots import runs_over, settle
 from onthedot.rules.windows import MOST_SLOTS, edit_windows, plan_window, resume_windows
 from onthedot.schedules import schedule_id, slots
 

@@ -14,8 +14,11 @@ from onthedot.model.task import Bounds, Task
 from onthedot.model.verdict import Outcome
 from onthedot.output.log_positions import note_records, read_note
 from onthedot.runners.attempt import Attempt
-from onthedot.runners.io_runner import ApartRunner, Door
+from onthedot.runners.io_runner import Executor, IoRunner
 from onthedot.runners.notes import Notes
+from onthedot.runners.registry import Registry
+from onthedot.runners.runner import Host
+from onthedot.settings import Settings
 
 CLOCK = SystemClock()
 
@@ -50,10 +53,11 @@ class Notebook:
 class Passing:
     """Attempts on their way through one door."""
 
-    def __init__(self, door: Door, **options: Any) -> None:
+    def __init__(self, door: Executor, **options: Any) -> None:
         self.loop = asyncio.get_running_loop()
         self._ended: dict[Attempt, asyncio.Future[Outcome]] = {}
-        self.runner = ApartRunner(door, self.loop, CLOCK, ended=self._end, started=None, **options)
+        host = Host(self.loop, CLOCK, Settings(), Registry(), ended=self._end)
+        self.runner = IoRunner(host, door, **options)
 
     def begin(self, lease: Lease, timeout: timedelta | None = None) -> Attempt:
         desk: Any = Notebook()

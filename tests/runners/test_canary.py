@@ -22,10 +22,9 @@ from onthedot.model.job import Job
 from onthedot.model.run import Lease, RunState
 from onthedot.model.task import Command, Http, Param
 from onthedot.model.verdict import Finish, OutcomeKind, Verdict
-from onthedot.runners.secret_sealing import KEY, Keys
 from onthedot.runners.secrets import DIRECTORY
-from onthedot.runners.stored_secrets import KIND, StoredSecrets
-from onthedot.runners.task_filling import Filling, secrets_of
+from onthedot.runners.stored_secrets import KEY, KIND, Keys, StoredSecrets
+from onthedot.runners.task_filler import TaskFiller, secrets_of
 from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
@@ -166,7 +165,7 @@ async def take(store: Store) -> list[Lease]:
     ).armed
 
 
-async def attempt(store: Store, lease: Lease, filling: Filling) -> str:
+async def attempt(store: Store, lease: Lease, filling: TaskFiller) -> str:
     """What a careless runner would do: record all that it can say about its task, and about what went wrong."""
     try:
         filled = await filling(lease)
@@ -194,7 +193,7 @@ async def test_a_value_is_nowhere(place: Place, environment: dict[str, str], cap
         shown = repr([await sched.list_jobs(), await sched.list_runs()])
     said = []
     async with place.opened() as store:
-        filling = Filling(secrets_of(store.documents, environment=environment))
+        filling = TaskFiller(secrets_of(store.documents, environment=environment))
         leases = await take(store)
         assert len(leases) == len(JOBS)
         said = [await attempt(store, lease, filling) for lease in leases]

@@ -13,8 +13,8 @@ from onthedot.clock import SECOND
 from onthedot.model.task import Bounds, Container, Mount
 from onthedot.model.verdict import SUCCEEDED, Outcome, OutcomeKind
 from onthedot.runners import container_engines
-from onthedot.runners.container import ContainerDoor
-from onthedot.runners.program import process_identity as identity
+from onthedot.runners import process_identity as identity
+from onthedot.runners.container import ContainerExecutor
 from tests.runners.attempts import Passing, lease_of, said
 from tests.runners.fake_engine import Engine, fake_engine
 
@@ -32,7 +32,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 async def passing(engine: Engine, tmp_path: Path) -> AsyncIterator[Passing]:
-    door = ContainerDoor(container_engines.find, engine.url, grace=SECOND, mounts=[str(tmp_path / "shared")])
+    door = ContainerExecutor(container_engines.find, engine.url, grace=SECOND, mounts=[str(tmp_path / "shared")])
     passing = Passing(door)
     yield passing
     passing.runner.close()
@@ -214,7 +214,7 @@ async def test_an_engine_that_refuses_is_a_failure_in_words(engine: Engine, pass
 
 
 async def test_no_engine_is_a_failure_in_words():
-    passing = Passing(ContainerDoor(container_engines.find, "unix:///no/such.sock", grace=SECOND))
+    passing = Passing(ContainerExecutor(container_engines.find, "unix:///no/such.sock", grace=SECOND))
     outcome = await passing.end(passing.begin(lease_of(script("true"))))
     passing.runner.close()
     assert "no container engine answers" in str(outcome.error)

@@ -14,7 +14,7 @@ import pytest
 import onthedot as otd
 from onthedot.model.job import Job
 from onthedot.model.task import Command, Container, Level
-from onthedot.runners.program import process_identity
+from onthedot.runners import process_identity
 from onthedot.settings import Settings
 from tests.runners.fake_engine import Engine, fake_engine
 

@@ -13,8 +13,8 @@ from onthedot.clock import SECOND
 from onthedot.model.task import Bounds, Container, Mount
 from onthedot.model.verdict import SUCCEEDED, Outcome, OutcomeKind
 from onthedot.runners import container_engines
-from onthedot.runners.container import ContainerDoor
-from onthedot.runners.program import process_identity as identity
+from onthedot.runners import process_identity as identity
+from onthedot.runners.container import ContainerExecutor
 from tests.runners.attempts import Passing, lease_of, said
 from tests.servers.podman import IMAGE, Podman
 
@@ -25,7 +25,7 @@ CANCELLED = Outcome(OutcomeKind.CANCELLED, "by hand")
 
 @pytest.fixture
 async def passing(podman: Podman, tmp_path: Path) -> AsyncIterator[Passing]:
-    passing = Passing(ContainerDoor(container_engines.find, podman.url, grace=2 * SECOND, mounts=[str(tmp_path)]))
+    passing = Passing(ContainerExecutor(container_engines.find, podman.url, grace=2 * SECOND, mounts=[str(tmp_path)]))
     yield passing
     await asyncio.to_thread(passing.runner.close)
 

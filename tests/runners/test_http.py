@@ -14,7 +14,7 @@ from onthedot.clock import SECOND
 from onthedot.model.addresses import Address, Allowed
 from onthedot.model.task import Http
 from onthedot.model.verdict import Outcome, OutcomeKind
-from onthedot.runners.http import HttpDoor
+from onthedot.runners.http import HttpExecutor
 from tests.runners.attempts import CLOCK, Passing, lease_of, said
 from tests.runners.pages import Handler, Page, Site, serving
 
@@ -34,7 +34,7 @@ def site(pages: dict[str, Page]) -> Iterator[Site]:
 
 @pytest.fixture
 async def passing() -> AsyncIterator[Passing]:
-    passing = Passing(HttpDoor(LOOPBACK, CLOCK))
+    passing = Passing(HttpExecutor(LOOPBACK, CLOCK))
     yield passing
     passing.runner.close()
 
@@ -56,7 +56,7 @@ async def ask(
     task: Http, *, allowed: Allowed = LOOPBACK, timeout: timedelta | None = None, **door
 ) -> tuple[Outcome, str]:
     """The outcome of one attempt, and what it said."""
-    passing = Passing(HttpDoor(allowed, CLOCK, **door))
+    passing = Passing(HttpExecutor(allowed, CLOCK, **door))
     try:
         attempt = passing.begin(lease_of(task), timeout)
         return await passing.end(attempt), said(attempt)
@@ -230,7 +230,7 @@ async def test_a_job_without_a_time_out_has_one(site: Site, pages: dict[str, Pag
         asked.server.site.over.wait()
 
     pages["/"] = never
-    passing = Passing(HttpDoor(LOOPBACK, CLOCK), longest=SECOND // 5)
+    passing = Passing(HttpExecutor(LOOPBACK, CLOCK), longest=SECOND // 5)
     outcome = await passing.end(passing.begin(lease_of(Http(url=site.url()))))
     passing.runner.close()
     assert outcome.kind is OutcomeKind.TIMED_OUT

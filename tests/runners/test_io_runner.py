@@ -15,8 +15,9 @@ from onthedot.output.capture import Capture
 from onthedot.output.records import Stream, decode
 from onthedot.output.redact import forms_of
 from onthedot.runners import io_runner
-from onthedot.runners.attempt import Attempt, failed, without_secrets
-from onthedot.runners.io_runner import Said
+from onthedot.runners.attempt import Attempt
+from onthedot.runners.io_runner import OutputWriter
+from onthedot.runners.outcomes import failed, without_secrets
 from onthedot.runners.params import Filled
 from tests.runners.attempts import Passing, lease_of, said
 
@@ -28,7 +29,7 @@ class Saying:
         self._texts = texts
         self.thread = ""
 
-    async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
+    async def perform(self, attempt: Attempt, filled: Filled, said: OutputWriter) -> Outcome:
         self.thread = threading.current_thread().name
         for text in self._texts:
             said.feed("out", text.encode())
@@ -122,7 +123,7 @@ class Hiding(Capture):
 @pytest.mark.parametrize("raises", [False, True])
 async def test_no_error_tells_a_secret(monkeypatch: pytest.MonkeyPatch, raises: bool):
     class Tactless(Saying):
-        async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
+        async def perform(self, attempt: Attempt, filled: Filled, said: OutputWriter) -> Outcome:
             if raises:
                 raise LookupError("nothing at /?token=hush")
             return Outcome(OutcomeKind.FAILED, "nothing at /?token=hush")

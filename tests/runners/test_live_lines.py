@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from onthedot.rules.live_lines import Mark, Stream
-from onthedot.runners.attempt import LONGEST_LINE, LiveLines
+from onthedot.output.line_marks import Mark, Stream
+from onthedot.runners.context import LONGEST_LINE, LiveLines
 
 
 class Heard:

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from onthedot.model.errors import UnknownSecret
-from onthedot.runners.secret_sealing import KEY, KEY_FILE, Keys, key_id
-from onthedot.runners.stored_secrets import KIND, StoredSecrets
+from onthedot.runners.stored_secrets import KEY, KEY_FILE, KIND, Keys, StoredSecrets, key_id
 from onthedot.stores.memory import MemoryStore
 
 OLD, NEW = bytes(range(32)), bytes(range(1, 33))
@@ -163,7 +162,7 @@ def test_without_the_library_the_error_names_the_extra():
 import sys
 sys.modules["cryptography"] = None
 from onthedot.model.errors import UnknownSecret
-from onthedot.runners.secret_sealing import Keys
+from onthedot.runners.stored_secrets import Keys
 try:
     Keys([bytes(32)]).seal("default", "DB", "value")
 except UnknownSecret as error:

@@ -11,7 +11,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.runners.tracebacks import trace_of
-from tests.runners.isolated import handlers
+from tests.runners.children import handlers
 
 
 def caught(function, *args: object) -> str:

@@ -17,7 +17,7 @@ from onthedot.access.permissions import Permission, Role
 from onthedot.model.errors import StoreUnavailable
 from onthedot.server.app import openapi_of
 from onthedot.server.bulk import NDJSON
-from onthedot.server.permissions import TABLE
+from onthedot.server.permissions import ROUTE_PERMISSIONS
 from onthedot.server.router import Routes, include
 from tests.server.kit import Served, served
 
@@ -159,7 +159,7 @@ async def test_a_key_that_does_not_count_has_other_words_than_none(there: Served
         assert missing.json()["detail"].startswith("expected a key: send 'Authorization: Bearer otd_…'")
 
 
-@pytest.mark.parametrize("line", [line for line in TABLE if line.startswith("GET ") and "{" not in line])
+@pytest.mark.parametrize("line", [line for line in ROUTE_PERMISSIONS if line.startswith("GET ") and "{" not in line])
 async def test_head_is_answered_as_get_without_a_body(there: Served, line: str):
     path = line.removeprefix("GET ")
     admin = there.keys.add(Role.ADMIN)
@@ -171,7 +171,7 @@ async def test_head_is_answered_as_get_without_a_body(there: Served, line: str):
         got = await there.client.get(path, params=query, headers=admin)
         assert head.headers["content-type"] == got.headers["content-type"]
         assert "content-length" in head.headers
-    if TABLE[line] is not None:
+    if ROUTE_PERMISSIONS[line] is not None:
         nobody = await there.client.head(path, params=query)
         assert (nobody.status_code, nobody.content) == (401, b"")
 
@@ -265,7 +265,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kinds", KINDS.values(), ids=KINDS.keys())
-@pytest.mark.parametrize("line", [line for line in TABLE if not line.startswith("GET")])
+@pytest.mark.parametrize("line", [line for line in ROUTE_PERMISSIONS if not line.startswith("GET")])
 async def test_only_a_bulk_submit_may_be_large(there: Served, line: str, kinds: list[tuple[str, str]]):
     method, _, path = line.partition(" ")
     path = path.replace("{source:path}", "x").replace("{run}", "1").replace("{job_id}", "1").replace("{job}", "nap")
@@ -329,7 +329,7 @@ async def test_a_stranger_is_refused_before_anything_is_read(there: Served, path
 
 
 async def test_a_line_without_a_route_keeps_the_server_from_starting(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(TABLE, "GET /api/v1/ghost", None)
+    monkeypatch.setitem(ROUTE_PERMISSIONS, "GET /api/v1/ghost", None)
     with pytest.raises(RuntimeError, match="ghost"):
         async with served():
             pass

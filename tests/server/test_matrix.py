@@ -12,7 +12,7 @@ import pytest
 from onthedot.access import audit
 from onthedot.access.permissions import ROLES, Permission, Role
 from onthedot.model.job import JobRecord
-from onthedot.server.permissions import EVERYBODY, TABLE
+from onthedot.server.permissions import EVERYBODY, ROUTE_PERMISSIONS
 from onthedot.stores.queries import RunFilter
 from tests.server.kit import Served, served
 from tests.server.samples import SAMPLES, Sample
@@ -90,7 +90,7 @@ async def stored(server: Served) -> tuple[object, ...]:
 
 def expected(line: str, who: str) -> str:
     """What must come of it: refused as a stranger, for want of a permission, as not there; or answered."""
-    permission, sample = TABLE[line], SAMPLES[line]
+    permission, sample = ROUTE_PERMISSIONS[line], SAMPLES[line]
     if line == "GET /":  # it tells strangers how to come in
         return "401" if who in ("anonymous", "worker") else "answered"
     if permission is EVERYBODY:
@@ -110,7 +110,7 @@ def expected(line: str, who: str) -> str:
 
 
 def test_every_route_is_gone_over():
-    assert set(SAMPLES) == set(TABLE)
+    assert set(SAMPLES) == set(ROUTE_PERMISSIONS)
 
 
 def changes(line: str, who: str) -> bool:
@@ -118,7 +118,7 @@ def changes(line: str, who: str) -> bool:
     return SAMPLES[line].changes and not line.startswith("GET ") and expected(line, who) == "answered"
 
 
-@pytest.mark.parametrize("line", list(TABLE))
+@pytest.mark.parametrize("line", list(ROUTE_PERMISSIONS))
 async def test_a_route_is_there_for_those_who_may_and_nobody_else(line: str, tmp_path: Path):
     """Those who change nothing share one server, and the test checks that they change nothing."""
     async with prepared(tmp_path) as (server, known):
@@ -147,7 +147,11 @@ async def judge(server: Served, known: dict[str, int | str], line: str, who: str
     assert recorded == changes(line, who), (who, "what is changed is on record, and nothing else is")
     if not changes(line, who):
         assert after == before, who
-    if who.startswith("another") and (line == "GET /" or TABLE[line] is not EVERYBODY) and not SAMPLES[line].shared:
+    if (
+        who.startswith("another")
+        and (line == "GET /" or ROUTE_PERMISSIONS[line] is not EVERYBODY)
+        and not SAMPLES[line].shared
+    ):
         for theirs in ("nap", "asleep", "mail", "greet", "ann", "would not", "worker-1"):
             assert f'"{theirs}' not in answer.text.replace(">", '"'), (
                 who,

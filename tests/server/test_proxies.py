@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from onthedot.model.errors import DefinitionError
 from onthedot.model.host_port import Listen
 from onthedot.server.http_server import HttpServer
-from onthedot.server.proxies import Forwarded, Proxies
+from onthedot.server.proxies import Proxies, ProxyMiddleware
 from onthedot.settings import Settings
 
 Start = Callable[..., HttpServer]
@@ -105,7 +105,7 @@ async def test_the_scheme_is_what_a_trusted_proxy_says(peer: str, said: bytes, s
         raise AssertionError
 
     scope = {"type": "http", "client": (peer, 1), "scheme": "http", "headers": [(b"x-forwarded-proto", said)]}
-    await Forwarded(note, proxies=Proxies(HERE), most=1)(scope, nothing, nothing)
+    await ProxyMiddleware(note, proxies=Proxies(HERE), most=1)(scope, nothing, nothing)
     assert seen == [scheme]
 
 

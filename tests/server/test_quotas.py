@@ -17,14 +17,14 @@ from onthedot.model.run import RunState
 from onthedot.model.task import Call
 from onthedot.server.bulk import NDJSON
 from onthedot.server.problems import Problem
-from onthedot.server.quotas import KEPT, Quotas, Whose
+from onthedot.server.quotas import KEPT, Owner, Quotas
 from onthedot.settings import Settings
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sql.store import SqlQueries
 from tests.server.kit import Served, served
 from tests.server.worker import Worker
 
-ANN = Whose("default", "ann")
+ANN = Owner("default", "ann")
 
 
 class Turned:

@@ -10,9 +10,8 @@ from fastapi.exceptions import RequestValidationError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onthedot.server.json_response import MOST_DEEP, read_body
 from onthedot.server.problems import Problem
-from onthedot.server.run_request import Asked, Submit, read_asked
+from onthedot.server.run_request import MOST_DEEP, RunRequest, Submit, read_body, read_run_request
 
 TEXTS = st.text(st.characters(blacklist_categories=[]), max_size=110)
 VALUES: st.SearchStrategy[Any] = st.recursive(
@@ -27,16 +26,16 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 BODIES = st.fixed_dictionaries({}, optional=FIELDS) | VALUES
 
 
-def by_model(body: bytes) -> Asked | str:
+def by_model(body: bytes) -> RunRequest | str:
     try:
-        return Asked(**dict(read_body(Submit, body)))
+        return RunRequest(**dict(read_body(Submit, body)))
     except (RequestValidationError, Problem) as error:
         return str(error)
 
 
-def read(body: bytes) -> Asked | str:
+def read(body: bytes) -> RunRequest | str:
     try:
-        return read_asked(body)
+        return read_run_request(body)
     except (RequestValidationError, Problem) as error:
         return str(error)
 
@@ -58,4 +57,4 @@ def test_the_short_way_reads_what_the_model_reads(body: bytes):
 @pytest.mark.parametrize("deep", [MOST_DEEP - 2, MOST_DEEP - 1])
 def test_how_deep_it_may_be(deep: int):
     body = b'{"job":"a","args":{"x":' + b"[" * deep + b"]" * deep + b"}}"
-    assert isinstance(read(body), Asked) is (deep + 2 <= MOST_DEEP)
+    assert isinstance(read(body), RunRequest) is (deep + 2 <= MOST_DEEP)

@@ -13,7 +13,7 @@ from onthedot.access.permissions import Role
 from onthedot.model.errors import DefinitionError
 from onthedot.model.host_port import Listen
 from onthedot.server.http_server import HttpServer
-from onthedot.server.same_origin import PROBES, Hosts, is_own, read_place
+from onthedot.server.same_origin import PROBES, Hosts, is_own, read_authority
 from onthedot.settings import Settings
 from tests.server.kit import Served, served
 
@@ -183,5 +183,5 @@ def test_an_origin_is_scheme_host_and_port(scheme: str, host: str, origin: str, 
 
 
 def test_a_host_is_read_strictly():
-    assert all(read_place(text) is None for text in MALFORMED)
-    assert all(read_place(text) is not None for text in [*LOOPBACK, *NAMES])
+    assert all(read_authority(text) is None for text in MALFORMED)
+    assert all(read_authority(text) is not None for text in [*LOOPBACK, *NAMES])

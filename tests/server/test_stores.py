@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from onthedot.access.permissions import Role
 from onthedot.server.app import openapi_of
-from onthedot.server.permissions import TABLE
+from onthedot.server.permissions import ROUTE_PERMISSIONS
 from tests.server.kit import served
 from tests.server.samples import SAMPLES
 
@@ -114,7 +114,7 @@ def with_nul(app: FastAPI, line: str) -> Iterator[tuple[str, str, object]]:
 async def test_a_nul_is_refused_wherever_it_is(url: str):
     async with served(url, rate=100_000.0, burst=100_000) as there:
         admin = there.keys.add(Role.ADMIN)
-        for line in TABLE:
+        for line in ROUTE_PERMISSIONS:
             for method, path, body in with_nul(there.app, line):
                 answer = await there.client.request(method, path, json=body, headers=admin)
                 expected = {422} if body is None else {200, 401, 404, 409, 415, 422}

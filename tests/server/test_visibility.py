@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
-from onthedot.server.visibility import seen_by
+from onthedot.server.visibility import visible_to
 from onthedot.stores.queries import AttemptFilter, JobFilter, RunFilter
 
 NAMES = st.sampled_from(["", "a", "b", "A", "a "])
@@ -22,7 +22,7 @@ def test_a_query_looks_where_one_sees_and_nowhere_else(kind, namespaces, only_ow
         kind="key", id="1", name="k", role=Role.ADMIN, namespaces=tuple(namespaces), owner="a", only_own=only_own
     )
     wanted = kind(namespaces=None if asked is None else (asked,), owner=owner)
-    narrowed = seen_by(asking, wanted)
+    narrowed = visible_to(asking, wanted)
     finds = narrowed.namespaces is None or at in narrowed.namespaces
     finds = finds and narrowed.owner in (None, whose)
     assert finds == (asking.sees(at, whose) and asked in (None, at) and owner in (None, whose))

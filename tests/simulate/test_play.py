@@ -9,10 +9,9 @@ import pytest
 import onthedot as otd
 from onthedot.clock import SECOND, Micros, to_micros
 from onthedot.model.errors import DefinitionError
-from onthedot.simulate.findings import warnings
 from onthedot.simulate.play import play
-from onthedot.simulate.question import Outage, Question
-from onthedot.simulate.tally import Tally
+from onthedot.simulate.results import Tally, warnings
+from onthedot.simulate.scenario import Outage, Scenario
 
 MONDAY = to_micros(datetime(2026, 6, 1, tzinfo=UTC))
 MINUTE, HOUR = 60 * SECOND, 3_600 * SECOND
@@ -22,12 +21,12 @@ def hour_of(instant: Micros) -> tuple[int, int]:
     return instant // (24 * HOUR), instant // HOUR % 24
 
 
-def ask(sched: otd.Scheduler, *, hours: float = 24, **options) -> tuple[Question, Tally]:
+def ask(sched: otd.Scheduler, *, hours: float = 24, **options) -> tuple[Scenario, Tally]:
     """Play so many hours from Monday midnight on."""
-    question = Question(jobs=sched.jobs, start=MONDAY, end=MONDAY + round(hours * HOUR), **options)
-    tally = Tally(question, hour_of)
-    play(question, tally)
-    return question, tally
+    scenario = Scenario(jobs=sched.jobs, start=MONDAY, end=MONDAY + round(hours * HOUR), **options)
+    tally = Tally(scenario, hour_of)
+    play(scenario, tally)
+    return scenario, tally
 
 
 def refuses() -> None:
@@ -86,10 +85,10 @@ def test_what_ran_when_the_node_died_runs_again():
 )
 def test_a_job_that_takes_longer_than_its_rhythm(overlap, runs, waited, skipped):
     sched = program(job={"schedule": otd.every("10m"), "overlap": overlap})
-    question, tally = ask(sched, hours=3, durations={"job": 19 * MINUTE})
+    scenario, tally = ask(sched, hours=3, durations={"job": 19 * MINUTE})
     job = tally.jobs["job"]
     assert (job.runs, job.waited["overlap"], job.skipped["overlap"]) == (runs, waited, skipped)
-    kinds = [warning.kind for warning in warnings(question, tally)]
+    kinds = [warning.kind for warning in warnings(scenario, tally)]
     assert kinds == ([] if overlap == "allow" else ["overlap"])
 
 
@@ -101,11 +100,11 @@ def test_a_job_that_replaces_itself():
 
 def test_seats_are_waited_for_and_the_peak_is_seen():
     sched = program(**{f"job{number}": {"schedule": otd.cron("0 * * * *")} for number in range(6)})
-    question, tally = ask(sched, hours=2, assumed=MINUTE, settings=otd.Settings(seats=4))
+    scenario, tally = ask(sched, hours=2, assumed=MINUTE, settings=otd.Settings(seats=4))
     assert (tally.peak, tally.peak_at) == (4, MONDAY)
     assert sum(job.waited["seat"] for job in tally.jobs.values()) == 4
     assert max(job.latest for job in tally.jobs.values()) == MINUTE
-    found = {warning.kind: warning for warning in warnings(question, tally)}
+    found = {warning.kind: warning for warning in warnings(scenario, tally)}
     assert set(found) == {"herd", "seats"}
     assert "6 of 6 jobs start in one second, 2 times" in found["herd"].text
     assert "H for the minute" in found["herd"].advice
@@ -114,8 +113,8 @@ def test_seats_are_waited_for_and_the_peak_is_seen():
 
 def test_a_herd_that_is_spread_is_none():
     sched = program(**{f"job{number}": {"schedule": otd.cron("H * * * *")} for number in range(6)})
-    question, tally = ask(sched, hours=6)
-    assert warnings(question, tally) == []
+    scenario, tally = ask(sched, hours=6)
+    assert warnings(scenario, tally) == []
 
 
 def test_jobs_that_run_after_others_and_those_that_nobody_asks_for():
@@ -125,18 +124,18 @@ def test_jobs_that_run_after_others_and_those_that_nobody_asks_for():
         receipt={},
         leap={"schedule": otd.cron("0 0 29 2 *")},
     )
-    question, tally = ask(sched)
+    scenario, tally = ask(sched)
     assert {name: job.runs for name, job in tally.jobs.items()} == {"load": 1, "clean": 1, "receipt": 0, "leap": 0}
-    [warning] = warnings(question, tally)
+    [warning] = warnings(scenario, tally)
     assert (warning.kind, warning.jobs) == ("idle", ("leap",))
 
 
 def test_an_attempt_that_takes_longer_than_its_time_out():
     sched = program(job={"schedule": otd.cron("0 * * * *"), "timeout": "5m", "retry": otd.Retry(2, delay="1m")})
-    question, tally = ask(sched, hours=3, durations={"job": 6 * MINUTE})
+    scenario, tally = ask(sched, hours=3, durations={"job": 6 * MINUTE})
     job = tally.jobs["job"]
     assert (job.runs, job.retries, job.timed_out) == (3, 3, 6)
-    assert [warning.kind for warning in warnings(question, tally)] == ["timeout"]
+    assert [warning.kind for warning in warnings(scenario, tally)] == ["timeout"]
 
 
 def test_a_sleep_takes_its_own_time_and_every_queue_is_served():

@@ -6,6 +6,7 @@ import asyncio
 
 from onthedot.node.engine import Engine
 from onthedot.stores.memory import MemoryStore, MemoryTransaction, MemoryTransactions, Statements, is_running
+from onthedot_verify.simulation.node import SimulatedEngine
 
 
 class _Unfenced(MemoryTransaction):
@@ -55,8 +56,8 @@ class EffectsFirst(MemoryStore):
 
 def takes_commits_for_granted(*args, **kwargs) -> Engine:
     """A commit without an answer is reported as a success."""
-    engine = Engine(*args, **kwargs)
-    finish_of = engine._worker._finish_of
+    engine = SimulatedEngine(*args, **kwargs)
+    finish_of = engine._finisher._finish_of
 
     def patched(attempt):
         completion = attempt.context.completion if attempt.context is not None else None
@@ -64,14 +65,14 @@ def takes_commits_for_granted(*args, **kwargs) -> Engine:
             return completion.finish
         return finish_of(attempt)
 
-    engine._worker._finish_of = patched  # type: ignore[method-assign]
+    engine._finisher._finish_of = patched  # type: ignore[method-assign]
     return engine
 
 
 def believes_its_handlers(*args, **kwargs) -> Engine:
     """What returns has succeeded, whether it has committed anything or not."""
-    engine = Engine(*args, **kwargs)
-    finish_of = engine._worker._finish_of
+    engine = SimulatedEngine(*args, **kwargs)
+    finish_of = engine._finisher._finish_of
 
     def patched(attempt):
         guarantee = attempt.lease.record.job.guarantee
@@ -81,5 +82,5 @@ def believes_its_handlers(*args, **kwargs) -> Engine:
         finally:
             object.__setattr__(attempt.lease.record.job, "guarantee", guarantee)
 
-    engine._worker._finish_of = patched  # type: ignore[method-assign]
+    engine._finisher._finish_of = patched  # type: ignore[method-assign]
     return engine

@@ -17,13 +17,14 @@ from onthedot.model.verdict import Finish
 from onthedot.model.window import Window
 from onthedot.node import planner
 from onthedot.node.engine import Engine
-from onthedot.rules.window_checks import Planned
+from onthedot.rules.window_writes import Planned
 from onthedot.rules.windows import plan_window
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sql import arm
 from onthedot.stores.sql.plan import write_windows
 from onthedot.stores.sql.port import Tx, sql
 from onthedot.stores.sql.upkeep import END_NODE
+from onthedot_verify.simulation.node import SimulatedEngine
 from tests.contract.sql_mutants import Mutant as Edit
 from tests.contract.sql_mutants import planted as edited
 from tests.simulation import (
@@ -196,7 +197,7 @@ def forgets_the_past(state, *, until, now, late_after):
 
 
 def no_catch_up(*args, **kwargs) -> Engine:
-    engine = Engine(*args, **kwargs)
+    engine = SimulatedEngine(*args, **kwargs)
     windows = engine._planner._windows
 
     def patched(schedules, until, now, places):
@@ -222,7 +223,7 @@ class Mutant:
     store: Callable = MemoryStore
     batch: type[arm.Batch] = arm.Batch
     moves: tuple[Edit, ...] = ()
-    build: Callable = Engine
+    build: Callable = SimulatedEngine
 
     @contextmanager
     def planted(self) -> Iterator[None]:

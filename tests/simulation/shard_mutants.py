@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from onthedot.node.engine import Engine
-from onthedot.rules.shard_owners import Candidate
+from onthedot.rules.shards import Candidate
+from onthedot_verify.simulation.node import SimulatedEngine
 from tests.contract.sql_mutants import Mutant as Edit
 
 _ENDING = "ending = sorted({*await tx.values(LIST_SHARDS), *range(shards)})"
@@ -32,7 +33,7 @@ OLDER_ZONES_LEAD = (
 def owners_among_the_dead(*args, **kwargs) -> Engine:
     """Every incarnation that ever registered may own a shard, dead or alive: what they own is handed over to nobody,
     again and again."""
-    engine = Engine(*args, **kwargs)
+    engine = SimulatedEngine(*args, **kwargs)
     service = engine._leadership
 
     async def everybody(now):
@@ -44,7 +45,7 @@ def owners_among_the_dead(*args, **kwargs) -> Engine:
 
 def plans_on_with_other_zones(*args, **kwargs) -> Engine:
     """A new leader goes on from the slots that the last one had computed with other zone data."""
-    engine = Engine(*args, **kwargs)
+    engine = SimulatedEngine(*args, **kwargs)
 
     async def nothing_to_do(term):
         return True

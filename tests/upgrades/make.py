@@ -54,9 +54,8 @@ from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.rules import gates
 from onthedot.rules.windows import plan_window
-from onthedot.runners.registry import arguments_of
-from onthedot.runners.secret_sealing import Keys
-from onthedot.runners.stored_secrets import StoredSecrets
+from onthedot.runners.params import arguments_of
+from onthedot.runners.stored_secrets import Keys, StoredSecrets
 from onthedot.settings import Settings
 from onthedot.stores import migration
 from onthedot.stores.opening import open_store

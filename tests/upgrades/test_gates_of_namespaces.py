@@ -17,7 +17,7 @@ from onthedot.model.job import JobRecord, Limit, Rate
 from onthedot.model.rate import RateGate
 from onthedot.model.run import ArmAnswer, Armed, Blocked, Delayed, Gate, GateAsk, Lease, OnBusy
 from onthedot.rules import gates
-from onthedot.runners.registry import arguments_of
+from onthedot.runners.params import arguments_of
 from onthedot.stores import migration
 from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store

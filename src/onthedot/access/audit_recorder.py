@@ -23,6 +23,7 @@ from onthedot.access.audit import Entry, noting, noting_together, object_of, rec
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.ids import RandomIds
+from onthedot.loop import Service
 from onthedot.model.job import Job
 from onthedot.model.run import RunRecord
 from onthedot.stores.documents import Noting
@@ -90,12 +91,13 @@ class _Tally:
     recorded_at: Micros | None  # on the steady clock
 
 
-class Recorder:
+class Recorder(Service):
     """Records the changes that this process makes, by one door ("program", "command line"). Used on one event loop."""
 
     name = "audit"
 
     def __init__(self, store: Store, clock: Clock, door: str, definition: Callable[[Job], Any]) -> None:
+        super().__init__()
         self._store = store
         self._clock = clock
         self._door = door

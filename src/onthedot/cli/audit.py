@@ -28,16 +28,14 @@ from onthedot.clock import SECOND, SystemClock, to_micros
 from onthedot.model.addresses import AddressRefused, Allowed, Target, literal, read_url
 from onthedot.model.errors import StoreUnavailable
 from onthedot.observe.formats import count, iso
-from onthedot.runners.http_rules import Request
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from onthedot.access.audit import Recorded
     from onthedot.access.audit_seals import Checked, Head
-    from onthedot.access.audit_sender import Send
     from onthedot.clock import Micros
-    from onthedot.runners.http import HttpDoor
+    from onthedot.runners.http import HttpExecutor
     from onthedot.stores.protocol import Store
 
 
@@ -276,9 +274,9 @@ def read_destination(text: str, allow: Sequence[str]) -> Send:
             f"--to: expected a key to sign with in {KEY}, of at least {LEAST_KEY} characters, got {len(key)}; "
             f"make one with 'openssl rand -hex 32', and give it to the receiver"
         )
-    from onthedot.runners.http import HttpDoor
+    from onthedot.runners.http import HttpExecutor
 
-    return Webhook(HttpDoor(allowed, SystemClock()), target, key).send
+    return Webhook(HttpExecutor(allowed, SystemClock()), target, key).send
 
 
 # ── webhook ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -288,13 +286,14 @@ class Webhook:
     """Posts entries as JSON lines. The receiver answers 200 to 299 when it has stored them; anything else, a redirect
     too, and they are sent again."""
 
-    def __init__(self, door: HttpDoor, target: Target, key: str) -> None:
+    def __init__(self, door: HttpExecutor, target: Target, key: str) -> None:
         self._door = door
         self._target = target
         self._key = key
 
     async def send(self, entries: Sequence[Recorded]) -> None:
         from onthedot.runners.http import HttpTrouble
+        from onthedot.runners.http_rules import Request
 
         body = "".join(f"{as_line(entry)}\n" for entry in entries).encode()
         timestamp = SystemClock().now() // SECOND

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import click
 
 from onthedot.cli.errors import BadInput
-from onthedot.cli.logins import address_of, logins_file, read_logins
 from onthedot.cli.open_store import check_exists, read_store
 from onthedot.cli.options import INSECURE, KEY_FILE
 from onthedot.clock import SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import KeyRefused
-from onthedot.operations.verbs import Verbs
 from onthedot.settings import Settings
 from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
@@ -25,7 +23,8 @@ from onthedot.stores.protocol import Store
 if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.model.events import Event
-    from onthedot.operations.submit import FindsQueues
+    from onthedot.operations.job_lookup import FindsQueues
+    from onthedot.operations.verbs import Verbs
 
 T = TypeVar("T")
 
@@ -131,6 +130,8 @@ def find_key(url: str) -> GivenKey:
         return GivenKey(_read_file(path), f"--key-file {path}")
     if key := os.environ.get("ONTHEDOT_KEY", "").strip():
         return GivenKey(key, "ONTHEDOT_KEY")
+
+    from onthedot.cli.logins import address_of, logins_file, read_logins
 
     address = address_of(url)
     login = read_logins().get(address)

@@ -35,9 +35,8 @@ from onthedot.operations.dead_letters import Replayed, is_letter
 if TYPE_CHECKING:
     from onthedot.clock import Micros
     from onthedot.model.events import Event
-    from onthedot.model.policies import Rate
     from onthedot.model.run import RunRecord
-    from onthedot.operations.dead_letters import DeadLetters, Replayed
+    from onthedot.operations.dead_letters import DeadLetters
     from onthedot.operations.verbs import Verbs
 
 F = TypeVar("F", bound=Callable[..., Any])

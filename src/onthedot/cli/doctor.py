@@ -12,13 +12,12 @@ from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import Command
 from onthedot.cli.options import DEFAULT_STORE, store_url, with_debug, with_json, with_store
 from onthedot.cli.terminal import colours_wanted
-from onthedot.doctor.looking import Asked, look
+from onthedot.doctor import Asked, look
 from onthedot.observe.formats import plain
 from onthedot.settings import Settings
 
 if TYPE_CHECKING:
-    from onthedot.doctor.findings import Finding
-    from onthedot.doctor.looking import Asked
+    from onthedot.doctor import Finding
 
 _COLOURS = {"ok": "green", "missing": "yellow", "broken": "red"}
 

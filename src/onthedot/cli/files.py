@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onthedot.define.importers.import_result import ImportResult
-    from onthedot.define.wrong_text import Told
     from onthedot.model.job import Job
-    from onthedot.operations.job_views import Shown
     from onthedot.operations.verbs import Verbs
 
 

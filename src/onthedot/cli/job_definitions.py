@@ -21,7 +21,7 @@ from onthedot.model.job import Job
 from onthedot.observe.formats import count, plain
 
 if TYPE_CHECKING:
-    from onthedot.model.job import Job, JobRecord
+    from onthedot.model.job import JobRecord
     from onthedot.operations.verbs import Verbs
     from onthedot.stores.values import PutJob
 

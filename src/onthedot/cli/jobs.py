@@ -10,8 +10,6 @@ import click
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.connect import ask, ask_server
 from onthedot.cli.errors import CUT_SHORT, BadInput, Command
-from onthedot.cli.log_printer import Telling
-from onthedot.cli.logs import tell_run
 from onthedot.cli.open_store import read_store
 from onthedot.cli.options import read_ahead, store_url, with_debug, with_json, with_namespace, with_server, with_utc
 from onthedot.cli.terminal import echo_more, echo_table
@@ -307,6 +305,9 @@ def trigger(
 
 def _follow(url: str, run_id: int, *, as_json: bool) -> int:
     """Show what the run says until it has ended; the exit code."""
+    from onthedot.cli.log_printer import Telling
+    from onthedot.cli.logs import tell_run
+
     code = tell_run(url, run_id, Telling(attempt=None, step=None, as_json=as_json), follow=True)
     if code == CUT_SHORT:
         click.echo(on_this_store(f"run {run_id} goes on; 'onthedot logs {run_id} -f' follows it"), err=True)

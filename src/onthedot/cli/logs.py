@@ -25,10 +25,8 @@ from onthedot.output.run_output import read_said
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from onthedot.cli.log_printer import Telling
     from onthedot.client.client import Client
     from onthedot.model.run import RunRecord
-    from onthedot.output.output_store import OutputStore
     from onthedot.stores.protocol import Store
 
 LOOK_EVERY = 0.5

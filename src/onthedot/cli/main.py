@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
 
 from onthedot.cli.errors import Command, Group
 from onthedot.cli.node_process import signals
 from onthedot.cli.options import with_debug, with_utc
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Entry(NamedTuple):
@@ -104,6 +106,8 @@ class Commands(Group):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         found = [
             CompletionItem(name, help=entry.summary) for name, entry in COMMANDS.items() if name.startswith(incomplete)
         ]
@@ -147,6 +151,8 @@ def completion(shell: str) -> None:
       eval "$(onthedot completion bash)"                  # in ~/.bashrc
       eval "$(onthedot completion zsh)"                   # in ~/.zshrc
     """
+    from click.shell_completion import get_completion_class
+
     complete = get_completion_class(shell)
     if complete is None:
         raise AssertionError(f"click completes for {SHELLS}, and not for {shell!r}")

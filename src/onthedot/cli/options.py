@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from onthedot.access.passwords import MOST
 from onthedot.cli.errors import BadInput, remember_debug
 from onthedot.clock import SystemClock, to_datetime
 from onthedot.model.duration import micros, parse_duration
@@ -21,7 +20,7 @@ from onthedot.schedules.instants import read_when
 from onthedot.stores.addresses import shown_url
 
 if TYPE_CHECKING:
-    from datetime import datetime, tzinfo
+    from datetime import tzinfo
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -203,11 +202,6 @@ def check_range(since: datetime | None, until: datetime | None) -> None:
     if since is not None and until is not None and since >= until:
         shown = [one.astimezone(reader_zone()).isoformat(" ", "seconds") for one in (since, until)]
         raise BadInput(f"--until: expected an instant after --since ({shown[0]}), got {shown[1]}")
-
-
-def read_password(name: str) -> str:
-    """A new password of a user."""
-    return read_secret("password", f"Password of {name}", most=4 * MOST, is_new=True)
 
 
 def read_secret(what: str, prompt: str, *, most: int, is_new: bool = False) -> str:

@@ -17,7 +17,7 @@ from onthedot.clock import SystemClock
 from onthedot.model.route import check_weights
 from onthedot.observe.cluster import queue_fields, said_of_queue
 from onthedot.observe.formats import plain
-from onthedot.operations.submit import why_unused
+from onthedot.operations.job_lookup import why_unused
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros

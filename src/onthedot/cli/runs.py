@@ -32,7 +32,7 @@ from onthedot.model.errors import StateError, UnknownJob, UnknownRun, did_you_me
 from onthedot.model.run import TERMINAL, RunState
 from onthedot.observe.formats import count, iso, length, plain
 from onthedot.observe.json_lines import optional_iso, run_fields
-from onthedot.operations.submit import near_names
+from onthedot.operations.job_lookup import near_names
 from onthedot.operations.why_waiting import why_waiting
 from onthedot.output.run_output import read_logs
 from onthedot.stores.queries import JobFilter
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
     from onthedot.client.client import Client
     from onthedot.clock import Micros
-    from onthedot.model.run import AttemptRecord, Progress, RunRecord, SkipRecord
+    from onthedot.model.run import AttemptRecord, Progress, RunRecord, SkipRecord, WaitReason
     from onthedot.operations.verbs import Verbs
     from onthedot.stores.protocol import Store
-    from onthedot.stores.values import CancelAnswer, LogRecord, WaitReason
+    from onthedot.stores.values import CancelAnswer, LogRecord
 
 
 MOST = 10_000

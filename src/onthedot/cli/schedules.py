@@ -24,9 +24,10 @@ from onthedot.model.addresses import is_server
 from onthedot.model.job import Call, Cron, FixedDelay, Job, job_name
 from onthedot.observe.formats import count, iso, plain
 from onthedot.observe.json_lines import optional_iso
-from onthedot.operations.next_slots import coming, gather, look_ahead
-from onthedot.operations.next_slots import upcoming as order_starts
-from onthedot.operations.submit import find_job
+from onthedot.operations.job_lookup import find_job
+from onthedot.operations.next_slots import gather, look_ahead
+from onthedot.rules.next_slots import coming
+from onthedot.rules.next_slots import upcoming as order_starts
 from onthedot.runners.interpreters import doubts
 from onthedot.schedules import cron_fields, describe, parse, slots, to_text
 from onthedot.schedules.instants import format_instant, read_instant
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.client.views import Upcoming
     from onthedot.clock import Micros
-    from onthedot.model.job import Job, Schedule
+    from onthedot.model.job import Schedule
     from onthedot.schedules.lint import Odd
     from onthedot.stores.protocol import Store
 

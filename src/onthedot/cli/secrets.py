@@ -18,12 +18,11 @@ from onthedot.cli.words import in_zone, moment
 from onthedot.clock import SystemClock
 from onthedot.define.check import is_name
 from onthedot.observe.formats import count, iso
-from onthedot.runners.secret_sealing import Keys
 from onthedot.runners.secrets import MOST, check_name
-from onthedot.runners.stored_secrets import StoredSecrets
+from onthedot.runners.stored_secrets import Keys, StoredSecrets
 
 if TYPE_CHECKING:
-    from onthedot.runners.stored_secrets import StoredSecret, StoredSecrets
+    from onthedot.runners.stored_secrets import StoredSecret
     from onthedot.stores.protocol import Store
 
 

@@ -44,7 +44,6 @@ from onthedot.stores.addresses import shown_url
 
 if TYPE_CHECKING:
     from onthedot.access.users import OpenSession
-    from onthedot.cli.logins import Login
     from onthedot.client.client import Client
     from onthedot.clock import Micros
     from onthedot.stores.protocol import Store

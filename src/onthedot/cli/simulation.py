@@ -22,13 +22,10 @@ from onthedot.observe.formats import count, iso, length, plain
 from onthedot.observe.json_lines import optional_iso
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.zones import zone
-from onthedot.simulate.findings import Warning, warnings
-from onthedot.simulate.question import ASSUMED, Outage, Question
-from onthedot.simulate.tally import JobTally, Tally
+from onthedot.simulate.results import JobTally, Tally, Warning, warnings
+from onthedot.simulate.scenario import ASSUMED, Outage, Scenario
 
 if TYPE_CHECKING:
-    from onthedot.clock import Micros
-    from onthedot.model.job import Job
     from onthedot.scheduler import Scheduler
 
 
@@ -100,14 +97,14 @@ def simulate(
             f"PROGRAM: expected {program} to define jobs, found none; write '@sched.job(schedule=…)' above one"
         )
     where = tz or _zone_of(list(scheduler.jobs.values()))
-    question = _question(scheduler, where, days, start, outages, durations, seats)
+    scenario = _scenario(scheduler, where, days, start, outages, durations, seats)
     clock = SystemClock()
     began = clock.steady()
-    answer = Simulated(program, question, where)
-    tally = Tally(question, answer.hour_of)
-    progress = _Progress(question, began)
+    answer = Simulated(program, scenario, where)
+    tally = Tally(scenario, answer.hour_of)
+    progress = _Progress(scenario, began)
     try:
-        play(question, tally, progress.tell)
+        play(scenario, tally, progress.tell)
     finally:
         progress.clear()
     answer.take(tally, took=clock.steady() - began)
@@ -123,7 +120,7 @@ def _zone_of(jobs: list[Job]) -> str:
     return zones.pop() if len(zones) == 1 else "UTC"
 
 
-def _question(
+def _scenario(
     scheduler: Scheduler,
     tz: str,
     days: int,
@@ -131,7 +128,7 @@ def _question(
     outages: tuple[str, ...],
     durations: tuple[str, ...],
     seats: int | None,
-) -> Question:
+) -> Scenario:
 
     now = SystemClock().now()
     begin = now - now % 60_000_000 if start is None else to_micros(read_instant(start, tz=tz, what="--from"))
@@ -140,7 +137,7 @@ def _question(
     settings = scheduler.settings if seats is None else replace(scheduler.settings, seats=seats)
     # By the calendar of the zone: a day on which clocks change has 23 hours, or 25.
     end = to_datetime(begin).astimezone(zone(tz)) + timedelta(days=days)
-    return Question(
+    return Scenario(
         jobs=scheduler.jobs, start=begin, end=to_micros(end), outages=tuple(_outage(text, tz) for text in outages),
         durations=lengths, assumed=assumed, settings=settings,
     )  # fmt: skip
@@ -167,8 +164,8 @@ def _outage(text: str, tz: str) -> Outage:
 class _Progress:
     """How far it is, on standard error, once somebody has waited long enough to wonder."""
 
-    def __init__(self, question: Question, began: Micros) -> None:
-        self._question = question
+    def __init__(self, scenario: Scenario, began: Micros) -> None:
+        self._scenario = scenario
         self._began = self._told = began
         self._shown = False
 
@@ -180,7 +177,7 @@ class _Progress:
         ):
             return
         self._told, self._shown = steady, on_terminal
-        start, end = self._question.start, self._question.end
+        start, end = self._scenario.start, self._scenario.end
         text = f"simulated {100 * (now - start) // (end - start)} % of {(end - start) / _DAY:.3g} days"
         click.echo(f"\r{text} " if on_terminal else text, err=True, nl=not on_terminal)
 
@@ -194,11 +191,11 @@ _DAYS_ONE_BY_ONE = 14
 
 
 class Simulated:
-    """A question, and its answer."""
+    """A scenario, and its answer."""
 
-    def __init__(self, program: str, question: Question, tz: str) -> None:
+    def __init__(self, program: str, scenario: Scenario, tz: str) -> None:
         self._program = program
-        self._question = question
+        self._scenario = scenario
         self._tz = tz
         self._zone = zone(tz)
         self._hours: dict[int, tuple[int, int]] = {}
@@ -219,7 +216,7 @@ class Simulated:
         """It is over, and took so long in real time."""
         self._tally = tally
         self._took = took
-        self._warnings = warnings(self._question, tally)
+        self._warnings = warnings(self._scenario, tally)
 
     @property
     def tally(self) -> Tally:
@@ -230,7 +227,7 @@ class Simulated:
     @property
     def _days(self) -> range:
         """Every day that was played, a part of it at least."""
-        return range(self.hour_of(self._question.start)[0], self.hour_of(self._question.end - 1)[0] + 1)
+        return range(self.hour_of(self._scenario.start)[0], self.hour_of(self._scenario.end - 1)[0] + 1)
 
     # ── for people ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -241,7 +238,7 @@ class Simulated:
         click.echo()
         echo_table(
             ["JOB", "STARTS", "SKIPPED", "WAITED", "CAUGHT UP", "LATEST START", "TAKES", "SCHEDULE"],
-            [self._row(job) for job in self._question.jobs.values()],
+            [self._row(job) for job in self._scenario.jobs.values()],
         )
         click.echo()
         if self.tally.load:
@@ -257,29 +254,29 @@ class Simulated:
             click.echo(f"{'warnings':<10} none")
 
     def _facts(self) -> list[tuple[str, str]]:
-        question = self._question
-        first, last = (local_time(at, self._zone, exact=False) for at in (question.start, question.end))
+        scenario = self._scenario
+        first, last = (local_time(at, self._zone, exact=False) for at in (scenario.start, scenario.end))
         facts = [
             ("simulated", f"{plain(self._program)} from {first} to {last} ({self._tz}), in {length(self._took)}"),
-            ("node", f"{count(question.settings.seats, 'seat')}, {count(len(question.jobs), 'job')}"),
+            ("node", f"{count(scenario.settings.seats, 'seat')}, {count(len(scenario.jobs), 'job')}"),
         ]
         facts += [
             ("outage", f"from {local_time(out.start, self._zone)} to {local_time(out.end, self._zone)}")
-            for out in sorted(question.outages)
+            for out in sorted(scenario.outages)
         ]
-        if any(self._is_assumed(job) for job in question.jobs.values()):
-            takes = f"every attempt succeeds; those marked ~ take {length(question.assumed)}, which is a guess"
+        if any(self._is_assumed(job) for job in scenario.jobs.values()):
+            takes = f"every attempt succeeds; those marked ~ take {length(scenario.assumed)}, which is a guess"
             facts.append(("assumed", f"{takes}: --durations JOB=5m"))
         else:
             facts.append(("assumed", "every attempt succeeds"))
         return facts
 
     def _is_assumed(self, job: Job) -> bool:
-        return job.name not in self._question.durations and not isinstance(job.task, Sleep)
+        return job.name not in self._scenario.durations and not isinstance(job.task, Sleep)
 
     def _row(self, job: Job) -> list[str]:
         tally = self.tally.jobs[job.name]
-        takes = ("~" if self._is_assumed(job) else "") + length(self._question.duration(job))
+        takes = ("~" if self._is_assumed(job) else "") + length(self._scenario.duration(job))
         latest = max(tally.latest, tally.latest_caught_up)
         return [
             job.name,
@@ -315,19 +312,19 @@ class Simulated:
 
     def as_json(self) -> dict[str, Any]:
         """See `onthedot simulate --help`."""
-        question, tally = self._question, self.tally
+        scenario, tally = self._scenario, self.tally
         return {
             "version": 1,
             "program": self._program,
-            "from": iso(question.start),
-            "to": iso(question.end),
+            "from": iso(scenario.start),
+            "to": iso(scenario.end),
             "tz": self._tz,
             "days": len(self._days),
-            "seats": question.settings.seats,
-            "assumed_s": question.assumed / SECOND,
+            "seats": scenario.settings.seats,
+            "assumed_s": scenario.assumed / SECOND,
             "took_s": self._took / SECOND,
-            "outages": [{"from": iso(out.start), "to": iso(out.end)} for out in sorted(question.outages)],
-            "jobs": [self._job_as_json(job) for job in question.jobs.values()],
+            "outages": [{"from": iso(out.start), "to": iso(out.end)} for out in sorted(scenario.outages)],
+            "jobs": [self._job_as_json(job) for job in scenario.jobs.values()],
             "load": [
                 {
                     "day": date.fromordinal(day).isoformat(),
@@ -344,7 +341,7 @@ class Simulated:
         return {
             "job": job.name,
             "schedules": [in_words(schedule) for schedule in job.schedules],
-            "takes_s": self._question.duration(job) / SECOND,
+            "takes_s": self._scenario.duration(job) / SECOND,
             "assumed": self._is_assumed(job),
             "runs": tally.runs,
             "retries": tally.retries,

@@ -37,17 +37,16 @@ from onthedot.model.job import JobState
 from onthedot.observe.formats import iso, plain
 from onthedot.observe.json_lines import optional_iso, skip_fields
 from onthedot.operations.backfill import Asked
-from onthedot.operations.next_slots import coming, look_ahead
+from onthedot.operations.next_slots import look_ahead
+from onthedot.rules.next_slots import coming
 from onthedot.schedules.instants import read_instant
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from onthedot.clock import Micros
     from onthedot.model.events import Event
     from onthedot.model.job import JobRecord
     from onthedot.model.run import RunRecord, SkipRecord
-    from onthedot.operations.backfill import Asked, Backfill
+    from onthedot.operations.backfill import Backfill
     from onthedot.operations.verbs import Verbs
     from onthedot.stores.values import MovedSlot
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -15,11 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from onthedot.cli.errors import BadInput, Command
+from onthedot.cli.errors import Command
 from onthedot.cli.options import (
-    DEFAULT_STORE,
     read_length,
-    store_url,
     with_debug,
     with_json,
     with_output,
@@ -27,13 +22,9 @@ from onthedot.cli.options import (
 )
 from onthedot.model.errors import DefinitionError
 from onthedot.model.host_port import read_listen
-from onthedot.observe.counters import Counters
 
 if TYPE_CHECKING:
-    from onthedot.cli.node_process.node import Beside
-    from onthedot.cli.node_process.signals import Stopping
     from onthedot.model.host_port import Listen
-    from onthedot.scheduler import Scheduler
     from onthedot.settings import Settings
 
 
@@ -113,61 +104,11 @@ def run(
     program: str | None, given: Given, *, plain: bool = True, samples: bool = False, api: ApiGiven | None = None
 ) -> None:
     """Run one node, of a program or with sample jobs, and end with its exit code."""
-    from onthedot.cli.node_process.node import run_node, shape_of
+    from onthedot.cli.node_process.node import run_program  # with the whole engine, which `--help` does not need
 
-    # Measured: beside threads that are busy in Python, the engine's thread wakes four times sooner.
-    sys.setswitchinterval(0.0005)
-    scheduler = _scheduler(program, given)
-    if samples:
-        from onthedot.cli.node_process.samples import add_samples
-
-        add_samples(scheduler)
-    url = scheduler.store
-    if not isinstance(url, str):
-        raise BadInput("PROGRAM: expected a scheduler with the URL of a store, got a store as an object; give --store")
-    shape = shape_of(as_json=given.as_json, plain=plain)
-    watch = _end_with_parent if given.with_parent else None
-    beside = _beside(scheduler, url, given, api)
-    code = asyncio.run(run_node(scheduler, url, given.duration, shape, on_signals=watch, beside=beside))
+    code = run_program(program, given, plain=plain, samples=samples, api=api)
     if code:
         click.get_current_context().exit(code)
-
-
-def _beside(scheduler: Scheduler, url: str, given: Given, api: ApiGiven | None) -> list[Beside]:
-    """What this process does besides; both tell what its node has counted."""
-    from onthedot.cli.node_process.endpoints import Api, Metrics
-
-    counters = Counters()
-    beside: list[Beside] = []
-    if api is not None and not api.off:
-        beside.append(Api(api, url, scheduler.settings, counters))
-    if given.metrics is not None:
-        beside.append(Metrics(counters, given.metrics))
-    if beside:
-        scheduler.subscribe(counters)
-    return beside
-
-
-def _scheduler(program: str | None, given: Given) -> Scheduler:
-    from onthedot.cli.program import load_program
-    from onthedot.scheduler import Scheduler
-
-    scheduler = load_program(program) if program is not None else Scheduler(DEFAULT_STORE)
-    if given.store is not None or given.db is not None or scheduler.store == DEFAULT_STORE:
-        scheduler.store = store_url(given.store, given.db)
-    scheduler.settings = given.settings(scheduler.settings)
-    return scheduler
-
-
-def _end_with_parent(stopping: Stopping) -> None:
-    """Drain when standard input ends: it is the hand of the process that has started this one."""
-
-    def watch() -> None:
-        while os.read(0, 1024):  # not by sys.stdin: its lock would be in the way of the interpreter's end
-            continue
-        stopping.drain()
-
-    threading.Thread(target=watch, name="onthedot parent", daemon=True).start()
 
 
 def read_names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:

@@ -9,14 +9,14 @@ import click
 
 from onthedot.access import users as accounts
 from onthedot.access.grants import check_name
-from onthedot.access.passwords import check_password
+from onthedot.access.passwords import MOST, check_password
 from onthedot.access.users import list_users
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.audit import record_change
 from onthedot.cli.errors import BadInput, Command, Group
 from onthedot.cli.grant_options import grant_of, in_words, with_grant
 from onthedot.cli.open_store import read_store, write_store
-from onthedot.cli.options import read_password, store_url, with_debug, with_json, with_store, with_utc
+from onthedot.cli.options import read_secret, store_url, with_debug, with_json, with_store, with_utc
 from onthedot.cli.terminal import echo_table
 from onthedot.cli.words import in_zone, moment
 from onthedot.clock import SystemClock
@@ -77,7 +77,7 @@ def create(
     _check(name, surplus)
     name = accounts.as_address(name) if sign_on else name
     grant = grant_of(role, scopes, may_code, namespaces, owner or name, only_own)
-    password = None if sign_on else read_password(name)
+    password = None if sign_on else _read_password(name)
     if password is not None:
         check_password(password)
 
@@ -183,7 +183,7 @@ def password(name: str, surplus: tuple[str, ...], store: str | None, db: str | N
       onthedot users password ann
     """
     _check(name, surplus)
-    given = read_password(name)
+    given = _read_password(name)
     check_password(given)
 
     async def work(opened: Store) -> User:
@@ -290,3 +290,8 @@ def _as_json(user: User) -> dict[str, Any]:
         **user.grant.as_json(),
         "made_at": iso(user.made_at),
     }
+
+
+def _read_password(name: str) -> str:
+    """A new password of a user."""
+    return read_secret("password", f"Password of {name}", most=4 * MOST, is_new=True)

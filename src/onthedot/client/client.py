@@ -19,7 +19,6 @@ from onthedot.client import values
 from onthedot.client.bulk import send_many
 from onthedot.client.connection import ServerConnection
 from onthedot.client.requests import (
-    check_key,
     instant_text,
     job_and_args,
     job_path,
@@ -43,8 +42,9 @@ from onthedot.operations.backfill import Backfill
 from onthedot.operations.dead_letters import REPLAYED, DeadLetters, Replayed
 from onthedot.operations.move_slot import To
 from onthedot.operations.run_handle import Run, run_number
+from onthedot.operations.run_request import OUTSIDE, Asked, check_key
 from onthedot.operations.submit import check_arguments
-from onthedot.operations.verbs import OUTSIDE, Asked, Verbs
+from onthedot.operations.verbs import Verbs
 from onthedot.rules.windows import Missed
 from onthedot.stores.values import (
     CancelAnswer,

@@ -12,9 +12,7 @@ from urllib.parse import quote
 from onthedot.client.connection import ServerConnection
 from onthedot.client.values import read
 from onthedot.clock import to_micros
-from onthedot.define.arguments import encode_arguments
 from onthedot.define.check import check_job
-from onthedot.define.job_function import BoundCall, JobFunction
 from onthedot.define.job_reader import read_job
 from onthedot.define.job_writer import Written, written
 from onthedot.define.wrong_text import WrongText
@@ -24,7 +22,7 @@ from onthedot.model.job import Job
 from onthedot.model.run import stored_number
 from onthedot.observe.formats import iso
 from onthedot.operations.run_handle import Run, run_number
-from onthedot.operations.verbs import Asked
+from onthedot.operations.run_request import Asked, read_request
 from onthedot.schedules.instants import read_instant
 from onthedot.stores.values import most
 
@@ -121,18 +119,10 @@ def written_job(job: Job) -> Written:
 
 def job_and_args(job: Asked, args: Mapping[str, Any] | None) -> tuple[str, str | None]:
     """The job's name, and the arguments of its run in canonical JSON; None: the job's own."""
-    if isinstance(job, BoundCall):
-        if args is not None:
-            raise DefinitionError(f"job {job.job!r}: expected its arguments in the call, got more beside it")
-        return job.job, job.args
-    name = job if isinstance(job, str) else _name_of(job)
-    if not name:
+    request = read_request(job, args)
+    if not request.job:
         raise UnknownJob(f"expected a job's name, its function or a call of it, got {job!r}")
-    return name, None if args is None else encode_arguments(args, subject=f"job {name!r}")
-
-
-def _name_of(function: Callable[..., Any]) -> str:
-    return function.job.name if isinstance(function, JobFunction) else str(getattr(function, "__name__", ""))
+    return request.job, request.args
 
 
 def run_body(name: str, args: str | None, delay: Duration | None, expires: Duration | None) -> dict[str, Any]:
@@ -143,11 +133,6 @@ def run_body(name: str, args: str | None, delay: Duration | None, expires: Durat
         "expires": duration_text(expires, "expires"),
     }
     return {field: value for field, value in said.items() if value is not None}
-
-
-def check_key(key: str) -> None:
-    if len(key) > 200:
-        raise DefinitionError(f"key: expected at most 200 characters, got {len(key)}: {key[:40]!r}…")
 
 
 def refuse_connection() -> NoReturn:

@@ -22,7 +22,7 @@ from onthedot.observe.formats import iso
 from onthedot.operations.apply import Applied
 from onthedot.operations.backfill import Backfill
 from onthedot.operations.dead_letters import DeadLetters, Replayed
-from onthedot.operations.next_slots import Coming, Start
+from onthedot.rules.next_slots import Coming, Start
 from onthedot.schedules import describe, schedule_id
 from onthedot.stores.values import Layout, MovedSlot, Node, Paused, PutJob, Queue, Resumed, Term
 

@@ -1,6 +1,6 @@
 """Windows: the slots of a schedule in a span of time, and the fate of each.
 
-A planner computes windows, a store records them. `rules/window_checks.py` has the rules for both.
+A planner computes windows, a store records them. `rules/window_writes.py` has the rules for both.
 """
 
 from __future__ import annotations

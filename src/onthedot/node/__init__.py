@@ -1,8 +1,8 @@
 """One node: the engine, and the services that it runs as ticks on one loop.
 
-engine        wires the services of a node together
-heartbeat     registers the node and renews its lease;  fencing gives up when that fails
-leadership    elects who plans;  planner, replanner, resumer and assigner run on the leader
-worker        reserves runs, arms them, starts them on time and hands their outcomes to the finisher
-reaper        recovers the runs of dead nodes;  expiry, pruner and gate_recount tidy up
+engine        wires the services of a node;  runner_set makes its runners;  engine_thread gives it a thread of its own
+heartbeat     registers the node and renews its lease;  self_fencing stops attempts when that fails
+leadership    elects who plans;  planner, assigner, pruner, late_nodes and others work on the leader only
+reserver      looks for work;  armer arms it in time;  seats starts and ends attempts;  finisher writes their verdicts
+reaper        recovers the runs of dead nodes;  expiry, resumer and gate_recount work on every node, too
 """

@@ -8,6 +8,7 @@ wait for the next one: up to two term time-outs.
 from __future__ import annotations
 
 from onthedot.clock import MILLISECOND, Micros
+from onthedot.loop import Service
 from onthedot.model.errors import TermLost
 from onthedot.model.events import Events, RunsPlaced
 from onthedot.node.leadership import Leadership
@@ -21,12 +22,13 @@ from onthedot.stores.values import Placement
 EVERY: Micros = 500 * MILLISECOND
 
 
-class Assigner:
+class Assigner(Service):
     """Gives runs to workers, as long as this node has the term."""
 
     name = "assigner"
 
     def __init__(self, store: Store, leadership: Leadership, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._leadership = leadership
         self._settings = settings

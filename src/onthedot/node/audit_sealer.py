@@ -1,4 +1,4 @@
-"""Sealing: what the audit has got since the last look is put under a seal (`access/audit_seals.py`).
+"""The audit sealer: seals the audit entries that are new since its last tick (`access/audit_seals.py`).
 
 It ticks on the node that has the term: one is enough. Two that believe to have it do no harm: a seal says which one it
 follows, and the store keeps one for each.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from onthedot.access.audit import KIND
 from onthedot.access.audit_seals import BATCH, SEALS, START, Head, append_seal, head_of, read_seal
 from onthedot.clock import MILLISECOND, SECOND, Micros
+from onthedot.loop import Service
 from onthedot.model.events import AuditSealed, Events
 from onthedot.node.leadership import Leadership
 from onthedot.settings import Settings
@@ -22,12 +23,13 @@ PAGE = 100
 """How many seals are read at once."""
 
 
-class Sealing:
+class AuditSealer(Service):
     """Seals the audit as long as this node has the term."""
 
     name = "sealing"
 
     def __init__(self, store: Store, leadership: Leadership, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._leadership = leadership
         self._settings = settings

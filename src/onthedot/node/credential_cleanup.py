@@ -1,13 +1,14 @@
-"""Forgetting: keys, sessions and tokens that ended, or were used, a while ago are removed, so that they do not pile up.
-Keys that will end soon are told of (`KeyExpires`).
+"""Credential cleanup: removes keys, sessions and tokens some time after they ended or were used.
 
-It ticks on the node that has the term: one is enough. Nothing depends on it: what has ended lets nobody in.
+It also emits `KeyExpires` for keys that will end soon. It ticks on the node that has the term: one is enough. Nothing
+depends on it: a key that has ended is refused, removed or not.
 """
 
 from __future__ import annotations
 
 from onthedot.access import keys, sessions, sign_on
 from onthedot.clock import MILLISECOND, Micros
+from onthedot.loop import Service
 from onthedot.model.events import Events, KeyExpires
 from onthedot.model.retention import DAY, HOUR
 from onthedot.node.leadership import Leadership
@@ -24,12 +25,13 @@ BREATH: Micros = 20 * MILLISECOND
 PAGE = 100
 
 
-class Forgetting:
+class CredentialCleanup(Service):
     """Removes what has ended as long as this node has the term: a page in a tick."""
 
     name = "forgetting"
 
     def __init__(self, store: Store, leadership: Leadership, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._leadership = leadership
         self._settings = settings

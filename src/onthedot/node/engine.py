@@ -8,9 +8,8 @@ virtual loop, with the same ticks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from onthedot import fault_points
@@ -18,47 +17,36 @@ from onthedot.access.audit_recorder import Recorder
 from onthedot.clock import SECOND, Clock
 from onthedot.define.job_writer import written
 from onthedot.ids import Ids
-from onthedot.loop import Driver, Loop, Service
+from onthedot.loop import Loop, Service
 from onthedot.model.errors import StoreUnavailable
 from onthedot.model.events import DrainBegun, Events, JobPut, NodeLeft, StoreLost, StoreTrouble
 from onthedot.model.job import Job, JobState
-from onthedot.model.task import Command, Steps
+from onthedot.node.armer import Armer
 from onthedot.node.assigner import Assigner
-from onthedot.node.audit_sealer import Sealing
-from onthedot.node.credential_cleanup import Forgetting
+from onthedot.node.audit_sealer import AuditSealer
+from onthedot.node.clock_sync import ClockSync
+from onthedot.node.credential_cleanup import CredentialCleanup
 from onthedot.node.expiry import Expiry
-from onthedot.node.fencing import SelfFencing
 from onthedot.node.finisher import Finisher
 from onthedot.node.gate_recount import GateRecount
 from onthedot.node.heartbeat import Membership
+from onthedot.node.late_nodes import LateNodes
 from onthedot.node.leadership import Leadership
-from onthedot.node.loop_courtesy import GiveWay
 from onthedot.node.output_upkeep import OutputKeeper, OutputPruner, Patience
 from onthedot.node.planner import Planner
-from onthedot.node.probing import Probing
 from onthedot.node.pruner import Pruner
 from onthedot.node.reaper import Reaper
+from onthedot.node.reserver import Reserver
 from onthedot.node.resumer import Resumer
-from onthedot.node.timekeeping import Timekeeping
-from onthedot.node.worker import Arming, Reserving, Worker
+from onthedot.node.runner_set import RunnerSet
+from onthedot.node.seats import Seats
+from onthedot.node.self_fencing import SelfFencing
 from onthedot.operations.put_job import put_job
 from onthedot.operations.result_waiters import Ends
 from onthedot.output.output_owner import NodeOutput
-from onthedot.runners import doors
-from onthedot.runners.attempt import Runner
 from onthedot.runners.attempt_notes import Desk
-from onthedot.runners.coroutine import CoroutineRunner
-from onthedot.runners.hook_calls import Hooking
-from onthedot.runners.io_runner import NOT_RECORDED
-from onthedot.runners.process import ProcessRunner
-from onthedot.runners.program import program_services
-from onthedot.runners.program.program_ends import abilities
-from onthedot.runners.program.protocol import Guard
-from onthedot.runners.program.runner import ProgramRunner
-from onthedot.runners.program.spool_sweep import Sweeping
-from onthedot.runners.program.workspace import spool_of
+from onthedot.runners.program.runner import SpoolSweep
 from onthedot.runners.registry import Registry
-from onthedot.runners.task_filling import Filling, secrets_of
 from onthedot.runners.thread import ThreadRunner
 from onthedot.settings import Settings
 from onthedot.stores.hints import Hint, Loss
@@ -75,6 +63,7 @@ class Engine:
 
     plain_functions: type[ThreadRunner] = ThreadRunner
     outside = True  # whether there is a world outside: programs, HTTP calls, containers; not in virtual time
+    audits = True  # whether changes are recorded in the audit
 
     def __init__(
         self,
@@ -88,119 +77,119 @@ class Engine:
     ) -> None:
         self.store = store
         self.leaving = leaving
-        self._wall = clock.now
         self.events = events
         self._settings = settings
-        self._registry = registry
-        registry.withdraw()
-        self._sweeping = Sweeping(settings, clock)
+        self._machine_clock = clock
         self.clock = clock = store.clock or StoreClock(clock)
+        registry.withdraw()
         self._membership = Membership(store, clock, ids, settings, events)
+        self._membership.serve(tasks=registry.task_names())
         self._leadership = Leadership(store, self._membership, clock, settings, events)
         self._planner = Planner(store, self._leadership, clock, settings, events)
+        self._assigner = Assigner(store, self._leadership, settings, events)
         self._desk = Desk(store, settings, clock, events)
-        self._programs: ProgramRunner | None = None
-        self._guard: Guard | None = None
+        self._finisher = Finisher(store, registry, settings, events, clock, ids, self._desk)
+        self._seats = Seats(self._membership, self._finisher, registry, settings, events, clock, self._desk)
+        self._armer = Armer(store, self._membership, self._seats, settings, events, clock)
+        self._reserver = Reserver(
+            store, self._membership, self._finisher, self._seats, self._armer, settings, clock, ids
+        )  # fmt: skip
         self.ends = Ends(store, settings)
-        self._finisher = Finisher(store, settings, events, self._desk)
-        self._worker = Worker(store, self._membership, self._finisher, registry, settings, events, clock, ids)
-        self._loop = Loop(clock, ids, self._tell_trouble)
-        self._idle = asyncio.Event()
+        self._patience = Patience()
+        self._keeper = None if leaving is None else self._output_keeper(leaving)
+        self._sweeping = SpoolSweep(settings, self._machine_clock)
+        self._runners = RunnerSet(
+            store, registry, settings, events, clock, self._membership, self._seats, self._finisher, self._sweeping,
+            self._keeper, plain_functions=self.plain_functions, outside=self.outside,
+        )  # fmt: skip
+        self.recorder = Recorder(store, clock, "program", written) if self.audits else None
         self._home: asyncio.AbstractEventLoop | None = None
-        self._courtesy: GiveWay | None = None
-        self._runners: dict[str, Runner] = {}
-        self._hooking: Hooking | None = None
-        self.recorder = Recorder(store, clock, "program", written) if self.outside else None
-        self._drivers = self._wire()
+        self._idle = asyncio.Event()
+        self._seats.on_free(self._idle.set)
+        self._loop = Loop(clock, ids, self._tell_trouble)
+        for service in self._services():
+            self._loop.add(service)
+        store.hints.listen(self._hear)
+        store.hints.listen_for_loss(self._hear_of_loss)
 
-    def _wire(self) -> dict[str, Driver]:
-        worker = self._worker
-        reserving = Reserving(worker, on_held=lambda: drivers["arming"].wake())
-        assigner = Assigner(self.store, self._leadership, self._settings, self.events)
-        services: list[Service] = [
+    def _services(self) -> list[Service]:
+        """All that ticks on this node."""
+        store, settings, events = self.store, self._settings, self.events
+        return [
             self._membership,
-            SelfFencing(self._membership, self.clock, self.events, worker.cut_off),
-            Timekeeping(self.store, self._membership, self.clock, self._settings),
+            SelfFencing(self._membership, self.clock, events, self._seats.cut_off),
+            ClockSync(store, self._membership, self.clock, settings),
             self._leadership,
             self._planner,
-            assigner,
-            reserving,
-            Arming(worker, on_room=lambda: drivers["worker"].wake()),
+            self._assigner,
+            self._reserver,
+            self._armer,
             self._desk,
             self._finisher,
             self.ends,
-            Reaper(self.store, self._membership, self._settings, self.events),
-            Expiry(self.store, self._settings, self.events),
-            Pruner(self.store, self._leadership, self._settings, self.events),
-            Resumer(self.store, self.clock, self._settings, self.events),
-            GateRecount(self.store, self._settings, self.events),
-            Probing(self.store, self._leadership, self._settings, self.events),
+            Reaper(store, self._membership, settings, events),
+            Expiry(store, settings, events),
+            Pruner(store, self._leadership, settings, events),
+            Resumer(store, self.clock, settings, events),
+            GateRecount(store, settings, events),
+            LateNodes(store, self._leadership, settings, events),
             *self._output_services(),
             *self._access_services(),
             self._sweeping,
         ]
-        drivers = {service.name: self._loop.add(service) for service in services}
-        self._membership.tasks = worker.tasks
-        worker.desk = self._desk
-        self._membership.on_fenced(worker.fenced)
-        self._membership.on_cancel(worker.cancel)
-        self._membership.on_free_to_work(drivers["worker"].wake)
 
-        def heed(hint: Hint) -> None:
-            if hint.kind == "ends":  # the most frequent one, and of no interest to the others
-                if self.ends.wants(hint):
-                    drivers["ends"].wake()
-                return
-            if self._planner.wants(hint):
-                drivers["planner"].wake()
-            if assigner.wants(hint):
-                drivers["assigner"].wake()
-            if reserving.wants(hint):
-                drivers["worker"].wake()
-            if self._membership.wants(hint):
-                drivers["heartbeat"].wake()
-            if self._leadership.wants(hint):
-                drivers["leadership"].wake()
-
-        self.store.hints.listen(heed)
-
-        def heed_loss(loss: Loss) -> None:
-            self.events.emit(StoreLost(*loss))
-            reserving.store_has_lost()
-            drivers["worker"].wake()
-
-        self.store.hints.listen_for_loss(partial(self._at_home, heed_loss))
-        return drivers
+    def _output_keeper(self, leaving: NodeOutput) -> OutputKeeper:
+        return OutputKeeper(
+            self.store, leaving.spool, leaving.outputs, self.events, self._machine_clock.now, self._patience,
+            most=self._settings.spool_bytes,
+        )  # fmt: skip
 
     def _output_services(self) -> list[Service]:
-        if self.leaving is None:
+        if self.leaving is None or self._keeper is None:
             return []
-        spool, outputs = self.leaving
-        self._patience = Patience()
-        most = self._settings.spool_bytes
-        self._keeper = OutputKeeper(self.store, spool, outputs, self.events, self._wall, self._patience, most=most)
-        pruner = OutputPruner(self.store, self._leadership, outputs, self.events, self._wall, self._patience)
-        return [self._keeper, pruner]
+        outputs, wall = self.leaving.outputs, self._machine_clock.now
+        return [
+            self._keeper,
+            OutputPruner(self.store, self._leadership, outputs, self.events, wall, self._patience),
+        ]
 
     def _access_services(self) -> list[Service]:
-        """Where there is no world outside there is no front door either: no keys, and nothing to audit."""
+        """Without an audit there are no doors, either: no keys that end, and nothing to seal."""
         if self.recorder is None:
             return []
-        sealing = Sealing(self.store, self._leadership, self._settings, self.events)
-        return [sealing, Forgetting(self.store, self._leadership, self._settings, self.events), self.recorder]
+        sealing = AuditSealer(self.store, self._leadership, self._settings, self.events)
+        return [sealing, CredentialCleanup(self.store, self._leadership, self._settings, self.events), self.recorder]
 
-    def output_is_there(self) -> None:
-        """An attempt's output was handed in (`output/spool.py`): keep it now."""
-        if "outputs" in self._drivers:
-            self._drivers["outputs"].wake()
+    # ── what the store tells ─────────────────────────────────────────────────────────────────────────────────
+
+    def _hear(self, hint: Hint) -> None:
+        """Wake the services that want to know."""
+        if hint.kind == "ends":  # the most frequent one, and of no interest to the others
+            if self.ends.wants(hint):
+                self.ends.wake()
+            return
+        if self._planner.wants(hint):
+            self._planner.wake()
+        if self._assigner.wants(hint):
+            self._assigner.wake()
+        if self._reserver.wants(hint):
+            self._reserver.wake()
+        if self._membership.wants(hint):
+            self._membership.wake()
+        if self._leadership.wants(hint):
+            self._leadership.wake()
+
+    def _hear_of_loss(self, loss: Loss) -> None:
+        """The store has lost writes: act on the engine's thread, on whatever thread it was noticed."""
+        if self._home is not None and not self._home.is_closed():
+            self._home.call_soon_threadsafe(self._store_has_lost, loss)
+
+    def _store_has_lost(self, loss: Loss) -> None:
+        self.events.emit(StoreLost(*loss))
+        self._reserver.store_has_lost()
 
     def _tell_trouble(self, service: str, error: Exception, again_in: int) -> None:
         self.events.emit(StoreTrouble(service, str(error), again_in))
-
-    def _at_home(self, heed: Callable[[Loss], None], loss: Loss) -> None:
-        """Whoever noticed it, on whatever thread: it is heeded on the engine's."""
-        if self._home is not None and not self._home.is_closed():
-            self._home.call_soon_threadsafe(heed, loss)
 
     @property
     def node_id(self) -> str:
@@ -212,17 +201,10 @@ class Engine:
     async def start(self, jobs: Sequence[Job], application_loop: asyncio.AbstractEventLoop) -> None:
         """Join, store the program's jobs, and begin to tick. Handlers run on the application's loop."""
         self._home = asyncio.get_running_loop()
-        self._attach_runners(application_loop)
-        if self._settings.works and self.outside:
-            self._registry.offer(doors.offered(self._settings))
-            self._worker.tasks = self._membership.tasks = self._registry.task_names()
-            doors.warm_up(self._runners, jobs)
-        self._worker.queues = self._membership.queues = self._settings.queues_for(jobs)
-        self._desk.open(self._drivers["desk"].wake)
-        self.ends.open(self._drivers["ends"].wake)
-        if self._settings.works:
-            self._processes.warm(jobs)
-        await self._open_programs(jobs)
+        self._runners.open(application_loop, jobs)
+        self._membership.serve(queues=self._settings.queues_for(jobs))
+        self._desk.open()
+        await self._runners.open_programs(jobs)
         await self._membership.join()
         await self._leadership.tick(self.clock.now())
         for job in jobs:
@@ -231,99 +213,14 @@ class Engine:
             stored = JobPut(job.name, put.change, record.revision, put.planned, put.withdrawn, job.namespace, is_paused)
             self.events.emit(stored)
         self._loop.start()
-        if application_loop is not asyncio.get_running_loop():
-            self._courtesy = GiveWay(application_loop, self.clock)
-            self._courtesy.start()
-
-    def _attach_runners(self, application_loop: asyncio.AbstractEventLoop) -> None:
-        worker, seats, result_bytes = self._worker, self._settings.seats, self._settings.result_bytes
-        here = asyncio.get_running_loop()
-        started = worker.started if self.events.wanted else None
-        self._processes = ProcessRunner(
-            here, self._registry, self.clock,
-            processes=min(self._settings.processes, seats), result_bytes=result_bytes,
-            kill_after=self._settings.kill_after, ended=worker.ended, started=started,
-            stuck=worker.stuck, freed=worker.freed,
-        )  # fmt: skip
-        runners: dict[str, Runner] = {
-            "coroutine": CoroutineRunner(
-                application_loop, here, self._registry, self.clock,
-                seats=seats, result_bytes=result_bytes, ended=worker.ended, started=started,
-                stuck=worker.stuck, freed=worker.freed,
-            ),
-            "thread": self.plain_functions(
-                here, self._registry, self.clock,
-                seats=seats, result_bytes=result_bytes, ended=worker.ended, started=started,
-                stuck=worker.stuck, freed=worker.freed,
-            ),
-            "process": self._processes,
-            **doors.runners(
-                here, self.clock, self._settings, ended=worker.ended, started=started,
-                fill=self._fill(), recording=self._records() or NOT_RECORDED,
-            ),
-        }  # fmt: skip
-        self._runners = runners
-        if self._registry.hooks.wanted:
-            self._hooking = Hooking(self._registry.hooks, application_loop, here, self.events)
-            self._finisher.on_accepted = self._hooking.accepted
-        worker.attach(runners, on_free=self._seat_is_free, on_finish=self._drivers["finisher"].wake)
-
-    async def _open_programs(self, jobs: Iterable[Job]) -> None:
-        """Run commands and steps from here on, if that is wanted here and this machine can."""
-        settings, worker = self._settings, self._worker
-        wanted = settings.programs
-        if wanted is None:
-            wanted = any(isinstance(job.task, Command | Steps) for job in jobs)
-        if not wanted or not settings.works or not self.outside or self._programs is not None:
-            return
-        guard = await program_services.guard_of(settings)
-        if guard is None:
-            return
-        self._guard = guard
-        self._membership.on_renewed(guard.renew)
-        neighbours = program_services.Neighbours(guard, self.store, spool_of(settings), self._fill(), self._records())
-        started = worker.started if self.events.wanted else None
-        self._programs = ProgramRunner(neighbours, settings, self.clock, ended=worker.ended, started=started)
-        self._runners["program"] = self._sweeping.runner = self._programs
-        self._registry.offer(abilities(guard.levels, settings.least_isolation))
-        worker.tasks = self._membership.tasks = self._registry.task_names()
-
-    def _fill(self) -> Filling:
-        return Filling(secrets_of(self.store.documents, self._registry.providers))
-
-    def _records(self) -> program_services.Records | None:
-        if self.leaving is None:
-            return None
-        home = asyncio.get_running_loop()
-
-        def handed_in() -> None:  # on whatever thread
-            if not home.is_closed():
-                home.call_soon_threadsafe(self.output_is_there)
-
-        return program_services.Records(self.leaving.spool, handed_in)
-
-    async def end_programs(self) -> None:
-        """Let go of the guard, and of all that it runs. Twice is fine."""
-        guard, self._guard = self._guard, None
-        if self._programs is not None:
-            await self._programs.left()
-        if guard is not None:
-            await guard.close()
-
-    def _seat_is_free(self) -> None:
-        if self._worker.stopping:
-            self._idle.set()
-            return
-        self._drivers["worker"].wake()
-        if len(self._worker.held):
-            self._drivers["arming"].wake()
 
     async def put_job(self, job: Job, *, revision: int | None = None) -> PutJob:
         """Store a definition, with the runs of its next moments. If nobody said which queues this node serves, its own
         jobs' are among them from here on; others see that when it registers anew."""
-        if self._settings.queues is None and job.queue not in self._worker.queues:
-            self._worker.queues = self._membership.queues = (*self._worker.queues, job.queue)
-        await self._open_programs([job])
+        queues = self._membership.queues
+        if self._settings.queues is None and job.queue not in queues:
+            self._membership.serve(queues=(*queues, job.queue))
+        await self._runners.open_programs([job])
         put = await put_job(self.store, job, clock=self.clock, settings=self._settings, revision=revision)
         if self.recorder is not None:
             await self.recorder.put(put)
@@ -341,51 +238,45 @@ class Engine:
         `hurry` set, or the grace over: attempts are ended early, as far as that is possible. The heartbeat goes on
         until the last verdict is written. How many attempts were abandoned.
         """
-        drivers, worker = self._drivers, self._worker
-        worker.stopping = True
-        self.events.emit(DrainBegun(worker.running, worker.running_ids))
-        await self._loop.stop(drivers["worker"], drivers["planner"], drivers["arming"], drivers["leadership"])
-        await self._try("leadership", self._leadership.resign())
-        await self._try("worker", worker.release_held())
+        self.events.emit(DrainBegun(self._seats.taken, self._seats.run_ids))
+        await self._loop.stop(self._reserver, self._planner, self._armer, self._leadership)
+        await self._try(self._leadership, self._leadership.resign())
+        await self._try(self._reserver, self._armer.release_all())
         fault_points.point("stop.draining")
         await self._drain(hurry)
-        abandoned = worker.running
+        abandoned = self._seats.taken
         await self._finish_all()
-        if self._hooking is not None:
-            await self._hooking.settled(SECOND)
+        await self._runners.hooks_called(SECOND)
         fault_points.point("stop.before_leave")
         with self._patience_for_output():
             await self._loop.stop()
-            if self.leaving is not None:
-                await self._try("outputs", self._keeper.keep_last(self.clock.now()))
+            if self._keeper is not None:
+                await self._try(self._keeper, self._keeper.keep_last(self.clock.now()))
         if self.recorder is not None:
-            await self._try("audit", self.recorder.close())
+            await self._try(self.recorder, self.recorder.close())
         self.let_go()
-        await self._try("heartbeat", self._membership.leave())
+        await self._try(self._membership, self._membership.leave())
         self.events.emit(NodeLeft(self.node_id, abandoned, len(self._finisher.lease_ids())))
         return abandoned
 
     def let_go(self) -> None:
         """End what the engine keeps going outside of its own loop. Twice is fine."""
-        for runner in self._runners.values():
-            runner.close()
-        self._runners = {}
+        self._runners.close()
         self._desk.close()
-        if self._hooking is not None:
-            self._hooking.close()
-        if self._courtesy is not None:
-            self._courtesy.stop()
 
-    async def _try(self, service: str, courtesy: Coroutine[Any, Any, None]) -> None:
+    async def end_programs(self) -> None:
+        """Let go of the guard, and of all that it runs. Twice is fine."""
+        await self._runners.end_programs()
+
+    async def _try(self, service: Service, courtesy: Coroutine[Any, Any, None]) -> None:
         """Hand over early what would run out by itself: a store that is away must not end the drain."""
         try:
             await courtesy
         except StoreUnavailable as error:
-            self._tell_trouble(service, error, 0)
+            self._tell_trouble(service.name, error, 0)
 
     async def crash(self) -> None:
         """Die without a word, as if the plug were pulled: for tests of what survives."""
-        self._worker.stopping = True
         self._desk.close()
         self.store.hints.clear()
         await self._loop.abandon()
@@ -394,15 +285,15 @@ class Engine:
         hurried = asyncio.create_task(hurry.wait())
         give_up_at = self.clock.steady() + self._settings.grace
         try:
-            while self._worker.running and not hurried.done():
+            while self._seats.taken and not hurried.done():
                 left = give_up_at - self.clock.steady()
                 if left <= 0:
                     break
                 await self._wait_for_an_end(hurried, left / SECOND)
         finally:
             hurried.cancel()
-        if self._worker.running:
-            self._worker.stop_running()
+        if self._seats.taken:
+            self._seats.stop_all()
             await self._wait_for_last_words()
 
     async def _wait_for_an_end(self, hurried: asyncio.Task[object], seconds: float) -> None:
@@ -413,9 +304,9 @@ class Engine:
 
     async def _wait_for_last_words(self) -> None:
         """Cancelled coroutines get a moment to clean up, and programs their grace; who ignores it is abandoned."""
-        grace = self._settings.kill_after if self._programs is not None and self._programs.busy else 0
+        grace = self._settings.kill_after if self._runners.programs_run else 0
         give_up_at = self.clock.steady() + SECOND + grace
-        while self._worker.running and (left := give_up_at - self.clock.steady()) > 0:
+        while self._seats.taken and (left := give_up_at - self.clock.steady()) > 0:
             self._idle.clear()
             try:
                 await asyncio.wait_for(self._idle.wait(), left / SECOND)
@@ -425,9 +316,6 @@ class Engine:
     @contextmanager
     def _patience_for_output(self) -> Iterator[None]:
         """A moment for what was handed in last; the rest waits in the spool for the next node."""
-        if self.leaving is None:
-            yield
-            return
         over = asyncio.get_running_loop().call_later(LAST_OUTPUT, self._patience.give_up)
         try:
             yield
@@ -439,4 +327,6 @@ class Engine:
         try:
             await asyncio.wait_for(self._finisher.flushed(), self._settings.grace / SECOND)
         except TimeoutError:
-            self._tell_trouble("finisher", StoreUnavailable("verdicts could not be written before the node left"), 0)
+            self._tell_trouble(
+                self._finisher.name, StoreUnavailable("verdicts could not be written before the node left"), 0
+            )

@@ -1,4 +1,10 @@
-"""The engine's own thread: user code that blocks the application's loop must not stop the heartbeat."""
+"""The engine's own thread: user code that blocks the application's loop must not stop the heartbeat.
+
+A thread of its own does not protect the engine by itself. A loop that is always busy with turns of about a millisecond
+drops the interpreter's lock for moments too short for another thread to take it: the engine was measured to wait for
+seconds. So the engine pulses, and a small callback on the application's loop looks: when the pulse is overdue, it lets
+go of the interpreter until the engine has had its turn, 5 ms at most (`GiveWay`).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from onthedot.access.audit_recorder import Recorder
-from onthedot.clock import Clock
+from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
 from onthedot.ids import Ids
 from onthedot.loop_thread import ping_loop
 from onthedot.model.errors import StateError
@@ -25,6 +31,11 @@ from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
 
 T = TypeVar("T")
+
+_CALM: Micros = 50 * MILLISECOND  # between two looks while nobody is late: some 0.1 % of a core
+_BUSY: Micros = 5 * MILLISECOND
+_LATE: Micros = 1 * MILLISECOND
+_LONGEST_TURN = 5 * MILLISECOND / SECOND
 
 
 class EngineThread:
@@ -102,13 +113,16 @@ class EngineThread:
         if url is not None and (trouble := exposed(url)):
             logging.getLogger("onthedot").warning("the connection to %s is %s", shown_url(url), trouble)
         leaving: NodeOutput | None = None
+        courtesy = GiveWay(application_loop, self._clock)
         try:
             leaving = await open_node_output(self._settings, url, store, self._ids)
             self._engine = Engine(store, self._registry, self._settings, self._events, self._clock, self._ids, leaving)
             await self._engine.start(jobs, application_loop)
+            courtesy.start()
             ready()
             await self._until_stopped(self._engine)
         finally:
+            courtesy.stop()
             if self._engine is not None:
                 self._engine.let_go()
                 await self._engine.end_programs()
@@ -191,3 +205,56 @@ class EngineThread:
             if future.cancelled() and asking is not None and not asking.cancelling():  # not we, but the engine's end
                 raise StateError("the scheduler stopped before it could answer; ask again when it runs") from None
             raise
+
+
+class GiveWay:
+    """The engine's pulse, and the application loop's courtesy."""
+
+    def __init__(self, application_loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self._application_loop = application_loop
+        self._clock = clock
+        self._turn = threading.Event()
+        self._pulse_due: Micros = 0
+        self._look_due: Micros = 0
+        self._period = _CALM
+        self._pulse_timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    # ── on the engine's loop ─────────────────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        """Begin to pulse, and to be looked after."""
+        self.pulse()
+        self._application_loop.call_soon_threadsafe(self._look_later)
+
+    def stop(self) -> None:
+        """Pulse no more; the next look is the last."""
+        self._stopped = True
+        if self._pulse_timer is not None:
+            self._pulse_timer.cancel()
+
+    def pulse(self) -> None:
+        """The engine is awake."""
+        self._turn.set()
+        self._pulse_due = self._clock.steady() + self._period
+        self._pulse_timer = asyncio.get_running_loop().call_later(self._period / SECOND, self.pulse)
+
+    # ── on the application's loop ────────────────────────────────────────────────────────────────────────────
+
+    def _look_later(self) -> None:
+        self._look_due = self._clock.steady() + self._period
+        self._application_loop.call_later(self._period / SECOND, self.look)
+
+    def look(self) -> bool:
+        """Let the engine go first if it is late; whether it was."""
+        if self._stopped:
+            return False
+        now = self._clock.steady()
+        overdue = now > self._pulse_due + _LATE
+        if overdue:
+            self._turn.clear()
+            self._turn.wait(_LONGEST_TURN)  # what lets go of the interpreter's lock
+        crowded = overdue or now > self._look_due + _LATE
+        self._period = _BUSY if crowded else _CALM
+        self._look_later()
+        return overdue

@@ -1,20 +1,22 @@
-"""Expiry: slots that nobody started in time are skipped, and said to be."""
+"""Expiry: skips runs that nobody started in time, and emits an event for each."""
 
 from __future__ import annotations
 
 from onthedot import fault_points
 from onthedot.clock import Micros
+from onthedot.loop import Service
 from onthedot.model.events import Events, RunMissed
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 
 
-class Expiry:
+class Expiry(Service):
     """Moves runs past their expiry to skipped(missed)."""
 
     name = "expiry"
 
     def __init__(self, store: Store, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._settings = settings
         self._events = events

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from onthedot.clock import Micros
+from onthedot.loop import Service
 from onthedot.model.events import Events, GatesRecounted
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 
 
-class GateRecount:
+class GateRecount(Service):
     """Passes on places in limits that nobody can use, and frees runs that wait at an open gate. Ticks on every node. It
     emits an event if a run waited at an open gate: that is a bug."""
 
     name = "gates"
 
     def __init__(self, store: Store, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._settings = settings
         self._events = events

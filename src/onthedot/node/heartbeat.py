@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from onthedot import fault_points
 from onthedot.clock import Clock, Micros
 from onthedot.ids import Ids
+from onthedot.loop import Service
 from onthedot.model.errors import NodeExpired
 from onthedot.model.events import ClockOff, Events, NodeDraining, NodeFenced, NodeJoined
 from onthedot.node.zone_data import tzdata_version
@@ -30,12 +31,13 @@ OnCancel = Callable[[Sequence[tuple[str, str]]], None]
 """Told which attempts, by lease id, are to stop, and why."""
 
 
-class Membership:
+class Membership(Service):
     """Registers this process, and renews its lease by heartbeat: one per node, whatever it runs."""
 
     name = "heartbeat"
 
     def __init__(self, store: Store, clock: Clock, ids: Ids, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._clock = clock
         self._far_off = False  # told that our own clock is
@@ -47,12 +49,26 @@ class Membership:
         self._renewed: list[Callable[[Micros], None]] = []
         self._on_cancel: OnCancel | None = None
         self._on_free_to_work: Callable[[], None] = lambda: None
-        self.tasks: frozenset[str] = frozenset()  # what this node's program can do
         self.queues = settings.queues_for(())
+        self.labels = settings.labels
+        self.tasks: frozenset[str] = frozenset()  # what this node's program can do
         self.tzdata = tzdata_version()
         self.draining = False
         self.node_id = settings.node_id or f"{socket.gethostname()}-{ids.token()[:8]}"
         self.incarnation = ""
+
+    def serve(
+        self,
+        *,
+        queues: Iterable[str] | None = None,
+        labels: Iterable[str] | None = None,
+        tasks: frozenset[str] | None = None,
+    ) -> None:
+        """Ask for runs of these queues, labels and tasks from here on; None: as before. Others see it when the node
+        registers anew."""
+        self.queues = self.queues if queues is None else tuple(queues)
+        self.labels = self.labels if labels is None else tuple(labels)
+        self.tasks = self.tasks if tasks is None else tasks
 
     def on_fenced(self, listener: OnFenced) -> None:
         """Be told when an incarnation of this process has ended."""
@@ -88,7 +104,7 @@ class Membership:
         settings = self._settings
         node = Node(self.node_id, incarnation, socket.gethostname(), os.getpid(), settings.roles, tzdata=self.tzdata)
         if settings.works:
-            node.queues, node.labels, node.seats = self.queues, settings.labels, settings.seats
+            node.queues, node.labels, node.seats = self.queues, self.labels, settings.seats
             node.tasks = tuple(sorted(self.tasks))
         sent = self._clock.steady()
         beat = await self._store.register(node, ttl=self._settings.node_ttl)

@@ -6,7 +6,7 @@ follower ──campaign──▶ leader(term n) ──renew──▶ leader(term
         plan refused, resign     through its end can do no harm when it wakes.
 
 With one shard whoever registered earliest is preferred, by the store. With several, each node campaigns for those that
-are its own by hash (`rules/shard_owners.py`), for others only when they are left lying, and hands over, one at a time,
+are its own by hash (`rules/shards.py`), for others only when they are left lying, and hands over, one at a time,
 what is another's. All of that is preference: the term's number and its layout in every plan are what counts.
 """
 
@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections import Counter
 
 from onthedot.clock import Clock, Micros
+from onthedot.loop import Service
 from onthedot.model.errors import NodeExpired, TermLost
 from onthedot.model.events import Events, TermEnded, TermWon
 from onthedot.node.heartbeat import Membership
-from onthedot.rules.shard_owners import Candidate, Held, open_to, owners
+from onthedot.rules.shards import Candidate, Held, open_to, owners
 from onthedot.settings import Settings
 from onthedot.stores.hints import Hint
 from onthedot.stores.protocol import Store
@@ -29,12 +30,13 @@ MOST_DOUBLINGS = 6
 """A shard that came back from its owner is offered to it again later and later: after 3 s, 6 s, … 192 s."""
 
 
-class Leadership:
+class Leadership(Service):
     """Campaigns for the terms of shards, and keeps them."""
 
     name = "leadership"
 
     def __init__(self, store: Store, membership: Membership, clock: Clock, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._membership = membership
         self._clock = clock

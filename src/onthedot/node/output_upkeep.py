@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from onthedot.clock import MILLISECOND, SECOND, Micros
+from onthedot.loop import Service
 from onthedot.model.errors import OutputUnavailable
 from onthedot.model.events import Events, OutputNotKept, OutputsLost, OutputsPruned
 from onthedot.model.retention import DAY, HOUR
@@ -66,7 +67,7 @@ class Patience:
             task.cancel()
 
 
-class OutputKeeper:
+class OutputKeeper(Service):
     """Moves the output of ended attempts from this machine's spool to the output store, and tries again what failed.
     Nothing that goes wrong here reaches a job. While the output store is away at most `most` bytes wait: then what has
     waited longest is lost, and that is told."""
@@ -84,11 +85,12 @@ class OutputKeeper:
         *,
         most: int = 10 << 30,
     ) -> None:
+        super().__init__()
         self._patience = patience or Patience()
         self._most = most
         self._measure_at: Micros = 0
         self._store = store
-        self._spool = spool
+        self.spool = spool
         self._outputs = outputs
         self._events = events
         self._wall = wall
@@ -97,12 +99,12 @@ class OutputKeeper:
 
     async def tick(self, now: Micros) -> Micros:
         """Keep a few; what is left is kept in the next tick."""
-        if not self._spool.is_used:
+        if not self.spool.is_used:
             return LOOK_EVERY
         if now >= self._adopt_at:
             self._adopt_at = now + ADOPT_EVERY
             await self._adopt()
-        waiting = await asyncio.to_thread(self._spool.waiting, BATCH)
+        waiting = await asyncio.to_thread(self.spool.waiting, BATCH)
         kept = 0
         for name, log, artifacts in waiting:
             try:
@@ -114,7 +116,7 @@ class OutputKeeper:
                 self._events.emit(OutputNotKept(name.run_id, name.attempt, str(error), self._pause))
                 await self._bound(now)
                 return self._pause
-            await asyncio.to_thread(self._spool.forget, name)
+            await asyncio.to_thread(self.spool.forget, name)
             kept += 1
         self._pause = 0
         return 0 if kept and len(waiting) == BATCH else LOOK_EVERY
@@ -123,7 +125,7 @@ class OutputKeeper:
         if now < self._measure_at:
             return
         self._measure_at = now + MEASURE_EVERY
-        dropped, lost = await asyncio.to_thread(self._spool.drop_oldest, self._most)
+        dropped, lost = await asyncio.to_thread(self.spool.drop_oldest, self._most)
         if dropped:
             self._events.emit(OutputsLost(dropped, lost))
 
@@ -136,14 +138,14 @@ class OutputKeeper:
         """Hand in the records of attempts that have ended, as the store knows, and that nobody has handed in. A run
         that the store does not know may be another store's whose spool is the same: it must be silent for a day."""
         now = self._wall()
-        for name, written_at in await asyncio.to_thread(self._spool.left, 10 * BATCH, before=now - ADOPT_EVERY):
+        for name, written_at in await asyncio.to_thread(self.spool.left, 10 * BATCH, before=now - ADOPT_EVERY):
             ended = await self._store.queries.list_attempts(name.run_id)
             known = any((attempt.attempt, attempt.lease_id) == (name.attempt, name.lease_id) for attempt in ended)
             if known or (written_at < now - DAY and await self._store.queries.get_run(name.run_id) is None):
-                await asyncio.to_thread(self._spool.hand_in, name)
+                await asyncio.to_thread(self.spool.hand_in, name)
 
 
-class OutputPruner:
+class OutputPruner(Service):
     """Removes the output of runs that the store has forgotten, as long as this node has the term: a thousand runs in
     a tick, from the smallest ids on. Fresh output stays for an hour, whatever the store knows of its run."""
 
@@ -158,6 +160,7 @@ class OutputPruner:
         wall: Callable[[], Micros],
         patience: Patience | None = None,
     ) -> None:
+        super().__init__()
         self._patience = patience or Patience()
         self._store = store
         self._leadership = leadership

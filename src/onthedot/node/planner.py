@@ -9,56 +9,35 @@ from __future__ import annotations
 
 from onthedot import fault_points
 from onthedot.clock import SECOND, Clock, Micros
+from onthedot.loop import Service
 from onthedot.model.errors import TermLost
 from onthedot.model.events import ClockStepped, Events, RunsPlanned, SlotsSkipped
 from onthedot.model.window import ScheduleState, Window
 from onthedot.node.leadership import Leadership
-from onthedot.node.replanner import Replanner
 from onthedot.operations.live_workers import living_places
 from onthedot.rules.placement import Place, targets
-from onthedot.rules.windows import aimed, plan_window
+from onthedot.rules.windows import aimed, find_schedule, plan_window
+from onthedot.schedules import next_after
 from onthedot.settings import Settings
 from onthedot.stores.hints import Hint
 from onthedot.stores.protocol import Store
-from onthedot.stores.values import Term
+from onthedot.stores.values import Replanned, Term
 
 MOST_SLOTS_PER_PASS = 5_000
 """How many slots one pass gives their fates, over all schedules: after an outage, some 20 ms of arithmetic."""
-
-
 LARGEST_STEP: Micros = 300 * SECOND
+"""A clock that jumps further ahead is doubted."""
 LOOK_TWICE: Micros = SECOND
+"""How long a doubt is waited out."""
 
 
-class StepGuard:
-    """Doubts a clock that jumps ahead: planning by it would skip everything that it passed over as missed.
-
-    A step of more than five minutes, beside the steady clock, is believed when it has been seen three times. Time
-    spent suspended is no step: the steady clock counts it.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._zero: Micros | None = None  # what the wall clock says at the steady clock's zero
-        self._doubts = 0
-
-    def jump(self, now: Micros) -> Micros:
-        """How far the clock has jumped ahead, as long as that is to be doubted; else 0."""
-        zero = now - self._clock.steady()
-        ahead = 0 if self._zero is None else zero - self._zero
-        if ahead > LARGEST_STEP and self._doubts < 2:
-            self._doubts += 1
-            return ahead
-        self._zero, self._doubts = zero, 0
-        return 0
-
-
-class Planner:
+class Planner(Service):
     """Turns the schedules whose next slot comes near into runs."""
 
     name = "planner"
 
     def __init__(self, store: Store, leadership: Leadership, clock: Clock, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._leadership = leadership
         self._settings = settings
@@ -137,3 +116,68 @@ class Planner:
     def wants(self, hint: Hint) -> bool:
         """Whether a hint is a reason to look now."""
         return hint.kind == "schedules"
+
+
+class Replanner:
+    """After an update of the zone data it computes the next slots anew that depend on it.
+
+    A term knows which version its shard's next slots were computed with. If that is not its own, all of them are looked
+    at before anything is planned, a batch at a time: a zone that has moved its clocks may have moved a slot to before
+    the instant at which the planner would look. What is planned already stays, since people have seen it.
+    """
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._passed: dict[tuple[int, int], tuple[int, str]] = {}  # by shard and term: where the next batch begins
+        self._done: dict[int, int] = {}  # shard → the term that has nothing left to do
+
+    async def step(self, term: Term) -> bool:
+        """One batch of a shard; whether none is left. `TermLost` as in `plan`."""
+        if term.zones == term.tzdata or self._done.get(term.shard) == term.number:
+            return True
+        here, most = (term.shard, term.number), self._settings.batch
+        seen = await self._store.queries.zoned_schedules(term, after=self._passed.get(here, (0, "")), limit=most)
+        rows = [row for state in seen if (row := _anew(state)) is not None]
+        done = len(seen) < most
+        await self._store.replan(term, rows, done=done)
+        if done:
+            self._passed.pop(here, None)
+            self._done[term.shard] = term.number
+        else:
+            self._passed[here] = (seen[-1].record.id, seen[-1].schedule_id)
+        return done
+
+
+def _anew(state: ScheduleState) -> Replanned | None:
+    """The next slot by our zone data, if it is another one."""
+    schedule = find_schedule(state.record.job, state.schedule_id)
+    if schedule is None:
+        return None
+    next_at = next_after(schedule, state.watermark, origin=state.origin)
+    if next_at is None or next_at == state.next_at:
+        return None
+    return Replanned(state.record.id, state.schedule_id, state.record.revision, state.watermark, next_at)
+
+
+class StepGuard:
+    """Doubts a clock that jumps ahead: planning by it would skip everything that it passed over as missed.
+
+    A step of more than five minutes, beside the steady clock, is believed when it has been seen three times. Time
+    spent suspended is no step: the steady clock counts it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._zero: Micros | None = None  # what the wall clock says at the steady clock's zero
+        self._doubts = 0
+
+    def jump(self, now: Micros) -> Micros:
+        """How far the clock has jumped ahead, as long as that is to be doubted; else 0."""
+        zero = now - self._clock.steady()
+        ahead = 0 if self._zero is None else zero - self._zero
+        if ahead > LARGEST_STEP and self._doubts < 2:
+            self._doubts += 1
+            return ahead
+        self._zero, self._doubts = zero, 0
+        return 0

@@ -13,6 +13,7 @@ from functools import partial
 
 from onthedot import fault_points
 from onthedot.clock import MILLISECOND, Micros
+from onthedot.loop import Service
 from onthedot.model.events import Events, HistoryPruned
 from onthedot.model.retention import DAY, Cut, Mark
 from onthedot.model.run import RunState
@@ -34,12 +35,13 @@ TELL_EVERY = 50_000
 """A long round is told in parts of so many runs."""
 
 
-class Pruner:
+class Pruner(Service):
     """Prunes history as long as this node has the term."""
 
     name = "pruner"
 
     def __init__(self, store: Store, leadership: Leadership, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._leadership = leadership
         self._settings = settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onthedot import fault_points
 from onthedot.clock import Micros
+from onthedot.loop import Service
 from onthedot.model.events import Events, RunRecovered
 from onthedot.node.heartbeat import Membership
 from onthedot.rules import recovery
@@ -11,12 +12,13 @@ from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 
 
-class Reaper:
+class Reaper(Service):
     """Recovers orphans. Ticks on every node: each take is guarded in the store, so two reapers do no harm."""
 
     name = "reaper"
 
     def __init__(self, store: Store, membership: Membership, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._membership = membership
         self._settings = settings

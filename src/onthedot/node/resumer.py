@@ -1,8 +1,9 @@
-"""The resumer: pauses that were given an end."""
+"""The resumer: resumes jobs whose pause has reached its end."""
 
 from __future__ import annotations
 
 from onthedot.clock import Clock, Micros
+from onthedot.loop import Service
 from onthedot.model.errors import UnknownJob
 from onthedot.model.events import Events, JobResumed
 from onthedot.operations.put_job import resume_job
@@ -10,12 +11,13 @@ from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 
 
-class Resumer:
+class Resumer(Service):
     """Resumes jobs whose pause is over, with nothing from the past. Ticks on every node: resuming twice is harmless."""
 
     name = "resumer"
 
     def __init__(self, store: Store, clock: Clock, settings: Settings, events: Events) -> None:
+        super().__init__()
         self._store = store
         self._clock = clock
         self._settings = settings

@@ -21,7 +21,9 @@ from onthedot.model.job import JobRecord
 from onthedot.model.policies import Rate
 from onthedot.model.retention import Mark
 from onthedot.model.run import NewRun, RunRecord, RunState, rerun_trigger, stored_number
-from onthedot.operations.submit import Sees, job_of, jobs_of, sees_all
+from onthedot.operations.job_lookup import Sees, job_of, jobs_of, sees_all
+from onthedot.operations.run_request import SubmittedRun
+from onthedot.operations.session import Session, known_number
 from onthedot.rules import fingerprint as policy
 from onthedot.schedules.instants import format_instant, read_instant
 from onthedot.stores.protocol import Store
@@ -188,7 +190,9 @@ def _instant(given: datetime | str, what: str) -> Micros:
 # ── replaying ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def replay(store: Store, run_id: int, *, clock: Clock, sees: Sees = sees_all) -> tuple[RunRecord, int, bool]:
+async def replay_letter(
+    store: Store, run_id: int, *, clock: Clock, sees: Sees = sees_all
+) -> tuple[RunRecord, int, bool]:
     """Ask for a dead run again: the letter, the new run's id, and whether this call has made it. Asked again: the same
     run. `StateError` if it is not dead, or was discarded; `UnknownRun`, `UnknownJob` if it or its job is gone."""
     letter = await store.queries.get_run(run_id)
@@ -205,7 +209,7 @@ async def replay(store: Store, run_id: int, *, clock: Clock, sees: Sees = sees_a
     return letter, new_id, made
 
 
-async def replay_many(
+async def replay_letters(
     store: Store,
     box: Box,
     *,
@@ -258,7 +262,7 @@ async def _replay_batch(store: Store, asked: Sequence[tuple[RunRecord, JobRecord
 # ── discarding ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def discard(store: Store, run_ids: Iterable[int], *, why: str = "") -> list[int]:
+async def discard_letters(store: Store, run_ids: Iterable[int], *, why: str = "") -> list[int]:
     """Take letters out of the box, for a reason; which of them were in it. The runs stay in history, dead."""
     if len(why) > 200:
         raise DefinitionError(f"why: expected at most 200 characters, got {len(why)}: {why[:40]!r}…")
@@ -269,6 +273,75 @@ async def discard(store: Store, run_ids: Iterable[int], *, why: str = "") -> lis
         settled = await store.settle_dead([(run_id, DISCARDED + why) for run_id in some])
         done += [run_id for run_id, by_this in zip(some, settled, strict=True) if by_this]
     return done
+
+
+# ── the verbs ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def dead_letters(
+    session: Session,
+    job: str | None = None,
+    *,
+    since: datetime | str | None = None,
+    until: datetime | str | None = None,
+    limit: int = 10_000,
+) -> list[DeadLetters]:
+    """See `Verbs.dead_letters`."""
+    return await group_letters(session.store, Box(job, session.namespace_of(job or ""), None, since, until, limit))
+
+
+async def dead_runs(
+    session: Session,
+    job: str | None = None,
+    *,
+    fingerprint: str | None = None,
+    since: datetime | str | None = None,
+    until: datetime | str | None = None,
+    limit: int | None = None,
+) -> list[RunRecord]:
+    """See `Verbs.dead_runs`."""
+    box = Box(job, session.namespace_of(job or ""), fingerprint, since, until, limit)
+    return await find_letters(session.store, box)
+
+
+async def replay(session: Session, run_id: int) -> SubmittedRun:
+    """See `Verbs.replay`."""
+    letter, new_id, made = await replay_letter(session.store, known_number(run_id), clock=session.clock)
+    if made:
+        await session.changed("letters.replay", letter, after={"run_id": new_id})
+    return SubmittedRun(new_id, letter.job, made)
+
+
+async def replay_many(
+    session: Session,
+    job: str | None = None,
+    *,
+    fingerprint: str | None = None,
+    since: datetime | str | None = None,
+    until: datetime | str | None = None,
+    rate: Rate | None = None,
+    limit: int = 10_000,
+    dry_run: bool = False,
+) -> Replayed:
+    """See `Verbs.replay_many`."""
+    box = Box(job, session.namespace_of(job or ""), fingerprint, since, until, limit)
+    done = await replay_letters(
+        session.store, box, rate=rate, dry_run=dry_run, clock=session.clock, events=session.events
+    )
+    if done.run_ids:
+        told = {"run_ids": list(done.run_ids[:100]), "runs": len(done.run_ids)}
+        place = f"namespace/{box.namespace}"
+        await session.changed("letters.replay", place, after=told, namespace=box.namespace)
+    return done
+
+
+async def discard(session: Session, run_ids: Iterable[int], *, why: str = "") -> int:
+    """See `Verbs.discard`."""
+    done = await discard_letters(session.store, run_ids, why=why)
+    if session.recorder is not None:
+        runs = await session.store.queries.get_runs(done)
+        await session.recorder.all_changed("letters.discard", runs, after={"why": why})
+    return len(done)
 
 
 def _count(number: int, what: str) -> str:

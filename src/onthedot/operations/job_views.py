@@ -8,7 +8,8 @@ from typing import NamedTuple
 from onthedot.clock import Micros
 from onthedot.model.job import FixedDelay, JobRecord, JobState, Schedule
 from onthedot.model.run import TERMINAL, RunRecord, RunState
-from onthedot.operations.next_slots import Ahead, Coming, look_ahead, next_of_each
+from onthedot.operations.next_slots import look_ahead
+from onthedot.rules.next_slots import Ahead, Coming, next_of_each
 from onthedot.schedules import schedule_id
 from onthedot.stores.protocol import Store
 

@@ -1,47 +1,28 @@
-"""What starts next: the slots ahead of one job, or of all jobs in the order of time.
+"""Reads from a store what `rules/next_slots.py` needs to tell what starts next.
 
 Of all jobs, work grows with the number of lines and not with the number of jobs: waiting runs are read in the order of
-their due instants, and schedules in the order of their next slots, which stores index. Only schedules that were found
-so are computed. A schedule that would fill the list is one line, with its rate.
+their due instants, and schedules in the order of their next slots, which stores index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from heapq import heappop, heappush, merge
-from itertools import islice, pairwise, takewhile
-from typing import NamedTuple
-
-from onthedot.clock import SECOND, Micros
-from onthedot.model.duration import micros
-from onthedot.model.job import Every, FixedDelay, JobRecord, JobState, Schedule
-from onthedot.model.run import RunRecord, RunState, is_manual, is_slot, schedule_of
+from onthedot.clock import Micros
+from onthedot.model.job import JobState
+from onthedot.model.run import RunRecord, RunState, is_manual, is_slot
 from onthedot.model.window import ScheduleState
-from onthedot.rules.windows import find_schedule
-from onthedot.schedules import count_between, due_of, slots
+from onthedot.rules.next_slots import HORIZON, Ahead, Gathered, Key, is_ahead
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import FIRST_JOB, FIRST_LIVE, JobCursor, JobFilter, RunCursor, RunFilter
 from onthedot.stores.values import ScheduleCursor
 
-HORIZON: Micros = 100 * 366 * 86_400 * SECOND
-"""How far anybody looks ahead: what comes once in a lifetime is searched day by day."""
+MOST_RUNS = 10_000
+"""How many waiting runs are read: those that are due first."""
+MOST_SCHEDULES = 20_000
+"""How many schedules are read: those whose next slots come first."""
+_AT_ONCE = 500
+_MOST_COUNTED = 1_000
 
-
-class Coming(NamedTuple):
-    """A start of one job: a slot ahead, or a run that waits (`run`)."""
-
-    due_at: Micros
-    slot_at: Micros
-    schedule_id: str = ""  # whose slot it is, or was before somebody moved it; empty: of none
-    run: RunRecord | None = None
-    moved: bool = False  # the run takes the place of the slot
-
-
-class Ahead(NamedTuple):
-    """What a store tells about the next starts of one job."""
-
-    states: Sequence[ScheduleState]
-    waiting: Sequence[RunRecord] = ()  # due after now, the first ones
+_WAITING = frozenset({RunState.SCHEDULED, RunState.RESERVED})
 
 
 async def look_ahead(store: Store, job_id: int, now: Micros, *, limit: int = 1) -> Ahead:
@@ -55,100 +36,8 @@ async def look_ahead(store: Store, job_id: int, now: Micros, *, limit: int = 1) 
     while place is not None and singles < limit and len(waiting) < MOST_RUNS:
         page, place = await store.queries.find_runs(asked, after=place, limit=_AT_ONCE)
         waiting += page
-        singles += sum(not _is_ahead(run, known, now) for run in page)
+        singles += sum(not is_ahead(run, known, now) for run in page)
     return Ahead(states, waiting)
-
-
-def coming(ahead: Ahead, now: Micros, count: int) -> list[Coming]:
-    """The first so many starts of a job after now, within a hundred years: slots that nobody has skipped or moved,
-    and runs that wait because they were moved, are tried again, or were submitted. Pure."""
-    runs = sorted(_singles(ahead, now), key=_order)
-    found = merge(runs, *(_of(state, now) for state in ahead.states), key=_order)
-    return sorted(islice(found, count), key=_order)  # jitter may be longer than the distance between two slots
-
-
-def next_of_each(ahead: Ahead, now: Micros) -> dict[str, Coming]:
-    """The next start of each schedule by id, without those that have none. Pure."""
-    found = [*_singles(ahead, now), *(one for state in ahead.states for one in islice(_of(state, now), 1))]
-    return {one.schedule_id: one for one in sorted(found, key=_order, reverse=True)}
-
-
-def _order(one: Coming) -> tuple[Micros, Micros, str]:
-    return one.due_at, one.slot_at, one.schedule_id
-
-
-def _singles(ahead: Ahead, now: Micros) -> Iterator[Coming]:
-    """Waiting runs that no schedule yields."""
-    moved, known = moved_from(ahead.states), {(state.record.id, state.schedule_id): state for state in ahead.states}
-    for run in ahead.waiting:
-        if run.due_at <= now or _is_ahead(run, known, now):
-            continue
-        schedule, slot_at = moved.get(run.id, (schedule_of(run.trigger) if is_slot(run.trigger) else "", run.slot_at))
-        yield Coming(run.due_at, slot_at, schedule, run, moved=run.id in moved)
-
-
-def moved_from(states: Iterable[ScheduleState]) -> dict[int, tuple[str, Micros]]:
-    """Runs that take the place of slots: of which schedule, and of which slot."""
-    return {
-        one.run_id: (state.schedule_id, one.slot_at)
-        for state in states
-        for one in state.exceptions
-        if one.run_id is not None
-    }
-
-
-def _of(state: ScheduleState, now: Micros) -> Iterator[Coming]:
-    """The slots ahead of one schedule, in the order of their due instants."""
-    job = state.record.job
-    schedule = find_schedule(job, state.schedule_id)
-    if schedule is None:
-        return
-    given = {one.slot_at for one in state.exceptions}
-    if isinstance(schedule, FixedDelay):  # while its run is open, nobody knows
-        if state.next_at is not None and state.next_at > now and state.next_at not in given:
-            yield Coming(state.next_at, state.next_at, state.schedule_id)
-        return
-    due = due_of(job, schedule)
-    for slot in takewhile((now + HORIZON).__ge__, slots(schedule, now, origin=state.origin)):
-        if slot not in given:
-            yield Coming(due(slot), slot, state.schedule_id)
-
-
-# ── of all jobs ──────────────────────────────────────────────────────────────────────────────────────────────
-
-MOST_RUNS = 10_000
-"""How many waiting runs are read: those that are due first."""
-MOST_SCHEDULES = 20_000
-"""How many schedules are read: those whose next slots come first."""
-_AT_ONCE = 500
-_MOST_COUNTED = 1_000
-_DAY: Micros = 86_400 * SECOND
-
-_WAITING = frozenset({RunState.SCHEDULED, RunState.RESERVED})
-
-Key = tuple[int, str]
-"""A job's id and a schedule's."""
-
-
-class Start(NamedTuple):
-    """Something that starts: a slot (`schedule`), or a run that is there already (`run`)."""
-
-    due_at: Micros
-    job: JobRecord
-    schedule: Schedule | None = None
-    run: RunRecord | None = None
-    many: bool = False  # its schedule would fill the list: this is the first one
-    every: Micros | None = None  # how far apart those are, if every day has as many of them
-    moved_from: Micros | None = None  # the slot whose place the run takes
-
-
-class Gathered(NamedTuple):
-    """What stores tell about the next starts; `upcoming` makes them a list."""
-
-    states: Sequence[ScheduleState] = ()
-    runs: Sequence[tuple[RunRecord, JobRecord]] = ()  # those that are no slots, and slots that are tried again
-    paused: int = 0  # jobs that start nothing
-    read_until: Micros | None = None  # what is due later was not read, because there is too much; None: all was
 
 
 async def gather(
@@ -167,7 +56,7 @@ async def gather(
     for state in planned:
         states.setdefault((state.record.id, state.schedule_id), state)
     ends = [one for one in (read_until, planned_until) if one is not None]
-    singles = [(run, jobs[run.job_id]) for run in runs if run.job_id in jobs and not _is_ahead(run, states, now)]
+    singles = [(run, jobs[run.job_id]) for run in runs if run.job_id in jobs and not is_ahead(run, states, now)]
     return Gathered(list(states.values()), singles, await _count_paused(store, wanted), min(ends, default=None))
 
 
@@ -217,15 +106,6 @@ def _is_certain(state: ScheduleState, now: Micros) -> bool:
     return state.next_at is not None and state.next_at > now and not state.exceptions
 
 
-def _is_ahead(run: RunRecord, states: dict[Key, ScheduleState], now: Micros) -> bool:
-    """Whether the run is of a slot ahead that its schedule yields, too."""
-    if not is_slot(run.trigger) or run.attempts or run.slot_at <= now:
-        return False
-    state = states.get((run.job_id, schedule_of(run.trigger)))
-    schedule = None if state is None else find_schedule(state.record.job, state.schedule_id)
-    return schedule is not None and not isinstance(schedule, FixedDelay)
-
-
 async def _count_paused(store: Store, wanted: JobFilter) -> int:
     asked = JobFilter(namespaces=wanted.namespaces, owner=wanted.owner, states=frozenset({JobState.PAUSED}))
     place: JobCursor | None = FIRST_JOB
@@ -234,61 +114,3 @@ async def _count_paused(store: Store, wanted: JobFilter) -> int:
         page, place = await store.queries.find_jobs(asked, after=place, limit=_MOST_COUNTED)
         paused += len(page)
     return paused
-
-
-def upcoming(gathered: Gathered, now: Micros, *, limit: int, until: Micros | None = None) -> list[Start]:
-    """The next starts in the order of time, at most `limit` lines. Pure.
-
-    A schedule that would have more than a quarter of the lines (and more than three) has one; with its rate, if
-    all days are alike.
-    """
-    each = max(3, limit // 4)
-    end = now + HORIZON if until is None else until
-    heap: list[tuple[Micros, int]] = []
-    sources = [_starts(state, now) for state in gathered.states]
-    moved = moved_from(gathered.states)
-    lines = [
-        Start(run.due_at, job, run=run, moved_from=moved[run.id][1] if run.id in moved else None)
-        for run, job in gathered.runs
-        if now < run.due_at <= end
-    ]
-    told: dict[int, list[Start]] = {}
-    pending: dict[int, Start] = {}
-    for number, source in enumerate(sources):
-        _pull(heap, pending, source, number, end)
-    while heap and sum(map(len, told.values())) < limit:
-        _, number = heappop(heap)
-        of_this = told.setdefault(number, [])
-        of_this.append(pending.pop(number))
-        if len(of_this) > each:
-            told[number] = [of_this[0]._replace(many=True, every=_distance(gathered.states[number], now))]
-        else:
-            _pull(heap, pending, sources[number], number, end)
-    lines += [start for starts in told.values() for start in starts]
-    return sorted(lines, key=lambda start: (start.due_at, start.job.job.namespace, start.job.job.name))[:limit]
-
-
-def _distance(state: ScheduleState, now: Micros) -> Micros | None:
-    """How far the starts of a schedule are apart, the same at every moment of a day; None: not all days are alike."""
-    schedule = find_schedule(state.record.job, state.schedule_id)
-    if isinstance(schedule, Every):
-        return micros(schedule.interval)
-    if schedule is None:
-        return None
-    days = [now + number * _DAY for number in range(8)]
-    counts = {count_between(schedule, first, last, origin=state.origin) for first, last in pairwise(days)}
-    return _DAY // counts.pop() if len(counts) == 1 and 0 not in counts else None
-
-
-def _pull(
-    heap: list[tuple[Micros, int]], pending: dict[int, Start], source: Iterator[Start], number: int, end: Micros
-) -> None:
-    start = next(source, None)
-    if start is not None and start.due_at <= end:
-        pending[number] = start
-        heappush(heap, (start.due_at, number))
-
-
-def _starts(state: ScheduleState, now: Micros) -> Iterator[Start]:
-    schedule = find_schedule(state.record.job, state.schedule_id)
-    return (Start(one.due_at, state.record, schedule) for one in _of(state, now))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -10,27 +9,21 @@ from typing import Any, TypeVar
 
 from onthedot.access.audit_recorder import Recorder
 from onthedot.clock import SECOND, Clock, Micros, SystemClock
-from onthedot.define.check import check_job
 from onthedot.define.job_writer import written
 from onthedot.ids import Ids, RandomIds
 from onthedot.loop import Loop
 from onthedot.model.events import Event, Events
-from onthedot.model.job import Job
-from onthedot.model.run import RunRecord, stored_number
-from onthedot.operations.put_job import put_job
 from onthedot.operations.result_waiters import Ends
-from onthedot.operations.run_handle import Run, run_number
+from onthedot.operations.session import Session
 from onthedot.operations.store_verbs import StoreVerbs
 from onthedot.output.output_owner import find_owner
 from onthedot.output.output_store import OutputStore
-from onthedot.output.run_output import read_logs
 from onthedot.settings import Settings
 from onthedot.stores.addresses import with_connections
 from onthedot.stores.connect import open_store
 from onthedot.stores.hints import Hint
 from onthedot.stores.protocol import Store
 from onthedot.stores.store_clock import clock_of
-from onthedot.stores.values import LogRecord, PutJob
 
 T = TypeVar("T")
 logger = logging.getLogger("onthedot.operations.open_verbs")
@@ -47,13 +40,12 @@ class OpenStore:
         self.ids: Ids = RandomIds()
         self.ends = Ends(store, settings)
         self._loop = Loop(clock, self.ids, _tell_trouble)
-        self._waking = self._loop.add(self.ends)
-        self.ends.open(self._waking.wake)
+        self._loop.add(self.ends)
         store.hints.listen(self._hear)
 
     def _hear(self, hint: Hint) -> None:
         if self.ends.wants(hint):
-            self._waking.wake()
+            self.ends.wake()
 
     def start(self) -> None:
         """From here on somebody can wait for ends."""
@@ -62,6 +54,20 @@ class OpenStore:
     async def stop(self) -> None:
         """Nobody waits any more."""
         await self._loop.abandon()
+
+    def session(self, namespace: str, recorder: Recorder | None, events: Events) -> Session:
+        """What operations work with, for a caller in this namespace."""
+        return Session(
+            store=self.store,
+            clock=self.clock,
+            settings=self.settings,
+            ids=self.ids,
+            events=events,
+            ends=self.ends,
+            outputs=self.outputs,
+            recorder=recorder,
+            namespace=namespace,
+        )
 
     def verbs(self, namespace: str = "default", *, door: str = "") -> OpenVerbs:
         """What can be asked, of this namespace. With a door, such as "command line", changes are recorded in the audit
@@ -96,48 +102,20 @@ async def opened(url: str, settings: Settings | None = None) -> AsyncGenerator[O
 
 class OpenVerbs(StoreVerbs):
     """See `Verbs`. Small, and made for one namespace: as many as are needed share an `OpenStore`. No handler is known
-    here, so their arguments are looked at where they are run."""
+    here, so their arguments are checked where they run."""
 
     def __init__(self, there: OpenStore, namespace: str = "default", recorder: Recorder | None = None) -> None:
         self.there = there
-        self._records = recorder
         self.namespace = namespace
-        self.jobs = {}
-        self.settings = there.settings
-        self._ids = there.ids
         self._events = Events()
+        self._session = there.session(namespace, recorder, self._events)
 
     def subscribe(self, subscriber: Callable[[Event], None]) -> None:
         """Hear of what these verbs do, while they do it: how far a backfill is."""
         self._events.subscribe(subscriber)
 
-    async def _on_store(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-        return await work(self.there.store)
-
-    def _store_clock(self) -> Clock:
-        return self.there.clock
-
-    def _recorder(self) -> Recorder | None:
-        return self._records
-
-    def _namespace_of(self, job: str) -> str:
-        del job
-        return self.namespace
-
-    async def _wait_for(self, run_id: int, seconds: float | None) -> RunRecord | None:
-        async with asyncio.timeout(seconds):
-            return await self.there.ends.wait(run_id)
-
-    async def put(self, job: Job, *, revision: int | None = None) -> PutJob:
-        check_job(job)
-        there = self.there
-        put = await put_job(there.store, job, clock=there.clock, settings=self.settings, revision=revision)
-        if self._records is not None:
-            await self._records.put(put)
-        return put
-
-    async def logs(self, run_id: Run | int) -> list[LogRecord]:
-        return await read_logs(self.there.store, self.there.outputs, stored_number(run_number(run_id)))
+    async def _with_session(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        return await work(self._session)
 
 
 def _tell_trouble(service: str, error: Exception, again_in: Micros) -> None:

@@ -9,7 +9,7 @@ from onthedot.model.errors import DefinitionError, StateError, UnknownRun, did_y
 from onthedot.model.run import TERMINAL, NewRun, RunRecord, RunState
 from onthedot.model.task import Command, Steps
 from onthedot.operations.dead_letters import REPLAYED, is_letter
-from onthedot.operations.submit import Sees, job_of, sees_all
+from onthedot.operations.job_lookup import Sees, job_of, sees_all
 from onthedot.rules.steps import Progress, before_failure, progress_of, rerun_trigger, steps_of
 from onthedot.stores.protocol import Store
 

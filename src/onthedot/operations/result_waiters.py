@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from onthedot.clock import Micros
+from onthedot.loop import Service
 from onthedot.model.run import TERMINAL, RunRecord
 from onthedot.settings import Settings
 from onthedot.stores.hints import Hint
 from onthedot.stores.protocol import Store
 
 
-class Ends:
+class Ends(Service):
     """One look at the store for everybody who waits, however many they are; none while nobody does."""
 
     name = "ends"
 
     def __init__(self, store: Store, settings: Settings) -> None:
+        super().__init__()
         self._store = store
         self._settings = settings
         self._waiting: dict[int, list[asyncio.Future[RunRecord | None]]] = {}
-        self._wake: Callable[[], None] = lambda: None
-
-    def open(self, wake: Callable[[], None]) -> None:
-        """`wake` is called when somebody begins to wait."""
-        self._wake = wake
 
     async def wait(self, run_id: int) -> RunRecord | None:
         """Wait until a run has ended, and what it is then; None if there is no such run (any more)."""
         ended: asyncio.Future[RunRecord | None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(run_id, []).append(ended)
-        self._wake()
+        self.wake()
         try:
             return await ended
         finally:

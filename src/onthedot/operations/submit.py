@@ -1,109 +1,19 @@
-"""What people and programs ask of a stored job, for every front door alike: which one is meant, and a run of it."""
+"""Submits runs: finds their jobs, checks the arguments, and stores 500 runs to a write."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from typing import Protocol
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
-from onthedot.clock import Clock
-from onthedot.model.errors import UnknownJob, did_you_mean
-from onthedot.model.job import Call, JobRecord, JobState
-from onthedot.model.run import NewRun, RunRecord
+from onthedot.access.audit_recorder import Counted
+from onthedot.model.job import Call, JobRecord
+from onthedot.model.run import NewRun, manual_trigger, submit_trigger
+from onthedot.operations.run_request import RunRequest, SubmittedRun, Timing
+from onthedot.operations.session import Session
 from onthedot.runners.params import require_params
 from onthedot.stores.documents import Noting
 from onthedot.stores.protocol import Store
-from onthedot.stores.queries import FindsJobs, JobFilter, all_jobs
-from onthedot.stores.values import Node, Queue
-
-_FEW = 1_000  # names that are compared, whether they look alike or not; no server has larger pages
-
-Sees = Callable[[str, str], bool]
-"""Whether the caller sees jobs of this namespace and owner."""
-
-
-def sees_all(*_place: str) -> bool:
-    """For callers that have the store itself."""
-    return True
-
-
-async def jobs_of(store: Store, runs: Iterable[RunRecord], *, sees: Sees = sees_all) -> dict[int, JobRecord]:
-    """The jobs of these runs by id, without those that were deleted or that the caller does not see. Never by name: a
-    name is free once its job is deleted, and the next job may be another owner's."""
-    found = await store.queries.get_jobs_by_id(sorted({run.job_id for run in runs}))
-    return {
-        record.id: record
-        for record in found
-        if record.state is not JobState.DELETED and sees(record.job.namespace, record.job.owner)
-    }
-
-
-async def job_of(store: Store, run: RunRecord, *, sees: Sees = sees_all) -> JobRecord:
-    """The job of this run, in order to run it again; `UnknownJob` if it was deleted, or the caller does not see it."""
-    record = (await jobs_of(store, [run], sees=sees)).get(run.job_id)
-    if record is None:
-        named = await store.queries.get_job(run.job, namespace=run.namespace)
-        other = (
-            "; another job has that name now: submit that one" if named and sees(run.namespace, named.job.owner) else ""
-        )
-        raise UnknownJob(f"run {run.id}: its job {run.job!r} was deleted{other}")
-    return record
-
-
-async def find_job(store: Store, name: str, *, namespace: str = "default", known: Iterable[str] = ()) -> JobRecord:
-    """The stored job of that name; `UnknownJob`, with the nearest of the stored and the otherwise `known` names."""
-    record = await store.queries.get_job(name, namespace=namespace)
-    if record is None:
-        stored = await near_names(store.queries, name, JobFilter(namespaces=(namespace,)))
-        raise UnknownJob(f"no job {name!r} is stored{did_you_mean(name, {*stored, *known})}")
-    return record
-
-
-async def near_names(store: FindsJobs, name: str, wanted: JobFilter) -> set[str]:
-    """The names of these jobs, for `did_you_mean`. Of many jobs only those whose name has a third of this one in it:
-    two wrong letters leave at least one third as it was."""
-    page = await store.find_jobs(wanted, limit=_FEW)
-    found = {record.job.name for record in page.items}
-    if page.next is None:
-        return found
-    near: set[str] = set()
-    for part in _thirds(name):
-        some = await all_jobs(store, replace(wanted, name_contains=part), _FEW)
-        near |= {record.job.name for record in some}
-    return near
-
-
-def _thirds(name: str) -> set[str]:
-    """
-    >>> sorted(_thirds("report")), sorted(_thirds("x"))
-    (['po', 're', 'rt'], ['x'])
-    """
-    size = max(1, len(name) // 3)
-    return {part for part in (name[:size], name[size:-size], name[-size:]) if part}
-
-
-class FindsQueues(FindsJobs, Protocol):
-    """Whoever has pages of jobs, and lists of queues and nodes."""
-
-    async def list_queues(self) -> list[Queue]:
-        """See `Store`."""
-        ...
-
-    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
-        """See `Store`."""
-        ...
-
-
-async def why_unused(store: FindsQueues, queue: str) -> str | None:
-    """None if a job or a node uses this queue, or somebody has paused or shared it; else what was expected, with the
-    nearest name. Of many jobs and nodes only the first thousand are compared for that."""
-    known = {one.name for one in await store.list_queues()}
-    known |= {name for node in await store.list_nodes(limit=_FEW) for name in node.queues}
-    if queue in known or await all_jobs(store, JobFilter(queue=queue), 1):
-        return None
-    known |= {record.job.queue for record in await all_jobs(store, JobFilter(), _FEW)}
-    return f"expected a queue that a job or a node uses, got {queue!r}{did_you_mean(queue, known)}"
 
 
 def check_arguments(record: JobRecord, args: str | None) -> None:
@@ -112,11 +22,80 @@ def check_arguments(record: JobRecord, args: str | None) -> None:
         require_params(record.job, record.job.args if args is None else json.loads(args))
 
 
-async def submit_run(store: Store, record: JobRecord, *, trigger: str, clock: Clock, args: str | None = None) -> int:
-    """Ask for one run of a job now; its id. `ArgumentsError` if the job does not take these arguments."""
-    check_arguments(record, args)
-    [run_id] = await store.submit([NewRun(record.id, trigger, clock.now(), args)])
-    return run_id
+async def find_jobs(session: Session, requests: Sequence[RunRequest]) -> dict[str, JobRecord]:
+    """The jobs of all requests by name, each read once; then every argument is checked."""
+    found = {job: await session.find_job(job) for job in dict.fromkeys(one.job for one in requests)}
+    for one in requests:
+        check_arguments(found[one.job], one.args)
+    return found
+
+
+# ── storing runs ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def submit(
+    session: Session,
+    requests: Sequence[RunRequest],
+    timing: Timing = Timing(),  # noqa: B008 - it is frozen
+) -> list[SubmittedRun]:
+    """Store the requested runs, one write for each `Settings.batch` of them. Each write is whole."""
+    jobs = await find_jobs(session, requests)
+    made: list[SubmittedRun] = []
+    for some in batches(session, requests):
+        if session.recorder is None:
+            made += await _insert(session, some, jobs, timing)
+        else:
+            with session.recorder.submitting(counted(some, jobs)) as noting:
+                made += await _insert(session, some, jobs, timing, noting)
+    return made
+
+
+async def trigger(session: Session, request: RunRequest) -> SubmittedRun:
+    """Store one run by hand, due now."""
+    jobs = await find_jobs(session, [request])
+    recorder = session.recorder
+    noting = None if recorder is None else recorder.noting_run("runs.trigger", jobs[request.job].job)
+    run = NewRun(jobs[request.job].id, manual_trigger(session.ids.token()), session.clock.now(), request.args)
+    [(run_id, created)] = await insert_runs(session.store, [run], noting=noting)
+    return SubmittedRun(run_id, request.job, created)
+
+
+async def _insert(
+    session: Session,
+    requests: Sequence[RunRequest],
+    jobs: Mapping[str, JobRecord],
+    timing: Timing,
+    noting: Noting | None = None,
+) -> list[SubmittedRun]:
+    made = await insert_runs(session.store, new_runs(session, requests, jobs, timing), noting=noting)
+    return [SubmittedRun(run_id, one.job, created) for (run_id, created), one in zip(made, requests, strict=True)]
+
+
+def batches(session: Session, requests: Sequence[RunRequest]) -> list[Sequence[RunRequest]]:
+    """The requests, as many to a batch as one write may hold."""
+    size = session.settings.batch
+    return [requests[first : first + size] for first in range(0, len(requests), size)]
+
+
+def new_runs(
+    session: Session, requests: Sequence[RunRequest], jobs: Mapping[str, JobRecord], timing: Timing
+) -> list[NewRun]:
+    """The runs to store. Each has a trigger of its own, which tells afterwards whether this call created it."""
+    token, due_at = session.ids.token(), session.clock.now() + timing.delay
+    expires_at = None if timing.expires is None else due_at + timing.expires
+    return [
+        NewRun(jobs[one.job].id, submit_trigger(f"{token}-{number}"), due_at, one.args, one.key, expires_at)
+        for number, one in enumerate(requests)
+    ]
+
+
+def counted(requests: Sequence[RunRequest], jobs: Mapping[str, JobRecord]) -> Counted:
+    """How many runs of which jobs, for the audit."""
+    if len(requests) == 1:  # the usual case, on the path of every submit
+        record = jobs[requests[0].job]
+        return {record.id: (record.job, 1)}
+    counts = Counter(one.job for one in requests)
+    return {jobs[job].id: (jobs[job].job, count) for job, count in counts.items()}
 
 
 async def insert_runs(store: Store, runs: Sequence[NewRun], *, noting: Noting | None = None) -> list[tuple[int, bool]]:

@@ -1,64 +1,45 @@
-"""The verbs that every front door speaks.
+"""The verbs that every front door offers: their signatures, what they promise, and an example of each.
 
-`Scheduler` implements them in this process; whatever speaks for it from elsewhere (HTTP, a portal for programs without
-an event loop) offers the same verbs with the same meaning, and adds none of its own.
+Verbs (protocol)
+ ├ StoreVerbs ── Scheduler, OpenVerbs     the operations of this package, on an open store (`store_verbs.py`)
+ ├ Client                                 the same over HTTP
+ └ BlockingVerbs ── BlockingScheduler, BlockingClient: the same names, and each returns when it is done
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from onthedot.define.job_function import BoundCall
 from onthedot.model.duration import Duration
-from onthedot.model.errors import DefinitionError
 from onthedot.model.job import Job, JobRecord, Json
+from onthedot.model.policies import Rate
 from onthedot.model.run import AttemptRecord, RunRecord, RunState, SkipRecord
-from onthedot.operations.cluster_verbs import ClusterVerbs
-from onthedot.operations.letter_verbs import LetterVerbs
 from onthedot.operations.move_slot import To
 from onthedot.operations.run_handle import Run
+from onthedot.operations.run_request import OUTSIDE, Asked
 from onthedot.rules.windows import Missed
-from onthedot.stores.values import CancelAnswer, LogRecord, MovedSlot, Paused, PutJob, Resumed
+from onthedot.stores.values import (
+    CancelAnswer,
+    Layout,
+    LogRecord,
+    MovedSlot,
+    Node,
+    Paused,
+    PutJob,
+    Queue,
+    Resumed,
+    Term,
+)
 
 if TYPE_CHECKING:
     from onthedot.operations.apply import Applied
     from onthedot.operations.backfill import Backfill
+    from onthedot.operations.dead_letters import DeadLetters, Replayed
 
 
-Asked = str | Callable[..., Any] | BoundCall
-"""What a run is asked for by: a job's name, its function, or a call of it with arguments (`report.call(…)`)."""
-
-
-class _Outside:
-    """The default of `connection`: not None, which a program may pass by mistake."""
-
-    def __repr__(self) -> str:
-        return "OUTSIDE"
-
-
-OUTSIDE: Any = _Outside()
-"""No connection was given: the run is submitted in a transaction of our own."""
-
-
-def given_connection(connection: Any) -> Any:
-    """What a caller has given, on the caller's own thread; `DefinitionError` for None.
-
-    Django's `connection` leads each thread to another connection: here it becomes the one of this thread."""
-    if connection is None:
-        raise DefinitionError(
-            "connection: expected a connection with a transaction that is open, got None; leave 'connection' out to "
-            "submit without one; with Django, give 'django.db.connection' itself"
-        )
-    kind = type(connection)
-    if (kind.__module__.partition(".")[0], kind.__name__) == ("django", "ConnectionProxy"):
-        return sys.modules["django.db"].connections[connection.alias]
-    return connection
-
-
-class Verbs(LetterVerbs, ClusterVerbs, Protocol):
+class Verbs(Protocol):
     """What can be asked of onthedot. Jobs are named; runs are given by id, or by their handle, which is one.
 
     In the examples `sched` is the one of `Scheduler`, with its job `report`.
@@ -402,5 +383,185 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         ...     run = await sched.submit("report")
         ...     print(await sched.result(run, timeout="10s"))
         all is well in eu
+        """
+        ...
+
+    # ── dead letters ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def dead_letters(
+        self,
+        job: str | None = None,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int = 10_000,
+    ) -> list[DeadLetters]:
+        """Dead runs that nobody has replayed or discarded, grouped by what they died of: what died last first.
+
+        A group has a `fingerprint`, made of the job, the type of the error, and its text without numbers, quotes and
+        paths; how many there are, when the first and the last ended, and the newest as an `example`. Of more than
+        `limit`, the newest count.
+
+        >>> from contextlib import suppress
+        >>> @sched.job
+        ... async def charge(order: int) -> None:
+        ...     raise ConnectionError(f"no answer for order {order}")
+        >>> async with sched:
+        ...     for order in (7, 8):
+        ...         with suppress(otd.RunFailed):
+        ...             await sched.result(await sched.submit(charge.call(order)), timeout="10s")
+        ...     print([(group.count, group.error) for group in await sched.dead_letters()])
+        [(2, 'ConnectionError: no answer for order <n>')]
+        """
+        ...
+
+    async def dead_runs(
+        self,
+        job: str | None = None,
+        *,
+        fingerprint: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int | None = None,
+    ) -> list[RunRecord]:
+        """The same runs one by one, newest end first: of a job, of one fingerprint, that ended from `since` on and
+        before `until`.
+
+        >>> async with sched:
+        ...     print(await sched.dead_runs("report", since="2026-01-01T00:00Z"))
+        []
+        """
+        ...
+
+    async def replay(self, run_id: Run | int) -> Run:
+        """Ask for a dead run again, now, with its own arguments, for its own instant. Asked twice, it is one run.
+
+        The new run's trigger is `rerun:<run id>`; the old one stays in history, dead, and is no dead letter any more.
+        `StateError` for a run that is not dead, or was discarded. `UnknownJob` if its job was deleted, also when
+        another job has that name now.
+
+        >>> from contextlib import suppress
+        >>> @sched.job
+        ... async def charge(order: int) -> None:
+        ...     raise ConnectionError(f"no answer for order {order}")
+        >>> async with sched:
+        ...     run = await sched.submit(charge.call(order=7))
+        ...     with suppress(otd.RunFailed):
+        ...         await run.result(timeout="10s")
+        ...     new = await sched.replay(run)
+        ...     print((await sched.get_run(new)).args, await sched.replay(run) == new)
+        {"order":7} True
+        """
+        ...
+
+    async def replay_many(
+        self,
+        job: str | None = None,
+        *,
+        fingerprint: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        rate: Rate | None = None,
+        limit: int = 10_000,
+        dry_run: bool = False,
+    ) -> Replayed:
+        """Replay all dead letters that match, the oldest first; with a `rate`, due at instants that are so far apart.
+
+        More than `limit` are refused. `dry_run` only tells. If it breaks off, those before stay, and the same call does
+        the rest. Letters of a job that is gone stay as they are, and are counted. Subscribers hear of each 500 runs.
+
+        >>> async with sched:
+        ...     print(await sched.replay_many("report", rate=otd.Rate(10, "1s"), dry_run=True))
+        no dead letters match
+        """
+        ...
+
+    async def discard(self, run_ids: Run | int | Iterable[Run | int], *, why: str = "") -> int:
+        """Take dead letters out of the box; how many of these runs were in it. They stay in history, dead, and
+        `run.settled` says why.
+
+        >>> async with sched:
+        ...     print(await sched.discard([7, 8], why="known, and mended"))
+        0
+        """
+        ...
+
+    # ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
+        """The incarnations of nodes, newest first; those that have ended, too, until they are forgotten.
+
+        >>> async with sched:
+        ...     print([node.roles for node in await sched.list_nodes()])
+        [('planner', 'worker')]
+        """
+        ...
+
+    async def drain_node(self, node: str, *, draining: bool = True) -> int:
+        """Ask the living incarnations of a node to take no more work, or to go on; how many there are.
+
+        >>> async with sched:
+        ...     [node] = await sched.list_nodes()
+        ...     print(await sched.drain_node(node.id), await sched.drain_node("nobody"))
+        1 0
+        """
+        ...
+
+    async def list_terms(self) -> list[Term]:
+        """Who plans which shard, by shard: the newest term of each.
+
+        >>> async with sched:
+        ...     print([term.shard for term in await sched.list_terms()])
+        [0]
+        """
+        ...
+
+    async def set_shards(self, shards: int) -> Layout:
+        """Divide the planning of all jobs among so many nodes (64 at the most), of those that there are.
+
+        State of the cluster, kept in the store: one is enough unless a single planner has too much to do. All terms end
+        with the change, and the next ones begin within seconds; what is planned already is not touched.
+
+        >>> async with sched:
+        ...     print(await sched.set_shards(4))
+        Layout(version=2, shards=4)
+        """
+        ...
+
+    async def list_queues(self) -> list[Queue]:
+        """The queues that have runs, or about which something was said.
+
+        >>> async with sched:
+        ...     _ = await sched.submit("report", delay="1h")
+        ...     print([(queue.name, queue.waiting) for queue in await sched.list_queues()])
+        [('default', 1)]
+        """
+        ...
+
+    async def pause_queue(self, queue: str, *, reason: str = "") -> Queue:
+        """Give out nothing more of a queue, until it is resumed. What runs goes on.
+
+        >>> async with sched:
+        ...     print((await sched.pause_queue("mail", reason="the server moves")).reason)
+        the server moves
+        """
+        ...
+
+    async def resume_queue(self, queue: str) -> Queue:
+        """Let a paused queue go on.
+
+        >>> async with sched:
+        ...     print((await sched.resume_queue("mail")).paused_at)
+        None
+        """
+        ...
+
+    async def share_queue(self, queue: str, weights: Mapping[str, int] | None) -> Queue:
+        """Share a queue fairly between the values of the argument that its jobs name as their `share`, by weight; None:
+        first come, first served again.
+
+        >>> async with sched:
+        ...     print((await sched.share_queue("mail", {"gold": 3})).weights)
+        {'gold': 3}
         """
         ...

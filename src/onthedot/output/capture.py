@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onthedot.clock import SECOND, Micros
+from onthedot.output.line_marks import WINDOW
 from onthedot.output.records import Record, Stream, encode
 from onthedot.output.redact import Redactor, forms_of
-from onthedot.rules.live_lines import WINDOW
 
 LARGEST = 64 << 10
 """Most bytes of one record's text, and of one piece of a stream."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from onthedot.clock import Micros
-from onthedot.rules.live_lines import Stream as Stream
+from onthedot.output.line_marks import Stream as Stream
 
 STREAMS = get_args(Stream)
 

@@ -13,7 +13,7 @@ from onthedot.model.errors import DefinitionError, did_you_mean
 from onthedot.model.job import At, Every, FixedDelay, Job, Schedule, slot_args
 from onthedot.model.window import NO_NODE, ScheduleState, SkipRange, Slot, Window
 from onthedot.rules import catch_up
-from onthedot.rules.window_checks import runs_over, settle
+from onthedot.rules.moved_slots import runs_over, settle
 from onthedot.schedules import count_between, due_of, is_grid, last_before, next_after, schedule_id, slots
 
 Missed = Literal["none", "last", "all"]

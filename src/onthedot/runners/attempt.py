@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from onthedot.clock import Micros
+from onthedot.model.job import Guarantee
 from onthedot.model.run import Lease
-from onthedot.model.verdict import SUCCEEDED, Outcome, OutcomeKind
-from onthedot.output.redact import redacted
-from onthedot.rules.live_lines import Mark, Stream
+from onthedot.model.verdict import Finish, Outcome, OutcomeKind
+from onthedot.output.line_marks import Mark
 from onthedot.runners.context import Context, Desk
 from onthedot.runners.notes import Notes
+from onthedot.runners.outcomes import failed
 from onthedot.runners.registry import Handler
 from onthedot.runners.tracebacks import trace_of
-
-ERROR_CHARACTERS = 4_000
-LONGEST_LINE = 8_000
-"""Characters of a line that are shown before it has ended."""
+from onthedot.runners.transactions import NO_ANSWER
 
 
 @dataclass(slots=True, eq=False)
@@ -67,109 +62,6 @@ class Attempt:
             self.context.cancelled.set()
 
 
-class LiveLines:
-    """What a program says, line by line, to the run's log, which any node can read while it runs.
-
-    The order stays, and two streams do not share a line: one that is not ended when the other stream has something is
-    ended there. So is one that gets too long.
-    """
-
-    def __init__(self, context: Context, step: str = "") -> None:
-        self._context = context
-        self._begun = ""  # a line that has not ended
-        self._mark = Mark(0, "out", step)  # of that line
-
-    def say(self, at: Micros, stream: Stream, text: str) -> None:
-        """Some text came."""
-        if stream != self._mark.stream:
-            self.flush()
-        mark = Mark(at, stream, self._mark.step)
-        if self._begun:  # it has the instant of its beginning
-            ended, line_end, text = text.partition("\n")
-            self._begun += ended
-            if line_end or len(self._begun) > LONGEST_LINE:
-                self.flush()
-        self._mark = self._mark if self._begun else mark
-        whole, line_end, rest = text.rpartition("\n")
-        if line_end:
-            self._context._log_as(mark, whole)
-        self._begun += rest
-        if len(self._begun) > LONGEST_LINE:
-            self.flush()
-
-    def flush(self) -> None:
-        """The line is as long as it will be."""
-        if self._begun:
-            self._context._log_as(self._mark, self._begun)
-            self._begun = ""
-
-
-Ended = Callable[[list[Attempt]], None]
-Started = Callable[[list[Attempt]], None]
-
-
-class Runner(Protocol):
-    """Executes attempts of one kind. `start` and `stop` are called on the engine's thread."""
-
-    def start(self, attempts: list[Attempt]) -> None:
-        """Begin these now, or as soon as there is room. Each is delivered exactly once, when it has ended."""
-        ...
-
-    def stop(self, attempts: list[Attempt]) -> None:
-        """End these early, as their `stop_as` says, if that is possible and they have not ended by then."""
-        ...
-
-    def close(self) -> None:
-        """Let go of threads."""
-        ...
-
-
-def succeeded(value: object, limit: int) -> Outcome:
-    """The outcome of a handler that returned: its value must be JSON, and not too large to keep."""
-    if value is None:
-        return SUCCEEDED
-    never_run = _never_run(value)
-    if never_run:
-        return Outcome(OutcomeKind.FAILED, never_run, ("onthedot.HandlerNeverRan",))
-    try:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        kept = f"the handler returned {type(value).__name__}, which is not JSON ({error}); return None or plain data"
-        return Outcome(OutcomeKind.FAILED, kept, ("onthedot.ResultNotJson",))
-    if len(text) > limit:
-        kept = f"the handler's result is {len(text)} characters of JSON, more than {limit}; store it elsewhere"
-        return Outcome(OutcomeKind.FAILED, kept, ("onthedot.ResultTooLarge",))
-    return Outcome(OutcomeKind.SUCCEEDED, result=text)
-
-
-def _never_run(value: object) -> str:
-    """Why a returned value means that the handler's body has not run, or not to its end; empty if it has."""
-    if inspect.iscoroutine(value):
-        value.close()  # or Python would warn, later and elsewhere, that nobody awaited it
-        return "the handler returned a coroutine that nobody awaits; define it with 'async def' and await it"
-    if inspect.isgenerator(value) or inspect.isasyncgen(value):
-        return "the handler is a generator, so its body has not run; return a list instead of using 'yield'"
-    return ""
-
-
-def failed(error: BaseException) -> Outcome:
-    """The outcome of a handler that raised. Its text is the handler's own code, and may be no text at all."""
-    try:
-        said = str(error)
-    except BaseException as trouble:  # noqa: BLE001 - whatever it raises, the attempt has failed
-        said = f"(its text cannot be had: {type(trouble).__name__})"
-    text = f"{type(error).__name__}: {said}"[:ERROR_CHARACTERS]
-    kept = text.encode(errors="backslashreplace").decode()  # a lone surrogate cannot be stored
-    return Outcome(OutcomeKind.FAILED, kept, type_names(type(error)))
-
-
-def without_secrets(outcome: Outcome, forms: Sequence[bytes]) -> Outcome:
-    """The outcome as it may be kept and shown: an error may name what a program or the other side has said."""
-    if not forms or outcome.error is None:
-        return outcome
-    return outcome._replace(error=redacted(outcome.error, forms, cut=len(outcome.error) >= ERROR_CHARACTERS))
-
-
 def never_begun(attempt: Attempt) -> Outcome:
     """The outcome of an attempt that is stopped before user code began: nothing happened, unless it was cancelled."""
     if attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.CANCELLED:
@@ -177,15 +69,38 @@ def never_begun(attempt: Attempt) -> Outcome:
     return Outcome(OutcomeKind.RELEASED, "stopped before it began")
 
 
-def timed_out(timeout: Micros) -> Outcome:
-    """The outcome of an attempt that took longer than its job allows."""
-    return Outcome(OutcomeKind.TIMED_OUT, f"took longer than its time-out of {timeout / 1_000_000:g} s")
+# ── attempts under exactly_once ──────────────────────────────────────────────────────────────────────────────
 
 
-def type_names(kind: type[BaseException]) -> tuple[str, ...]:
-    """An exception type and its bases, as the dotted names that `Retry.on` holds.
+_NO_COMMIT = (
+    "the handler returned, and has committed no transaction; with guarantee 'exactly_once' its effects belong into "
+    "'async with ctx.transaction() as db:', also when there are none"
+)
 
-    >>> type_names(ConnectionResetError)[:2]
-    ('builtins.ConnectionResetError', 'builtins.ConnectionError')
-    """
-    return tuple(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__ if issubclass(base, BaseException))
+
+def committed(attempt: Attempt) -> Finish | None:
+    """The finish that an attempt has committed by itself, if it has."""
+    completion = attempt.context.completion if attempt.context is not None else None
+    return completion.finish if completion is not None and completion.state == "committed" else None
+
+
+def said_after(attempt: Attempt, finish: Finish) -> str:
+    """What an attempt came to after its commit, if that is not what was committed; empty if it is."""
+    outcome = attempt.outcome
+    if outcome is None or outcome.kind is not OutcomeKind.SUCCEEDED:
+        return "" if outcome is None else outcome.error or str(outcome.kind)
+    if outcome.result not in (None, finish.verdict.result):
+        return "it returned a result that was not kept; say ctx.result(…) inside the transaction"
+    return ""
+
+
+def settled(attempt: Attempt, outcome: Outcome) -> Outcome:
+    """The outcome of an attempt that has committed nothing: under exactly_once it cannot be a success."""
+    if attempt.lease.record.job.guarantee is not Guarantee.EXACTLY_ONCE:
+        return outcome
+    unknown = attempt.context is not None and attempt.context.completion.state == "unknown"
+    if unknown and outcome.kind in (OutcomeKind.SUCCEEDED, OutcomeKind.FAILED):
+        return Outcome(OutcomeKind.LOST, NO_ANSWER)
+    if outcome.kind is OutcomeKind.SUCCEEDED:
+        return Outcome(OutcomeKind.FAILED, _NO_COMMIT, ("onthedot.NoTransaction",))
+    return outcome

@@ -7,18 +7,18 @@ Checkpoints are written at once, and their handlers wait for it. Progress and lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any
 
 from onthedot.clock import SECOND, Clock, Micros
+from onthedot.loop import Service
 from onthedot.model.errors import LeaseLost, StoreUnavailable
 from onthedot.model.events import Events, RunProgressed
 from onthedot.model.run import Checkpoint, Lease
-from onthedot.runners.completion import Completion
 from onthedot.runners.notes import Notes
-from onthedot.runners.transactions import Block, Counter
+from onthedot.runners.transactions import Completion, TransactionBlock, Transactor
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Note
@@ -29,14 +29,15 @@ WRITE_EVERY: Micros = 1 * SECOND
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries to reach the store
 
 
-class Desk:
+class Desk(Service):
     """Takes notes on any thread, and writes them on the engine's."""
 
     name = "desk"
 
     def __init__(self, store: Store, settings: Settings, clock: Clock, events: Events | None = None) -> None:
+        super().__init__()
         self._store = store
-        self._counter = Counter(store, clock, lambda lease_id: self.write([lease_id]))
+        self._counter = Transactor(store, clock, lambda lease_id: self.write([lease_id]))
         self._settings = settings
         self._clock = clock
         self._events = events or Events()
@@ -44,12 +45,10 @@ class Desk:
         self._writing = asyncio.Lock()
         self._written_at: Micros = 0
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake: Callable[[], None] = lambda: None
 
-    def open(self, wake: Callable[[], None]) -> None:
-        """From here on notes are written on the running loop; `wake` is called when there are some."""
+    def open(self) -> None:
+        """From here on notes are written on the running loop."""
         self._loop = self._counter.loop = asyncio.get_running_loop()
-        self._wake = wake
 
     def close(self) -> None:
         """Write nothing more: whoever still runs belongs to a node that is gone."""
@@ -81,9 +80,9 @@ class Desk:
         """See `tasks.context.Desk`."""
         return self._settings.result_bytes
 
-    def transaction(self, completion: Completion) -> Block:
+    def transaction(self, completion: Completion) -> TransactionBlock:
         """See `tasks.context.Desk`."""
-        return Block(self._counter, completion)
+        return TransactionBlock(self._counter, completion)
 
     def transaction_blocking(self, completion: Completion) -> AbstractContextManager[Any]:
         """See `tasks.context.Desk`."""
@@ -110,7 +109,7 @@ class Desk:
 
     def _note(self, notes: Notes) -> None:
         self._noted[notes.lease.lease_id] = notes
-        self._wake()
+        self.wake()
 
     async def tick(self, now: Micros) -> Micros | None:
         """Write what is new, if the last time is long enough ago."""

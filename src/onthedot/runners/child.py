@@ -1,4 +1,8 @@
-"""One child process, as its worker sees it: started, talked to, stopped, and always reaped."""
+"""One child process, as its worker sees it: start it, talk to it, relay its words to the store, stop and reap it.
+
+The worker trusts nothing that a child sends. A message of an unknown shape, or one that is too large, ends the child.
+The worker's other threads never wait for a child: if it does not take an answer, it is ended, too.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,17 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import CancelledError, Future
 from typing import Any
 
-from onthedot.runners.frames import KILL, TERM, BadFrame, frame, receive, send
+from onthedot.model.errors import LeaseLost, OnTheDotError
+from onthedot.model.run import Checkpoint, Lease, Progress
+from onthedot.model.verdict import Outcome
+from onthedot.runners.attempt import Attempt
+from onthedot.runners.child_messages import KILL, TERM, outcome_from_json
+from onthedot.runners.frames import BadFrame, frame, receive, send
+from onthedot.runners.notes import CHECKPOINT_LIMIT, LOG_LIMIT, Notes
+from onthedot.stores.values import Note
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
@@ -22,14 +34,14 @@ _BOOT = (
 
 
 class ChildGone(Exception):
-    """The child has ended, or can no longer be talked to; the text says how."""
+    """The child has ended, or does not talk any more. The text says how."""
 
 
 class Child:
     """A warm process that calls one handler after the other.
 
-    Its own session, so that a Ctrl-C at the terminal is not for it. Started without running any of our code between
-    fork and exec, which is what makes it safe beside threads.
+    It has a session of its own, so that Ctrl-C at the terminal does not reach it. It is started without running any of
+    our code between fork and exec. So it is safe in a process with threads.
     """
 
     def __init__(self, most: int) -> None:
@@ -51,7 +63,7 @@ class Child:
             )  # fmt: skip
 
     def warm_up(self, paths: list[Any], main: dict[str, str]) -> None:
-        """Have these handlers' modules loaded, and wait until that is done."""
+        """Load these handlers' modules in the child, and wait until that is done."""
         self.ask({"warm": paths, "main": main})
         group = self.answer().get("ready")
         self._group = group if isinstance(group, int) else 0
@@ -98,7 +110,7 @@ class Child:
         self._pull(KILL)
 
     def close(self) -> None:
-        """Let go: whatever still runs is killed, and the process is reaped."""
+        """Kill the child if it still runs, and reap it."""
         with self._closing:
             self._talk.close()
             self._rein.close()
@@ -119,3 +131,104 @@ class Child:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         why = "; was it out of memory?" if -code == signal.SIGKILL else ""
         return f"its process was killed by {name}{why}"
+
+
+_MOST_LOG = LOG_LIMIT + 1_000  # with the line that says how much is left out
+_LARGEST_REVISION = 1 << 62
+
+
+# ── what a child says while its handler runs ──────────────────────────────────────────────────────────────────
+
+
+class RelayedNotes(Notes):
+    """The notes of an attempt in a child: the newest ones that the child has sent."""
+
+    def __init__(self, lease: Lease) -> None:
+        super().__init__(lease)
+        self._text: str | None = None
+
+    def hear(self, progress: Progress | None, log: str | None) -> bool:
+        """Keep what the child has sent. Returns whether this is the first news since the last `take`."""
+        with self._lock:
+            self._progress, self._text = progress, log
+            return self._is_first()
+
+    def take(self) -> Note:
+        return super().take()._replace(log=self._text)
+
+
+class Relay:
+    """Passes one attempt's notes and checkpoints to the desk, on the thread that waits for its child."""
+
+    def __init__(self, attempt: Attempt, child: Child) -> None:
+        self._attempt = attempt
+        self._child = child
+        self._notes = RelayedNotes(attempt.lease)
+        self._asked: Future[None] | None = None
+
+    def outcome(self) -> Outcome:
+        """Pass on what the child sends, until it sends its outcome. `ChildGone` or `BadFrame` if it does not."""
+        while True:
+            match self._child.answer():
+                case {"note": [progress, (None | str()) as log]}:
+                    self._note(_progress(progress), log)
+                case {"checkpoint": [int(revision), str(value)]}:
+                    self._save(revision, value)
+                case other:
+                    if self._asked is not None and not self._asked.done():
+                        raise BadFrame("expected it to wait for its answer")
+                    return outcome_from_json(other.get("outcome"))
+
+    def _note(self, progress: Progress | None, log: str | None) -> None:
+        if log is not None and len(log) > _MOST_LOG:
+            raise BadFrame(f"expected a log of at most {_MOST_LOG} characters, got {len(log)}")
+        if self._notes.hear(progress, log) and self._attempt.desk is not None:
+            self._attempt.desk.noted(self._notes)
+
+    def _save(self, revision: int, value: str) -> None:
+        if self._asked is not None and not self._asked.done():
+            raise BadFrame("expected one question at a time")
+        if not 0 < revision < _LARGEST_REVISION or not _is_checkpoint(value):
+            raise BadFrame(f"expected a checkpoint, got {value[:100]!r}")
+        desk = self._attempt.desk
+        if desk is None:
+            self._child.reply({"failed": "this attempt has no desk: there is nothing to keep its words with"})
+            return
+        try:
+            self._asked = desk.checkpoint(self._attempt.lease, Checkpoint(revision, value))
+        except LeaseLost as error:
+            self._child.reply({"lost": str(error)})
+            return
+        self._asked.add_done_callback(self._answer)
+
+    def _answer(self, saved: Future[None]) -> None:
+        """On the engine's thread, as a rule."""
+        try:
+            saved.result()
+        except CancelledError:
+            self._child.reply({"lost": "its node has stopped; another attempt goes on from its last checkpoint"})
+        except LeaseLost as error:
+            self._child.reply({"lost": str(error)})
+        except OnTheDotError as error:
+            self._child.reply({"failed": str(error)})
+        else:
+            self._child.reply({"saved": True})
+
+
+def _progress(told: Any) -> Progress | None:
+    match told:
+        case None:
+            return None
+        case [int() | float() as done, (None | int() | float()) as of]:
+            return Progress(done, of)
+    raise BadFrame(f"expected progress, got {str(told)[:100]!r}")
+
+
+def _is_checkpoint(value: str) -> bool:
+    if len(value) > CHECKPOINT_LIMIT:
+        return False
+    try:
+        json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    return True

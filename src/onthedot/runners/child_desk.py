@@ -16,10 +16,10 @@ from typing import NoReturn
 from onthedot.clock import MILLISECOND, SECOND, Clock, Micros, SystemClock
 from onthedot.model.errors import LeaseLost, OnTheDotError, StateError
 from onthedot.model.run import Checkpoint, Lease
-from onthedot.rules.live_lines import Mark
-from onthedot.runners.completion import Completion
+from onthedot.output.line_marks import Mark
 from onthedot.runners.frames import receive, send
 from onthedot.runners.notes import Notes
+from onthedot.runners.transactions import Completion
 
 TELL_EVERY: Micros = 200 * MILLISECOND
 _MOST = 1 << 16  # bytes of an answer

@@ -22,7 +22,8 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from onthedot.runners.frames import TERM, lease_from_json, outcome_to_json, receive, send
+from onthedot.runners.child_messages import TERM, lease_from_json, outcome_to_json
+from onthedot.runners.frames import receive, send
 
 if TYPE_CHECKING:
     from onthedot.model.run import Lease
@@ -131,8 +132,8 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _perform(asked: dict[str, Any], talk: socket.socket) -> Any:
-    from onthedot.runners.attempt import failed, succeeded
     from onthedot.runners.child_desk import ChildDesk
+    from onthedot.runners.outcomes import failed, succeeded
     from onthedot.runners.tracebacks import trace_of
 
     desk, lease = ChildDesk(talk), lease_from_json(asked["lease"])

@@ -20,13 +20,13 @@ from onthedot.clock import SECOND, Micros
 from onthedot.model.task import Container, Mount
 from onthedot.model.verdict import Outcome, OutcomeKind
 from onthedot.output.records import Stream
-from onthedot.runners import container_engines
-from onthedot.runners.attempt import Attempt, type_names
+from onthedot.runners import container_engines, process_identity
+from onthedot.runners.attempt import Attempt
 from onthedot.runners.container_engines import EngineTrouble
 from onthedot.runners.container_rules import config_of, end_of, outcome_of
-from onthedot.runners.io_runner import Said
+from onthedot.runners.io_runner import OutputWriter
+from onthedot.runners.outcomes import type_names
 from onthedot.runners.params import Filled
-from onthedot.runners.program import process_identity
 
 if TYPE_CHECKING:
     import aiodocker
@@ -43,7 +43,7 @@ class ContainerRefused(ValueError):
     """What this worker does not do; its text says why, and what to do."""
 
 
-class ContainerDoor:
+class ContainerExecutor:
     """Runs containers in the engine that `find` finds. `mounts` are the directories that containers may be given."""
 
     def __init__(
@@ -57,8 +57,8 @@ class ContainerDoor:
         self._opening = asyncio.Lock()
         self._url = ""
 
-    async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
-        """See `Door`."""
+    async def perform(self, attempt: Attempt, filled: Filled, said: OutputWriter) -> Outcome:
+        """See `Executor`."""
         task = filled.task
         if not isinstance(task, Container):
             raise AssertionError(f"a task for another runner: {task!r}")
@@ -75,11 +75,11 @@ class ContainerDoor:
             return Outcome(OutcomeKind.FAILED, str(error), _TROUBLE)
 
     async def warm_up(self) -> None:
-        """See `Door`."""
+        """See `Executor`."""
         await self._open()
 
     async def close(self) -> None:
-        """See `Door`."""
+        """See `Executor`."""
         if self._docker is not None:
             await self._docker.close()
 
@@ -106,7 +106,7 @@ class ContainerDoor:
             self._docker, self._url = aiodocker.Docker(url=url, timeout=timeout), url
             return self._docker
 
-    async def _run(self, docker: aiodocker.Docker, task: Container, attempt: Attempt, said: Said) -> Outcome:
+    async def _run(self, docker: aiodocker.Docker, task: Container, attempt: Attempt, said: OutputWriter) -> Outcome:
         container = await self._create(docker, task, attempt, said)
         logs: list[asyncio.Task[None]] = []
         try:
@@ -126,10 +126,12 @@ class ContainerDoor:
                 log.cancel()
             await self._remove(container, said)
 
-    def _listen(self, container: DockerContainer, said: Said) -> list[asyncio.Task[None]]:
+    def _listen(self, container: DockerContainer, said: OutputWriter) -> list[asyncio.Task[None]]:
         return [asyncio.create_task(_follow(container, stream, said, self._url)) for stream in _STREAMS]
 
-    async def _create(self, docker: aiodocker.Docker, task: Container, attempt: Attempt, said: Said) -> DockerContainer:
+    async def _create(
+        self, docker: aiodocker.Docker, task: Container, attempt: Attempt, said: OutputWriter
+    ) -> DockerContainer:
         """A container that has not started; its image is pulled if it is not there."""
         import aiodocker
 
@@ -143,7 +145,7 @@ class ContainerDoor:
         await docker.images.pull(task.image)
         return await self._made(docker, config, said)
 
-    async def _made(self, docker: aiodocker.Docker, config: dict[str, Any], said: Said) -> DockerContainer:
+    async def _made(self, docker: aiodocker.Docker, config: dict[str, Any], said: OutputWriter) -> DockerContainer:
         """Whoever is stopped meanwhile leaves none behind: the engine's answer is waited for."""
         making = asyncio.ensure_future(docker.containers.create(config))
         try:
@@ -154,7 +156,7 @@ class ContainerDoor:
                 await self._remove(making.result(), said)
             raise
 
-    async def _stop(self, container: DockerContainer, attempt: Attempt, said: Said) -> None:
+    async def _stop(self, container: DockerContainer, attempt: Attempt, said: OutputWriter) -> None:
         """TERM, the grace, KILL. Whose lease is gone, or goes, has no time for that: KILL."""
         stop_as = attempt.stop_as  # None: its time is over, or the node itself ends
         lost = not attempt.timed_out and (stop_as is None or stop_as.kind is OutcomeKind.LOST)
@@ -165,7 +167,7 @@ class ContainerDoor:
         except Exception as error:  # noqa: BLE001 - it is removed by force in any case
             said.remark(f"the container could not be stopped: {error}")
 
-    async def _remove(self, container: DockerContainer, said: Said) -> None:
+    async def _remove(self, container: DockerContainer, said: OutputWriter) -> None:
         try:
             async with asyncio.timeout(_ANSWER):
                 await container.delete(force=True, v=True)
@@ -187,7 +189,7 @@ def _user_processes() -> int | None:
 _STREAMS: tuple[Stream, ...] = ("out", "err")
 
 
-async def _follow(container: DockerContainer, stream: Stream, said: Said, url: str) -> None:
+async def _follow(container: DockerContainer, stream: Stream, said: OutputWriter, url: str) -> None:
     """Record one of its two streams, until it ends. A log that cannot be had fails nothing: that is said in it."""
     try:
         async with _telling_trouble(url):
@@ -197,7 +199,7 @@ async def _follow(container: DockerContainer, stream: Stream, said: Said, url: s
         said.remark(f"[… std{stream} could not be read to its end: {error} …]")
 
 
-async def _all_said(logs: list[asyncio.Task[None]], said: Said, seconds: float = _LAST_WORDS) -> None:
+async def _all_said(logs: list[asyncio.Task[None]], said: OutputWriter, seconds: float = _LAST_WORDS) -> None:
     """Wait for what was said before the end; an engine that keeps a stream open holds up nobody."""
     if logs and (await asyncio.wait(logs, timeout=seconds))[1]:
         said.remark("[… the engine did not hand out the rest of the output …]")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from onthedot.runners.program import process_identity
+from onthedot.runners import process_identity
 
 _PATIENCE = 1.0  # seconds for an answer to a ping
 _REMOVAL = 30.0

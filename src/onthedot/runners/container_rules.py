@@ -13,7 +13,7 @@ from onthedot.model.job import job_name
 from onthedot.model.run import Lease
 from onthedot.model.task import Bounds, Container
 from onthedot.model.verdict import SUCCEEDED, Outcome, OutcomeKind
-from onthedot.runners.program import process_identity
+from onthedot.runners import process_identity
 from onthedot.runners.program.protocol import ProgramEnd
 
 _FAILED = "onthedot.ContainerFailed"

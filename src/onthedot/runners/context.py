@@ -16,9 +16,12 @@ from onthedot.clock import Micros, to_datetime
 from onthedot.model.errors import StateError
 from onthedot.model.job import Guarantee, Json
 from onthedot.model.run import Checkpoint, Lease, Progress
-from onthedot.rules.live_lines import Mark
-from onthedot.runners.completion import Completion
+from onthedot.output.line_marks import Mark, Stream
 from onthedot.runners.notes import Notes, encode_checkpoint, encode_result
+from onthedot.runners.transactions import Completion
+
+LONGEST_LINE = 8_000
+"""Characters of a line that are shown before it has ended."""
 
 
 class Desk(Protocol):
@@ -295,6 +298,43 @@ class Context:
 
     def __repr__(self) -> str:
         return f"Context(job={self.job!r}, run_id={self.run_id}, attempt={self.attempt})"
+
+
+class LiveLines:
+    """What a program says, line by line, to the run's log, which any node can read while it runs.
+
+    The order stays, and two streams do not share a line: one that is not ended when the other stream has something is
+    ended there. So is one that gets too long.
+    """
+
+    def __init__(self, context: Context, step: str = "") -> None:
+        self._context = context
+        self._begun = ""  # a line that has not ended
+        self._mark = Mark(0, "out", step)  # of that line
+
+    def say(self, at: Micros, stream: Stream, text: str) -> None:
+        """Some text came."""
+        if stream != self._mark.stream:
+            self.flush()
+        mark = Mark(at, stream, self._mark.step)
+        if self._begun:  # it has the instant of its beginning
+            ended, line_end, text = text.partition("\n")
+            self._begun += ended
+            if line_end or len(self._begun) > LONGEST_LINE:
+                self.flush()
+        self._mark = self._mark if self._begun else mark
+        whole, line_end, rest = text.rpartition("\n")
+        if line_end:
+            self._context._log_as(mark, whole)
+        self._begun += rest
+        if len(self._begun) > LONGEST_LINE:
+            self.flush()
+
+    def flush(self) -> None:
+        """The line is as long as it will be."""
+        if self._begun:
+            self._context._log_as(self._mark, self._begun)
+            self._begun = ""
 
 
 def filled(text: str, args: tuple[object, ...]) -> str:

@@ -12,44 +12,24 @@ import heapq
 from collections import deque
 
 from onthedot import fault_points
-from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
+from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.model.task import Call, Noop, Sleep
 from onthedot.model.verdict import Outcome, OutcomeKind
-from onthedot.runners.attempt import Attempt, Ended, Started, never_begun, succeeded, timed_out
-from onthedot.runners.registry import Registry
+from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.outcomes import succeeded, timed_out
+from onthedot.runners.runner import BaseRunner, Host
 
 _PATIENCE = 1.0  # seconds that a cancelled coroutine gets to clean up
 _TOGETHER: Micros = 20 * MILLISECOND  # how long outcomes wait for those of attempts that still wait for a seat here
 _NO_END = Outcome(OutcomeKind.LOST, "did not end when it was cancelled")
 
 
-class CoroutineRunner:
+class CoroutineRunner(BaseRunner):
     """Runs coroutine handlers, and the simulated task `sleep`, as tasks of one event loop."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        engine_loop: asyncio.AbstractEventLoop,
-        registry: Registry,
-        clock: Clock,
-        *,
-        seats: int,
-        result_bytes: int,
-        ended: Ended,
-        started: Started | None,
-        stuck: Ended,
-        freed: Ended,
-    ) -> None:
-        self._loop = loop
-        self._engine_loop = engine_loop
-        self._registry = registry
-        self._clock = clock
-        self._seats = seats
-        self._result_bytes = result_bytes
-        self._tell_ended = ended
-        self._tell_started = started
-        self._tell_stuck = stuck
-        self._tell_freed = freed
+    def __init__(self, host: Host, application_loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(host)
+        self._loop = application_loop
         self._waiting: deque[Attempt] = deque()
         self._running: set[Attempt] = set()
         self._started: list[Attempt] = []
@@ -177,10 +157,6 @@ class CoroutineRunner:
         ended, self._ended = self._ended, []
         if ended:
             self._tell(self._tell_ended, ended)
-
-    def _tell(self, listener: Ended, attempts: list[Attempt]) -> None:
-        if not self._engine_loop.is_closed():  # else the engine has given up on us: nobody is left to tell
-            self._engine_loop.call_soon_threadsafe(listener, attempts)
 
     # ── time-outs: one heap, one timer ───────────────────────────────────────────────────────────────────────
 

@@ -1,56 +1,79 @@
-"""What crosses between a worker and its child processes: JSON, one frame after another. Nothing else, ever.
+"""Frames between a worker and its child processes, and between a worker and its guard: JSON, one after another.
 
-A frame is its length in four bytes and then JSON. Neither side unpickles, imports or evaluates anything that came from
-a store or from a handler: a lease becomes plain fields, an outcome comes back as four plain values. In between a child
-may say `checkpoint`, and is answered, and `note`, and is not (`child_desk.py`, `relay.py`).
+A frame is its length in four bytes, and then one JSON object. Neither side unpickles, imports or evaluates anything
+that it receives. What the messages say is in `child_messages.py` and `guard/messages.py`.
 """
 
 from __future__ import annotations
 
 import json
 import socket
-from dataclasses import fields
+from collections.abc import Iterator
 from typing import Any
 
-from onthedot.model.job import JobRecord, JobState
-from onthedot.model.run import Checkpoint, Lease
-from onthedot.model.verdict import Outcome, OutcomeKind
-from onthedot.stores.definitions import decode, encode
-
-TERM, KILL = b"T", b"K"
-"""What a worker tells the keeper of a child."""
+Message = dict[str, Any]
 
 _LENGTH = 4
 _CHUNK = 1 << 20
-_LEASE = tuple(field.name for field in fields(Lease) if field.name != "record")
 
 
 class BadFrame(ValueError):
-    """What arrived is not what the other side can have sent."""
+    """The other side cannot have sent this."""
 
 
-def frame(message: dict[str, Any]) -> bytes:
-    """A message as it crosses."""
+def frame(message: Message) -> bytes:
+    """A message as the bytes of a frame."""
     body = json.dumps(message).encode()
     return len(body).to_bytes(_LENGTH, "big") + body
 
 
-def send(talk: socket.socket, message: dict[str, Any]) -> None:
-    """One frame."""
+def send(talk: socket.socket, message: Message) -> None:
+    """Send one frame."""
     talk.sendall(frame(message))
 
 
-def receive(talk: socket.socket, most: int) -> dict[str, Any] | None:
-    """The next frame, at most so many bytes of it; None if the other side has closed."""
+def receive(talk: socket.socket, most: int) -> Message | None:
+    """Wait for the next frame, of at most `most` bytes. None if the other side has closed."""
     head = _read(talk, _LENGTH)
     if head is None:
         return None
+    body = _read(talk, _length(head, most))
+    return None if body is None else _message(body)
+
+
+class Inbox:
+    """Turns bytes, as they arrive, into messages of at most `most` bytes.
+
+    >>> inbox = Inbox(100)
+    >>> both = frame({"stop": 1}) + frame({"stop": 2})
+    >>> list(inbox.feed(both[:15])), list(inbox.feed(both[15:]))
+    ([{'stop': 1}], [{'stop': 2}])
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """The messages that these bytes complete."""
+        self._held += data
+        while len(self._held) >= _LENGTH:
+            end = _LENGTH + _length(self._held[:_LENGTH], self._most)
+            if len(self._held) < end:
+                return
+            body = bytes(self._held[_LENGTH:end])
+            del self._held[:end]
+            yield _message(body)
+
+
+def _length(head: bytes | bytearray, most: int) -> int:
     length = int.from_bytes(head, "big")
     if length > most:
         raise BadFrame(f"expected at most {most} bytes, got {length}")
-    body = _read(talk, length)
-    if body is None:
-        return None
+    return length
+
+
+def _message(body: bytes) -> Message:
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -69,35 +92,3 @@ def _read(talk: socket.socket, length: int) -> bytes | None:
         parts.append(part)
         length -= len(part)
     return b"".join(parts)
-
-
-def lease_to_json(lease: Lease) -> dict[str, Any]:
-    """A lease and the revision of its job, as plain values."""
-    record = lease.record
-    return {
-        **{name: getattr(lease, name) for name in _LEASE},
-        "record": [record.id, record.revision, encode(record.job), record.created_at, record.updated_at],
-    }
-
-
-def lease_from_json(data: dict[str, Any]) -> Lease:
-    """The lease that `lease_to_json` wrote."""
-    job_id, revision, definition, created_at, updated_at = data.pop("record")
-    record = JobRecord(job_id, revision, decode(definition), JobState.ACTIVE, created_at, updated_at)
-    saved = data.pop("checkpoint")
-    return Lease(**data, record=record, checkpoint=None if saved is None else Checkpoint(*saved))
-
-
-def outcome_to_json(outcome: Outcome) -> list[Any]:
-    """An outcome as plain values."""
-    return [outcome.kind.value, outcome.error, list(outcome.error_types), outcome.result]
-
-
-def outcome_from_json(data: Any) -> Outcome:
-    """The outcome that a child told: it succeeded or failed, the rest is not its to say."""
-    match data:
-        case ["succeeded", None, [], str() | None as result]:
-            return Outcome(OutcomeKind.SUCCEEDED, result=result)
-        case ["failed", str(error), [*types], None] if all(isinstance(name, str) for name in types):
-            return Outcome(OutcomeKind.FAILED, error, tuple(types))
-    raise BadFrame(f"expected an outcome, got {str(data)[:100]!r}")

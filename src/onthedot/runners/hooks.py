@@ -1,21 +1,31 @@
-"""Hooks: functions of this program that are told how attempts ended. Kept in code, never in a store.
+"""Hooks: functions of this program that are called when attempts have ended. Kept in code, never in a store.
 
 Best effort: a hook is called once for each verdict that the store has accepted, on the node that brought it there,
-after it is stored. A node that dies in between calls none; what a reaper decides about a dead node's runs calls none.
-What a hook raises is an event (`HookFailed`) and changes nothing.
+after it is stored. If that node dies in between, no hook is called. A verdict that the reaper reaches about a dead
+node's run calls none either. If a hook raises, there is an event (`HookFailed`), and nothing else changes.
+
+Coroutines are called on the application's loop, functions on one thread for all. Nothing important waits for a hook: a
+slow function delays other functions among the hooks, never a verdict.
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
-from onthedot.clock import to_datetime
+from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.model.errors import DefinitionError
+from onthedot.model.events import Events, HookFailed
 from onthedot.model.run import RunState
 from onthedot.model.verdict import Finish, OutcomeKind, Verdict
+from onthedot.runners.outcomes import failed
+from onthedot.runners.params import arguments_of
 
 KINDS = ("on_success", "on_failure", "on_dead")
 
@@ -24,7 +34,7 @@ H = TypeVar("H", bound=Hook)
 
 
 class Ended(NamedTuple):
-    """What a hook is told: how an attempt ended, and what follows from it.
+    """What a hook gets: how an attempt ended, and what follows from it.
 
     >>> import asyncio, onthedot as otd
     >>> sched = otd.Scheduler("memory:")
@@ -56,7 +66,7 @@ class Ended(NamedTuple):
 
 
 def ended(finish: Finish, args: Mapping[str, Any]) -> Ended:
-    """A finish as hooks see it."""
+    """What hooks get for a finish."""
     lease, verdict = finish.lease, finish.verdict
     return Ended(
         lease.record.job.name,
@@ -73,7 +83,7 @@ def ended(finish: Finish, args: Mapping[str, Any]) -> Ended:
 
 
 def kinds_of(verdict: Verdict) -> tuple[str, ...]:
-    """Which hooks a verdict is for.
+    """The kinds of hooks that are called for a verdict.
 
     >>> kinds_of(Verdict(RunState.DEAD, OutcomeKind.FAILED, failed=True))
     ('on_failure', 'on_dead')
@@ -86,7 +96,7 @@ def kinds_of(verdict: Verdict) -> tuple[str, ...]:
 
 
 class Hooks:
-    """The hooks of a program, of single jobs and of all: coroutines for the application's loop, functions for a thread.
+    """The hooks of a program: of single jobs, and of all jobs.
 
     >>> hooks = Hooks()
     >>> @hooks.on_dead
@@ -112,7 +122,7 @@ class Hooks:
         return self._add("on_dead", "", hook)
 
     def without(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """A job's options without its hooks, which are no part of its definition; `DefinitionError` if one is bad."""
+        """A job's options without its hooks, which are not in its definition. `DefinitionError` if a hook is bad."""
         for kind in KINDS:
             _listed(kind, options.get(kind))
         return {key: value for key, value in options.items() if key not in KINDS}
@@ -129,7 +139,7 @@ class Hooks:
         return bool(self._hooks)
 
     def calls(self, finish: Finish) -> list[tuple[str, Hook]]:
-        """The hooks to be called for a finish, each with its kind: the job's own first."""
+        """The hooks to call for a finish, each with its kind: the job's own first."""
         name = finish.lease.record.job.name
         return [
             (kind, hook)
@@ -151,3 +161,105 @@ def _listed(kind: str, given: object) -> list[Hook]:
         if not callable(hook):
             raise DefinitionError(f"{kind}: expected a function, got {hook!r}")
     return hooks
+
+
+_Call = tuple[str, Hook, Ended]
+
+
+# ── calling them ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class HookCaller:
+    """Calls the hooks. `accepted` and `settled` are for the engine's thread."""
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        application_loop: asyncio.AbstractEventLoop,
+        engine_loop: asyncio.AbstractEventLoop,
+        events: Events,
+    ) -> None:
+        self._hooks = hooks
+        self._application_loop = application_loop
+        self._engine_loop = engine_loop
+        self._events = events
+        self._work: SimpleQueue[_Call | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._tasks: set[asyncio.Task[None]] = set()  # application's loop only
+        self._open = 0
+        self._settled = asyncio.Event()
+        self._settled.set()
+
+    # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
+
+    def accepted(self, finishes: Sequence[Finish]) -> None:
+        """Call the hooks of these verdicts, which the store has accepted."""
+        for finish in finishes:
+            for kind, hook in self._hooks.calls(finish):
+                self._open += 1
+                self._settled.clear()
+                self._begin((kind, hook, ended(finish, arguments_of(finish.lease))))
+
+    async def settled(self, patience: Micros) -> None:
+        """Wait until all hooks have returned, but no longer than `patience`."""
+        try:
+            await asyncio.wait_for(self._settled.wait(), patience / SECOND)
+        except TimeoutError:
+            self._events.emit(HookFailed("", "hooks", f"{self._open} of them have not returned; not waited for"))
+
+    def close(self) -> None:
+        """End the thread."""
+        if self._thread is not None:
+            self._work.put(None)
+
+    def _begin(self, call: _Call) -> None:
+        if inspect.iscoroutinefunction(call[1]):
+            if not self._application_loop.is_closed():
+                self._application_loop.call_soon_threadsafe(self._create_task, call)
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="onthedot hooks", daemon=True)
+            self._thread.start()
+        self._work.put(call)
+
+    def _returned(self, job: str, kind: str, error: str | None) -> None:
+        self._open -= 1
+        if not self._open:
+            self._settled.set()
+        if error is not None:
+            self._events.emit(HookFailed(job, kind, error))
+
+    # ── elsewhere ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _create_task(self, call: _Call) -> None:
+        task = self._application_loop.create_task(self._await(call))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _await(self, call: _Call) -> None:
+        kind, hook, told = call
+        error = None
+        try:
+            await hook(told)
+        except BaseException as raised:  # whatever a hook raises is told, and changes nothing
+            error = failed(raised).error
+            if isinstance(raised, GeneratorExit) and not self._application_loop.is_running():
+                raise  # the loop is gone: nobody is left to tell
+        self._tell(told.job, kind, error)
+
+    def _serve(self) -> None:
+        while (call := self._work.get()) is not None:
+            kind, hook, told = call
+            error = None
+            try:
+                answer = hook(told)
+                if inspect.iscoroutine(answer):
+                    answer.close()
+                    error = "returned a coroutine that nobody awaits; define it with 'async def'"
+            except BaseException as raised:  # noqa: BLE001 - a hook changes nothing, whatever it raises
+                error = failed(raised).error
+            self._tell(told.job, kind, error)
+
+    def _tell(self, job: str, kind: str, error: str | None) -> None:
+        if not self._engine_loop.is_closed():
+            self._engine_loop.call_soon_threadsafe(self._returned, job, kind, error)

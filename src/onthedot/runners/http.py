@@ -19,7 +19,7 @@ from onthedot.model.addresses import Address, AddressRefused, Allowed, check, li
 from onthedot.model.task import Http
 from onthedot.model.verdict import Outcome, OutcomeKind
 from onthedot.output.redact import forms_of, redacted, redacted_bytes
-from onthedot.runners.attempt import Attempt, type_names
+from onthedot.runners.attempt import Attempt
 from onthedot.runners.http_rules import (
     MOST_REDIRECTS,
     Request,
@@ -29,7 +29,8 @@ from onthedot.runners.http_rules import (
     redirected,
     wished_for,
 )
-from onthedot.runners.io_runner import Said
+from onthedot.runners.io_runner import OutputWriter
+from onthedot.runners.outcomes import type_names
 from onthedot.runners.params import Filled
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ async def resolve(host: str, port: int) -> list[Address]:
     return list(dict.fromkeys(ip_address(where[0]) for *_, where in found))
 
 
-class HttpDoor:
+class HttpExecutor:
     """Sends the requests of HTTP jobs. `trust` tells whose certificates are believed: by default the machine's."""
 
     def __init__(
@@ -75,8 +76,8 @@ class HttpDoor:
         self._trust = trust
         self._transport: httpx2.AsyncHTTPTransport | None = None
 
-    async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
-        """See `Door`."""
+    async def perform(self, attempt: Attempt, filled: Filled, said: OutputWriter) -> Outcome:
+        """See `Executor`."""
         task = filled.task
         if not isinstance(task, Http):
             raise AssertionError(f"a task for another runner: {task!r}")
@@ -88,15 +89,15 @@ class HttpDoor:
             return Outcome(OutcomeKind.FAILED, str(error), _TROUBLE)
 
     async def warm_up(self) -> None:
-        """See `Door`: a third of a second, most of it for the library."""
+        """See `Executor`: a third of a second, most of it for the library."""
         self._open()
 
     async def close(self) -> None:
-        """See `Door`."""
+        """See `Executor`."""
         if self._transport is not None:
             await self._transport.aclose()
 
-    async def _ask(self, attempt: Attempt, task: Http, said: Said, forms: Sequence[bytes]) -> Outcome:
+    async def _ask(self, attempt: Attempt, task: Http, said: OutputWriter, forms: Sequence[bytes]) -> Outcome:
         request = first_request(task, attempt.lease)
         for _ in range(MOST_REDIRECTS + 1):
             sent_at = self._clock.steady()
@@ -119,7 +120,7 @@ class HttpDoor:
         task: Http,
         request: Request,
         answer: httpx2.Response,
-        said: Said,
+        said: OutputWriter,
         sent_at: Micros,
         forms: Sequence[bytes],
     ) -> Outcome:

@@ -1,7 +1,7 @@
 """Tasks that only wait for others (HTTP calls, containers), on a thread and an event loop of their own.
 
 Not on the engine's loop, which has to be on time, and not on the application's, which a handler may block. What is done
-for one kind of task is its `Door`; what every attempt has in common (time-out, early end, one outcome) is here.
+for one kind of task is its `Executor`; what every attempt has in common (time-out, early end, one outcome) is here.
 """
 
 from __future__ import annotations
@@ -19,23 +19,15 @@ from onthedot.clock import SECOND, Clock, Micros
 from onthedot.model.run import Lease
 from onthedot.model.verdict import Outcome
 from onthedot.output.capture import Capture
+from onthedot.output.line_marks import Mark
 from onthedot.output.records import Stream
 from onthedot.output.redact import forms_of
-from onthedot.rules.live_lines import Mark
-from onthedot.runners.attempt import (
-    Attempt,
-    Ended,
-    LiveLines,
-    Started,
-    failed,
-    never_begun,
-    timed_out,
-    without_secrets,
-)
-from onthedot.runners.context import Context
-from onthedot.runners.first_outcome import Deciding
+from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.context import Context, LiveLines
+from onthedot.runners.outcomes import failed, timed_out, without_secrets
 from onthedot.runners.params import Filled
-from onthedot.runners.task_filling import Fill, as_written
+from onthedot.runners.runner import Host, OffLoopRunner
+from onthedot.runners.task_filler import Fill, as_written
 
 T = TypeVar("T")
 
@@ -72,7 +64,7 @@ class NotRecorded:
 NOT_RECORDED = NotRecorded()
 
 
-class Said:
+class OutputWriter:
     """What an attempt says, on its way to the record (all of it, within bounds) and to the log of its run."""
 
     def __init__(self, capture: Capture, context: Context, clock: Clock) -> None:
@@ -95,14 +87,14 @@ class Said:
         self._live.flush()
 
 
-class Door(Protocol):
+class Executor(Protocol):
     """Does one kind of task. Used on the runner's loop only."""
 
     async def warm_up(self) -> None:
         """Load what the first attempt would have to wait for. May fail: then that one does it again, and tells why."""
         ...
 
-    async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
+    async def perform(self, attempt: Attempt, filled: Filled, said: OutputWriter) -> Outcome:
         """The attempt itself. Cancelled once, when it is to end early: nothing of it is left when this has ended."""
         ...
 
@@ -111,30 +103,23 @@ class Door(Protocol):
         ...
 
 
-class ApartRunner(Deciding):
+class IoRunner(OffLoopRunner):
     """Runs attempts of one kind, each as a task of one event loop. `longest` is the time-out of jobs without one."""
 
     def __init__(
         self,
-        door: Door,
-        engine_loop: asyncio.AbstractEventLoop,
-        clock: Clock,
+        host: Host,
+        door: Executor,
         *,
-        ended: Ended,
-        started: Started | None,
         longest: Micros = 0,
         fill: Fill = as_written,
         recording: Recording = NOT_RECORDED,
     ) -> None:
+        super().__init__(host)
         self._door = door
-        self._engine_loop = engine_loop
-        self._clock = clock
-        self._tell_ended = ended
-        self._tell_started = started
         self._longest = longest
         self._fill = fill
         self._recording = recording
-        self._deciding = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._running: set[Attempt] = set()
@@ -254,7 +239,7 @@ class ApartRunner(Deciding):
         filled = await self._on_engine(self._fill(lease))
         path, most = self._recording.path(lease), lease.record.job.bounds.output
         capture = Capture(path, step="", limit=most, secrets=filled.secrets, clock=self._clock.now)
-        said = Said(capture, attempt.context, self._clock)
+        said = OutputWriter(capture, attempt.context, self._clock)
         forms = forms_of(filled.secrets)
         try:
             return without_secrets(await self._door.perform(attempt, filled, said), forms)

@@ -6,6 +6,7 @@ read again here, and none of them is ever part of a shell's text. See `interpret
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import re
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 from onthedot.model.errors import ArgumentsError, UnknownSecret, did_you_mean
 from onthedot.model.job import Job
+from onthedot.model.run import Lease
 from onthedot.model.task import Call, Command, Container, Http, Json, Param, Step, Steps, Task
 from onthedot.runners.param_patterns import MOST_VALUE, matches
 from onthedot.runners.task_texts import MARK, TAKES, What, places, read_mark, references
@@ -133,6 +135,15 @@ def with_defaults(job: Job, arguments: Mapping[str, Json]) -> dict[str, Json]:
     {'a': 'x'}
     """
     return {**{param.name: param.default for param in job.params}, **arguments}
+
+
+def arguments_of(lease: Lease) -> dict[str, Any]:
+    """A run's own arguments, fresh for each attempt: what a handler changes stays with it."""
+    if lease.args is not None:
+        arguments: dict[str, Any] = json.loads(lease.args)
+        return arguments
+    defaults = lease.record.job.args
+    return copy.deepcopy(dict(defaults)) if defaults else {}
 
 
 def names_in_environment(task: Task) -> frozenset[str]:

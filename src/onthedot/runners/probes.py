@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from onthedot.runners import container_engines
-from onthedot.runners.guard import levels, probing
+from onthedot.runners.guard import level_probe, sandbox
 
 PATIENCE = 0.9
 """Seconds for one probe."""
@@ -82,11 +82,11 @@ def _first_line(output: bytes) -> str:
 
 def bubblewrap() -> Probe:
     """Whether a sandbox can be made: bubblewrap may be there, and the kernel may not let it."""
-    with levels.in_descriptors(levels.sandbox_files({}, 0, "/")) as handed:
-        _, *words = levels.bubblewrap("/usr", "/usr", handed=handed)  # the very sandbox that the guard makes
+    with sandbox.in_descriptors(sandbox.sandbox_files({}, 0, "/")) as handed:
+        _, *words = sandbox.bubblewrap("/usr", "/usr", handed=handed)  # the very sandbox that the guard makes
         tried = try_program(["bwrap", *words, "true"], handed=handed)
     version = try_program(["bwrap", "--version"]) if tried.state == "ok" else tried
-    return version._replace(found=f"{version.found}; {levels.sandbox_in_words()}") if version.state == "ok" else version
+    return version._replace(found=f"{version.found}; {sandbox.in_words()}") if version.state == "ok" else version
 
 
 def git() -> Probe:
@@ -103,8 +103,8 @@ def user_level(uid: int | None = None) -> Probe:
     uid = os.geteuid() if uid is None else uid
     if uid != 0:
         return Probe("missing", f"user id {uid}, which is not root")
-    tried = try_program(probing.user_trial())
-    calls = levels.calls_in_words()
+    tried = try_program(level_probe.user_trial())
+    calls = sandbox.calls_in_words()
     return Probe("ok", f"root; a user, /tmp and ipc for each program; {calls}") if tried.state == "ok" else tried
 
 

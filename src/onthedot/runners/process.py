@@ -14,18 +14,18 @@ from queue import SimpleQueue
 from typing import Any
 
 from onthedot import fault_points
-from onthedot.clock import SECOND, Clock, Micros
+from onthedot.clock import SECOND, Micros
 from onthedot.model.errors import DefinitionError, StateError, UnknownHandler
 from onthedot.model.job import Call, Job
 from onthedot.model.verdict import Outcome, OutcomeKind
 from onthedot.runners import child_main
-from onthedot.runners.attempt import Attempt, Ended, Started, failed, never_begun, timed_out
-from onthedot.runners.child import Child, ChildGone
-from onthedot.runners.first_outcome import Deciding
-from onthedot.runners.frames import BadFrame, lease_to_json
+from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.child import Child, ChildGone, Relay
+from onthedot.runners.child_messages import lease_to_json
+from onthedot.runners.frames import BadFrame
 from onthedot.runners.importable import Importable, importable, main_module
-from onthedot.runners.registry import Registry
-from onthedot.runners.relay import Relay
+from onthedot.runners.outcomes import failed, timed_out
+from onthedot.runners.runner import Host, OffLoopRunner
 
 _LOST_PATIENCE: Micros = SECOND // 2  # the lease is gone or goes: others may start it soon
 _KILL_PATIENCE: Micros = SECOND  # what SIGKILL does not end by then is stuck in the kernel
@@ -33,44 +33,24 @@ _CHILD_DIED = ("onthedot.ChildDied",)
 _JOIN = 2.0  # seconds until a killed child must have been reaped
 
 
-class ProcessRunner(Deciding):
+class ProcessRunner(OffLoopRunner):
     """A pool of children that grows by one whenever all are busy, up to `processes`."""
 
-    def __init__(
-        self,
-        engine_loop: asyncio.AbstractEventLoop,
-        registry: Registry,
-        clock: Clock,
-        *,
-        processes: int,
-        result_bytes: int,
-        kill_after: Micros,
-        ended: Ended,
-        started: Started | None,
-        stuck: Ended,
-        freed: Ended,
-    ) -> None:
+    def __init__(self, host: Host) -> None:
         if child_main.importing:
             raise StateError(
                 "a child process of a worker imports this module to find a handler, and the module starts a scheduler; "
                 "put that under \"if __name__ == '__main__':\""
             )
-        self._engine_loop = engine_loop
-        self._registry = registry
-        self._clock = clock
-        self._processes = processes
-        self._result_bytes = result_bytes
-        self._kill_after = kill_after
-        self._tell_ended = ended
-        self._tell_started = started
-        self._tell_stuck = stuck
-        self._tell_freed = freed
+        super().__init__(host)
+        self._processes = min(host.settings.processes, host.settings.seats)
+        self._kill_after = host.settings.kill_after
         self._work: SimpleQueue[Attempt | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._busy = 0  # attempts given out and not returned; engine's thread only
         self._timers: dict[Attempt, asyncio.TimerHandle] = {}  # engine's thread only
         self._known: set[Importable] = set()
-        self._deciding = threading.Lock()  # who decides an outcome; which child an attempt is in; whether we are closed
+        # `_deciding` guards these, too, and which child an attempt is in
         self._children: set[Child] = set()
         self._closed = False
 

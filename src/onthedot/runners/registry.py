@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +14,7 @@ from onthedot.model.task import task_name
 from onthedot.runners.context import Context
 from onthedot.runners.hooks import Hooks
 from onthedot.runners.importable import importable, is_found
+from onthedot.runners.params import arguments_of
 from onthedot.runners.secrets import Provider
 from onthedot.runners.signatures import Signature
 
@@ -73,15 +72,6 @@ class Handler:
         if guarantee is not Guarantee.EXACTLY_ONCE or self.takes_context:
             return None
         return "guarantee: expected a first parameter named ctx with 'exactly_once', for ctx.transaction(); got none"
-
-
-def arguments_of(lease: Lease) -> dict[str, Any]:
-    """A run's own arguments, fresh for each attempt: what a handler changes stays with it."""
-    if lease.args is not None:
-        arguments: dict[str, Any] = json.loads(lease.args)
-        return arguments
-    defaults = lease.record.job.args
-    return copy.deepcopy(dict(defaults)) if defaults else {}
 
 
 _ALWAYS = frozenset({"sleep", "noop"})

@@ -7,46 +7,24 @@ cannot wait for a function that never returns.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from queue import SimpleQueue
 
 from onthedot import fault_points
-from onthedot.clock import SECOND, Clock
-from onthedot.runners.attempt import Attempt, Ended, Started, never_begun, succeeded, timed_out
-from onthedot.runners.first_outcome import Deciding
-from onthedot.runners.registry import Registry
+from onthedot.clock import SECOND
+from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.outcomes import succeeded, timed_out
+from onthedot.runners.runner import Host, OffLoopRunner
 
 
-class ThreadRunner(Deciding):
+class ThreadRunner(OffLoopRunner):
     """A pool that grows by a thread whenever all are busy, up to the worker's seats."""
 
-    def __init__(
-        self,
-        engine_loop: asyncio.AbstractEventLoop,
-        registry: Registry,
-        clock: Clock,
-        *,
-        seats: int,
-        result_bytes: int,
-        ended: Ended,
-        started: Started | None,
-        stuck: Ended,
-        freed: Ended,
-    ) -> None:
-        self._engine_loop = engine_loop
-        self._registry = registry
-        self._clock = clock
-        self._seats = seats
-        self._result_bytes = result_bytes
-        self._tell_ended = ended
-        self._tell_started = started
-        self._tell_stuck = stuck
-        self._tell_freed = freed
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
         self._work: SimpleQueue[Attempt | None] = SimpleQueue()
         self._threads = 0
         self._busy = 0  # attempts given out and not returned; engine's thread only
-        self._deciding = threading.Lock()  # who decides an attempt's outcome: the thread, or the timer
 
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
 

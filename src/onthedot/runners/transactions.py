@@ -4,8 +4,8 @@
                      │ raises, is cancelled           │ the lease is lost         │ no answer
                      └──▶ rollback                    └──▶ LeaseLost              └──▶ look, else StoreUnavailable
 
-A call to the store is never cancelled under way: who is cancelled meanwhile learns of it when the answer is there. So a
-time-out in the middle of a commit does not leave the question open what it came to.
+A call to the store is never cancelled in the middle. A caller that is cancelled meanwhile learns it after the answer.
+So a time-out during a commit does not leave open whether it happened.
 """
 
 from __future__ import annotations
@@ -14,33 +14,61 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from onthedot.clock import Clock
+from onthedot.clock import Clock, Micros
 from onthedot.model.errors import LeaseLost, StateError, StoreUnavailable
-from onthedot.model.job import Guarantee
 from onthedot.model.run import AttemptRecord, Lease
 from onthedot.model.verdict import Finish, Outcome, OutcomeKind
 from onthedot.rules import retry
-from onthedot.runners.attempt import Attempt
-from onthedot.runners.completion import Completion
 from onthedot.stores.protocol import Store
 from onthedot.stores.transactions import Transaction, Transactions
+
+State = Literal["none", "open", "unknown", "committed"]
+"""none: not begun, or rolled back. unknown: the commit is on its way, or has no answer."""
+
+
+@dataclass(slots=True)
+class Completion:
+    """The transaction of one attempt under exactly_once. One is open at a time; after a commit there is none."""
+
+    lease: Lease
+    started_at: Micros = 0
+    result: str | None = None  # JSON: what the commit records
+    state: State = "none"
+    finish: Finish | None = None  # as it was committed
+
+    def begin(self) -> None:
+        """Note that a transaction begins. `StateError` if one is open or committed."""
+        if self.state == "committed":
+            raise StateError(f"run {self.lease.run_id} has succeeded with its transaction; there is no second one")
+        if self.state != "none":
+            raise StateError(f"run {self.lease.run_id}: expected one transaction at a time; leave the first one before")
+        self.state = "open"
+
+    def commits(self, finish: Finish) -> None:
+        """Note that the commit is on its way."""
+        self.finish = finish
+        self.state = "unknown"
+
+    def rolled_back(self) -> None:
+        """Note that nothing is left of the transaction."""
+        self.finish = None
+        self.state = "none"
+
 
 T = TypeVar("T")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries to reach the store
 
-_NONE = (
-    "the handler returned, and has committed no transaction; with guarantee 'exactly_once' its effects belong into "
-    "'async with ctx.transaction() as db:', also when there are none"
-)
-_NO_ANSWER = "the commit of its transaction was not answered"
+NO_ANSWER = "the commit of its transaction was not answered"
+"""The error of an attempt whose transaction may be committed or not."""
 
 
-class Counter:
-    """Where transactions are begun and committed: the store, and the loop that the store is used on."""
+class Transactor:
+    """Begins and commits transactions: has the store, and the loop on which the store is used."""
 
     def __init__(self, store: Store, clock: Clock, last_words: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         self.store = store
@@ -55,13 +83,13 @@ class Counter:
         roll_back: Callable[[Transaction], Coroutine[Any, Any, None]],
         transaction: Transaction,
     ) -> None:
-        """Roll back for a coroutine that cannot wait for it any more."""
+        """Roll back in a task, for a coroutine that cannot wait."""
         task = loop.create_task(roll_back(transaction))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
     def transactions(self, lease: Lease) -> Transactions:
-        """The store's own, or why there are none."""
+        """The transactions of the store. `StateError` if it has none."""
         found = self.store.transactions
         if found is None:
             raise StateError(f"run {lease.run_id}: the store has no transactions; use PostgreSQL, or memory in tests")
@@ -77,7 +105,7 @@ class Counter:
     def blocking(self, completion: Completion) -> Iterator[Any]:
         """A transaction for a plain function, on the store's loop: each call of the connection waits there."""
         loop = self.home(completion.lease)
-        block = Block(self, completion)
+        block = TransactionBlock(self, completion)
         connection = asyncio.run_coroutine_threadsafe(block.__aenter__(), loop).result()
         try:
             yield BlockingConnection(connection, loop)
@@ -88,10 +116,10 @@ class Counter:
         asyncio.run_coroutine_threadsafe(block.__aexit__(None, None, None), loop).result()
 
 
-class Block:
-    """What `async with ctx.transaction()` enters and leaves."""
+class TransactionBlock:
+    """The block of `async with ctx.transaction()`."""
 
-    def __init__(self, counter: Counter, completion: Completion) -> None:
+    def __init__(self, counter: Transactor, completion: Completion) -> None:
         self._counter = counter
         self._completion = completion
         self._lease = completion.lease
@@ -168,7 +196,7 @@ class Block:
             raise stopped
 
     async def _look(self, stopped: asyncio.CancelledError | None) -> None:
-        """The commit has no answer. If it is recorded, it is done; if not, nobody knows yet: the verdict settles it."""
+        """The commit has no answer: look whether it is recorded. If not, nobody knows yet, and the verdict decides."""
         if stopped is not None:
             raise stopped
         lease, pause = self._lease, _FIRST_PAUSE
@@ -181,13 +209,13 @@ class Block:
                 pause = min(2 * pause, _LONGEST_PAUSE)
         if not any(a.lease_id == lease.lease_id and a.outcome == OutcomeKind.SUCCEEDED for a in attempts):
             raise StoreUnavailable(
-                f"run {lease.run_id}: {_NO_ANSWER}, and is not to be seen; end this attempt, the run is tried again "
+                f"run {lease.run_id}: {NO_ANSWER}, and is not to be seen; end this attempt, the run is tried again "
                 "unless it is committed after all"
             )
         self._completion.state = "committed"
 
     async def _give_up(self, transaction: Transaction, error: BaseException) -> None:
-        """Roll back; in a coroutine that is being closed nothing can be awaited, so there it is left to a task."""
+        """Roll back. A coroutine that is being closed cannot wait, so a task does it there."""
         if not isinstance(error, GeneratorExit):
             await self._roll_back(transaction)
             return
@@ -254,7 +282,7 @@ class BlockingConnection:
 
 
 async def whole(call: Any) -> tuple[asyncio.Future[Any], asyncio.CancelledError | None]:
-    """Wait for a call to its very end; and whether somebody has cancelled the caller meanwhile."""
+    """Wait until a call has ended. Also returns the cancellation of the caller, if it was cancelled meanwhile."""
     done, stopped = asyncio.ensure_future(call), None
     while not done.done():
         try:
@@ -262,34 +290,3 @@ async def whole(call: Any) -> tuple[asyncio.Future[Any], asyncio.CancelledError 
         except asyncio.CancelledError as error:
             stopped = error
     return done, stopped
-
-
-# ── what it means for the attempt ────────────────────────────────────────────────────────────────────────────
-
-
-def committed(attempt: Attempt) -> Finish | None:
-    """The finish that an attempt has committed by itself, if it has."""
-    completion = attempt.context.completion if attempt.context is not None else None
-    return completion.finish if completion is not None and completion.state == "committed" else None
-
-
-def said_after(attempt: Attempt, finish: Finish) -> str:
-    """What an attempt came to after its commit, if that is not what was committed; empty if it is."""
-    outcome = attempt.outcome
-    if outcome is None or outcome.kind is not OutcomeKind.SUCCEEDED:
-        return "" if outcome is None else outcome.error or str(outcome.kind)
-    if outcome.result not in (None, finish.verdict.result):
-        return "it returned a result that was not kept; say ctx.result(…) inside the transaction"
-    return ""
-
-
-def settled(attempt: Attempt, outcome: Outcome) -> Outcome:
-    """The outcome of an attempt that has committed nothing: under exactly_once it cannot be a success."""
-    if attempt.lease.record.job.guarantee is not Guarantee.EXACTLY_ONCE:
-        return outcome
-    unknown = attempt.context is not None and attempt.context.completion.state == "unknown"
-    if unknown and outcome.kind in (OutcomeKind.SUCCEEDED, OutcomeKind.FAILED):
-        return Outcome(OutcomeKind.LOST, _NO_ANSWER)
-    if outcome.kind is OutcomeKind.SUCCEEDED:
-        return Outcome(OutcomeKind.FAILED, _NONE, ("onthedot.NoTransaction",))
-    return outcome

@@ -19,14 +19,15 @@ from onthedot.operations.open_verbs import OpenStore, opened
 from onthedot.server.auth import Auth, Keys, RateLimits
 from onthedot.server.bulk import NDJSON
 from onthedot.server.compat import routes as compat_routes
+from onthedot.server.compat.models import document_component
 from onthedot.server.definitions import components
 from onthedot.server.feeds import Feeds
-from onthedot.server.middleware import Envelope
+from onthedot.server.middleware import RequestMiddleware
 from onthedot.server.models import schema_of
-from onthedot.server.permissions import TABLE
+from onthedot.server.permissions import ROUTE_PERMISSIONS
 from onthedot.server.problems import Problem, handle
 from onthedot.server.provider_keys import ProviderKeys
-from onthedot.server.proxies import Forwarded, Proxies
+from onthedot.server.proxies import Proxies, ProxyMiddleware
 from onthedot.server.quotas import make_quotas
 from onthedot.server.router import ProblemOut, include
 from onthedot.server.routes import (
@@ -50,7 +51,7 @@ from onthedot.server.routes import (
     sources,
 )
 from onthedot.server.routes import keys as keys_routes
-from onthedot.server.same_origin import Browsers, Hosts
+from onthedot.server.same_origin import Hosts, SameOriginMiddleware
 from onthedot.server.write_batcher import WriteBatcher
 
 ROUTES = (
@@ -96,11 +97,13 @@ def make_app(
     include(app, [module.routes for module in ROUTES])
     for kind in (RequestValidationError, HTTPException, Problem, OnTheDotError):
         app.add_exception_handler(kind, handle)
-    app.add_middleware(Browsers, hosts=Hosts(listen or Listen(), settings.allow_hosts), keyed=keys is not None)
+    app.add_middleware(
+        SameOriginMiddleware, hosts=Hosts(listen or Listen(), settings.allow_hosts), keyed=keys is not None
+    )
     if settings.trusted_proxies:
         proxies = Proxies(settings.trusted_proxies)
-        app.add_middleware(Forwarded, proxies=proxies, most=settings.api_clients_per_address)
-    app.add_middleware(Envelope, in_pieces=("POST", "/api/v1/runs", NDJSON))
+        app.add_middleware(ProxyMiddleware, proxies=proxies, most=settings.api_clients_per_address)
+    app.add_middleware(RequestMiddleware, in_pieces=("POST", "/api/v1/runs", NDJSON))
     return app
 
 
@@ -141,10 +144,12 @@ def openapi_of(app: FastAPI) -> dict[str, object]:
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     schemas.update(ProblemOut.model_json_schema(ref_template="#/components/schemas/{model}").pop("$defs", {}))
     schemas["ProblemOut"] = schema_of(ProblemOut)
-    schemas.update(components())
+    written = components()
+    schemas.update(written)
+    schemas["written.document_job"] = document_component(written["written.job"])
     document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     document["security"] = [{"key": []}]
-    for line, permission in TABLE.items():
+    for line, permission in ROUTE_PERMISSIONS.items():
         method, path = line.replace(":path}", "}").split(" ")
         operation = document["paths"].get(path, {}).get(method.lower())
         if operation is None:  # the pages for people, and this document itself

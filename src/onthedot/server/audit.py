@@ -19,20 +19,20 @@ from onthedot.server.auth import store_of
 from onthedot.server.write_batcher import writes_of
 
 
-async def audited(request: Request, verb: str, what: Job | RunRecord | str, **said: Any) -> None:
+async def record_change(request: Request, verb: str, what: Job | RunRecord | str, **said: Any) -> None:
     """Put a change on record: the `entry_of` it."""
     await writes_of(request).entries.one(entry_of(request, verb, what, **said))
 
 
-async def audited_login(request: Request, session: Session, way: str) -> None:
+async def record_login(request: Request, session: Session, way: str) -> None:
     """Put on record that somebody was let in, and by which `way`: it is they who did it."""
     request.state.who = Principal(
         kind="session", id=session.id, name=session.name, role=Role.VIEWER, scopes=frozenset()
     )
-    await audited(request, "login", f"session/{session.id}", after={"name": session.name, "by": way})
+    await record_change(request, "login", f"session/{session.id}", after={"name": session.name, "by": way})
 
 
-async def audited_refusal(request: Request, what: str, way: str, error: Exception, *, name: str = "") -> None:
+async def record_refusal(request: Request, what: str, way: str, error: Exception, *, name: str = "") -> None:
     """Put on record that somebody was not let in; of very many, some are only counted. A `name` that was given is
     recorded if it is a user's: people type passwords where a name is asked for."""
     left_out = logins_of(request).refusals.take(source_of(request))
@@ -44,7 +44,7 @@ async def audited_refusal(request: Request, what: str, way: str, error: Exceptio
         what = f"user/{name if known else '?'}"
     request.state.who = ANONYMOUS
     told = {"by": way, "why": "too many tries" if isinstance(error, LoginLimited) else "refused"}
-    await audited(request, "login.refused", what, after=told | ({"left_out": left_out} if left_out else {}))
+    await record_change(request, "login.refused", what, after=told | ({"left_out": left_out} if left_out else {}))
 
 
 def logins_of(request: Request) -> users.Logins:

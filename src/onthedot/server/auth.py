@@ -13,7 +13,7 @@ from onthedot.access.principal import LOCAL, Principal
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.operations.open_verbs import OpenStore, OpenVerbs
 from onthedot.server.problems import Problem
-from onthedot.server.same_origin import PORTS, READS, place_of
+from onthedot.server.same_origin import PORTS, READS, authority_of
 
 CSRF = "X-CSRF-Token"
 """The header that the page sends beside its cookie."""
@@ -117,7 +117,7 @@ def cookie_of(request: Request) -> str:
     """The name of the page's cookie. It has the port, because browsers share cookies between the ports of a host. With
     TLS it has a prefix, so that only this host can have set it."""
     scheme = request.scope["scheme"]
-    place = place_of(request.scope)
+    place = authority_of(request.scope)
     port = (place.port if place is not None else None) or PORTS.get(scheme, 0)
     return f"{'__Host-' if scheme == 'https' else ''}onthedot-{port}"
 

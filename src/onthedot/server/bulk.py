@@ -23,12 +23,11 @@ from onthedot.model.job import JobRecord
 from onthedot.model.run import NewRun
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.submit import insert_runs
-from onthedot.server.json_response import as_json
+from onthedot.server.json_response import to_json
 from onthedot.server.ndjson import MOST_BYTES, BadLine, Line, lines_of, read_line
-from onthedot.server.params import own_key
 from onthedot.server.problems import Problem, problem_of, shown
-from onthedot.server.quotas import Share, Whose, whose
-from onthedot.server.run_request import Asked, new_run
+from onthedot.server.quotas import Owner, Share, owner_of
+from onthedot.server.run_request import RunRequest, new_run, own_key
 
 NDJSON = "application/x-ndjson"
 
@@ -36,16 +35,16 @@ BATCH = 500
 BATCH_BYTES = 1024 * 1024
 """A batch is stored when it has so many lines, or so many bytes."""
 
-Find = Callable[[str], Awaitable[JobRecord]]
+FindJob = Callable[[str], Awaitable[JobRecord]]
 """The job of a name, if it is there for whoever asks."""
-Told = Callable[[int], Entry]
+MakeEntry = Callable[[int], Entry]
 """What is on record of so many runs. It is written with them: whatever ends the request, what is stored is there."""
 
 
 class Bulk:
     """Runs that come line by line. `stored` has the id of each, below zero if it was there before."""
 
-    def __init__(self, there: OpenStore, find: Find, told: Told, share: Share | None = None) -> None:
+    def __init__(self, there: OpenStore, find: FindJob, told: MakeEntry, share: Share | None = None) -> None:
         self.stored = array("q")
         self.numbers = array("l")  # of their lines
         self.bad: BadLine | None = None
@@ -56,7 +55,7 @@ class Bulk:
         self._token = there.ids.token()  # one for all: with the number of its line it is each one's own
         self._runs: list[NewRun] = []  # the batch
         self._numbers: list[int] = []
-        self._owners: list[Whose] = []  # whose jobs they are
+        self._owners: list[Owner] = []  # whose jobs they are
         self._bytes = 0
         self._next = 1  # the line that comes next
         self._jobs: dict[str, JobRecord] = {}
@@ -105,13 +104,13 @@ class Bulk:
             record = self._jobs.get(asked.job) or await self._look(number, asked.job)
             run = self._new_run(number, record, asked, now)
             if self._share is not None:
-                await self._book(self._share, number, whose(record.job))
+                await self._book(self._share, number, owner_of(record.job))
             self._runs.append(run)
             self._numbers.append(number)
-            self._owners.append(whose(record.job))
+            self._owners.append(owner_of(record.job))
             self._bytes += len(line)
 
-    async def _book(self, share: Share, number: int, owner: Whose) -> None:
+    async def _book(self, share: Share, number: int, owner: Owner) -> None:
         try:
             await share.book(owner)
         except Problem:
@@ -130,7 +129,7 @@ class Bulk:
             raise BadLine(number, problem_of(error)) from None
         return record
 
-    def _new_run(self, number: int, record: JobRecord, asked: Asked, now: Micros) -> NewRun:
+    def _new_run(self, number: int, record: JobRecord, asked: RunRequest, now: Micros) -> NewRun:
         try:
             return new_run(record, asked, token=f"{self._token}-{number}", key=own_key(asked.key), now=now)
         except OnTheDotError as error:
@@ -168,7 +167,7 @@ class Bulk:
         self.numbers.extend(numbers)
 
 
-def bulk_answer(bulk: Bulk, request_id: str) -> Response:
+def bulk_response(bulk: Bulk, request_id: str) -> Response:
     """A line for each run, in order, and one for the line that was refused."""
     status = 200 if bulk.bad is None else bulk.bad.problem.status
     headers = {} if bulk.bad is None else bulk.bad.problem.headers
@@ -179,7 +178,7 @@ async def _told(bulk: Bulk, request_id: str) -> AsyncIterator[str]:
     for first in range(0, len(bulk.stored), BATCH):
         yield "".join(_lines(bulk, first))
     if bulk.bad is not None:
-        yield as_json({"line": bulk.bad.number, "problem": shown(bulk.bad.problem, request_id)}) + "\n"
+        yield to_json({"line": bulk.bad.number, "problem": shown(bulk.bad.problem, request_id)}) + "\n"
 
 
 def _lines(bulk: Bulk, first: int) -> Iterator[str]:

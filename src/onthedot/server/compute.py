@@ -16,10 +16,10 @@ AT_ONCE = 4
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
-async def computed(work: Callable[Given, Made], *args: Given.args, **options: Given.kwargs) -> Made:
+async def in_thread(work: Callable[Given, Made], *args: Given.args, **options: Given.kwargs) -> Made:
     """What a pure function gives, without keeping the loop from others.
 
-    >>> asyncio.run(computed(sum, [1, 2]))
+    >>> asyncio.run(in_thread(sum, [1, 2]))
     3
     """
     turns = _turns.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))

@@ -12,11 +12,10 @@ from onthedot.define.job_reader import read_job
 from onthedot.define.job_writer import written
 from onthedot.define.schema import definitions
 from onthedot.model.job import Job
-from onthedot.server.compat.words import OURS
 
-Written = dict[str, JsonValue]
+JobBody = dict[str, JsonValue]
 
-EXAMPLE: Written = {
+EXAMPLE: JobBody = {
     "name": "nightly_report",
     "schedule": {"cron": "30 2 * * *", "tz": "Europe/Berlin"},
     "call": "report",
@@ -30,33 +29,20 @@ _NAMED = {"name", "namespace"}
 
 
 Definition = Annotated[
-    Written,
+    JobBody,
     WithJsonSchema({"$ref": f"{_AT}{_PREFIX}job"}),
     Body(description="A job, as a file says it.", openapi_examples={"a job": {"value": EXAMPLE}}),
 ]
 Named = Annotated[
-    Written,
+    JobBody,
     WithJsonSchema({"$ref": f"{_AT}{_PREFIX}named_job"}),
     Body(
         description="A job, as a file says it; its name is in the address.",
         openapi_examples={"a job": {"value": {name: one for name, one in EXAMPLE.items() if name not in _NAMED}}},
     ),
 ]
-Document = Annotated[
-    Written,
-    WithJsonSchema({"$ref": f"{_AT}{_PREFIX}document_job"}),
-    Body(
-        description="user_id, frequency and payload, and whatever else a job has (`name`, `run`, `http`, …).",
-        openapi_examples={
-            "every morning": {
-                "value": {"name": "report", "user_id": "u003", "frequency": "0 9 * * *", "payload": {"region": "eu"}}
-            },
-            "once, now": {"value": {"user_id": "u003", "http": "https://example.org/hook"}},
-        },
-    ),
-]
 Patch = Annotated[
-    Written,
+    JobBody,
     Body(
         description="What is to be another: a JSON merge patch (RFC 7396); null takes an option out.",
         openapi_examples={"a patch": {"value": {"timeout": "30m", "retry": None}}},
@@ -69,7 +55,7 @@ def definition_of(job: Job) -> dict[str, Any]:
     return dict(written(job))
 
 
-def read_definition(data: Written) -> Job:
+def read_definition(data: JobBody) -> Job:
     """The job that a body says; `DefinitionError` with every problem in it."""
     return read_job(data)
 
@@ -86,12 +72,6 @@ def components() -> dict[str, Any]:
         **whole,
         "properties": {name: one for name, one in whole["properties"].items() if name not in _NAMED},
         "required": [name for name in whole.get("required", ()) if name not in _NAMED],
-    }
-    documents = {word: whole["properties"][ours] for word, ours in OURS.items()}
-    found["document_job"] = {
-        "type": "object",
-        "properties": {**whole["properties"], **documents},
-        "additionalProperties": False,
     }
     return {f"{_PREFIX}{name}": schema for name, schema in found.items()}
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Header
 
 from onthedot.model.job import JobRecord
-from onthedot.server.problems import Problem, Wrong
+from onthedot.server.problems import FieldProblem, Problem
 
 _LIST = re.compile(r'\s*(?:W/)?"[\x21\x23-\x7e]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e]*"\s*)*')
 _TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"')
@@ -46,7 +46,7 @@ def _names(header: str, tag: str | None, name: str) -> bool:
         return tag is not None
     if not _LIST.fullmatch(header):
         problem = f'expected an ETag as it was answered, such as "7-3", or *, got {header[:80]!r}'
-        raise Problem(422, "invalid", f"{name}: {problem}", [Wrong(f"header.{name}", problem)])
+        raise Problem(422, "invalid", f"{name}: {problem}", [FieldProblem(f"header.{name}", problem)])
     return tag is not None and tag in _TAG.findall(header)
 
 

@@ -44,7 +44,7 @@ MAILBOX = 1_000
 _ID = re.compile(r"(\d{1,18})\.(\d{1,16})")
 
 
-class Happened(NamedTuple):
+class FeedEvent(NamedTuple):
     """One event as it is sent, and what tells for whom."""
 
     run_id: int
@@ -59,11 +59,11 @@ class FollowerQueue:
     def __init__(self, who: Principal, *, most: int = MAILBOX) -> None:
         self.who = who
         self._most = most
-        self._waiting: deque[Happened] = deque()
+        self._waiting: deque[FeedEvent] = deque()
         self._left_out = 0
         self._news = asyncio.Event()
 
-    def put(self, happened: Iterable[Happened], left_out: int = 0) -> None:
+    def put(self, happened: Iterable[FeedEvent], left_out: int = 0) -> None:
         """Never waits."""
         for one in happened:
             if not self.who.sees(one.namespace, one.owner):
@@ -76,7 +76,7 @@ class FollowerQueue:
         if self._waiting or self._left_out:
             self._news.set()
 
-    async def take(self) -> Happened | None:
+    async def take(self) -> FeedEvent | None:
         """The next one; None if it is quiet for a while."""
         try:
             async with asyncio.timeout(PING_EVERY):
@@ -86,7 +86,7 @@ class FollowerQueue:
         if self._waiting:
             one = self._waiting.popleft()
         else:
-            one = Happened(0, "", "", left_out(self._left_out))
+            one = FeedEvent(0, "", "", left_out(self._left_out))
             self._left_out = 0
         if not self._waiting and not self._left_out:
             self._news.clear()
@@ -224,9 +224,9 @@ class EventFeed:
         return page.items
 
 
-def _happened(runs: Iterable[RunRecord], event: str) -> list[Happened]:
+def _happened(runs: Iterable[RunRecord], event: str) -> list[FeedEvent]:
     """Runs as they are told, made once for everybody."""
-    return [Happened(run.id if event == "ended" else 0, run.namespace, run.owner, _sent(run, event)) for run in runs]
+    return [FeedEvent(run.id if event == "ended" else 0, run.namespace, run.owner, _sent(run, event)) for run in runs]
 
 
 def _sent(run: RunRecord, event: str) -> bytes:

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from onthedot.access.principal import Principal
 from onthedot.model.errors import StoreUnavailable
-from onthedot.server.json_response import as_json
+from onthedot.server.json_response import to_json
 from onthedot.server.problems import Problem
 
 PATIENCE = 30.0
@@ -34,7 +34,7 @@ def frame(event: str, data: Mapping[str, Any], *, id: str | None = None) -> byte
     b'event: log\\nid: 1.r.8\\ndata: {"text":"one\\\\ntwo"}\\n\\n'
     """
     said = "" if id is None else f"id: {id}\n"
-    return f"event: {event}\n{said}data: {as_json(data)}\n\n".encode()
+    return f"event: {event}\n{said}data: {to_json(data)}\n\n".encode()
 
 
 def event_content(*events: str) -> dict[str, Any]:

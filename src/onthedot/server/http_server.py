@@ -20,9 +20,9 @@ from onthedot.server import timeouts
 from onthedot.server.app import make_app
 from onthedot.server.auth import Keys
 from onthedot.server.connections import Connections, affordable, listen_at
-from onthedot.server.log_filter import repeats_held_back
+from onthedot.server.log_filter import repeats_filtered
 from onthedot.server.proxies import Proxies
-from onthedot.server.timeouts import Protocol
+from onthedot.server.timeouts import TimedProtocol
 from onthedot.server.tls import Certificate
 from onthedot.settings import Settings
 
@@ -112,12 +112,12 @@ class HttpServer:
             keys = None if self._knows is None else self._knows(there)
             app = make_app(there, keys, counters=self._counters, listen=self._listen)
             config = uvicorn.Config(
-                app, log_config=None, access_log=False, lifespan="off", http=Protocol, ws="none",
+                app, log_config=None, access_log=False, lifespan="off", http=TimedProtocol, ws="none",
                 server_header=False, proxy_headers=False, timeout_graceful_shutdown=_PATIENCE,
             )  # fmt: skip
             self._server = _Server(config, self._certificate, self._ready.set, app.state.feeds.close)
             try:
-                with repeats_held_back():
+                with repeats_filtered():
                     await self._server.serve(sockets=[listening])
             finally:
                 if keys is not None:
@@ -154,8 +154,8 @@ class _Server(uvicorn.Server):
             tls = {"ssl": self._certificate.context, "ssl_handshake_timeout": timeouts.HEADERS}
             tls["ssl_shutdown_timeout"] = timeouts.HEADERS
 
-        def connection() -> Protocol:
-            return Protocol(config=self.config, server_state=self.server_state, app_state={})
+        def connection() -> TimedProtocol:
+            return TimedProtocol(config=self.config, server_state=self.server_state, app_state={})
 
         self.servers = [
             await loop.create_server(connection, sock=one, backlog=self.config.backlog, **tls) for one in sockets or ()
@@ -167,7 +167,7 @@ class _Server(uvicorn.Server):
         if counter % 10 == 0:  # once a second
             now = asyncio.get_running_loop().time()
             for connection in list(self.server_state.connections):
-                if isinstance(connection, Protocol):
+                if isinstance(connection, TimedProtocol):
                     connection.look(now)
         if counter % 600 == 0 and self._certificate is not None:  # once a minute
             self._certificate.renew()

@@ -14,9 +14,9 @@ from onthedot.model.errors import RevisionConflict
 from onthedot.model.job import Job, JobRecord
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.put_job import check_read
-from onthedot.server.audit import audited
+from onthedot.server.audit import record_change
 from onthedot.server.auth import verbs_for
-from onthedot.server.compute import computed
+from onthedot.server.compute import in_thread
 from onthedot.server.definitions import definition_of
 from onthedot.server.etags import check_match
 from onthedot.server.problems import Problem
@@ -25,18 +25,18 @@ from onthedot.stores.values import PutJob
 
 _TRIES = 10
 
-Look = Callable[[JobRecord | None], None]
+Check = Callable[[JobRecord | None], None]
 Make = Callable[[JobRecord | None], Job]
 
 
-class Place(NamedTuple):
+class JobKey(NamedTuple):
     """What a job is known by."""
 
     namespace: str
     name: str
 
 
-class Written(NamedTuple):
+class WrittenJob(NamedTuple):
     """What was stored, and what was there before."""
 
     before: JobRecord | None
@@ -57,18 +57,18 @@ def check_may_write(who: Principal, job: Job) -> None:
         raise Problem(403, "forbidden", f"paused: {who.name} may not pause or resume {job.name!r}: expected {needed}")
 
 
-def check_seen(who: Principal, name: str, before: JobRecord | None) -> None:
+def check_sees(who: Principal, name: str, before: JobRecord | None) -> None:
     """404 for a job that is not there for this one, although its name is taken."""
     if before is not None and not who.sees(before.job.namespace, before.job.owner):
-        raise unknown(name)
+        raise unknown_job(name)
 
 
-def unknown(name: str) -> Problem:
+def unknown_job(name: str) -> Problem:
     """There is no such job."""
     return Problem(404, "unknown", f"no job {name!r} is stored")
 
 
-def owned(who: Principal, job: Job, before: JobRecord | None, *, said: bool) -> Job:
+def with_owner(who: Principal, job: Job, before: JobRecord | None, *, said: bool) -> Job:
     """The job with its owner: that of whoever creates it, and it stays so. Only an admin may say another."""
     keeps = who.owner if before is None else before.job.owner
     if job.owner == keeps:
@@ -88,18 +88,18 @@ async def write_job(
     request: Request,
     there: OpenStore,
     who: Principal,
-    place: Place,
-    look: Look,
+    place: JobKey,
+    look: Check,
     make: Make,
     *,
     revision: int | None = None,
-) -> Written:
+) -> WrittenJob:
     """Store what `make` makes of what is stored, unless `look` refuses that. What was looked at is what is replaced:
     if somebody else is faster, everything is looked at again. With a `revision`, as `Verbs.put` says."""
     verbs = verbs_for(there, who, place.namespace)
     for _ in range(_TRIES):
         before = await there.store.queries.get_job(place.name, namespace=place.namespace)
-        job = await computed(checked, who, before, look, make)
+        job = await in_thread(checked_job, who, before, look, make)
         if before is None or before.job != job:
             check_read(job, before, revision)
         try:
@@ -110,14 +110,14 @@ async def write_job(
         if put.change != "unchanged":
             was = None if before is None else definition_of(before.job)
             verb = "jobs.create" if before is None else "jobs.edit"
-            await audited(request, verb, job, before=was, after=definition_of(put.record.job))
+            await record_change(request, verb, job, before=was, after=definition_of(put.record.job))
         if put.pause:
-            await audited(request, f"jobs.{put.pause}", job)
-        return Written(before, put)
+            await record_change(request, f"jobs.{put.pause}", job)
+        return WrittenJob(before, put)
     raise _busy(place.name)
 
 
-def checked(who: Principal, before: JobRecord | None, look: Look, make: Make) -> Job:
+def checked_job(who: Principal, before: JobRecord | None, look: Check, make: Make) -> Job:
     """What is to be stored in the place of this, if whoever asks may do so."""
     look(before)
     if before is not None:
@@ -134,8 +134,8 @@ async def create_job(request: Request, there: OpenStore, who: Principal, job: Jo
         if before is not None:
             raise _taken(job)
 
-    place = Place(job.namespace, job.name)
-    written = await write_job(request, there, who, place, look, lambda before: owned(who, job, before, said=said))
+    place = JobKey(job.namespace, job.name)
+    written = await write_job(request, there, who, place, look, lambda before: with_owner(who, job, before, said=said))
     if written.put.change != "created":  # somebody else was faster, with the same definition
         raise _taken(job)
     return written.put.record
@@ -145,7 +145,7 @@ async def remove_job(
     request: Request,
     there: OpenStore,
     who: Principal,
-    place: Place,
+    place: JobKey,
     *,
     if_match: str | None = None,
     job_id: int | None = None,
@@ -156,15 +156,15 @@ async def remove_job(
     for _ in range(_TRIES):
         record = await there.store.queries.get_job(place.name, namespace=place.namespace)
         if record is None or (job_id is not None and record.id != job_id):
-            raise unknown(place.name)
-        check_seen(who, place.name, record)
+            raise unknown_job(place.name)
+        check_sees(who, place.name, record)
         check_match(record, if_match, None)
         check_may_write(who, record.job)
         try:
             cancelled = await there.store.delete_job(record.id, expected=record.revision)
         except RevisionConflict:
             continue
-        await audited(request, "jobs.delete", record.job, before=definition_of(record.job))
+        await record_change(request, "jobs.delete", record.job, before=definition_of(record.job))
         return cancelled
     raise _busy(place.name)
 

@@ -47,7 +47,7 @@ END = "end"
 Then = Literal["more", "wait", "over"]
 
 
-class Told(NamedTuple):
+class Chunk(NamedTuple):
     """Some events, where one is behind them, and what then: there is more, more may come, or that was all of it."""
 
     frames: list[bytes]
@@ -56,7 +56,7 @@ class Told(NamedTuple):
 
 
 @dataclass(slots=True)
-class Look:
+class RunView:
     """What was found: the run (None: it was forgotten), its attempts that are over, and what each has said so far."""
 
     number: int
@@ -64,7 +64,9 @@ class Look:
     run: RunRecord | None
     ended: dict[int, AttemptRecord] = field(default_factory=dict)
     notes: dict[int, tuple[Part, ...]] = field(default_factory=dict)
-    told: dict[LogPosition, Told] = field(default_factory=dict)  # what was made of notes already: most are at one place
+    told: dict[LogPosition, Chunk] = field(
+        default_factory=dict
+    )  # what was made of notes already: most are at one place
 
     @property
     def newest(self) -> int:
@@ -106,7 +108,7 @@ class RunFeed:
         self.run_id = run_id
         self.followers = 0
         self._there = there
-        self._last: Look | None = None
+        self._last: RunView | None = None
         self._asked = asyncio.Event()  # somebody waits for a look
         self._waiting: list[asyncio.Future[None]] = []
         self._task = asyncio.create_task(self._go_on(), name=f"onthedot follow {run_id}")
@@ -116,7 +118,7 @@ class RunFeed:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def after(self, number: int) -> Look | None:
+    async def after(self, number: int) -> RunView | None:
         """The newest look, once it has a higher number; None if there is none for a while."""
         if self._last is not None and self._last.number > number:
             return self._last
@@ -153,13 +155,13 @@ class RunFeed:
             if number % TURN == TURN - 1:
                 await asyncio.sleep(0)
 
-    async def _look(self, last: Look | None) -> Look:
+    async def _look(self, last: RunView | None) -> RunView:
         store = self._there.store
         run = await store.queries.get_run(self.run_id)
-        look = Look(1 if last is None else last.number + 1, self._there.clock.now(), run)
+        look = RunView(1 if last is None else last.number + 1, self._there.clock.now(), run)
         same = last is not None and run is not None and last.run is not None and _moved(run) == _moved(last.run)
         if run is None or (same and last is not None and run.armed_at is None):
-            return look if last is None else Look(look.number, look.at, run, last.ended, last.notes)
+            return look if last is None else RunView(look.number, look.at, run, last.ended, last.notes)
         # Notes first: an attempt that ends between the two is over in the next look, with all that it has noted.
         look.notes = {log.attempt: read_note(log.text) for log in await store.queries.list_logs(self.run_id)}
         look.ended = (
@@ -221,7 +223,7 @@ class LogFeeds:
                         yield _end(run_id, look.run)
                         return
 
-    async def _beyond(self, look: Look, run_id: int, place: LogPosition) -> Told:
+    async def _beyond(self, look: RunView, run_id: int, place: LogPosition) -> Chunk:
         """What an attempt has said beyond a place."""
         ended = look.ended.get(place.attempt)
         trouble: list[bytes] = []
@@ -239,23 +241,23 @@ class LogFeeds:
         is_late = ended is not None and (look.at - ended.ended_at > ON_ITS_WAY or bool(trouble))
         is_lost = ended is None and place.attempt < look.newest  # it has left nothing, and another one came after it
         then: Then = told.then if told.then == "more" else "over" if is_late or is_lost else "wait"
-        return Told(told.frames + trouble, told.place, then)
+        return Chunk(told.frames + trouble, told.place, then)
 
 
-def _of_records(look: Look, log: Log, place: LogPosition) -> Told:
+def _of_records(look: RunView, log: Log, place: LogPosition) -> Chunk:
     if place.of == "n":
         text = "".join(record.text for record in log.records)
         place = in_records(place, look.notes.get(place.attempt, ()), text)
     return _tell(record_pieces(log, place), place)
 
 
-def _tell(pieces: Iterator[Piece], place: LogPosition) -> Told:
+def _tell(pieces: Iterator[Piece], place: LogPosition) -> Chunk:
     """Some of these pieces, as events."""
     frames: list[bytes] = []
     size = 0
     for piece in pieces:
         if size > AT_ONCE:
-            return Told(frames, place, "more")
+            return Chunk(frames, place, "more")
         attempt, place = place.attempt, piece.place
         if piece.left_out:
             frames.append(frame("left_out", {"attempt": attempt, "characters": piece.left_out}))
@@ -263,7 +265,7 @@ def _tell(pieces: Iterator[Piece], place: LogPosition) -> Told:
         said = {"attempt": attempt, "at": None if at is None else iso(at), "stream": stream, "step": step}
         frames.append(frame("log", {**said, "text": piece.text}, id=str(place)))
         size += len(piece.text)
-    return Told(frames, place, "over")
+    return Chunk(frames, place, "over")
 
 
 def _end(run_id: int, run: RunRecord | None) -> bytes:

@@ -51,7 +51,7 @@ def _key(record: logging.LogRecord) -> object:
 
 
 @contextmanager
-def repeats_held_back() -> Iterator[None]:
+def repeats_filtered() -> Iterator[None]:
     """For as long as a server runs on the running loop: what it logs, and what the loop itself reports."""
     once = OnceAMinute()
     logger.addFilter(once)

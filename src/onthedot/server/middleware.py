@@ -10,10 +10,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from onthedot.ids import RandomIds
-from onthedot.server.permissions import EVERYBODY, TABLE
+from onthedot.server.permissions import EVERYBODY, ROUTE_PERMISSIONS
 from onthedot.server.problems import Problem, answer, problem_of_framework
 from onthedot.server.router import HEAD
-from onthedot.server.timeouts import Patient, TooSlow
+from onthedot.server.timeouts import TimedReceive, TooSlow
 
 logger = logging.getLogger("onthedot.server")
 
@@ -32,7 +32,7 @@ _HEADERS = [
 ]
 
 
-_FOR_STRANGERS = frozenset(line for line, permission in TABLE.items() if permission is EVERYBODY)
+_FOR_STRANGERS = frozenset(line for line, permission in ROUTE_PERMISSIONS.items() if permission is EVERYBODY)
 
 
 class TooLarge(HTTPException):
@@ -43,7 +43,7 @@ class TooLarge(HTTPException):
         super().__init__(413, f"expected a body of at most {most} bytes; {_INSTEAD}")
 
 
-class Envelope:
+class RequestMiddleware:
     """Around the whole application, as plain ASGI: it costs a request some microseconds."""
 
     def __init__(self, app: ASGIApp, *, in_pieces: tuple[str, str, str]) -> None:
@@ -92,14 +92,14 @@ class Envelope:
 
     async def _bounded(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
         if (scope["method"], scope["path"], _kind_of(scope)) == self._in_pieces:
-            await self._app(scope, Patient(receive, in_pieces=True), send)
+            await self._app(scope, TimedReceive(receive, in_pieces=True), send)
             return
         length = headers.get(b"content-length", b"")
         most = MOST_OF_STRANGERS if f"{scope['method']} {scope['path']}" in _FOR_STRANGERS else MOST_BYTES
         if length.isdigit() and int(length) > most:
             raise TooLarge(most)
         seen = 0
-        patient = Patient(receive, in_pieces=False)
+        patient = TimedReceive(receive, in_pieces=False)
 
         async def count() -> Message:
             nonlocal seen

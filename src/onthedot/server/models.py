@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from onthedot.model.job import JobRecord
 from onthedot.model.run import AttemptRecord, RunRecord
 from onthedot.observe.formats import iso
 from onthedot.observe.json_lines import optional_iso, run_fields
+from onthedot.server.definitions import definition_of
 
 Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
 """Text on one line, without control characters: no store and no log is asked to keep those."""
@@ -108,6 +110,24 @@ class AttemptsOut(BaseModel):
 
     items: list[AttemptOut]
     next: str | None = Field(description="Send it as `after` to read on; null: that was all.")
+
+
+def job_out(record: JobRecord) -> dict[str, Any]:
+    """A job as it is answered."""
+    return fields(
+        JobOut,
+        id=record.id,
+        name=record.job.name,
+        namespace=record.job.namespace,
+        owner=record.job.owner,
+        revision=record.revision,
+        state=str(record.state),
+        created_at=iso(record.created_at),
+        updated_at=iso(record.updated_at),
+        pause_reason=record.pause_reason,
+        paused_until=optional_iso(record.paused_until),
+        definition=definition_of(record.job),
+    )
 
 
 def run_out(run: RunRecord) -> dict[str, Any]:

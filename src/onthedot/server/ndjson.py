@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from fastapi.exceptions import RequestValidationError
 
 from onthedot.server.problems import Problem, problem_of_request
-from onthedot.server.run_request import Asked, read_asked
+from onthedot.server.run_request import RunRequest, read_run_request
 
 MOST_LINE = 64 * 1024
 MOST_LINES = 100_000
@@ -71,10 +71,10 @@ def _too_large(number: int, what: str) -> BadLine:
     return BadLine(number, Problem(413, "too-large", f"expected {what}, got more; send the rest in another request"))
 
 
-def read_line(number: int, line: bytes) -> Asked:
+def read_line(number: int, line: bytes) -> RunRequest:
     """What it asks for; `BadLine` if it cannot be read."""
     try:
-        return read_asked(line)
+        return read_run_request(line)
     except RequestValidationError as error:
         raise BadLine(number, problem_of_request(error)) from None
     except Problem as problem:

@@ -16,7 +16,7 @@ from onthedot.access.permissions import Permission
 EVERYBODY = None
 """For routes that nobody has to be known for."""
 
-TABLE: dict[str, Permission | None] = {
+ROUTE_PERMISSIONS: dict[str, Permission | None] = {
     "GET /": EVERYBODY,
     "GET /style.css": EVERYBODY,
     "GET /docs": EVERYBODY,
@@ -104,7 +104,7 @@ TABLE: dict[str, Permission | None] = {
 
 def _by_path() -> list[tuple[re.Pattern[str], str]]:
     found: dict[str, list[str]] = defaultdict(list)
-    for line in TABLE:
+    for line in ROUTE_PERMISSIONS:
         method, _, path = line.partition(" ")
         found[path] += ["GET", "HEAD"] if method == "GET" else [method]
     return [(compile_path(path)[0], ", ".join(sorted(methods))) for path, methods in found.items()]

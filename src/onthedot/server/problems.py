@@ -26,7 +26,7 @@ KINDS = "https://onthedot.invalid/problems/"
 """Names of kinds, not addresses: nobody answers there."""
 
 
-class Wrong(NamedTuple):
+class FieldProblem(NamedTuple):
     """One thing that was said wrongly: where, and what was expected."""
 
     field: str
@@ -41,7 +41,7 @@ class Problem(Exception):
         status: int,
         kind: str,
         detail: str,
-        wrong: Iterable[Wrong] = (),
+        wrong: Iterable[FieldProblem] = (),
         headers: Mapping[str, str] | None = None,
         error: str = "",
     ) -> None:
@@ -133,11 +133,11 @@ def _headers_of(error: errors.OnTheDotError, status: int) -> dict[str, str]:
     return {"Retry-After": "1"} if status == 503 else {}
 
 
-def _wrong_of(error: errors.DefinitionError) -> list[Wrong]:
+def _wrong_of(error: errors.DefinitionError) -> list[FieldProblem]:
     """The problems of a definition; most begin with the name of what is wrong."""
     found = (_PATH.match(problem) for problem in error.problems)
     return [
-        Wrong(match[1], match[2]) if match else Wrong("", problem)
+        FieldProblem(match[1], match[2]) if match else FieldProblem("", problem)
         for match, problem in zip(found, error.problems, strict=True)
     ]
 
@@ -204,19 +204,19 @@ def problem_of_request(error: RequestValidationError, content_type: str = "") ->
     return Problem(422, "invalid", detail, wrong)
 
 
-def _wrong_part(part: Mapping[str, Any], content_type: str) -> Wrong:
+def _wrong_part(part: Mapping[str, Any], content_type: str) -> FieldProblem:
     place, *path = part["loc"]
     if part["type"] == "json_invalid":
         reason = str(part["ctx"]["error"])
         where = f" at character {path[0]}" if path else ""
-        return Wrong("body", f"expected JSON, but {reason[:1].lower()}{reason[1:]}{where}")
+        return FieldProblem("body", f"expected JSON, but {reason[:1].lower()}{reason[1:]}{where}")
     named = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
     field = named if place == "body" else f"{place}.{named}"
     given = part.get("input")
     if place == "body" and not path and isinstance(given, bytes):
         got = _shown(content_type) if content_type else "none"
-        return Wrong("body", f"expected JSON with 'Content-Type: application/json', got Content-Type {got}")
-    return Wrong(field or "body", _in_our_words(part, _kind(given) if place == "body" else _shown(given)))
+        return FieldProblem("body", f"expected JSON with 'Content-Type: application/json', got Content-Type {got}")
+    return FieldProblem(field or "body", _in_our_words(part, _kind(given) if place == "body" else _shown(given)))
 
 
 _EXPECTED = {

@@ -53,7 +53,7 @@ class Proxies:
         return peer
 
 
-class Forwarded:
+class ProxyMiddleware:
     """Around the application of a server with trusted proxies: requests are those of the forwarded address, which has
     at most `most` of them at once. Its connections are the proxy's, and cannot be counted here."""
 

@@ -29,7 +29,7 @@ from onthedot.access.principal import Principal
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.model.job import Job, JobRecord
 from onthedot.model.run import RunRecord
-from onthedot.server.problems import Problem, Wrong
+from onthedot.server.problems import FieldProblem, Problem
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 
@@ -42,7 +42,7 @@ _RUNS_AGAIN, _JOBS_AGAIN = 5, 60  # seconds until it is worth to ask again: nobo
 _MOST_KEPT = 10_000  # owners and callers that are kept in mind
 
 
-class Whose(NamedTuple):
+class Owner(NamedTuple):
     """An owner of jobs in a namespace; None: in all of them."""
 
     namespace: str | None
@@ -51,24 +51,24 @@ class Whose(NamedTuple):
     def __str__(self) -> str:
         """As refusals name it.
 
-        >>> str(Whose("shop", "ann")), str(Whose(None, ""))
+        >>> str(Owner("shop", "ann")), str(Owner(None, ""))
         ("owner 'ann' in namespace 'shop'", "owner ''")
         """
         return f"owner {self.owner!r}" + ("" if self.namespace is None else f" in namespace {self.namespace!r}")
 
-    def bound(self, who: Principal) -> Whose:
+    def bound(self, who: Principal) -> Owner:
         """Whose jobs and runs count for this caller."""
         return self if who.namespaces else self.everywhere
 
     @property
-    def everywhere(self) -> Whose:
+    def everywhere(self) -> Owner:
         """The same owner in all namespaces."""
-        return Whose(None, self.owner)
+        return Owner(None, self.owner)
 
 
-def whose(one: Job | RunRecord) -> Whose:
+def owner_of(one: Job | RunRecord) -> Owner:
     """Who has this job or run."""
-    return Whose(one.namespace, one.owner)
+    return Owner(one.namespace, one.owner)
 
 
 class _Runs:
@@ -127,13 +127,13 @@ class Quotas:
         self._jobs = settings.quota_jobs
         self._most_runs = settings.quota_runs
         self._submits = settings.quota_submits
-        self._runs: dict[Whose, _Runs] = {}
+        self._runs: dict[Owner, _Runs] = {}
         self._minutes: dict[Hashable, _Minute] = {}
         self._creating: dict[str, asyncio.Lock] = {}
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def book(self, who: Principal, owner: Whose, count: int = 1) -> None:
+    async def book(self, who: Principal, owner: Owner, count: int = 1) -> None:
         """Take room for runs that are about to be stored; `land` when they are, or will not be."""
         if self._most_runs is not None:
             await self._check_runs(self._most_runs, owner.bound(who), count)
@@ -148,18 +148,18 @@ class Quotas:
                 self._land_runs(owner, count, 0)
                 raise
 
-    def land(self, who: Principal, owner: Whose, count: int, *, made: int) -> None:
+    def land(self, who: Principal, owner: Owner, count: int, *, made: int) -> None:
         """Runs that were booked are stored: so many are new, and the others take no room."""
         self._land_runs(owner, count, made)
         minute = self._minutes.get(_caller(who))
         if minute is not None:
             minute.take_back(count - made)
 
-    def _both(self, owner: Whose) -> list[_Runs]:
+    def _both(self, owner: Owner) -> list[_Runs]:
         """What is known of an owner in a namespace, and in all."""
         return [self._runs.setdefault(one, _Runs()) for one in {owner, owner.everywhere}]
 
-    async def _check_runs(self, most: int, owner: Whose, count: int) -> None:
+    async def _check_runs(self, most: int, owner: Owner, count: int) -> None:
         if len(self._runs) >= _MOST_KEPT:
             self._runs = {name: runs for name, runs in self._runs.items() if runs.flying or runs.lock.locked()}
         runs = self._runs.setdefault(owner, _Runs())
@@ -174,14 +174,14 @@ class Quotas:
                 _RUNS_AGAIN,
             )
 
-    def _land_runs(self, owner: Whose, count: int, made: int) -> None:
+    def _land_runs(self, owner: Owner, count: int, made: int) -> None:
         if self._most_runs is None:
             return
         for runs in self._both(owner):
             runs.flying -= count
             runs.total -= count - made
 
-    async def _count(self, runs: _Runs, most: int, owner: Whose, count: int) -> None:
+    async def _count(self, runs: _Runs, most: int, owner: Owner, count: int) -> None:
         """Ask the store, unless somebody else just did."""
         async with runs.lock:
             began = self._clock.steady()
@@ -222,15 +222,15 @@ class Quotas:
         async with self._creating.setdefault(owner, asyncio.Lock()):
             yield
 
-    async def check_jobs(self, who: Principal, new: Mapping[Whose, int]) -> None:
+    async def check_jobs(self, who: Principal, new: Mapping[Owner, int]) -> None:
         """429 if an owner has no room for so many more jobs. Asked inside of `creating`."""
-        wanted: Counter[Whose] = Counter()
+        wanted: Counter[Owner] = Counter()
         for owner, count in new.items():
             wanted[owner.bound(who)] += count
         for owner, count in wanted.items():
             await self._check_jobs(owner, count)
 
-    async def _check_jobs(self, owner: Whose, count: int) -> None:
+    async def _check_jobs(self, owner: Owner, count: int) -> None:
         if self._jobs is None or count <= 0:
             return
         has = (await self._store.queries.count_owned(owner.owner, namespace=owner.namespace)).jobs
@@ -249,14 +249,14 @@ class Share:
     def __init__(self, quotas: Quotas, who: Principal) -> None:
         self._quotas = quotas
         self._who = who
-        self._booked: Counter[Whose] = Counter()  # by owner, and not stored yet
+        self._booked: Counter[Owner] = Counter()  # by owner, and not stored yet
 
-    async def book(self, owner: Whose, count: int = 1) -> None:
+    async def book(self, owner: Owner, count: int = 1) -> None:
         """So many more runs of this owner's jobs; 429 if that is too many."""
         await self._quotas.book(self._who, owner, count)
         self._booked[owner] += count
 
-    def land(self, made: Counter[Whose]) -> None:
+    def land(self, made: Counter[Owner]) -> None:
         """All that were booked are stored, or will not be; so many of each owner's are new."""
         booked, self._booked = self._booked, Counter()
         for owner, count in booked.items():
@@ -278,9 +278,9 @@ def quotas_for(request: Request) -> Quotas | None:
 
 
 @asynccontextmanager
-async def room_for_runs(request: Request, wanted: Mapping[Whose, int]) -> AsyncIterator[Counter[Whose]]:
+async def room_for_runs(request: Request, wanted: Mapping[Owner, int]) -> AsyncIterator[Counter[Owner]]:
     """Store so many runs of each owner's jobs inside of it, and count those that were new. 429 if it is too many."""
-    made: Counter[Whose] = Counter()
+    made: Counter[Owner] = Counter()
     quotas = quotas_for(request)
     if quotas is None:
         yield made
@@ -303,7 +303,7 @@ async def room_for_job(request: Request, job: Job, before: JobRecord | None) -> 
         yield
         return
     async with quotas.creating(job.owner):
-        await quotas.check_jobs(request.state.who, {whose(job): 1})
+        await quotas.check_jobs(request.state.who, {owner_of(job): 1})
         yield
 
 
@@ -319,7 +319,7 @@ def _refusal(quota: str, told: str, seconds: int) -> Problem:
         429,
         "quota",
         f"{quota}: {told}",
-        [Wrong(quota, told)],
+        [FieldProblem(quota, told)],
         headers={"Retry-After": str(seconds)},
         error="QuotaExceeded",
     )

@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from onthedot.model.errors import did_you_mean
 from onthedot.server.auth import auth_of
-from onthedot.server.permissions import TABLE
-from onthedot.server.problems import KINDS, MEDIA_TYPE, Problem, Wrong
+from onthedot.server.permissions import ROUTE_PERMISSIONS
+from onthedot.server.problems import KINDS, MEDIA_TYPE, FieldProblem, Problem
 
 HEAD = "onthedot.head"
 """In the scope of a request that came with the method HEAD."""
@@ -62,7 +62,9 @@ def _has_nul(request: Request) -> Problem:
     """Some stores can neither hold nor compare such text: this refuses it in every parameter."""
     given = [(f"path.{name}", text) for name, text in request.path_params.items()]
     given += [(f"query.{name}", text) for name, text in request.query_params.multi_items()]
-    wrong = [Wrong(name, "expected text without NUL characters") for name, text in given if "\0" in f"{name}{text}"]
+    wrong = [
+        FieldProblem(name, "expected text without NUL characters") for name, text in given if "\0" in f"{name}{text}"
+    ]
     return Problem(422, "invalid", "; ".join(f"{one.field}: {one.problem}" for one in wrong[:5]), wrong)
 
 
@@ -83,7 +85,7 @@ def _unknown(given: Iterable[str], known: Collection[str]) -> Problem | None:
     if not unknown:
         return None
     near = did_you_mean(unknown[0], known) if known else "; it takes none"
-    wrong = [Wrong(f"query.{name[:100]}", "unknown parameter; leave it out") for name in unknown[:20]]
+    wrong = [FieldProblem(f"query.{name[:100]}", "unknown parameter; leave it out") for name in unknown[:20]]
     return Problem(422, "invalid", f"unknown parameter {unknown[0][:100]!r}{near}", wrong)
 
 
@@ -101,7 +103,7 @@ class Guarded(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Let in, then do what any route does."""
         handle = super().get_route_handler()
-        [permission] = {TABLE[f"{method} {self.path}"] for method in self.methods or ()}
+        [permission] = {ROUTE_PERMISSIONS[f"{method} {self.path}"] for method in self.methods or ()}
         known = frozenset(_query_of(self.dependant))
         checks = self.include_in_schema  # a page for people ignores what a link has added
 
@@ -127,11 +129,11 @@ class Routes(APIRouter):
         """Declare one. `refusals` names the statuses that it may answer with beside those that all have."""
         [method] = options.get("methods") or ["GET"]
         line = f"{method} {self.prefix}{path}"
-        if line not in TABLE:
+        if line not in ROUTE_PERMISSIONS:
             raise RuntimeError(
                 f"route {line!r}: expected a line in server/permissions.py that says who may call it, got none"
             )
-        permission = TABLE[line]
+        permission = ROUTE_PERMISSIONS[line]
         own = options.get("responses") or {}
         named = [status for status in own if status in _MORE and not own[status]]
         rest = {
@@ -155,5 +157,7 @@ def include(app: FastAPI, routers: Sequence[Routes]) -> None:
             if not isinstance(route, Guarded):
                 raise RuntimeError(f"routes: expected each behind the checks of auth, got {route!r}")
             found |= {f"{method} {route.path}" for method in route.methods or ()}
-    if found != set(TABLE):
-        raise RuntimeError(f"routes: expected those of server/permissions.py, got others: {sorted(found ^ set(TABLE))}")
+    if found != set(ROUTE_PERMISSIONS):
+        raise RuntimeError(
+            f"routes: expected those of server/permissions.py, got others: {sorted(found ^ set(ROUTE_PERMISSIONS))}"
+        )

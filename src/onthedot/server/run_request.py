@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import hashlib
+import re
+from typing import NamedTuple, TypeVar
 
-from pydantic import Field, JsonValue
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field, JsonValue, ValidationError
 from pydantic_core import from_json
 
+from onthedot.access.principal import Principal
 from onthedot.clock import Micros
 from onthedot.define.arguments import encode_arguments
 from onthedot.model.duration import micros, parse_duration
+from onthedot.model.errors import DefinitionError
 from onthedot.model.job import JobRecord
 from onthedot.model.run import NewRun, submit_trigger
 from onthedot.operations.submit import check_arguments
-from onthedot.server.json_response import is_too_deep, read_body
 from onthedot.server.models import Body
 from onthedot.server.params import Text
+from onthedot.server.problems import Problem
 
 MOST_NAME = 100
 
@@ -30,7 +35,7 @@ class Submit(Body):
     expires: Text | None = Field(None, max_length=50, examples=["1h"])
 
 
-class Asked(NamedTuple):
+class RunRequest(NamedTuple):
     """What a `Submit` says."""
 
     job: str
@@ -40,12 +45,12 @@ class Asked(NamedTuple):
     expires: str | None = None
 
 
-def read_asked(body: bytes) -> Asked:
+def read_run_request(body: bytes) -> RunRequest:
     """A body, or a line of one; `RequestValidationError` or `Problem` with every reason."""
-    return _read_plain(body) or Asked(**dict(read_body(Submit, body)))
+    return _read_plain(body) or RunRequest(**dict(read_body(Submit, body)))
 
 
-def _read_plain(body: bytes) -> Asked | None:
+def _read_plain(body: bytes) -> RunRequest | None:
     """The same for what has a job and arguments, as nearly all have, in a third of the time. None: the model says."""
     try:
         read = from_json(body, allow_inf_nan=False)
@@ -56,10 +61,10 @@ def _read_plain(body: bytes) -> Asked | None:
     job, args = read.get("job"), read.get("args")
     if type(job) is not str or len(job) > MOST_NAME or "\0" in job or type(args) is not dict:
         return None
-    return Asked(job, args)
+    return RunRequest(job, args)
 
 
-def new_run(record: JobRecord, asked: Asked, *, token: str, key: str, now: Micros) -> NewRun:
+def new_run(record: JobRecord, asked: RunRequest, *, token: str, key: str, now: Micros) -> NewRun:
     """What is stored for it. `DefinitionError` for what cannot be. The token is drawn for this asking."""
     args = arguments(record, asked.args)
     due_at = now if asked.delay is None else now + micros(parse_duration(asked.delay, what="delay"))
@@ -74,3 +79,77 @@ def arguments(record: JobRecord, args: dict[str, JsonValue] | None) -> str | Non
     text = None if args is None else encode_arguments(args, subject=f"job {record.job.name!r}", from_json=True)
     check_arguments(record, text)
     return text
+
+
+# ── idempotency keys ──────────────────────────────────────────────────────────────────────────────────────────
+
+_PREFIX = "idempotency:"
+
+
+def run_key(who: Principal, header: str | None, verb: str, own: str = "") -> str:
+    """The key of a run that is asked for: the caller's `own`, or one made of the header. What others send cannot be
+    the same, whatever it is; nor what this one sends with another verb.
+
+    >>> from onthedot.access.principal import LOCAL
+    >>> run_key(LOCAL, None, "submit", "order-7"), run_key(LOCAL, "7", "submit") == run_key(LOCAL, "7", "trigger")
+    ('order-7', False)
+    """
+    if header is None:
+        return own_key(own)
+    if own:
+        raise DefinitionError("key: expected either a key in the body or the header Idempotency-Key, got both")
+    said = "\0".join((who.kind, who.id, verb, header))
+    return _PREFIX + hashlib.sha256(said.encode(errors="surrogateescape")).hexdigest()
+
+
+def own_key(own: str) -> str:
+    """A key that the caller has chosen; it must not look like one of ours."""
+    if own.startswith(_PREFIX):
+        raise DefinitionError(f"key: expected one that does not begin with {_PREFIX!r}; those are made here")
+    return own
+
+
+# ── the body ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+MOST_DEEP = 64
+"""How deep lists and objects of a body may be nested."""
+
+B = TypeVar("B", bound=BaseModel)
+
+
+def read_body(model: type[B], body: bytes) -> B:
+    """A body, or a line of one, as its model says; `RequestValidationError` with every reason."""
+    try:
+        read = model.model_validate_json(body)
+    except ValidationError as error:
+        told = error.errors(include_url=False)
+        raise RequestValidationError([{**part, "loc": ("body", *part["loc"])} for part in told]) from None
+    if is_too_deep(body):
+        raise Problem(422, "invalid", f"body: expected at most {MOST_DEEP} lists and objects in one another, got more")
+    return read
+
+
+def is_too_deep(body: bytes) -> bool:
+    """Whether lists and objects lie deeper in one another than they may."""
+    if len(body) <= 2 * MOST_DEEP:  # each opens and closes
+        return False
+    return body.count(b"[") + body.count(b"{") > MOST_DEEP and _depth(body) > MOST_DEEP
+
+
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
+
+
+def _depth(body: bytes) -> int:
+    """How deep a text of JSON is.
+
+    >>> _depth(b'{"a": [[], "[[[["]}')
+    3
+    """
+    deepest = depth = 0
+    for found in _BRACKETS.finditer(body):
+        if found[0] in (b"[", b"{"):
+            depth += 1
+            deepest = max(deepest, depth)
+        elif found[0] in (b"]", b"}"):
+            depth -= 1
+    return deepest

@@ -28,7 +28,7 @@ PORTS = {"http": 80, "https": 443}
 _OURS = frozenset({"same-origin", "none"})
 
 
-class Place(NamedTuple):
+class Authority(NamedTuple):
     """A host and a port, as a browser names a server. Port None: the usual one of the scheme."""
 
     host: str
@@ -58,7 +58,7 @@ class Hosts:
         return not self._only_loopback and literal(host) is not None
 
 
-class Browsers:
+class SameOriginMiddleware:
     """The two checks, as plain ASGI around the application. `keyed`: nobody is let in without a key."""
 
     def __init__(self, app: ASGIApp, *, hosts: Hosts, keyed: bool) -> None:
@@ -75,7 +75,7 @@ class Browsers:
 
     def _problem(self, scope: Scope) -> Problem | None:
         if scope["path"] not in self._exempt:
-            place = place_of(scope)
+            place = authority_of(scope)
             if place is None:
                 return Problem(400, "invalid", "Host: expected this header once, with a name or an address, got other")
             if not self._hosts.has(place.host):
@@ -85,18 +85,20 @@ class Browsers:
         return None
 
 
-def place_of(scope: Scope) -> Place | None:
+def authority_of(scope: Scope) -> Authority | None:
     """What a request says in `Host`; None if that is not said exactly once, or cannot be read."""
     found = _headers(scope, b"host")
-    return read_place(found[0]) if len(found) == 1 else None
+    return read_authority(found[0]) if len(found) == 1 else None
 
 
 @lru_cache(maxsize=1000)  # what is asked with every request
-def read_place(text: str) -> Place | None:
+def read_authority(text: str) -> Authority | None:
     """A host with or without a port, as in `Host`.
 
-    >>> read_place("LocalHost:7411"), read_place("[::1]:80"), read_place("example.org."), read_place("a@b:x")
-    (Place(host='localhost', port=7411), Place(host='::1', port=80), Place(host='example.org', port=None), None)
+    >>> read_authority("LocalHost:7411"), read_authority("example.org."), read_authority("a@b:x")
+    (Authority(host='localhost', port=7411), Authority(host='example.org', port=None), None)
+    >>> read_authority("[::1]:80")
+    Authority(host='::1', port=80)
     """
     try:
         parts = urlsplit(f"//{text}")
@@ -106,14 +108,14 @@ def read_place(text: str) -> Place | None:
     if not host or parts.netloc != text or "@" in text or not text.isascii() or not text.isprintable():
         return None
     name = _host_or_none(host)
-    return None if name is None else Place(name, port)
+    return None if name is None else Authority(name, port)
 
 
 def is_own(origin: str, scope: Scope) -> bool:
     """Whether `Origin` names the server that the request was sent to. If TLS ends before this server, `https` is as
     good as `http`; if it ends here, only `https` is."""
     scheme, mark, rest = origin.partition("://")
-    said, place = read_place(rest) if mark else None, place_of(scope)
+    said, place = read_authority(rest) if mark else None, authority_of(scope)
     if said is None or place is None or scheme not in PORTS or (scope["scheme"] == "https" and scheme != "https"):
         return False
     usual = PORTS[scheme]
@@ -135,7 +137,7 @@ def _refused(header: str, expected: str, got: str) -> Problem:
     return Problem(403, "forbidden", f"{told}; a proxy in front of this server must pass 'Host' on as it came")
 
 
-def _misdirected(place: Place) -> Problem:
+def _misdirected(place: Authority) -> Problem:
     host = place.host[:100]
     told = f"Host: expected a host that this server answers for, got {host!r}"
     return Problem(421, "misdirected", f"{told}; if it is the server's own, start it with --allow-host {host}")

@@ -1,7 +1,7 @@
 """Closes connections whose clients stop sending or reading, or send headers without end.
 
-`Protocol` looks after headers and after answers: no application knows of a request before it has its headers. `Patient`
-looks after bodies where they are read: a sender is not slow while it is the server that does not read.
+`TimedProtocol` limits headers and answers: no application knows of a request before its headers are complete.
+`TimedReceive` limits bodies where they are read: a sender is not slow while the server itself does not read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TooSlow(HTTPException):
         )
 
 
-class Patient:
+class TimedReceive:
     """Asks for a body until all of it is there; `TooSlow` if it does not come. What comes after it is waited for as
     long as it takes: that is how an application knows that somebody is gone."""
 
@@ -65,7 +65,7 @@ class Patient:
         return message
 
 
-class Protocol(HttpToolsProtocol):
+class TimedProtocol(HttpToolsProtocol):
     """One connection. It is closed if headers do not come in time, or are too large, and if answers are not read."""
 
     _headers_due: float | None = None  # when `look` lets go; a timer of the loop for each request costs more

@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from onthedot.access.principal import Principal
-from onthedot.model.errors import DefinitionError, UnknownRun
+from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun, did_you_mean
 from onthedot.model.job import JobRecord, JobState
-from onthedot.model.run import HIGHEST_RUN, AttemptRecord, RunRecord, SkipRecord
-from onthedot.operations.open_verbs import OpenStore
+from onthedot.model.run import AttemptRecord, RunRecord, SkipRecord, WaitReason
+from onthedot.operations.job_lookup import near_names
+from onthedot.operations.open_verbs import OpenStore, OpenVerbs
+from onthedot.server.auth import verbs_for
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import (
     AttemptCursor,
@@ -25,19 +27,16 @@ from onthedot.stores.queries import (
     decode_cursor,
     encode_cursor,
 )
-from onthedot.stores.values import WaitReason
-
-HIGHEST = HIGHEST_RUN
 
 Filter = TypeVar("Filter", JobFilter, RunFilter, AttemptFilter, SkipFilter)
-Place = TypeVar("Place", JobCursor, RunCursor, AttemptCursor, SkipCursor)
+Cursor = TypeVar("Cursor", JobCursor, RunCursor, AttemptCursor, SkipCursor)
 
 
-def seen_by(who: Principal, wanted: Filter) -> Filter:
+def visible_to(who: Principal, wanted: Filter) -> Filter:
     """The same question, of what is there for this one.
 
     >>> from onthedot.access.principal import LOCAL
-    >>> seen_by(LOCAL, JobFilter(owner="ann")) == JobFilter(owner="ann")
+    >>> visible_to(LOCAL, JobFilter(owner="ann")) == JobFilter(owner="ann")
     True
     """
     asked = wanted.namespaces
@@ -52,7 +51,9 @@ async def find_jobs(
     there: OpenStore, who: Principal, wanted: JobFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[JobRecord], str | None]:
     """One page, by namespace and name, and the cursor of the next one. A page may be short although there is a next."""
-    page = await there.store.queries.find_jobs(seen_by(who, wanted), after=read_cursor(after, JobCursor), limit=limit)
+    page = await there.store.queries.find_jobs(
+        visible_to(who, wanted), after=read_cursor(after, JobCursor), limit=limit
+    )
     return page.items, None if page.next is None else encode_cursor(page.next)
 
 
@@ -60,7 +61,9 @@ async def find_runs(
     there: OpenStore, who: Principal, wanted: RunFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[RunRecord], str | None]:
     """The same for runs: live ones by due instant, then finished ones, the newest first."""
-    page = await there.store.queries.find_runs(seen_by(who, wanted), after=read_cursor(after, RunCursor), limit=limit)
+    page = await there.store.queries.find_runs(
+        visible_to(who, wanted), after=read_cursor(after, RunCursor), limit=limit
+    )
     return page.items, None if page.next is None else encode_cursor(page.next)
 
 
@@ -69,7 +72,7 @@ async def find_attempts(
 ) -> tuple[list[AttemptRecord], str | None]:
     """The same for attempts, newest end first."""
     page = await there.store.queries.find_attempts(
-        seen_by(who, wanted), after=read_cursor(after, AttemptCursor), limit=limit
+        visible_to(who, wanted), after=read_cursor(after, AttemptCursor), limit=limit
     )
     return page.items, None if page.next is None else encode_cursor(page.next)
 
@@ -78,7 +81,9 @@ async def find_skips(
     there: OpenStore, who: Principal, wanted: SkipFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[SkipRecord], str | None]:
     """The same for ranges of skipped slots, the newest record first."""
-    page = await there.store.queries.find_skips(seen_by(who, wanted), after=read_cursor(after, SkipCursor), limit=limit)
+    page = await there.store.queries.find_skips(
+        visible_to(who, wanted), after=read_cursor(after, SkipCursor), limit=limit
+    )
     return page.items, None if page.next is None else encode_cursor(page.next)
 
 
@@ -90,7 +95,7 @@ async def job_by_id(there: OpenStore, who: Principal, job_id: int) -> JobRecord 
     return None
 
 
-def read_cursor(after: str | None, kind: type[Place]) -> Place | None:
+def read_cursor(after: str | None, kind: type[Cursor]) -> Cursor | None:
     """Where a page begins; `DefinitionError` for a cursor that was not answered so."""
     if after is None:
         return None
@@ -103,7 +108,25 @@ def read_cursor(after: str | None, kind: type[Place]) -> Place | None:
     return cursor
 
 
-async def seen_run(store: Store, who: Principal, run_id: int) -> RunRecord:
+async def visible_job(there: OpenStore, who: Principal, job: str, namespace: str) -> tuple[OpenVerbs, JobRecord]:
+    """The job that is meant, if it is there for whoever asks, and the verbs to go on with."""
+    verbs = verbs_for(there, who, namespace)
+    record = await there.store.queries.get_job(job, namespace=namespace)
+    return verbs, await check_visible(there, who, record, job, namespace)
+
+
+async def check_visible(
+    there: OpenStore, who: Principal, record: JobRecord | None, job: str, namespace: str
+) -> JobRecord:
+    """What was found under a job's name, if it is there for whoever asks; else `UnknownJob`, and what may be meant."""
+    if record is None or not who.sees(namespace, record.job.owner):
+        found = await near_names(there.store.queries, job, visible_to(who, JobFilter(namespaces=(namespace,))))
+        near = did_you_mean(job, found) if found else ""
+        raise UnknownJob(f"no job {job!r} is stored{near if near.startswith(',') else ''}")
+    return record
+
+
+async def visible_run(store: Store, who: Principal, run_id: int) -> RunRecord:
     """A run, if it is there for whoever asks; else `UnknownRun`, in the same words as for one that never was."""
     run = await store.queries.get_run(run_id)
     if run is None or not who.sees(run.namespace, run.owner):
@@ -111,7 +134,7 @@ async def seen_run(store: Store, who: Principal, run_id: int) -> RunRecord:
     return run
 
 
-async def seen_runs(store: Store, who: Principal, run_ids: Iterable[int]) -> list[RunRecord]:
+async def visible_runs(store: Store, who: Principal, run_ids: Iterable[int]) -> list[RunRecord]:
     """The same of several, by id: all of them, or `UnknownRun` that names the first that is not there."""
     wanted = sorted(set(run_ids))
     found = {run.id: run for run in await store.queries.get_runs(wanted)}
@@ -122,7 +145,7 @@ async def seen_runs(store: Store, who: Principal, run_ids: Iterable[int]) -> lis
     return list(found.values())
 
 
-async def seen_standing(store: Store, who: Principal, run_id: int) -> tuple[WaitReason | None, int]:
+async def visible_wait_reason(store: Store, who: Principal, run_id: int) -> tuple[WaitReason | None, int]:
     """How a run stands, and how many runs hold its gate that are not there for whoever asks: those are not named."""
     stands = await store.queries.why_waiting(run_id)
     if stands is None or not stands.holders:

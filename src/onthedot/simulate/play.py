@@ -1,4 +1,4 @@
-"""Play a question: one node in virtual time, whose handlers do nothing but take the time that they would."""
+"""Play a scenario: one node in virtual time, whose handlers do nothing but take the time that they would."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from onthedot.define.check import parents_first
 from onthedot.model.events import Events
 from onthedot.model.job import Call, Job
 from onthedot.runners.registry import Registry
-from onthedot.simulate.question import Question
-from onthedot.simulate.tally import Tally
+from onthedot.simulate.results import Tally
+from onthedot.simulate.scenario import Scenario
 from onthedot.simulate.virtual_loop import VirtualClock, VirtualLoop, run_virtual
 from onthedot.simulate.virtual_node import VirtualEngine, VirtualIds, alone, quiet
 from onthedot.stores.connect import open_store
@@ -32,30 +32,30 @@ OnWay = Callable[[Micros], None]
 """Told up to which instant everything has happened."""
 
 
-def play(question: Question, tally: Tally, on_way: OnWay = lambda _: None) -> None:
+def play(scenario: Scenario, tally: Tally, on_way: OnWay = lambda _: None) -> None:
     """From the beginning to the end; everything that happens is told to the tally."""
     loop = VirtualLoop()
     collects = gc.isenabled()
     gc.disable()  # a tenth of the time
     try:
-        run_virtual(_Player(question, tally, on_way, loop).run(), loop)
+        run_virtual(_Player(scenario, tally, on_way, loop).run(), loop)
     finally:
         if collects:
             gc.enable()
 
 
 class _Player:
-    def __init__(self, question: Question, tally: Tally, on_way: OnWay, loop: VirtualLoop) -> None:
-        self._question = question
+    def __init__(self, scenario: Scenario, tally: Tally, on_way: OnWay, loop: VirtualLoop) -> None:
+        self._scenario = scenario
         self._tally = tally
         self._on_way = on_way
         self._loop = loop
-        self._clock = VirtualClock(loop, to_datetime(question.start - JUST_BEFORE))
+        self._clock = VirtualClock(loop, to_datetime(scenario.start - JUST_BEFORE))
         self._ids = VirtualIds("simulate")
-        self._jobs = [_without_code(job) for job in parents_first(question.jobs.values())]
+        self._jobs = [_without_code(job) for job in parents_first(scenario.jobs.values())]
         self._registry = Registry()
-        for job in question.jobs.values():
-            self._registry.add(job.name, _taking(question.duration(job)))
+        for job in scenario.jobs.values():
+            self._registry.add(job.name, _taking(scenario.duration(job)))
         self._trouble: BaseException | None = None
         loop.set_exception_handler(self._note)
 
@@ -69,9 +69,9 @@ class _Player:
     async def run(self) -> None:
         """Up, down and up again, to the end."""
         store = await open_store("memory:", clock=self._clock)
-        question = self._question
-        settings = alone(question.settings, self._jobs)
-        for outage in [*sorted(question.outages), None]:
+        scenario = self._scenario
+        settings = alone(scenario.settings, self._jobs)
+        for outage in [*sorted(scenario.outages), None]:
             engine = VirtualEngine(
                 store, self._registry, quiet(settings, lookahead=LOOKAHEAD), Events([self._tally.heed]), self._clock,
                 self._ids,
@@ -80,9 +80,9 @@ class _Player:
             for service, ttl in (("leadership", settings.term_ttl), ("reaper", settings.node_ttl)):
                 self._loop.call_later((ttl + 1_000) / SECOND, engine.wake, service)  # what a dead node has left
             broken = asyncio.create_task(engine.broken())
-            await self._pass((question.end if outage is None else outage.start) - JUST_BEFORE, broken)
+            await self._pass((scenario.end if outage is None else outage.start) - JUST_BEFORE, broken)
             broken.cancel()
-            await engine.die(question.settings)
+            await engine.die(scenario.settings)
             self._tally.node_died()
             if outage is not None:
                 await self._sleep_until(outage.end)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, overload
+from typing import overload
 
 from onthedot.clock import SECOND, Micros
 from onthedot.ids import SeededIds
@@ -13,6 +12,7 @@ from onthedot.model.job import Job
 from onthedot.model.retention import Retention
 from onthedot.node.engine import Engine
 from onthedot.runners.attempt import Attempt
+from onthedot.runners.runner import Host
 from onthedot.runners.thread import ThreadRunner
 from onthedot.settings import Settings
 from onthedot.simulate.virtual_loop import VirtualLoop
@@ -74,12 +74,12 @@ class VirtualIds(SeededIds):
 class OneThread(ThreadRunner):
     """Plain functions, one after the other, in the order in which they are due; meanwhile time stands still."""
 
-    def __init__(self, engine_loop: asyncio.AbstractEventLoop, *args: Any, seats: int, **kwargs: Any) -> None:
-        del seats
-        super().__init__(engine_loop, *args, seats=1, **kwargs)
-        if not isinstance(engine_loop, VirtualLoop):
-            raise TypeError(f"expected a VirtualLoop, got {engine_loop!r}")
-        self._time = engine_loop
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._seats = 1
+        if not isinstance(host.engine_loop, VirtualLoop):
+            raise TypeError(f"expected a VirtualLoop, got {host.engine_loop!r}")
+        self._time = host.engine_loop
 
     def start(self, attempts: list[Attempt]) -> None:
         for _ in attempts:
@@ -96,21 +96,21 @@ class VirtualEngine(Engine):
 
     plain_functions = OneThread
     outside = False
+    audits = False
 
     async def put_job(self, job: Job, *, revision: int | None = None) -> PutJob:
         """As in production; but this node stands for the whole cluster, so it can do whatever the job needs, and there
         are no child processes in virtual time."""
-        worker = self._worker
-        if job.queue not in worker.queues:
-            worker.queues = self._membership.queues = (*worker.queues, job.queue)
-        if not job.labels.issubset(worker.settings.labels):
-            labels = dict.fromkeys([*worker.settings.labels, *job.labels])
-            worker.settings = replace(worker.settings, labels=tuple(labels))
+        serving = self._membership
+        self._membership.serve(
+            queues=dict.fromkeys([*serving.queues, job.queue]),
+            labels=dict.fromkeys([*serving.labels, *sorted(job.labels)]),
+        )
         return await super().put_job(replace(job, isolation="none"), revision=revision)
 
     def wake(self, service: str) -> None:
         """Let a service tick now, and not at its time."""
-        self._drivers[service].wake()
+        self._loop.wake(service)
 
     async def plan(self) -> None:
         """One pass of the planner."""
@@ -125,5 +125,5 @@ class VirtualEngine(Engine):
         for term in self._leadership.terms.values():
             await self.store.renew(term, ttl=settings.term_ttl)
         await self.crash()
-        self._worker.stop_running()
+        self._seats.stop_all()
         self.let_go()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onthedot.clock import SECOND, SystemClock
-from onthedot.runners.guard.guards import AT_ONCE, Guards
+from onthedot.runners.guard.client import AT_ONCE, Guards
 from onthedot.runners.program.protocol import Program, ProgramEnd
 from tests.runners.guard.yard import look_until
 

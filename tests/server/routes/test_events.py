@@ -12,7 +12,7 @@ from onthedot.access.permissions import Role
 from onthedot.access.principal import LOCAL
 from onthedot.model.errors import StoreUnavailable
 from onthedot.server import event_feed
-from onthedot.server.event_feed import FollowerQueue, Happened
+from onthedot.server.event_feed import FeedEvent, FollowerQueue
 from tests.server.kit import Served
 from tests.server.streams import Event, reading
 from tests.server.worker import Worker
@@ -148,11 +148,11 @@ async def test_one_that_does_not_read_is_told_how_much_it_has_missed(
 
 async def test_a_full_mailbox_counts_and_keeps_the_order():
     box = FollowerQueue(LOCAL, most=2)
-    box.put([Happened(number, "default", "", b"%d" % number) for number in range(1, 6)])
+    box.put([FeedEvent(number, "default", "", b"%d" % number) for number in range(1, 6)])
     taken = [await box.take() for _ in range(3)]
     assert [one.sent for one in taken if one][:2] == [b"1", b"2"]
     assert b'"count":3' in (taken[2].sent if taken[2] else b"")
-    box.put([Happened(6, "default", "", b"6")])
+    box.put([FeedEvent(6, "default", "", b"6")])
     again = await box.take()
     assert again is not None
     assert again.sent == b"6"

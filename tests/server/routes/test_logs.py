@@ -12,8 +12,8 @@ from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
 from onthedot.model.run import RunState
 from onthedot.observe.formats import iso
+from onthedot.output.line_marks import Mark, encode_mark
 from onthedot.output.records import Record
-from onthedot.rules.live_lines import Mark, encode_mark
 from onthedot.server import event_stream, log_feed
 from onthedot.server.routes.logs import LogsOut
 from tests.server.kit import Served

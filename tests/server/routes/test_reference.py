@@ -6,7 +6,7 @@ import asyncio
 import re
 
 from onthedot.server.app import describe_api
-from onthedot.server.permissions import TABLE
+from onthedot.server.permissions import ROUTE_PERMISSIONS
 from onthedot.server.routes.reference import LINKS, page_of
 from tests.server.kit import served
 
@@ -28,7 +28,7 @@ async def test_the_index_leads_to_what_is_there():
         for path in LINKS.values():
             status = (await there.client.get(path)).status_code if path != "/api/v1/events" else 401
             assert status in (200, 401, 405), path
-    assert set(LINKS.values()) <= {line.partition(" ")[2] for line in TABLE}
+    assert set(LINKS.values()) <= {line.partition(" ")[2] for line in ROUTE_PERMISSIONS}
 
 
 async def test_the_page_shows_every_operation():
@@ -40,7 +40,7 @@ async def test_the_page_shows_every_operation():
     assert "refresh" not in answer.text
     hidden = {"GET /", "GET /style.css", "GET /docs", "GET /openapi.json"}
     shown = set(re.findall(r"<h3 id=\"\w+\"><code>([^<]+)</code>", answer.text))
-    assert shown == {line.replace(":path}", "}") for line in TABLE} - hidden
+    assert shown == {line.replace(":path}", "}") for line in ROUTE_PERMISSIONS} - hidden
     assert set(re.findall(r'(?:href|src)="([^"#][^"]*)"', answer.text)) == {"/openapi.json", "/style.css"}
     anchors = set(re.findall(r'href="#([^"]+)"', answer.text))
     assert anchors <= set(re.findall(r'<h2 id="([^" ]+)">', answer.text))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onthedot.access.permissions import Role
-from onthedot.server.compute import computed
+from onthedot.server.compute import in_thread
 from tests.server.kit import Served, served
 
 
@@ -137,6 +137,6 @@ async def test_the_loop_goes_on_while_instants_are_computed(there: Served):
     def work() -> None:
         seen.append(threading.get_ident())
 
-    await asyncio.gather(*(computed(work) for _ in range(20)))
+    await asyncio.gather(*(in_thread(work) for _ in range(20)))
     assert len(seen) == 20
     assert threading.get_ident() not in seen

@@ -14,7 +14,7 @@ from django.db import connection, connections, transaction
 
 import onthedot as otd
 from onthedot.model.errors import DefinitionError, StateError
-from onthedot.operations.verbs import OUTSIDE, given_connection
+from onthedot.operations.run_request import OUTSIDE, given_connection
 from onthedot.stores.postgres.caller_transaction import caller_of
 from tests.stores.postgres.test_joining import PREPARE, bound, call, orders, program
 

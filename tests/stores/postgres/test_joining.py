@@ -371,7 +371,7 @@ async def test_a_submit_is_recorded_before_the_callers_transaction_ends(sched: o
     """The list of the audit is not locked meanwhile: others record at once."""
 
     async def recorded() -> list[object]:
-        return [entry.after for entry in await sched._on_store(audit.read) if entry.verb == "runs.submit"]
+        return [entry.after for entry in await sched._running().on_store(audit.read) if entry.verb == "runs.submit"]
 
     async with by_asyncpg(url) as mine:
         await sched.submit(*call(7), connection=mine.connection)

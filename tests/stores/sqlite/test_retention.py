@@ -1,4 +1,4 @@
-"""Forgetting reads and writes its own rows only, and removes nothing that it has not counted."""
+"""CredentialCleanup reads and writes its own rows only, and removes nothing that it has not counted."""
 
 from __future__ import annotations
 

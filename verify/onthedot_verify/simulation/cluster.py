@@ -33,7 +33,7 @@ from onthedot_verify.simulation.dependents import with_dependents
 from onthedot_verify.simulation.faults import CALM, Fault, Weather
 from onthedot_verify.simulation.jobs import registry
 from onthedot_verify.simulation.loop import PROCESS, ClusterLoop
-from onthedot_verify.simulation.node import Boot, Build, Node, lengths
+from onthedot_verify.simulation.node import Boot, Build, Node, SimulatedEngine, lengths
 from onthedot_verify.simulation.outages import Outages, draw_outages
 from onthedot_verify.simulation.recorder import Recorder
 from onthedot_verify.simulation.workload import Workload
@@ -168,7 +168,7 @@ class Outcome:
         return Counter(event["ev"] for event in self.events)
 
 
-def simulate(scenario: Scenario, *, store: OpenStore = MemoryStore, build: Build = Engine) -> Outcome:
+def simulate(scenario: Scenario, *, store: OpenStore = MemoryStore, build: Build = SimulatedEngine) -> Outcome:
     """Run a scenario to its end and check its history.
 
     `store` opens the store of a driver under test, with the clock that all of it goes by. `build` makes each node's

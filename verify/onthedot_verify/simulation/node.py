@@ -30,6 +30,12 @@ from onthedot_verify.simulation.workload import LONGEST
 Build = Callable[..., Engine]
 
 
+class SimulatedEngine(Engine):
+    """The engine of production, without programs and HTTP calls."""
+
+    outside = False
+
+
 class Boot:
     """One life of a node."""
 
@@ -55,7 +61,7 @@ class Node:
         settings: Settings,
         program: Callable[[], tuple[Registry, list[Job]]],
         break_it: Callable[[Node, Fault], None],
-        build: Build = Engine,
+        build: Build = SimulatedEngine,
     ) -> None:
         self.name = "abcdefghijklmnopqrstuvwxyz"[number]
         self.clock = NodeClock(store.clock)
@@ -95,7 +101,6 @@ class Node:
         cable.weather, cable.broken = self.weather, self.broken
         ids = SeededIds(f"{self._seed} {process.name}")
         engine = self._build(cast(Store, cable), registry, self._settings, Events(), self.clock, ids)
-        engine.outside = False
         self.boot = Boot(process, cable, engine)
         self._journal.add("worker", "boot")
         self.boot.tasks.append(self._loop.create_task(self._live(self.boot, jobs), name=f"{process.name} main"))

@@ -12,12 +12,11 @@ from onthedot.access.permissions import Role
 from onthedot.access.sessions import issue_token
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.audit import record_change
-from onthedot.cli.up import ApiGiven
 from onthedot.model.errors import DefinitionError
 from onthedot.model.host_port import Listen, read_listen
 
 if TYPE_CHECKING:
-    from onthedot.model.host_port import Listen
+    from onthedot.cli.up import ApiGiven
     from onthedot.observe.counters import Counters
     from onthedot.observe.metrics_server import MetricsServer
     from onthedot.operations.open_verbs import OpenStore

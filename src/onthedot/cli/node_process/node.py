@@ -1,10 +1,11 @@
-"""`onthedot up`: one node with the sample jobs, and everything it does told on standard output."""
+"""Runs one node from start to exit code, and prints what it does to standard output."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,83 +14,40 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import click
 
-from onthedot.cli.errors import BROKEN, CUT_SHORT, Failure
+from onthedot.cli.errors import BROKEN, CUT_SHORT, BadInput, Failure
 from onthedot.cli.node_process import signals
 from onthedot.cli.node_process.banner import Opening
+from onthedot.cli.node_process.endpoints import Api, Metrics
 from onthedot.cli.node_process.event_printer import JsonPrinter, Outbox, PeoplePrinter
-from onthedot.cli.node_process.live_view import LivePrinter, View
 from onthedot.cli.node_process.previous_state import look
+from onthedot.cli.node_process.samples import add_samples
 from onthedot.cli.node_process.signals import Stopping
 from onthedot.cli.node_process.systemd import Notifier, Watchdog
-from onthedot.cli.options import reader_zone
+from onthedot.cli.options import DEFAULT_STORE, reader_zone, store_url
+from onthedot.cli.program import load_program
 from onthedot.cli.terminal import can_draw, colours_wanted
 from onthedot.clock import SystemClock
 from onthedot.model.errors import OnTheDotError, StoreUnavailable
 from onthedot.model.events import AttemptEnded, AttemptStarted, DrainBegun, LeaseLost, NodeLeft
 from onthedot.model.verdict import LEASE_ENDED, OUT_OF_REACH, OutcomeKind
+from onthedot.observe.counters import Counters
 from onthedot.observe.formats import count, length, plain
 from onthedot.observe.log_lines import Lines
-from onthedot.scheduler import ping_engine
+from onthedot.scheduler import Scheduler, ping_engine
 from onthedot.stores.addresses import shown_url
 from onthedot.stores.connect import sqlite_path
 
 if TYPE_CHECKING:
-    from onthedot.cli.node_process.event_printer import Outbox, Printer
+    from onthedot.cli.node_process.event_printer import Printer
     from onthedot.cli.node_process.live_view import View
     from onthedot.cli.node_process.previous_state import Found
-    from onthedot.cli.node_process.signals import Stopping
+    from onthedot.cli.up import ApiGiven, Given
     from onthedot.clock import Micros
     from onthedot.model.events import Event
-    from onthedot.scheduler import Scheduler
     from onthedot.settings import Settings
 
 _LAST_MOMENT = 1.0  # seconds for a start that is nearly done when a signal comes
 _LOOK_EVERY, _MOST_JOBS = 5.0, 200  # seconds between two looks of the live view at the stored jobs, and how many
-
-
-@dataclass
-class Ending:
-    """How the attempts ended that were running when the drain began, or started since."""
-
-    running: set[int] | None = None  # their runs, once it has begun
-    cut_short: list[str] = field(default_factory=list)  # of which jobs: the drain has stopped them
-    out_of_reach: list[str] = field(default_factory=list)  # the store was away, or took them for dead
-    abandoned: int = 0  # they did not stop
-    unwritten: int = 0  # ended, at whatever time, and the store does not know
-
-    def heed(self, event: Event) -> None:
-        match event:
-            case DrainBegun():
-                self.running = set(event.run_ids)
-            case AttemptStarted() if self.running is not None:
-                self.running.add(event.lease.run_id)
-            case AttemptEnded(finish) | LeaseLost(finish) if finish.lease.run_id in (self.running or ()):
-                if finish.verdict.outcome is OutcomeKind.LOST:
-                    away = finish.verdict.error in (OUT_OF_REACH.error, LEASE_ENDED.error)
-                    (self.out_of_reach if away else self.cut_short).append(finish.lease.record.job.name)
-            case NodeLeft():
-                self.abandoned, self.unwritten = event.abandoned, event.unwritten
-            case _:
-                pass
-
-    def code(self, *, hurried: bool) -> int:
-        """0: every attempt ended by itself, and the store knows how."""
-        if self.cut_short or self.abandoned:
-            return CUT_SHORT if hurried else BROKEN
-        return BROKEN if self.out_of_reach or self.unwritten else 0
-
-    def reasons(self, grace: Micros) -> Iterator[str]:
-        """Why the drain was not a clean one."""
-        if self.cut_short or self.abandoned:
-            cut = count(len(self.cut_short) + self.abandoned, "attempt") + _names(self.cut_short)
-            yield f"expected every attempt to end within {length(grace)}, gave up on {cut}; raise --grace"
-        if self.out_of_reach:
-            lost = count(len(self.out_of_reach), "attempt") + _names(self.out_of_reach)
-            were = "was" if len(self.out_of_reach) == 1 else "were"
-            yield f"the store was out of reach during the drain: {lost} {were} stopped, and will be recovered"
-        if self.unwritten:
-            ended = "the outcome of 1 attempt" if self.unwritten == 1 else f"the outcomes of {self.unwritten} attempts"
-            yield f"{ended} could not be stored before the node left; what ran is recovered as if it had not ended"
 
 
 class Beside(Protocol):
@@ -117,6 +75,54 @@ def shape_of(*, as_json: bool, plain: bool) -> Shape:
         return "json"
 
     return "live" if can_draw() and not plain else "lines"
+
+
+def run_program(program: str | None, given: Given, *, plain: bool, samples: bool, api: ApiGiven | None) -> int:
+    """Run one node, of a program or with sample jobs; the exit code."""
+    # Measured: beside threads that are busy in Python, the engine's thread wakes four times sooner.
+    sys.setswitchinterval(0.0005)
+    scheduler = _scheduler(program, given)
+    if samples:
+        add_samples(scheduler)
+    url = scheduler.store
+    if not isinstance(url, str):
+        raise BadInput("PROGRAM: expected a scheduler with the URL of a store, got a store as an object; give --store")
+    shape = shape_of(as_json=given.as_json, plain=plain)
+    watch = _end_with_parent if given.with_parent else None
+    beside = _beside(scheduler, url, given, api)
+    return asyncio.run(run_node(scheduler, url, given.duration, shape, on_signals=watch, beside=beside))
+
+
+def _scheduler(program: str | None, given: Given) -> Scheduler:
+    scheduler = load_program(program) if program is not None else Scheduler(DEFAULT_STORE)
+    if given.store is not None or given.db is not None or scheduler.store == DEFAULT_STORE:
+        scheduler.store = store_url(given.store, given.db)
+    scheduler.settings = given.settings(scheduler.settings)
+    return scheduler
+
+
+def _beside(scheduler: Scheduler, url: str, given: Given, api: ApiGiven | None) -> list[Beside]:
+    """What this process does besides; both tell what its node has counted."""
+    counters = Counters()
+    beside: list[Beside] = []
+    if api is not None and not api.off:
+        beside.append(Api(api, url, scheduler.settings, counters))
+    if given.metrics is not None:
+        beside.append(Metrics(counters, given.metrics))
+    if beside:
+        scheduler.subscribe(counters)
+    return beside
+
+
+def _end_with_parent(stopping: Stopping) -> None:
+    """Drain when standard input ends: it is the hand of the process that has started this one."""
+
+    def watch() -> None:
+        while os.read(0, 1024):  # not by sys.stdin: its lock would be in the way of the interpreter's end
+            continue
+        stopping.drain()
+
+    threading.Thread(target=watch, name="onthedot parent", daemon=True).start()
 
 
 async def run_node(
@@ -180,10 +186,14 @@ def _printer(scheduler: Scheduler, shape: Shape, view: View | None) -> Printer:
     if view is None:
         return people
 
+    from onthedot.cli.node_process.live_view import LivePrinter
+
     return LivePrinter(people, view, SystemClock())
 
 
 def _view(scheduler: Scheduler, url: str) -> View:
+    from onthedot.cli.node_process.live_view import View  # draws with rich, only on a terminal
+
     settings, jobs = scheduler.settings, tuple(scheduler.jobs.values())
     store = str(sqlite_path(url) or shown_url(url))
     now, zone = SystemClock().now(), reader_zone()
@@ -266,14 +276,59 @@ def _duties(settings: Settings) -> Iterator[str]:
         yield f"works, up to {settings.seats} attempts at once"
 
 
-def _names(jobs: Iterable[str]) -> str:
-    names = ", ".join(map(plain, sorted(set(jobs))))
-    return f" ({names})" if names else ""
-
-
 def _leave_now(code: int) -> None:
     """Something cannot be ended, such as a handler that ignores being cancelled; an orderly end of the event loop would
     wait for it."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+@dataclass
+class Ending:
+    """How the attempts ended that were running when the drain began, or started since."""
+
+    running: set[int] | None = None  # their runs, once it has begun
+    cut_short: list[str] = field(default_factory=list)  # of which jobs: the drain has stopped them
+    out_of_reach: list[str] = field(default_factory=list)  # the store was away, or took them for dead
+    abandoned: int = 0  # they did not stop
+    unwritten: int = 0  # ended, at whatever time, and the store does not know
+
+    def heed(self, event: Event) -> None:
+        match event:
+            case DrainBegun():
+                self.running = set(event.run_ids)
+            case AttemptStarted() if self.running is not None:
+                self.running.add(event.lease.run_id)
+            case AttemptEnded(finish) | LeaseLost(finish) if finish.lease.run_id in (self.running or ()):
+                if finish.verdict.outcome is OutcomeKind.LOST:
+                    away = finish.verdict.error in (OUT_OF_REACH.error, LEASE_ENDED.error)
+                    (self.out_of_reach if away else self.cut_short).append(finish.lease.record.job.name)
+            case NodeLeft():
+                self.abandoned, self.unwritten = event.abandoned, event.unwritten
+            case _:
+                pass
+
+    def code(self, *, hurried: bool) -> int:
+        """0: every attempt ended by itself, and the store knows how."""
+        if self.cut_short or self.abandoned:
+            return CUT_SHORT if hurried else BROKEN
+        return BROKEN if self.out_of_reach or self.unwritten else 0
+
+    def reasons(self, grace: Micros) -> Iterator[str]:
+        """Why the drain was not a clean one."""
+        if self.cut_short or self.abandoned:
+            cut = count(len(self.cut_short) + self.abandoned, "attempt") + _names(self.cut_short)
+            yield f"expected every attempt to end within {length(grace)}, gave up on {cut}; raise --grace"
+        if self.out_of_reach:
+            lost = count(len(self.out_of_reach), "attempt") + _names(self.out_of_reach)
+            were = "was" if len(self.out_of_reach) == 1 else "were"
+            yield f"the store was out of reach during the drain: {lost} {were} stopped, and will be recovered"
+        if self.unwritten:
+            ended = "the outcome of 1 attempt" if self.unwritten == 1 else f"the outcomes of {self.unwritten} attempts"
+            yield f"{ended} could not be stored before the node left; what ran is recovered as if it had not ended"
+
+
+def _names(jobs: Iterable[str]) -> str:
+    names = ", ".join(map(plain, sorted(set(jobs))))
+    return f" ({names})" if names else ""

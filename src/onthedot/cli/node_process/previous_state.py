@@ -15,7 +15,8 @@ from onthedot.model.job import Job, JobRecord
 from onthedot.model.run import RunState
 from onthedot.observe.formats import count, iso, plain
 from onthedot.observe.json_lines import optional_iso
-from onthedot.operations.next_slots import look_ahead, next_of_each
+from onthedot.operations.next_slots import look_ahead
+from onthedot.rules.next_slots import next_of_each
 from onthedot.stores.connect import open_store, sqlite_path
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import RunFilter, all_runs

@@ -1,7 +1,11 @@
-"""The guard, as its worker sees it: `Guard` of `runners/program/protocol.py`, on the engine's loop.
+"""The guards, as their worker sees them: `Guard` of `runners/program/protocol.py`, on the engine's loop.
 
-The guard's process is started with the first program. If it dies, what it has left behind is killed from here, those
-programs are told as stopped, and the next program starts another guard.
+A guard's process is started with its first program. If it dies, the worker kills what it has left behind, reports those
+programs as stopped, and starts another guard for the next program.
+
+There is a second guard for times when more programs want to start than one can start in time. A start takes until the
+process has become the program. On a busy machine that is several milliseconds, in which a guard starts no other. Each
+guard is the parent of its own programs, and knows nothing of the other.
 """
 
 from __future__ import annotations
@@ -20,21 +24,52 @@ from typing import NamedTuple
 from onthedot.clock import SECOND, Clock, Micros, SystemClock
 from onthedot.ids import Ids, RandomIds
 from onthedot.model.task import Level
+from onthedot.runners.frames import BadFrame, Inbox, Message, frame
 from onthedot.runners.guard import trees
+from onthedot.runners.guard.level_probe import probe
 from onthedot.runners.guard.messages import (
     MOST_FROM_GUARD,
     MOST_TO_GUARD,
-    BadFrame,
-    Inbox,
-    Message,
     end_from_json,
-    frame,
     heard_from_json,
     program_to_json,
 )
-from onthedot.runners.guard.probing import probe
 from onthedot.runners.guard.users import STATE_VARIABLE
-from onthedot.runners.program.protocol import Program, ProgramEnd, Said
+from onthedot.runners.program.protocol import OnOutput, Program, ProgramEnd
+
+MOST = 2
+"""Guards of a worker. Each takes some 16 MB, and a third one gains little."""
+AT_ONCE = 3
+"""Programs that may wait for one guard before the other one is asked."""
+
+
+class Guards:
+    """The guards of a worker. See `Guard`."""
+
+    def __init__(self, *, cgroups: Sequence[str] = (), offers: frozenset[Level] | None = None) -> None:
+        self.levels = probe() if offers is None else offers
+        self._guards = [GuardClient(cgroups=cgroups, offers=self.levels) for _ in range(MOST)]
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the guards that run now."""
+        return [guard.pid for guard in self._guards if guard.pid is not None]
+
+    async def run(self, program: Program, said: OnOutput | None = None) -> ProgramEnd:
+        return await self._next().run(program, said)
+
+    def _next(self) -> GuardClient:
+        """The first guard with few programs waiting; if there is none, the one with the fewest."""
+        free = (guard for guard in self._guards if guard.starting < AT_ONCE)
+        return next(free, min(self._guards, key=lambda guard: guard.starting))
+
+    def renew(self, until: Micros) -> None:
+        for guard in self._guards:
+            guard.renew(until)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(guard.close() for guard in self._guards))
+
 
 _CHUNK = 1 << 16
 _DEAF_FOR: Micros = 10 * SECOND  # a guard that has not answered for so long is wedged, and as good as dead
@@ -47,11 +82,11 @@ _DIED = "its guard died, and it was killed; run it again"
 
 class _Asked(NamedTuple):
     end: asyncio.Future[ProgramEnd]
-    said: Said | None
+    said: OnOutput | None
 
 
 class GuardClient:
-    """See `Guard`. `cgroups` are directories of cgroups that the operator has given us to make groups in."""
+    """One guard. See `Guard`. `cgroups` are directories in which the operator lets us make cgroups."""
 
     def __init__(
         self,
@@ -78,10 +113,10 @@ class GuardClient:
 
     @property
     def starting(self) -> int:
-        """How many programs were asked for, and are not known to run or to have ended."""
+        """Programs that were sent to the guard and are not known to run or to have ended."""
         return 0 if self._guard is None else self._guard.starting
 
-    async def run(self, program: Program, said: Said | None = None) -> ProgramEnd:
+    async def run(self, program: Program, said: OnOutput | None = None) -> ProgramEnd:
         if program.level not in self.levels:
             offered = ", ".join(sorted(self.levels)) or "none of them: programs need Linux"
             return ProgramEnd("refused", error=f"isolation {program.level!r}: this machine offers {offered}")
@@ -141,7 +176,7 @@ class GuardClient:
 
 
 class _GuardProcess:
-    """One guard, from its start until nothing is left of it."""
+    """One process of a guard, from its start until nothing is left of it."""
 
     def __init__(self, token: str, cgroups: Sequence[str], clock: Clock) -> None:
         self._token = token
@@ -186,8 +221,8 @@ class _GuardProcess:
     def starting(self) -> int:
         return len(self._asked) - len(self._mains)
 
-    def ask(self, number: int, start: bytes, said: Said | None) -> asyncio.Future[ProgramEnd]:
-        """Have a program started."""
+    def ask(self, number: int, start: bytes, said: OnOutput | None) -> asyncio.Future[ProgramEnd]:
+        """Send a program to start. The future gets its end."""
         end: asyncio.Future[ProgramEnd] = asyncio.get_running_loop().create_future()
         self._asked[number] = _Asked(end, said)
         self._write(start)
@@ -208,7 +243,7 @@ class _GuardProcess:
         self._process.kill()
 
     def hang_up(self) -> None:
-        """It kills what runs, and ends."""
+        """Tell the guard to kill what runs, and to end."""
         self._why_lost = _CLOSED
         if self._writer is None:
             self.kill()
@@ -218,7 +253,7 @@ class _GuardProcess:
                 self._talk.shutdown(socket.SHUT_WR)
 
     def _write(self, data: bytes) -> None:
-        """At the end of this turn of the loop: what many attempts say in it is one send, and wakes the guard once."""
+        """Send at the end of this turn of the loop: the messages of many attempts wake the guard once."""
         if not self._unsent and self._writer is not None:
             asyncio.get_running_loop().call_soon(self._flush)
         self._unsent.append(data)
@@ -230,7 +265,7 @@ class _GuardProcess:
             self._writer.write(data)
 
     async def listen(self) -> None:
-        """Until it is gone."""
+        """Read what the guard sends, until it is gone."""
         reader, self._writer = await asyncio.open_connection(sock=self._talk)
         self._flush()
         with suppress(OSError, BadFrame):  # either way it is of no more use
@@ -262,8 +297,8 @@ class _GuardProcess:
             asked.end.set_result(end)
 
     async def bury(self) -> None:
-        """It is gone, or of no use: end it, and what it has left behind. In a thread, because to look at every process
-        of the machine takes longer than others' starts may be late."""
+        """End the guard, and all that it has left behind. In a thread, because a look at every process of the machine
+        takes longer than a start may be late."""
         if self._writer is not None:
             self._writer.close()
             with suppress(OSError):
@@ -279,7 +314,7 @@ class _GuardProcess:
             self._answer(number, ProgramEnd("stopped", error=self._why_lost))
 
     def _left(self) -> list[trees.Process]:
-        """Who was started by it and lives: by session, by what is marked, and all below."""
+        """The living processes that this guard has started: by session, by mark, and all below those."""
         sessions = set(self._mains.values())
         all_there_are = list(trees.everybody())
         roots = [

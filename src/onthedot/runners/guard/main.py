@@ -18,11 +18,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from onthedot.clock import MILLISECOND, NEVER, SECOND, Micros, SystemClock
+from onthedot.runners.frames import BadFrame, Inbox, Message, frame
 from onthedot.runners.guard import cgroups, trees
-from onthedot.runners.guard.messages import MOST_TO_GUARD, BadFrame, Inbox, Message, frame, program_from_json
-from onthedot.runners.guard.running import Running
-from onthedot.runners.guard.spawning import NOT_FOR_US
-from onthedot.runners.guard.sweeping import Sweeper
+from onthedot.runners.guard.launcher import NOT_FOR_US
+from onthedot.runners.guard.messages import MOST_TO_GUARD, program_from_json
+from onthedot.runners.guard.running_program import RunningProgram
+from onthedot.runners.guard.sweeper import Sweeper
 from onthedot.runners.guard.users import NoneFree, NotPossible
 from onthedot.runners.program.protocol import Kind, ProgramEnd
 
@@ -47,7 +48,7 @@ class GuardLoop:
         self._is_full = False  # the way to the worker
         self._lease: Micros = NEVER
         self._worker_gone = False
-        self._running: dict[int, Running] = {}
+        self._running: dict[int, RunningProgram] = {}
         self._sweeper = Sweeper(self._running, token)
         self._selector = selectors.DefaultSelector()
         talk.setblocking(False)
@@ -137,7 +138,7 @@ class GuardLoop:
                 raise NotPossible("expected a program and its arguments, got nothing")
             if self._clock.steady() >= self._lease:
                 raise NotPossible(_LEASE_ENDED)
-            running = Running(number, program, f"{self._token}.{number}", self._groups, self._clock)
+            running = RunningProgram(number, program, f"{self._token}.{number}", self._groups, self._clock)
         except NoneFree as error:
             self._send({"ended": number, "end": ProgramEnd("no_room", error=str(error))})
             return
@@ -151,7 +152,7 @@ class GuardLoop:
             self._selector.register(running.spawned.stdin, selectors.EVENT_WRITE, self._writer(running))
         self._send({"began": number, "pid": running.pid}, _BEGAN_WITHIN)
 
-    def _reader(self, running: Running, pipe: int) -> Callable[[int], None]:
+    def _reader(self, running: RunningProgram, pipe: int) -> Callable[[int], None]:
         def read(events: int) -> None:
             del events
             if not running.read(pipe):
@@ -159,7 +160,7 @@ class GuardLoop:
 
         return read
 
-    def _writer(self, running: Running) -> Callable[[int], None]:
+    def _writer(self, running: RunningProgram) -> Callable[[int], None]:
         def write(events: int) -> None:
             del events
             if not running.write():
@@ -169,7 +170,7 @@ class GuardLoop:
 
         return write
 
-    def _end(self, running: Running, reason: Kind) -> None:
+    def _end(self, running: RunningProgram, reason: Kind) -> None:
         """Ask it to end; kill it after its grace."""
         if running.reason is None and running.status is None:
             running.reason = reason
@@ -182,7 +183,7 @@ class GuardLoop:
                 running.reason, running.error = running.reason or "stopped", why
             self._kill(running)
 
-    def _kill(self, running: Running) -> None:
+    def _kill(self, running: RunningProgram) -> None:
         running.ends_at = NEVER
         running.kill_at = self._clock.steady() + SECOND  # once more, if it lives then
         self._sweeper.kill(running)
@@ -215,7 +216,7 @@ class GuardLoop:
             del self._running[running.number]
             self._conclude(running)
 
-    def _conclude(self, running: Running) -> None:
+    def _conclude(self, running: RunningProgram) -> None:
         for pipe in running.streams:
             running.drain(pipe)
         for pipe in running.spawned[1:-1]:
@@ -256,7 +257,7 @@ class GuardLoop:
         if self._send_at <= self._clock.steady():
             self._flush()
 
-    def _say(self, running: Running) -> None:
+    def _say(self, running: RunningProgram) -> None:
         text, parts = running.say(self._clock.steady())
         if text and len(self._unsent) < _UNHEARD_MOST:
             self._send({"said": running.number, "text": text, "parts": parts})

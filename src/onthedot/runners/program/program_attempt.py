@@ -19,18 +19,19 @@ from onthedot.model.errors import ArgumentsError, LeaseLost
 from onthedot.model.job import Guarantee
 from onthedot.model.task import Command, Level, Source, Step, Steps
 from onthedot.model.verdict import Outcome, OutcomeKind
+from onthedot.output.line_marks import Mark
 from onthedot.output.records import Record, append
 from onthedot.output.redact import forms_of, redacted
 from onthedot.rules import steps as policy
-from onthedot.rules.live_lines import Mark
 from onthedot.rules.steps import Failed, Progress
-from onthedot.runners.attempt import Attempt, LiveLines, succeeded, type_names
-from onthedot.runners.context import Context
+from onthedot.runners.attempt import Attempt
+from onthedot.runners.context import Context, LiveLines
+from onthedot.runners.outcomes import succeeded, type_names
 from onthedot.runners.program.program_ends import failure_of, stopped_of
-from onthedot.runners.program.program_services import Neighbours
+from onthedot.runners.program.program_services import ProgramServices
 from onthedot.runners.program.protocol import Program, ProgramEnd
 from onthedot.runners.program.source import checkout, find_way, git_environment, git_level, ssh_files
-from onthedot.runners.program.workspace import Place, environment, place_name
+from onthedot.runners.program.workspace import RunFolder, environment, folder_name
 from onthedot.settings import Settings
 
 _LOOK_EVERY = 1.0  # seconds between two looks at what a program has saved
@@ -54,11 +55,11 @@ class TimeIsUp(Exception):
     """The guard has ended a program because the attempt's own time was over."""
 
 
-class Performing:
+class ProgramAttempt:
     """What happens in one attempt. `perform` is called once, on the engine's loop."""
 
     def __init__(
-        self, attempt: Attempt, place: Place, neighbours: Neighbours, settings: Settings, clock: Clock
+        self, attempt: Attempt, place: RunFolder, neighbours: ProgramServices, settings: Settings, clock: Clock
     ) -> None:
         self.place = place
         self.has_left = False  # nothing of it is here any more, and its record is handed in
@@ -142,7 +143,7 @@ class Performing:
         saved, created_at = earlier
         progress = policy.from_step(policy.progress_of(saved, self._steps), at)
         self.say(f"goes on from run {run_id}")
-        await asyncio.to_thread(self.place.adopt, place_name(run_id, created_at))
+        await asyncio.to_thread(self.place.adopt, folder_name(run_id, created_at))
         return progress
 
     async def _prepare(self, progress: Progress) -> Failed | None:

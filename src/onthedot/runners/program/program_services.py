@@ -18,7 +18,7 @@ from onthedot.output.output_store import Name
 from onthedot.output.spool import Spool
 from onthedot.runners.program.file_batcher import FileBatcher
 from onthedot.runners.program.protocol import Guard
-from onthedot.runners.task_filling import Fill, as_written
+from onthedot.runners.task_filler import Fill, as_written
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 
@@ -36,7 +36,7 @@ class Keeper(Protocol):
         ...
 
 
-class Neighbours:
+class ProgramServices:
     """What a runner of programs needs from elsewhere. The guard is there from its start on."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Neighbours:
         return None if saved is None else json.loads(saved.value), run.created_at
 
 
-class Records:
+class SpoolKeeper:
     """The node's spool, as runners see it."""
 
     def __init__(self, spool: Spool, handed_in: Callable[[], None]) -> None:
@@ -88,7 +88,7 @@ def _name(lease: Lease) -> Name:
 async def guard_of(settings: Settings) -> Guard | None:
     """The guards of this worker; None where programs cannot be guarded, and so are not run. In a thread: what the
     machine offers is tried out."""
-    from onthedot.runners.guard.guards import Guards  # not where no programs are run
+    from onthedot.runners.guard.client import Guards  # not where no programs are run
 
     guards = await asyncio.to_thread(lambda: Guards(cgroups=settings.cgroups))
     return guards if guards.levels else None

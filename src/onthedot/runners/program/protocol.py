@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple, Protocol
 
 from onthedot.clock import Micros
 from onthedot.model.task import Bounds, Level
-from onthedot.rules.live_lines import Stream
+from onthedot.output.line_marks import Stream
 
-Said = Callable[[Micros, Stream, str], None]
+OnOutput = Callable[[Micros, Stream, str], None]
 Kind = Literal["exited", "signalled", "timed_out", "out_of_memory", "stopped", "refused", "no_room"]
 
 
@@ -82,7 +82,7 @@ class Guard(Protocol):
     levels: frozenset[Level]
     """What this machine can keep apart; probed when the guard starts."""
 
-    async def run(self, program: Program, said: Said | None = None) -> ProgramEnd:
+    async def run(self, program: Program, said: OnOutput | None = None) -> ProgramEnd:
         """Start a program and wait until its tree is gone. `said` gets its output, redacted, a piece now and then, for
         who looks on while it runs: when it came, its stream, the text. Cancelled: the tree is stopped with its grace,
         and this waits for that."""

@@ -1,4 +1,4 @@
-"""Commands and steps: each attempt is a task of the engine's loop, its programs are the guard's."""
+"""Runs commands and steps: each attempt is a task of the engine's loop, and its programs are the guard's."""
 
 from __future__ import annotations
 
@@ -8,39 +8,37 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from onthedot import fault_points
-from onthedot.clock import SECOND, Clock
+from onthedot.clock import SECOND, Clock, Micros
+from onthedot.loop import Service
 from onthedot.model.errors import LeaseLost, StoreUnavailable
 from onthedot.model.run import Lease
 from onthedot.model.task import Steps
 from onthedot.model.verdict import Outcome, OutcomeKind
-from onthedot.runners.attempt import Attempt, Ended, Started, failed, never_begun, timed_out, without_secrets
-from onthedot.runners.program.program_attempt import Over, Performing, TimeIsUp
-from onthedot.runners.program.program_services import Neighbours
-from onthedot.runners.program.workspace import Place
-from onthedot.runners.program.workspace_pool import Spares
+from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.outcomes import failed, timed_out, without_secrets
+from onthedot.runners.program.program_attempt import Over, ProgramAttempt, TimeIsUp
+from onthedot.runners.program.program_services import ProgramServices
+from onthedot.runners.program.workspace import RunFolder, SpareFolders, sweep
+from onthedot.runners.runner import BaseRunner, Host
 from onthedot.settings import Settings
 
 _MOST_REMARKS = 10
 _KEEP_PATIENCE = 60.0  # seconds that an end waits for its output to be kept; it goes on behind it
 
 
-class ProgramRunner:
+class ProgramRunner(BaseRunner):
     """Runs attempts at commands and steps. All of it on the engine's loop."""
 
-    def __init__(
-        self, neighbours: Neighbours, settings: Settings, clock: Clock, *, ended: Ended, started: Started | None
-    ) -> None:
+    def __init__(self, host: Host, neighbours: ProgramServices) -> None:
+        super().__init__(host)
         self.spool = neighbours.spool
         self._neighbours = neighbours
-        self._settings = settings
-        self._clock = clock
-        self._tell_ended = ended
-        self._tell_started = started
+        self._settings = host.settings
         self._waiting: deque[Attempt] = deque()
         self._running: set[Attempt] = set()
         self._leaving: set[asyncio.Task[None]] = set()  # ended, and their output is being kept
         self._places: dict[Attempt, str] = {}  # what is in use
-        self._spares = Spares(settings.seats)
+        self._spares = SpareFolders(self._seats)
 
     @property
     def busy(self) -> bool:
@@ -77,7 +75,7 @@ class ProgramRunner:
         await self._neighbours.files.do(self._spares.clear)
 
     def _fill_seats(self) -> None:
-        while self._waiting and len(self._running) < self._settings.seats:
+        while self._waiting and len(self._running) < self._seats:
             attempt = self._waiting.popleft()
             self._running.add(attempt)
             attempt.handle = asyncio.get_running_loop().create_task(self._perform(attempt))
@@ -85,9 +83,9 @@ class ProgramRunner:
     async def _perform(self, attempt: Attempt) -> None:
         """The attempt itself: whatever happens in here becomes one outcome."""
         attempt.started_at = self._clock.now()
-        place = Place(self.spool, attempt.lease, self._spares)
+        place = RunFolder(self.spool, attempt.lease, self._spares)
         self._places[attempt] = place.run.name
-        performing = Performing(attempt, place, self._neighbours, self._settings, self._clock)
+        performing = ProgramAttempt(attempt, place, self._neighbours, self._settings, self._clock)
         if self._tell_started is not None:
             self._tell_started([attempt])
         fault_points.point("attempt.before_call")
@@ -121,7 +119,7 @@ class ProgramRunner:
             await self._leave_in_time(attempt, performing, outcome)
         self._end(attempt, outcome)
 
-    async def _leave_in_time(self, attempt: Attempt, performing: Performing, outcome: Outcome) -> None:
+    async def _leave_in_time(self, attempt: Attempt, performing: ProgramAttempt, outcome: Outcome) -> None:
         """Leave, and wait for it; what takes too long goes on behind the end."""
         leaving = asyncio.get_running_loop().create_task(self._leave(attempt, performing, outcome))
         self._leaving.add(leaving)
@@ -129,7 +127,7 @@ class ProgramRunner:
         if outcome.kind is not OutcomeKind.LOST:  # else somebody waits for the lease
             await asyncio.wait({leaving}, timeout=_KEEP_PATIENCE)
 
-    async def _clear_up(self, attempt: Attempt, performing: Performing, outcome: Outcome) -> Outcome:
+    async def _clear_up(self, attempt: Attempt, performing: ProgramAttempt, outcome: Outcome) -> Outcome:
         """What always runs, after a time-out or a cancel; what the attempt ends as. Whose lease is lost, or whose node
         stops, does nothing more, and who is stopped meanwhile ends at once."""
         lost = attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.LOST
@@ -150,7 +148,7 @@ class ProgramRunner:
             handle, attempt.handle = attempt.handle, None
             handle.cancel()
 
-    async def _leave(self, attempt: Attempt, performing: Performing, outcome: Outcome) -> None:
+    async def _leave(self, attempt: Attempt, performing: ProgramAttempt, outcome: Outcome) -> None:
         """Have kept what the attempt leaves behind; a workspace that nobody needs any more goes."""
         place, useless = performing.place, outcome.kind is OutcomeKind.SUCCEEDED
         try:
@@ -165,7 +163,7 @@ class ProgramRunner:
         finally:
             self._places.pop(attempt, None)
 
-    async def _hand_in(self, performing: Performing, lease: Lease) -> None:
+    async def _hand_in(self, performing: ProgramAttempt, lease: Lease) -> None:
         """Remarks on artifacts come first: the record of the attempt ends when it is handed in."""
         keeper, task = self._neighbours.keeper, lease.record.job.task
         if keeper is None:
@@ -199,3 +197,39 @@ def _named(artifacts: Mapping[str, Path], hidden: Callable[[str], str]) -> list[
             once = f"{shown} ({number})"
         named[once] = path
     return list(named.items())
+
+
+_EVERY: Micros = 600 * SECOND
+
+
+# ── old workspaces ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class SpoolSweep(Service):
+    """Removes what nobody has used for `keep_workspaces`. Does nothing on a node that runs no programs."""
+
+    name = "sweeping"
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        super().__init__()
+        self._settings = settings
+        self._clock = clock
+        self._runner: ProgramRunner | None = None
+
+    def open(self, runner: ProgramRunner) -> None:
+        """From here on this node runs programs."""
+        self._runner = runner
+
+    async def tick(self, now: Micros) -> Micros | None:
+        """One sweep."""
+        del now  # files bear the time of this machine, not of the store
+        if self._runner is None:
+            return None
+        await asyncio.to_thread(
+            sweep,
+            self._runner.spool,
+            now=self._clock.now(),
+            keep=self._settings.keep_workspaces,
+            in_use=self._runner.places(),
+        )
+        return _EVERY

@@ -1,11 +1,11 @@
-"""A run's place on this machine: its workspace, what its programs leave in files, and the records of its attempts.
+"""A run's folder on this machine: its workspace, the files of its programs, and the logs of its attempts.
 
-    <spool>/<run>/work          the workspace: where its programs begin, and all that a sandbox lets them write to
-    <spool>/<run>/work/.otd     what programs and worker tell each other in files
-    <spool>/<run>/<attempt>.log the record of an attempt, where nobody keeps it elsewhere
+    <spool>/<run>/work          the workspace: programs begin here, and a sandbox lets them write nowhere else
+    <spool>/<run>/work/.otd     files through which programs and worker talk
+    <spool>/<run>/<attempt>.log the log of an attempt, where no spool of output takes it
 
-`<run>` is the run's id and the instant at which it was created, so that two stores may share a spool. No name that a
-user chose is part of a path. What programs have written is read without following links: they may put anything there.
+`<run>` is the run's id and the instant at which it was created, so that two stores may share a spool. No path contains
+a name that a user chose. What programs have written is read without following links: they may write anything there.
 
 Everything here blocks, and is called in threads.
 """
@@ -26,7 +26,6 @@ from onthedot.model.run import Lease
 from onthedot.output.locations import state_folder
 from onthedot.runners.guard import folders
 from onthedot.runners.guard.users import FOR_ONE_GROUP, make_system_folder, system_folder, take_back
-from onthedot.runners.program.workspace_pool import INSIDE, Spares, remove_empty
 from onthedot.settings import Settings
 
 logger = logging.getLogger("onthedot.runners")
@@ -50,24 +49,24 @@ def spool_of(settings: Settings) -> Path:
     return (system_folder() if os.geteuid() == 0 and not is_given else state_folder()) / "spool"
 
 
-def place_name(run_id: int, created_at: Micros) -> str:
+def folder_name(run_id: int, created_at: Micros) -> str:
     """What a run's folder is called.
 
-    >>> place_name(7, 255)
+    >>> folder_name(7, 255)
     '7-ff'
     """
     return f"{run_id}-{created_at:x}"
 
 
-class Place:
+class RunFolder:
     """Where one attempt runs."""
 
-    def __init__(self, spool: Path, lease: Lease, spares: Spares | None = None) -> None:
+    def __init__(self, spool: Path, lease: Lease, spares: SpareFolders | None = None) -> None:
         self.spool = spool
         self.is_new = False  # nobody has been here before, and no program yet
         self._apart = lease.record.job.isolation not in ("none", "process")
         self._spares = None if self._apart else spares  # what had a user of its own is nobody else's
-        self.run = spool / place_name(lease.run_id, lease.created_at)
+        self.run = spool / folder_name(lease.run_id, lease.created_at)
         self.workspace = self.run / "work"
         self.log = self.run / f"{lease.attempt}.log"
         self.checkpoint_file = self.workspace / OTD / "checkpoint"
@@ -225,6 +224,9 @@ class Place:
             self.run.rmdir()
 
 
+# ── removing old folders ──────────────────────────────────────────────────────────────────────────────────────
+
+
 def sweep(spool: Path, *, now: Micros, keep: Micros, in_use: Iterable[str]) -> int:
     """Remove the places that nobody has used for so long; how many there were. A workspace that a killed worker left to
     its program's user is taken back, and what still runs as that user is ended. A place with which that cannot be done
@@ -265,7 +267,10 @@ def _is_place(name: str) -> bool:
     return bool(dash) and run_id.isdigit() and all(letter in "0123456789abcdef" for letter in created)
 
 
-def environment(place: Place, lease: Lease, *, path: str) -> dict[str, str]:
+# ── what programs get, and what they write ────────────────────────────────────────────────────────────────────
+
+
+def environment(place: RunFolder, lease: Lease, *, path: str) -> dict[str, str]:
     """The small clean environment of every program: nothing of the worker's own but where programs are found."""
     workspace = str(place.workspace)
     return {
@@ -414,3 +419,84 @@ def _match_parts(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     if first == "**":
         return any(_match_parts(parts[skip:], rest) for skip in range(len(parts) + 1))
     return bool(parts) and fnmatch.fnmatchcase(parts[0], first) and _match_parts(parts[1:], rest)
+
+
+INSIDE = ("work", "work/.otd", "work/.otd/tmp")
+"""The folders in a run's place, each in the one before it."""
+
+
+# ── folders that are used again ───────────────────────────────────────────────────────────────────────────────
+
+
+class SpareFolders:
+    """At most so many. They are named as places of a run 0, which there is not: those of a worker that was killed are
+    swept away with other places."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: list[Path] = []
+
+    def take(self, run: Path) -> bool:
+        """Make a place for this run of one that waits; whether there was one, and the run had none yet."""
+        while self._waiting:
+            spare = self._waiting.pop()
+            try:
+                os.rename(spare, run)
+            except FileNotFoundError:  # it was swept away
+                continue
+            except OSError:  # the run has been here before
+                self._waiting.append(spare)
+                return False
+            return True
+        return False
+
+    def give(self, run: Path) -> bool:
+        """Take over a place that a run is done with, or remove it; False, and nothing is done, if it is used."""
+        if not _is_as_made(run):
+            return False
+        if len(self._waiting) < self._most:
+            spare = run.with_name("0-" + run.name.replace("-", ""))
+            try:
+                os.rename(run, spare)
+            except OSError:  # somebody else has one of that name
+                return remove_empty(run)
+            self._waiting.append(spare)
+            return True
+        return remove_empty(run)
+
+    def clear(self) -> None:
+        """The worker ends: remove those that wait."""
+        while self._waiting:
+            remove_empty(self._waiting.pop())
+
+
+def remove_empty(run: Path) -> bool:
+    """Remove a place, if nothing is in it; whether it has gone. One that was changed may be left in part."""
+    try:
+        for inside in reversed(INSIDE):
+            os.rmdir(f"{run}/{inside}")
+        os.rmdir(run)
+    except OSError:  # something is in it
+        return False
+    return True
+
+
+def _is_as_made(run: Path) -> bool:
+    """Whether all of its folders are there, ours alone, and hold nothing but each other."""
+    folder, rest = str(run), [inside.rpartition("/")[2] for inside in INSIDE]
+    try:
+        return _holds(folder, rest[:1]) and all(
+            _holds(f"{folder}/{inside}", rest[at : at + 1]) for at, inside in enumerate(INSIDE, start=1)
+        )
+    except OSError:
+        return False
+
+
+def _holds(folder: str, names: Sequence[str]) -> bool:
+    about = os.lstat(folder)  # a program may put a link in its place
+    return (
+        stat.S_ISDIR(about.st_mode)
+        and stat.S_IMODE(about.st_mode) == 0o700
+        and about.st_uid == os.geteuid()
+        and os.listdir(folder) == list(names)
+    )

@@ -1,4 +1,4 @@
-"""The routes of the documents that onthedot was made after, exactly, with their words (`document_words.py`).
+"""The routes of the documents that onthedot was made after, exactly, with their words (`words.py`).
 
 The rest of the API says and can do more: these are for those who go by the documents.
 """
@@ -6,22 +6,37 @@ The rest of the API says and can do more: these are for those who go by the docu
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import Path, Query, Request, Response
-from pydantic import BaseModel, Field, JsonValue
 
 from onthedot.access.principal import Principal
+from onthedot.clock import Micros
 from onthedot.define.check import parents_first
 from onthedot.define.job_reader import read_jobs
 from onthedot.model.errors import DefinitionError
-from onthedot.model.job import Job, JobRecord
-from onthedot.model.run import RunRecord, RunState
+from onthedot.model.job import Job, JobRecord, JobState
+from onthedot.model.run import LIVE, TERMINAL, RunRecord, RunState
 from onthedot.observe.formats import iso
 from onthedot.observe.json_lines import milliseconds, optional_iso
+from onthedot.operations.next_slots import look_ahead
 from onthedot.operations.open_verbs import OpenStore
+from onthedot.rules.next_slots import coming
 from onthedot.server.auth import There, Who, verbs_for
-from onthedot.server.compat.executions import Stands, last_execution, stands
+from onthedot.server.compat.models import (
+    CancelledJob,
+    Document,
+    DocumentJob,
+    DocumentJobs,
+    Execution,
+    Executions,
+    History,
+    JobStatus,
+    LastLogs,
+    PastExecution,
+    SubmittedJob,
+    SubmittedJobs,
+)
 from onthedot.server.compat.words import (
     Status,
     frequency_of,
@@ -30,26 +45,26 @@ from onthedot.server.compat.words import (
     status_of_job,
     status_of_run,
 )
-from onthedot.server.compute import computed
-from onthedot.server.definitions import Document, read_definition
+from onthedot.server.compute import in_thread
+from onthedot.server.definitions import read_definition
 from onthedot.server.job_writes import (
-    Look,
+    Check,
+    JobKey,
     Make,
-    Place,
-    check_seen,
-    checked,
+    check_sees,
+    checked_job,
     create_job,
-    owned,
     remove_job,
+    with_owner,
     write_job,
 )
 from onthedot.server.models import fields
+from onthedot.server.params import JobsAfter, JobsLimit, Word
 from onthedot.server.problems import Problem
-from onthedot.server.quotas import Whose, quotas_for, room_for_runs, whose
+from onthedot.server.quotas import Owner, owner_of, quotas_for, room_for_runs
 from onthedot.server.router import Routes
-from onthedot.server.routes.jobs import After, Limit, Word
 from onthedot.server.visibility import find_jobs, find_runs, job_by_id
-from onthedot.stores.queries import JobFilter, RunFilter
+from onthedot.stores.queries import JobFilter, RunFilter, all_runs
 from onthedot.stores.values import PutJob
 
 routes = Routes(prefix="", tags=["documents"])
@@ -76,112 +91,6 @@ _YAML_BODY = {
 }
 
 
-class DocumentJob(BaseModel):
-    """A job, in the documents' words."""
-
-    job_id: int = Field(examples=[7])
-    user_id: str = Field(examples=["u003"])
-    name: str = Field(examples=["report"])
-    frequency: str | None = Field(description="Its schedule; null: it has none.", examples=["0 9 * * *"])
-    payload: dict[str, JsonValue] = Field(examples=[{"region": "eu"}])
-    status: Status = Field(examples=["pending"])
-    next_run_time: str | None = Field(examples=["2026-01-01T09:00:00.000000Z"])
-
-
-class DocumentJobs(BaseModel):
-    """A page of jobs."""
-
-    items: list[DocumentJob]
-    next: str | None = Field(examples=[None])
-
-
-class CancelledJob(BaseModel):
-    """A job was cancelled."""
-
-    job_id: int = Field(examples=[7])
-    cancelled: int = Field(description="How many waiting executions were cancelled with it.", examples=[1])
-
-
-class Execution(BaseModel):
-    """One execution that runs."""
-
-    execution_id: int = Field(examples=[12])
-    job_id: int | None = Field(description="null: its job is gone.", examples=[7])
-    name: str = Field(examples=["report"])
-    user_id: str = Field(examples=["u003"])
-    worker_id: str = Field(examples=["w001"])
-    status: Status = Field(examples=["running"])
-    attempts: int = Field(examples=[1])
-
-
-class Executions(BaseModel):
-    """What runs on a worker."""
-
-    items: list[Execution]
-    next: str | None = Field(examples=[None])
-
-
-class SubmittedJob(BaseModel):
-    """One job of the file."""
-
-    job_id: int = Field(examples=[7])
-    name: str = Field(examples=["BuildAndTest"])
-    change: str = Field(description="created, changed or unchanged.", examples=["created"])
-
-
-class SubmittedJobs(BaseModel):
-    """The jobs of a file are stored."""
-
-    job_id: int = Field(description="That of the first job.", examples=[7])
-    jobs: list[SubmittedJob]
-
-
-class PastExecution(BaseModel):
-    """One execution of a job."""
-
-    job_id: int = Field(examples=[7])
-    execution_id: int = Field(examples=[12])
-    execution_time: str = Field(description="When it began, or is due.", examples=["2026-01-01T09:00:00.000000Z"])
-    status: Status = Field(examples=["completed"])
-    last_update_time: str = Field(examples=["2026-01-01T09:00:02.000000Z"])
-    logs_path: str = Field(examples=["/api/v1/runs/12/logs"])
-    attempts: int = Field(examples=[1])
-    duration_ms: float | None = Field(examples=[2000.0])
-    error: str | None = Field(examples=[None])
-
-
-class History(BaseModel):
-    """What has become of a job so far: what runs or waits first, then what has ended, the newest first."""
-
-    items: list[PastExecution]
-    next: str | None = Field(examples=[None])
-
-
-class LastLogs(BaseModel):
-    """What the last execution has said."""
-
-    job_id: int = Field(examples=[7])
-    execution_id: int | None = Field(description="null: it was never executed.", examples=[12])
-    status: Status = Field(examples=["completed"])
-    logs_path: str | None = Field(examples=["/api/v1/runs/12/logs"])
-    logs: str = Field(examples=["ok\n"])
-    cut: bool = Field(description="Whether there is more before it.")
-
-
-class JobStatus(BaseModel):
-    """Where a job stands."""
-
-    job_id: int = Field(examples=[7])
-    user_id: str = Field(examples=["u003"])
-    name: str = Field(examples=["BuildAndTest"])
-    is_recurring: bool
-    schedule: str | None = Field(examples=["0 0 * * *"])
-    created_time: str = Field(examples=["2026-01-01T08:00:00.000000Z"])
-    status: Status = Field(examples=["pending"])
-    last_status: Status | None = Field(description="Of its last execution; null: there was none.", examples=["failed"])
-    next_execution_time: str | None = Field(examples=["2026-01-02T00:00:00.000000Z"])
-
-
 # ── the first document ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -199,28 +108,28 @@ async def document_submit_job(
     """Submit a one-time or a periodic job. Without `frequency` it runs once, at once."""
     body: dict[str, Any] = {"name": f"job-{there.ids.token()[:12]}", "namespace": _namespace(who), **asked}
     said = in_our_words(body)
-    job = await computed(read_definition, said)
-    owner = whose(owned(who, job, None, said="owner" in said))
+    job = await in_thread(read_definition, said)
+    owner = owner_of(with_owner(who, job, None, said="owner" in said))
     once = 0 if is_recurring(job) or not job.schedules else 1
     async with room_for_runs(request, {owner: once}) as made:
         stored = await create_job(request, there, who, job, said="owner" in said)
         made[owner] += once
     response.headers["Location"] = f"/jobs/{stored.id}"
-    return _job(stored, await stands(there, stored))
+    return _job(stored, await job_standing(there, stored))
 
 
 @routes.get("/jobs/{job_id}", response_model=DocumentJob, responses={404: {}})
 async def document_job(there: There, who: Who, job_id: JobId) -> Any:
     """Where a job stands."""
     record = await _seen(there, who, job_id)
-    return _job(record, await stands(there, record))
+    return _job(record, await job_standing(there, record))
 
 
 @routes.delete("/jobs/{job_id}", response_model=CancelledJob, responses={404: {}, 409: {}})
 async def document_cancel_job(request: Request, there: There, who: Who, job_id: JobId) -> Any:
     """Cancel a job: nothing more of it begins. What runs ends, and is not tried again."""
     record = await _seen(there, who, job_id)
-    place = Place(record.job.namespace, record.job.name)
+    place = JobKey(record.job.namespace, record.job.name)
     cancelled = await remove_job(request, there, who, place, job_id=job_id)
     return {"job_id": job_id, "cancelled": cancelled}
 
@@ -231,12 +140,12 @@ async def document_list_jobs(
     who: Who,
     status: Annotated[Status | None, Query(description="Only those that stand so.")] = None,
     user_id: Annotated[Word, Query(description="Only those of this user.")] = None,
-    limit: Limit = 100,
-    after: After = None,
+    limit: JobsLimit = 100,
+    after: JobsAfter = None,
 ) -> Any:
     """Jobs by user and status. A page may be short, and still have a next one."""
     found, following = await find_jobs(there, who, JobFilter(owner=user_id), after=after, limit=limit)
-    items = [_job(record, await stands(there, record)) for record in found]
+    items = [_job(record, await job_standing(there, record)) for record in found]
     return {"items": [item for item in items if status is None or item["status"] == status], "next": following}
 
 
@@ -245,8 +154,8 @@ async def document_executions(
     there: There,
     who: Who,
     worker_id: Annotated[str, Query(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", examples=["w001"])],
-    limit: Limit = 100,
-    after: After = None,
+    limit: JobsLimit = 100,
+    after: JobsAfter = None,
 ) -> Any:
     """What runs on a worker."""
     wanted = RunFilter(node=worker_id, states=frozenset({RunState.RUNNING}))
@@ -266,25 +175,27 @@ async def document_executions(
 async def document_submit_file(request: Request, there: There, who: Who) -> Any:
     """Store the jobs of a YAML file: new ones are created, others replaced. If one of them may not be written, or
     cannot be read, nothing is stored."""
-    jobs = await computed(_read_file, await _text_of(request))
-    asked = [(Place(job.namespace, job.name), *_putting(who, job)) for job in parents_first(jobs)]
-    new: Counter[Whose] = Counter()
+    jobs = await in_thread(_read_file, await _text_of(request))
+    asked = [(JobKey(job.namespace, job.name), *_putting(who, job)) for job in parents_first(jobs)]
+    new: Counter[Owner] = Counter()
     for place, look, make in asked:
         verbs_for(there, who, place.namespace)
         before = await there.store.queries.get_job(place.name, namespace=place.namespace)
-        job = checked(who, before, look, make)
+        job = checked_job(who, before, look, make)
         if before is None:
-            new[whose(job)] += 1
+            new[owner_of(job)] += 1
     quotas = quotas_for(request)
     if quotas is not None:
         await quotas.check_jobs(who, new)
     stored = {place: (await write_job(request, there, who, place, look, make)).put for place, look, make in asked}
-    made = [_submitted(stored[Place(job.namespace, job.name)]) for job in jobs]
+    made = [_submitted(stored[JobKey(job.namespace, job.name)]) for job in jobs]
     return {"job_id": made[0]["job_id"], "jobs": made}
 
 
 @routes.get("/api/v1/retrieve_history_execution/{job_id}", response_model=History, responses={404: {}})
-async def document_history(there: There, who: Who, job_id: JobId, limit: Limit = 100, after: After = None) -> Any:
+async def document_history(
+    there: There, who: Who, job_id: JobId, limit: JobsLimit = 100, after: JobsAfter = None
+) -> Any:
     """Every execution of a job that is kept."""
     await _seen(there, who, job_id)
     runs, following = await find_runs(there, who, RunFilter(job_id=job_id), after=after, limit=limit)
@@ -314,7 +225,7 @@ async def document_last_logs(there: There, who: Who, job_id: JobId) -> Any:
 async def document_status(there: There, who: Who, job_id: JobId) -> Any:
     """Where a job stands."""
     record = await _seen(there, who, job_id)
-    standing, last = await stands(there, record), await last_execution(there, record)
+    standing, last = await job_standing(there, record), await last_execution(there, record)
     return fields(
         JobStatus,
         job_id=job_id,
@@ -362,14 +273,14 @@ def _read_file(text: str) -> list[Job]:
     return jobs
 
 
-def _putting(who: Principal, job: Job) -> tuple[Look, Make]:
+def _putting(who: Principal, job: Job) -> tuple[Check, Make]:
     """A job of a file takes the place of the one that has its name."""
 
     def look(before: JobRecord | None) -> None:
-        check_seen(who, job.name, before)
+        check_sees(who, job.name, before)
 
     def make(before: JobRecord | None) -> Job:
-        return owned(who, job, before, said=bool(job.owner))
+        return with_owner(who, job, before, said=bool(job.owner))
 
     return look, make
 
@@ -378,7 +289,7 @@ def _submitted(put: PutJob) -> dict[str, Any]:
     return fields(SubmittedJob, job_id=put.record.id, name=put.record.job.name, change=put.change)
 
 
-def _job(record: JobRecord, standing: Stands) -> dict[str, Any]:
+def _job(record: JobRecord, standing: JobStanding) -> dict[str, Any]:
     return fields(
         DocumentJob,
         job_id=record.id,
@@ -422,3 +333,46 @@ def _past(run: RunRecord, job_id: int) -> dict[str, Any]:
 
 def _logs_path(run: RunRecord) -> str:
     return f"/api/v1/runs/{run.id}/logs"
+
+
+# ── what has become of a job ───────────────────────────────────────────────────────────────────────────────────
+
+_RUNNING = frozenset({RunState.RUNNING})
+_TRIED = TERMINAL - {RunState.SKIPPED}
+
+
+class JobStanding(NamedTuple):
+    """How a job stands: the run that says most about that, and when it runs next."""
+
+    newest: RunRecord | None
+    next_at: Micros | None
+
+
+async def job_standing(there: OpenStore, record: JobRecord) -> JobStanding:
+    """How a job stands now."""
+    running = await _first(there, record, _RUNNING)
+    waiting = await _first(there, record, LIVE - _RUNNING)
+    newest = running or waiting or await _first(there, record, TERMINAL)
+    if record.state is JobState.PAUSED:
+        return JobStanding(newest, None)
+    now = there.clock.now()
+    found = await in_thread(coming, await look_ahead(there.store, record.id, now), now, 1)
+    instants = [one.due_at for one in found] + ([waiting.due_at] if waiting else [])
+    return JobStanding(newest, min(instants, default=None))
+
+
+async def last_execution(there: OpenStore, record: JobRecord) -> RunRecord | None:
+    """The run that runs, waits for another try, or ended last; not one that was never tried."""
+    running = await _first(there, record, _RUNNING)
+    if running is not None:
+        return running
+    for states in (LIVE - _RUNNING, _TRIED):
+        found = await all_runs(there.store.queries, RunFilter(job_id=record.id, states=states), 100)
+        tried = [run for run in found if run.attempts]
+        if tried:
+            return tried[0]
+    return None
+
+
+async def _first(there: OpenStore, record: JobRecord, states: frozenset[RunState]) -> RunRecord | None:
+    return next(iter(await all_runs(there.store.queries, RunFilter(job_id=record.id, states=states), 1)), None)

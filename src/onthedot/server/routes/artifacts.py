@@ -11,11 +11,11 @@ from starlette.responses import StreamingResponse
 
 from onthedot.output import run_output
 from onthedot.server.auth import There, Who
-from onthedot.server.json_response import attachment, json_answer
+from onthedot.server.json_response import attachment, json_response
 from onthedot.server.params import NO_NUL, RunId
 from onthedot.server.problems import Problem
 from onthedot.server.router import Routes
-from onthedot.server.visibility import seen_run
+from onthedot.server.visibility import visible_run
 
 routes = Routes(prefix="/api/v1", tags=["logs"])
 
@@ -36,8 +36,8 @@ class ArtifactOut(BaseModel):
 @routes.get("/runs/{run}/artifacts", response_model=list[ArtifactOut], responses={404: {}})
 async def list_artifacts(there: There, who: Who, run_id: RunId) -> Response:
     """The files that the attempts of a run have left, and that are kept."""
-    await seen_run(there.store, who, run_id)
-    return json_answer(
+    await visible_run(there.store, who, run_id)
+    return json_response(
         [
             {"attempt": one.of.attempt, "name": one.name, "size": one.kept.size, "sha256": one.kept.sha256}
             for one in await run_output.list_artifacts(there.store, there.outputs, run_id)
@@ -62,7 +62,7 @@ async def get_artifact(
     name: Annotated[str, Path(max_length=_LONGEST, pattern=NO_NUL, description="One of those that are listed.")],
 ) -> Response:
     """One of these files. Its name is looked for among those that are listed, and is part of no path."""
-    await seen_run(there.store, who, run_id)
+    await visible_run(there.store, who, run_id)
     outputs = there.outputs
     listed = await run_output.list_artifacts(there.store, outputs, run_id, attempt=attempt)
     found = [one for one in listed if one.name == name]

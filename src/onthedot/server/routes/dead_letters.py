@@ -15,7 +15,7 @@ from onthedot.model.errors import DefinitionError, StateError
 from onthedot.model.events import Events
 from onthedot.model.policies import Rate
 from onthedot.model.retention import Mark
-from onthedot.model.run import RunRecord, RunState
+from onthedot.model.run import HIGHEST_RUN, RunRecord, RunState
 from onthedot.observe.formats import iso
 from onthedot.operations.dead_letters import (
     BATCH,
@@ -23,33 +23,31 @@ from onthedot.operations.dead_letters import (
     Box,
     DeadLetters,
     Replayed,
-    discard,
+    discard_letters,
     find_letters,
     fingerprint_of,
     group_letters,
     is_letter,
-    replay,
-    replay_many,
+    replay_letter,
+    replay_letters,
 )
+from onthedot.operations.job_lookup import job_of
 from onthedot.operations.open_verbs import OpenStore
-from onthedot.operations.submit import job_of
-from onthedot.server.audit import audited
+from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who, verbs_for
-from onthedot.server.json_response import json_answer
+from onthedot.server.json_response import json_response
 from onthedot.server.models import Body, RunOut, run_out
-from onthedot.server.params import After, Instant, PageSize, Text
-from onthedot.server.quotas import quotas_for, room_for_runs, whose
+from onthedot.server.params import After, Instant, JobName, Namespace, PageSize, Text
+from onthedot.server.quotas import owner_of, quotas_for, room_for_runs
 from onthedot.server.router import Routes
-from onthedot.server.routes.jobs import Namespace
-from onthedot.server.visibility import HIGHEST, seen_runs
+from onthedot.server.visibility import visible_runs
 from onthedot.stores.queries import RunCursor, decode_cursor, encode_cursor
 from onthedot.stores.values import LAST_MARK
 
 routes = Routes(prefix="/api/v1", tags=["dead letters"])
 
-JobName = Annotated[Text | None, Query(description="Of this job only.", examples=["nightly_report"])]
 Fingerprint = Annotated[Text | None, Query(description="That died of this.", examples=["4f1d08a2b6c7"])]
-RunIds = Annotated[list[Annotated[int, Field(ge=1, le=HIGHEST)]], Field(min_length=1, max_length=1000)]
+RunIds = Annotated[list[Annotated[int, Field(ge=1, le=HIGHEST_RUN)]], Field(min_length=1, max_length=1000)]
 
 
 class LetterOut(RunOut):
@@ -148,7 +146,7 @@ async def list_dead_letters(
     letters = await find_letters(there.store, box)
     last = letters[limit - 1] if len(letters) > limit else None
     following = None if last is None else encode_cursor(RunCursor(True, last.ended_at or 0, last.id))
-    return json_answer({"items": [_letter(run) for run in letters[:limit]], "next": following})
+    return json_response({"items": [_letter(run) for run in letters[:limit]], "next": following})
 
 
 def _letter(run: RunRecord) -> dict[str, Any]:
@@ -168,7 +166,7 @@ async def list_dead_letter_groups(
     """The same (the newest 10,000) by what they died of: what died last first."""
     verbs_for(there, who, namespace)
     box = Box(job, namespace, None, since, until, limit, who.only_owner)
-    return json_answer([_group(group) for group in await group_letters(there.store, box)])
+    return json_response([_group(group) for group in await group_letters(there.store, box)])
 
 
 def _group(group: DeadLetters) -> dict[str, Any]:
@@ -199,7 +197,7 @@ async def replay_dead_letters(
         done = await _replay_matching(request, there, who, asked, namespace)
     else:  # a run's number says which one is meant, in whatever namespace
         done = await _replay_these(request, there, who, asked)
-    return json_answer(
+    return json_response(
         {
             "letters": done.letters,
             "without_job": done.without_job,
@@ -217,9 +215,9 @@ async def _replay_matching(
     box = Box(asked.job, namespace, asked.fingerprint, asked.since, asked.until, asked.limit, who.only_owner)
     rate = None if asked.rate is None else Rate(asked.rate.most, asked.rate.per)
     letters = [] if asked.dry_run or quotas_for(request) is None else await find_letters(there.store, box)
-    wanted = Counter(whose(run) for run in letters)
+    wanted = Counter(owner_of(run) for run in letters)
     async with room_for_runs(request, wanted) as made:
-        done = await replay_many(
+        done = await replay_letters(
             there.store, box, rate=rate, dry_run=asked.dry_run, clock=there.clock, events=Events(), sees=who.sees
         )
         made.update(wanted)
@@ -227,7 +225,7 @@ async def _replay_matching(
         told = {"run_ids": list(done.run_ids[:100]), "runs": len(done.run_ids)}
         place = f"namespace/{namespace}"
         owner = who.only_owner or ""
-        await audited(request, "letters.replay", place, after=told, namespace=namespace, owner=owner)
+        await record_change(request, "letters.replay", place, after=told, namespace=namespace, owner=owner)
     return done
 
 
@@ -235,7 +233,7 @@ async def _replay_these(request: Request, there: OpenStore, who: Principal, aske
     more = {"job", "fingerprint", "since", "until", "rate", "limit"} & asked.model_fields_set
     if more:
         raise DefinitionError(f"run_ids: expected nothing else that says which, or how fast, got {sorted(more)}")
-    runs = await seen_runs(there.store, who, asked.run_ids or ())
+    runs = await visible_runs(there.store, who, asked.run_ids or ())
     for run in runs:
         if run.state is not RunState.DEAD or not (is_letter(run) or run.settled.startswith(REPLAYED)):
             what = run.settled or str(run.state)
@@ -245,12 +243,12 @@ async def _replay_these(request: Request, there: OpenStore, who: Principal, aske
     if asked.dry_run:
         return Replayed(len(runs), dry_run=True)
     made: list[int] = []
-    async with room_for_runs(request, Counter(whose(run) for run in runs if is_letter(run))) as new:
+    async with room_for_runs(request, Counter(owner_of(run) for run in runs if is_letter(run))) as new:
         for run in runs:
-            _, run_id, is_new = await replay(there.store, run.id, clock=there.clock, sees=who.sees)
+            _, run_id, is_new = await replay_letter(there.store, run.id, clock=there.clock, sees=who.sees)
             if is_new:
-                new[whose(run)] += 1
-                await audited(request, "letters.replay", run, after={"run_id": run_id})
+                new[owner_of(run)] += 1
+                await record_change(request, "letters.replay", run, after={"run_id": run_id})
             made.append(run_id)
     return Replayed(len(runs), run_ids=tuple(made))
 
@@ -262,11 +260,11 @@ def _told(instant: datetime | None) -> str | None:
 @routes.post("/dead-letters/discard", response_model=DiscardedOut, responses={404: {}})
 async def discard_dead_letters(request: Request, there: There, who: Who, asked: Discard) -> Response:
     """Take dead letters out of the box. They stay in history, dead, with the reason."""
-    runs = await seen_runs(there.store, who, asked.run_ids)
+    runs = await visible_runs(there.store, who, asked.run_ids)
     done = 0
     for start in range(0, len(runs), BATCH):  # what one write has done is on record before the next one may fail
         some = {run.id: run for run in runs[start : start + BATCH]}
-        for run_id in await discard(there.store, some, why=asked.why):
-            await audited(request, "letters.discard", some[run_id], after={"why": asked.why})
+        for run_id in await discard_letters(there.store, some, why=asked.why):
+            await record_change(request, "letters.discard", some[run_id], after={"why": asked.why})
             done += 1
-    return json_answer({"discarded": done})
+    return json_response({"discarded": done})

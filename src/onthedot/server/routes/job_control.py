@@ -19,17 +19,18 @@ from onthedot.operations.backfill import Asked as Range
 from onthedot.operations.backfill import Backfill as Filled
 from onthedot.operations.backfill import backfill
 from onthedot.operations.move_slot import except_next, new_instant
-from onthedot.operations.next_slots import HORIZON
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.put_job import resume_job as resume_job_of
+from onthedot.rules.next_slots import HORIZON
 from onthedot.schedules.instants import read_instant
-from onthedot.server.audit import audited
+from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who
-from onthedot.server.compute import computed
-from onthedot.server.models import Body, JobOut, Line, fields
-from onthedot.server.quotas import quotas_for, room_for_runs, whose
+from onthedot.server.compute import in_thread
+from onthedot.server.models import Body, JobOut, Line, fields, job_out
+from onthedot.server.params import Name, Namespace
+from onthedot.server.quotas import owner_of, quotas_for, room_for_runs
 from onthedot.server.router import Routes
-from onthedot.server.routes.jobs import Name, Namespace, job_fields, seen_job
+from onthedot.server.visibility import visible_job
 from onthedot.stores.values import MovedSlot, Resumed
 
 routes = Routes(prefix="/api/v1", tags=["jobs"])
@@ -142,13 +143,13 @@ async def pause_job(
 ) -> Any:
     """Plan and start nothing more of a job until it is resumed. What runs goes on."""
     asked = asked or Pause.model_validate({})
-    _, record = await seen_job(there, who, job, namespace)
+    _, record = await visible_job(there, who, job, namespace)
     now = there.clock.now()
     until = None if asked.until is None else new_instant(asked.until, now, now=now, what="until")
     paused = await there.store.pause_job(record.id, reason=asked.reason, until=until)
-    await audited(request, "jobs.pause", record.job)
+    await record_change(request, "jobs.pause", record.job)
     counts = {"withdrawn": paused.withdrawn, "skipped": paused.skipped, "held": paused.held}
-    return fields(PausedOut, job=job_fields(paused.record), **counts)
+    return fields(PausedOut, job=job_out(paused.record), **counts)
 
 
 @routes.post("/jobs/{job}/resume", response_model=ResumedOut, responses={404: {}})
@@ -158,18 +159,18 @@ async def resume_job(
     """Let a paused job go on; with `dry_run` only see what would become of its slots. One that is not paused is left
     alone."""
     asked = asked or Resume.model_validate({})
-    _, record = await seen_job(there, who, job, namespace)
-    owner, count = whose(record.job), 0
+    _, record = await visible_job(there, who, job, namespace)
+    owner, count = owner_of(record.job), 0
     if asked.missed == "all" and not asked.dry_run and quotas_for(request) is not None:
         count = len((await _resume(there, record, asked, dry_run=True)).slots)
     async with room_for_runs(request, {owner: count}) as made:
         resumed = await _resume(there, record, asked, dry_run=asked.dry_run)
         made[owner] += min(count, len(resumed.slots))
     if not asked.dry_run:
-        await audited(request, "jobs.resume", record.job)
+        await record_change(request, "jobs.resume", record.job)
     return fields(
         ResumedOut,
-        job=job_fields(resumed.record),
+        job=job_out(resumed.record),
         was_paused=record.state is JobState.PAUSED,
         dry_run=asked.dry_run,
         slots=[iso(slot) for slot in resumed.slots],
@@ -189,7 +190,7 @@ async def _resume(there: OpenStore, record: JobRecord, asked: Resume, *, dry_run
         clock=there.clock,
         settings=there.settings,
         dry_run=dry_run,
-        compute=computed,
+        compute=in_thread,
     )
 
 
@@ -198,9 +199,9 @@ async def skip_next(
     request: Request, there: There, who: Who, job: Name, asked: Skip | None = None, namespace: Namespace = "default"
 ) -> Any:
     """Leave the next slot out, or the one that is named. 409 if it has begun, or has its fate."""
-    _, record = await seen_job(there, who, job, namespace)
+    _, record = await visible_job(there, who, job, namespace)
     done = await _except(there, record, asked or Skip.model_validate({}), to=None)
-    await audited(request, "jobs.skip-next", record.job)
+    await record_change(request, "jobs.skip-next", record.job)
     return _excepted(done, job, namespace)
 
 
@@ -209,9 +210,9 @@ async def move_next(
     request: Request, there: There, who: Who, job: Name, asked: Move, namespace: Namespace = "default"
 ) -> Any:
     """Run the next slot, or the one that is named, at another instant. The others stay."""
-    _, record = await seen_job(there, who, job, namespace)
+    _, record = await visible_job(there, who, job, namespace)
     done = await _except(there, record, asked, to=asked.to)
-    await audited(request, "jobs.move-next", record.job)
+    await record_change(request, "jobs.move-next", record.job)
     return _excepted(done, job, namespace)
 
 
@@ -221,20 +222,20 @@ async def backfill_job(
 ) -> Any:
     """One run for each slot of a range that has passed, due at once, the oldest first. Asked for again, they are the
     same runs; with `dry_run` nothing is written."""
-    _, record = await seen_job(there, who, job, namespace)
+    _, record = await visible_job(there, who, job, namespace)
     now = there.clock.now()
     if asked.start[:4] < to_datetime(now - HORIZON).isoformat()[:4]:  # rare slots are searched day by day
         raise DefinitionError(f"start: expected an instant within the last hundred years, got {asked.start!r}")
     end = to_datetime(now) if asked.end is None else asked.end
     wanted = Range(asked.start, end, asked.schedule, asked.limit)
-    owner, count = whose(record.job), 0
+    owner, count = owner_of(record.job), 0
     if not asked.dry_run and quotas_for(request) is not None:
         count = (await _backfill(there, record, wanted, dry_run=True)).created
     async with room_for_runs(request, {owner: count}) as made:
         done = await _backfill(there, record, wanted, dry_run=asked.dry_run)
         made[owner] += min(count, done.created)
     if not asked.dry_run:
-        await audited(request, "jobs.backfill", record.job)
+        await record_change(request, "jobs.backfill", record.job)
     return fields(
         BackfillOut,
         job=job,
@@ -252,7 +253,7 @@ async def backfill_job(
 
 async def _backfill(there: OpenStore, record: JobRecord, wanted: Range, *, dry_run: bool) -> Filled:
     return await backfill(
-        there.store, record, wanted, dry_run=dry_run, clock=there.clock, events=Events(), compute=computed
+        there.store, record, wanted, dry_run=dry_run, clock=there.clock, events=Events(), compute=in_thread
     )
 
 
@@ -265,7 +266,7 @@ async def _except(there: OpenStore, record: JobRecord, asked: Skip, to: str | No
         trigger=manual_trigger(there.ids.token()),
         clock=there.clock,
         schedule=asked.schedule,
-        compute=computed,
+        compute=in_thread,
     )
 
 

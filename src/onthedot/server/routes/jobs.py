@@ -4,41 +4,39 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field, JsonValue
 
-from onthedot.access.principal import Principal
 from onthedot.client.values import coming_fields, start_fields
-from onthedot.model.errors import UnknownJob, did_you_mean
 from onthedot.model.job import Job, JobRecord, JobState
 from onthedot.observe.formats import iso
 from onthedot.observe.json_lines import optional_iso
 from onthedot.operations.job_views import Shown, looked
-from onthedot.operations.next_slots import coming, gather, look_ahead, upcoming
-from onthedot.operations.open_verbs import OpenStore, OpenVerbs
-from onthedot.operations.submit import near_names
-from onthedot.server.auth import There, Who, verbs_for
-from onthedot.server.compute import computed
-from onthedot.server.definitions import EXAMPLE, Definition, Named, Patch, definition_of, patched, read_definition
-from onthedot.server.definitions import Written as Said
+from onthedot.operations.next_slots import gather, look_ahead
+from onthedot.rules.next_slots import coming, upcoming
+from onthedot.server.auth import There, Who
+from onthedot.server.compute import in_thread
+from onthedot.server.definitions import (
+    EXAMPLE,
+    Definition,
+    JobBody,
+    Named,
+    Patch,
+    definition_of,
+    patched,
+    read_definition,
+)
 from onthedot.server.etags import IfMatch, IfNoneMatch, check_match, etag_of
-from onthedot.server.job_writes import Place, check_seen, create_job, owned, remove_job, unknown, write_job
-from onthedot.server.json_response import json_answer
-from onthedot.server.models import JobOut, Line, RunOut, fields, run_out
-from onthedot.server.params import Instant, PageSize, instant
-from onthedot.server.problems import Problem, Wrong
+from onthedot.server.job_writes import JobKey, check_sees, create_job, remove_job, unknown_job, with_owner, write_job
+from onthedot.server.json_response import json_response
+from onthedot.server.models import JobOut, RunOut, fields, job_out, run_out
+from onthedot.server.params import Instant, JobsAfter, JobsLimit, Name, Namespace, PageSize, Word, instant
+from onthedot.server.problems import FieldProblem, Problem
 from onthedot.server.router import Routes
-from onthedot.server.visibility import find_jobs, seen_by
+from onthedot.server.visibility import find_jobs, visible_job, visible_to
 from onthedot.stores.queries import JobFilter
 
 routes = Routes(prefix="/api/v1", tags=["jobs"])
-
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:-]*$"
-Name = Annotated[str, Path(description="The job's name.", max_length=100, pattern=NAME, examples=["nightly_report"])]
-Namespace = Annotated[str, Query(description="Where the name is looked up.", max_length=100, pattern=NAME)]
-Limit = Annotated[int, Query(description="How many at the most.", ge=1, le=1000)]
-After = Annotated[str | None, Query(description="Where to go on: `next` of the page before.", max_length=1000)]
-Word = Annotated[Line | None, Query(max_length=200)]
 
 MOST_INSTANTS = 1_000
 MOST_SHOWN = 100
@@ -139,40 +137,6 @@ class UpcomingOut(BaseModel):
     )
 
 
-def job_fields(record: JobRecord) -> dict[str, Any]:
-    """A job as it is answered."""
-    return fields(
-        JobOut,
-        id=record.id,
-        name=record.job.name,
-        namespace=record.job.namespace,
-        owner=record.job.owner,
-        revision=record.revision,
-        state=str(record.state),
-        created_at=iso(record.created_at),
-        updated_at=iso(record.updated_at),
-        pause_reason=record.pause_reason,
-        paused_until=optional_iso(record.paused_until),
-        definition=definition_of(record.job),
-    )
-
-
-async def seen_job(there: OpenStore, who: Principal, job: str, namespace: str) -> tuple[OpenVerbs, JobRecord]:
-    """The job that is meant, if it is there for whoever asks, and the verbs to go on with."""
-    verbs = verbs_for(there, who, namespace)
-    record = await there.store.queries.get_job(job, namespace=namespace)
-    return verbs, await seen(there, who, record, job, namespace)
-
-
-async def seen(there: OpenStore, who: Principal, record: JobRecord | None, job: str, namespace: str) -> JobRecord:
-    """What was found under a job's name, if it is there for whoever asks; else `UnknownJob`, and what may be meant."""
-    if record is None or not who.sees(namespace, record.job.owner):
-        found = await near_names(there.store.queries, job, seen_by(who, JobFilter(namespaces=(namespace,))))
-        near = did_you_mean(job, found) if found else ""
-        raise UnknownJob(f"no job {job!r} is stored{near if near.startswith(',') else ''}")
-    return record
-
-
 @routes.get("/jobs", response_model=JobsOut)
 async def list_jobs(
     there: There,
@@ -186,8 +150,8 @@ async def list_jobs(
     details: Annotated[
         bool, Query(description=f"With the next instants of each, and its last run; {MOST_SHOWN} on a page.")
     ] = False,
-    limit: Limit = 100,
-    after: After = None,
+    limit: JobsLimit = 100,
+    after: JobsAfter = None,
 ) -> Any:
     """Jobs by namespace and name. A page may be short, and still have a next one."""
     wanted = JobFilter(
@@ -202,23 +166,23 @@ async def list_jobs(
     found, following = await find_jobs(there, who, wanted, after=after, limit=most)
     if details:
         now = there.clock.now()
-        items = [_shown_fields(await computed((await looked(there.store, one, now)).shown, now)) for one in found]
-        return json_answer({"items": items, "next": following})
-    return {"items": [job_fields(record) for record in found], "next": following}
+        items = [_shown_fields(await in_thread((await looked(there.store, one, now)).shown, now)) for one in found]
+        return json_response({"items": items, "next": following})
+    return {"items": [job_out(record) for record in found], "next": following}
 
 
 def _shown_fields(one: Shown) -> dict[str, Any]:
     upcoming = [{"schedule": next_.id, "at": optional_iso(next_.at), "note": next_.note} for next_ in one.next]
     last = None if one.last is None else run_out(one.last)
-    return {**job_fields(one.record), "next": upcoming, "last_run": last}
+    return {**job_out(one.record), "next": upcoming, "last_run": last}
 
 
 @routes.get("/jobs/{job}", response_model=JobOut, responses={200: {"headers": ETAG}, 404: {}})
 async def get_job(there: There, who: Who, response: Response, job: Name, namespace: Namespace = "default") -> Any:
     """One job, as it is stored."""
-    _, record = await seen_job(there, who, job, namespace)
+    _, record = await visible_job(there, who, job, namespace)
     response.headers["ETag"] = etag_of(record)
-    return job_fields(record)
+    return job_out(record)
 
 
 @routes.get("/jobs/{job}/revisions", response_model=RevisionsOut, responses={404: {}})
@@ -226,7 +190,7 @@ async def list_revisions(
     there: There,
     who: Who,
     job: Name,
-    limit: Limit = 100,
+    limit: JobsLimit = 100,
     after: Annotated[
         str | None,
         Query(description="Where to go on: `next` of the page before.", pattern="^[1-9][0-9]{0,15}$", examples=["3"]),
@@ -234,7 +198,7 @@ async def list_revisions(
     namespace: Namespace = "default",
 ) -> Any:
     """Every definition that it had, the newest first."""
-    _, record = await seen_job(there, who, job, namespace)
+    _, record = await visible_job(there, who, job, namespace)
     before = None if after is None else int(after)
     found = await there.store.queries.list_revisions(record.id, before=before, limit=limit)
     items = [
@@ -254,10 +218,10 @@ async def next_instants(
 ) -> Any:
     """When it runs next: the slots that nobody has skipped or moved, and runs that wait because they were moved, are
     tried again, or were submitted. Of a schedule that counts from the end of a run, one at the most."""
-    _, record = await seen_job(there, who, job, namespace)
+    _, record = await visible_job(there, who, job, namespace)
     now = there.clock.now()
     ahead = await look_ahead(there.store, record.id, now, limit=count)
-    items = [fields(ComingOut, **coming_fields(one)) for one in await computed(coming, ahead, now, count)]
+    items = [fields(ComingOut, **coming_fields(one)) for one in await in_thread(coming, ahead, now, count)]
     return {"job": job, "namespace": namespace, "state": str(record.state), "items": items}
 
 
@@ -272,9 +236,9 @@ async def list_upcoming(
     """What starts next, over all jobs in the order of time: slots of schedules, and runs that wait. A schedule that
     would have more than a quarter of the list is told once, with `many`."""
     now, end = there.clock.now(), instant(until, "until")
-    wanted = seen_by(who, JobFilter(namespaces=None if namespace is None else (namespace,)))
+    wanted = visible_to(who, JobFilter(namespaces=None if namespace is None else (namespace,)))
     found = await gather(there.store, now, limit=limit, until=end, wanted=wanted)
-    starts = await computed(upcoming, found, now, limit=limit, until=end)
+    starts = await in_thread(upcoming, found, now, limit=limit, until=end)
     items = [fields(StartOut, **start_fields(start)) for start in starts]
     return {"items": items, "paused": found.paused, "read_until": optional_iso(found.read_until)}
 
@@ -305,7 +269,7 @@ async def post_job(
     """Store a new job: what a file says of one. 409 if there is one of this name. Its owner is that of the key; an
     admin may say another."""
     body = {"namespace": namespace, **asked}
-    job = await computed(read_definition, body)
+    job = await in_thread(read_definition, body)
     record = await create_job(request, there, who, job, said="owner" in body)
     return _answer(response, record, created=True)
 
@@ -333,16 +297,16 @@ async def put_job(
     is as it should be already is never refused for it: whoever did not hear the answer may ask again."""
     body = {"name": job, "namespace": namespace, **asked}
     _check_same_place(body, job, namespace)
-    read = await computed(read_definition, body)
+    read = await in_thread(read_definition, body)
 
     def look(before: JobRecord | None) -> None:
-        check_seen(who, job, before)
+        check_sees(who, job, before)
         check_match(before, if_match, if_none_match)
 
     def make(before: JobRecord | None) -> Job:
-        return owned(who, read, before, said="owner" in body)
+        return with_owner(who, read, before, said="owner" in body)
 
-    put = (await write_job(request, there, who, Place(namespace, job), look, make, revision=revision)).put
+    put = (await write_job(request, there, who, JobKey(namespace, job), look, make, revision=revision)).put
     more = {"change": put.change, "planned": put.planned, "withdrawn": put.withdrawn}
     return {**_answer(response, put.record, created=put.change == "created"), **more}
 
@@ -360,19 +324,19 @@ async def patch_job(
 ) -> Any:
     """Change some options of a job: a JSON merge patch of its definition. null takes an option back to its default."""
     _check_same_place(asked, job, namespace)
-    await seen_job(there, who, job, namespace)
+    await visible_job(there, who, job, namespace)
 
     def look(before: JobRecord | None) -> None:
-        check_seen(who, job, before)
+        check_sees(who, job, before)
         check_match(before, if_match, None)
 
     def make(before: JobRecord | None) -> Job:
         if before is None:
-            raise unknown(job)
+            raise unknown_job(job)
         body = patched(definition_of(before.job), asked)
-        return owned(who, read_definition(body), before, said="owner" in body)
+        return with_owner(who, read_definition(body), before, said="owner" in body)
 
-    written = await write_job(request, there, who, Place(namespace, job), look, make)
+    written = await write_job(request, there, who, JobKey(namespace, job), look, make)
     return _answer(response, written.put.record)
 
 
@@ -381,8 +345,8 @@ async def delete_job(
     request: Request, there: There, who: Who, job: Name, namespace: Namespace = "default", if_match: IfMatch = None
 ) -> Any:
     """End a job. Its waiting runs are cancelled; running ones end, and are not tried again."""
-    await seen_job(there, who, job, namespace)
-    return {"cancelled": await remove_job(request, there, who, Place(namespace, job), if_match=if_match)}
+    await visible_job(there, who, job, namespace)
+    return {"cancelled": await remove_job(request, there, who, JobKey(namespace, job), if_match=if_match)}
 
 
 def _answer(response: Response, record: JobRecord, *, created: bool = False) -> dict[str, Any]:
@@ -390,13 +354,13 @@ def _answer(response: Response, record: JobRecord, *, created: bool = False) -> 
     if created:
         response.status_code = 201
         response.headers["Location"] = f"/api/v1/jobs/{record.job.name}?namespace={record.job.namespace}"
-    return job_fields(record)
+    return job_out(record)
 
 
-def _check_same_place(body: Said, job: str, namespace: str) -> None:
+def _check_same_place(body: JobBody, job: str, namespace: str) -> None:
     """A job keeps its name and its namespace: that is what others know it by."""
     wrong = [
-        Wrong(field, f"expected {place!r}, as the address says, got {body[field]!r}; leave it out")
+        FieldProblem(field, f"expected {place!r}, as the address says, got {body[field]!r}; leave it out")
         for field, place in (("name", job), ("namespace", namespace))
         if field in body and body[field] != place
     ]

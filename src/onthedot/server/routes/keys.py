@@ -12,7 +12,7 @@ from onthedot.access.grants import Grant, grant_in_words
 from onthedot.clock import Micros
 from onthedot.observe.formats import iso
 from onthedot.observe.json_lines import optional_iso
-from onthedot.server.audit import audited
+from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who
 from onthedot.server.models import Body
 from onthedot.server.router import Routes
@@ -183,7 +183,7 @@ async def create_key(request: Request, there: There, who: Who, asked: KeyIn) -> 
     expires_at = None if lasts is None else now + lasts
     issued = await keys.issue(there.store, asked.name, asked.grant(), expires_at=expires_at, by=who)
     shown = key_fields(issued.key, now)
-    await audited(request, "keys.create", f"key/{issued.key.id}", after=shown)
+    await record_change(request, "keys.create", f"key/{issued.key.id}", after=shown)
     return {"key": shown, "text": issued.text}
 
 
@@ -191,7 +191,7 @@ async def create_key(request: Request, there: There, who: Who, asked: KeyIn) -> 
 async def revoke_key(request: Request, there: There, who: Who, key: KeyId) -> Any:
     """End a key for good: no server lets it in five seconds from now."""
     revoked = await keys.revoke(there.store, key, by=who)
-    await audited(request, "keys.revoke", f"key/{key}")
+    await record_change(request, "keys.revoke", f"key/{key}")
     return key_fields(revoked, there.clock.now())
 
 
@@ -209,7 +209,7 @@ async def list_users(there: There, who: Who, limit: Limit = 100, after: After = 
 async def create_user(request: Request, there: There, who: Who, asked: UserIn) -> Any:
     """Make a user that may no more than you."""
     user = await users.create(there.store, asked.name, asked.password, asked.grant(), by=who)
-    await audited(request, "users.create", f"user/{user.name}", after=user_fields(user))
+    await record_change(request, "users.create", f"user/{user.name}", after=user_fields(user))
     return user_fields(user)
 
 
@@ -222,7 +222,7 @@ async def change_user(request: Request, there: There, who: Who, user: UserName, 
     changed = await users.edit(
         there.store, user, password=asked.password, disabled=asked.disabled, grant=asked.grant(), by=who
     )
-    await audited(request, "users.change", f"user/{user}", before=before, after=user_fields(changed))
+    await record_change(request, "users.change", f"user/{user}", before=before, after=user_fields(changed))
     return user_fields(changed)
 
 
@@ -230,5 +230,5 @@ async def change_user(request: Request, there: There, who: Who, user: UserName, 
 async def delete_user(request: Request, there: There, who: Who, user: UserName) -> Response:
     """Forget a user, and end its sessions."""
     await users.remove(there.store, user, by=who)
-    await audited(request, "users.delete", f"user/{user}")
+    await record_change(request, "users.delete", f"user/{user}")
     return Response(status_code=204)

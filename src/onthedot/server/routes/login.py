@@ -14,7 +14,7 @@ from onthedot.access.sign_on import sign_on
 from onthedot.model.errors import DefinitionError, LoginLimited, LoginRefused
 from onthedot.observe.formats import iso
 from onthedot.observe.json_lines import session_fields
-from onthedot.server.audit import audited, audited_login, audited_refusal, logins_of, source_of
+from onthedot.server.audit import logins_of, record_change, record_login, record_refusal, source_of
 from onthedot.server.auth import There, Who
 from onthedot.server.models import Body
 from onthedot.server.params import NO_NUL
@@ -77,9 +77,9 @@ async def login(request: Request, there: There, asked: Login) -> Any:
                 there.store, asked.username, asked.password, logins=logins, source=source, gone=request.is_disconnected
             )
     except (LoginRefused, LoginLimited) as error:
-        await audited_refusal(request, what, way, error, name=asked.username)
+        await record_refusal(request, what, way, error, name=asked.username)
         raise
-    await audited_login(request, session, way)
+    await record_login(request, session, way)
     return {"token": session.text, "token_type": "Bearer", "name": session.name, "expires_at": iso(session.expires_at)}
 
 
@@ -95,7 +95,7 @@ async def logout(request: Request, there: There, who: Who) -> Response:
     """End the session that this is sent with. A key is not ended so: revoke it."""
     if who.kind == "session":
         await sessions.end_session(there.store, who.id)
-        await audited(request, "logout", f"session/{who.id}")
+        await record_change(request, "logout", f"session/{who.id}")
     return Response(status_code=204)
 
 
@@ -145,5 +145,5 @@ async def end_session(
 ) -> Any:
     """End one of those: no server lets it in five seconds from now."""
     ended = session_fields(await users.end_session(there.store, session, by=who), who)
-    await audited(request, "sessions.end", f"session/{session}", before=ended)
+    await record_change(request, "sessions.end", f"session/{session}", before=ended)
     return ended

@@ -17,11 +17,11 @@ from onthedot.output.run_output import Said, read_said
 from onthedot.server.auth import There, Who
 from onthedot.server.event_stream import event_content
 from onthedot.server.feeds import FeedsOfApp
-from onthedot.server.json_response import attachment, json_answer
+from onthedot.server.json_response import attachment, json_response
 from onthedot.server.log_feed import END
 from onthedot.server.params import RunId
 from onthedot.server.router import Routes
-from onthedot.server.visibility import seen_run
+from onthedot.server.visibility import visible_run
 
 routes = Routes(prefix="/api/v1", tags=["logs"])
 
@@ -80,7 +80,7 @@ async def get_logs(
 ) -> Response:
     """What the attempts of a run have said, in order: at most 1,048,576 characters, or 1,000 records. Text for who asks
     for `text/plain`; then the header `X-Next-Offset` says where to read on."""
-    await seen_run(there.store, who, run_id)
+    await visible_run(there.store, who, run_id)
     said = await read_said(there.store, there.outputs, run_id, only=attempt)
     as_text = wants_text(request.headers.get("accept", "")) if format is None else format == "text"
     if as_text:
@@ -89,7 +89,7 @@ async def get_logs(
         headers = {**attachment(f"run-{run_id}.log"), **more, "Vary": "Accept"}
         return Response(body, headers=headers, media_type="text/plain; charset=utf-8")
     records = await asyncio.to_thread(_json, said, offset, min(limit or MOST_RECORDS, MOST_RECORDS))
-    return json_answer(records, headers={"Vary": "Accept"})
+    return json_response(records, headers={"Vary": "Accept"})
 
 
 def _text(said: list[Said], offset: int, limit: int) -> tuple[bytes, int | None]:
@@ -135,7 +135,7 @@ async def follow_logs(
 ) -> Response:
     """What a run says, as server-sent events, from its beginning until its end. An event's id is a place in the output:
     sent back as `Last-Event-ID`, to whichever server, it goes on there."""
-    await seen_run(there.store, who, run_id)
+    await visible_run(there.store, who, run_id)
     if last_event_id == END:
         return Response(status_code=204)
     place = LogPosition() if last_event_id is None else read_position(last_event_id)

@@ -8,7 +8,7 @@ from onthedot.observe.content_negotiation import compressed
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import NodeMetrics, Snapshot, exposed
 from onthedot.server.auth import There, Who, check_unrestricted
-from onthedot.server.compute import computed
+from onthedot.server.compute import in_thread
 from onthedot.server.router import Routes
 
 routes = Routes(tags=["nodes"])
@@ -25,7 +25,7 @@ async def read_metrics(request: Request, there: There, who: Who) -> Response:
     check_unrestricted(who, "metrics")
     standing = await Snapshot.read(there.store, there.clock.now())
     accept, encoding = (request.headers.get(name, "") for name in ("accept", "accept-encoding"))
-    body, headers, media_type = await computed(_text, standing, request.app.state.counters, accept, encoding)
+    body, headers, media_type = await in_thread(_text, standing, request.app.state.counters, accept, encoding)
     return Response(body, headers=headers, media_type=media_type)
 
 

@@ -12,7 +12,7 @@ from onthedot.model.duration import format_duration
 from onthedot.model.errors import did_you_mean
 from onthedot.observe.cluster import NodeShown, node_fields, nodes_shown, term_fields
 from onthedot.rules.shards import MOST_SHARDS, check_shards
-from onthedot.server.audit import audited
+from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who, check_unrestricted
 from onthedot.server.models import Body
 from onthedot.server.problems import Problem
@@ -147,7 +147,7 @@ async def drain_node(
         now = there.clock.now()
         living = {one.id for one in await there.store.queries.list_nodes(living=True, now=now)}
         raise Problem(404, "unknown", f"expected a living node, got {node!r}{did_you_mean(node, living)}")
-    await audited(request, "nodes.drain" if asked.draining else "nodes.undrain", f"node/{node}")
+    await record_change(request, "nodes.drain" if asked.draining else "nodes.undrain", f"node/{node}")
     return {"node_id": node, "draining": asked.draining, "incarnations": count}
 
 
@@ -157,5 +157,5 @@ async def set_shards(request: Request, there: There, who: Who, asked: Shards) ->
     check_unrestricted(who, "shards")
     check_shards(asked.shards)
     layout = await there.store.set_shards(asked.shards, expected=asked.version)
-    await audited(request, "shards.set", f"layout/{layout.version}", after={"shards": layout.shards})
+    await record_change(request, "shards.set", f"layout/{layout.version}", after={"shards": layout.shards})
     return layout._asdict()

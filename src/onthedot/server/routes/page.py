@@ -25,7 +25,7 @@ from onthedot.model.run import RunRecord
 from onthedot.observe.formats import doing, length, moment
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.schedules import describe
-from onthedot.server.audit import audited_login, audited_refusal, source_of
+from onthedot.server.audit import record_login, record_refusal, source_of
 from onthedot.server.auth import There, cookie_of
 from onthedot.server.router import HEAD, Routes
 from onthedot.server.visibility import find_jobs, find_runs
@@ -72,9 +72,9 @@ async def _signed_in(request: Request, there: OpenStore, token: str) -> Response
     try:
         session = await users.exchange(there.store, token, page=True, source=source_of(request))
     except LoginRefused as error:
-        await audited_refusal(request, token_named(token), "link", error)
+        await record_refusal(request, token_named(token), "link", error)
         return html_page(_stranger("This link was used before, or is too old."), status=401)
-    await audited_login(request, session, "link")
+    await record_login(request, session, "link")
     answer = RedirectResponse(f"/#csrf={session.csrf}", 303)
     answer.set_cookie(
         cookie_of(request), session.text, max_age=LASTS // SECOND, httponly=True, samesite="lax",

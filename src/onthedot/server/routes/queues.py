@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Request
+from fastapi import Query, Request
 from pydantic import BaseModel, Field
 
 from onthedot.access.principal import Principal
 from onthedot.model.route import check_weights
 from onthedot.observe.cluster import queue_fields, said_of_queue
+from onthedot.operations.job_lookup import why_unused
 from onthedot.operations.open_verbs import OpenStore
-from onthedot.operations.submit import why_unused
-from onthedot.server.audit import audited
+from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who, check_unrestricted
 from onthedot.server.models import Body, Line
+from onthedot.server.params import QueueName
 from onthedot.server.problems import Problem
 from onthedot.server.router import Routes
 
 routes = Routes(prefix="/api/v1", tags=["queues"])
-
-QueueName = Annotated[str, Path(max_length=100, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]*$", examples=["mail"])]
 
 Unused = Annotated[bool, Query(description="Also one that no job and no node uses yet.")]
 
@@ -85,7 +84,7 @@ async def pause_queue(
     missed as ever."""
     await _check(there, who, queue, unused=unused)
     changed = await there.store.pause_queue(queue, reason=asked.reason)
-    await audited(request, "queues.pause", f"queue/{queue}")
+    await record_change(request, "queues.pause", f"queue/{queue}")
     return said_of_queue(changed)
 
 
@@ -94,7 +93,7 @@ async def resume_queue(request: Request, there: There, who: Who, queue: QueueNam
     """Let a queue go on. One that is not paused is left alone."""
     await _check(there, who, queue, unused=unused)
     changed = await there.store.resume_queue(queue)
-    await audited(request, "queues.resume", f"queue/{queue}")
+    await record_change(request, "queues.resume", f"queue/{queue}")
     return said_of_queue(changed)
 
 
@@ -107,7 +106,7 @@ async def share_queue(
         check_weights(asked.weights)
     await _check(there, who, queue, unused=unused)
     changed = await there.store.share_queue(queue, asked.weights)
-    await audited(request, "queues.share", f"queue/{queue}")
+    await record_change(request, "queues.share", f"queue/{queue}")
     return said_of_queue(changed)
 
 

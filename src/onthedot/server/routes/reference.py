@@ -13,8 +13,8 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, Response
 
-from onthedot.server.compute import computed
-from onthedot.server.json_response import as_json
+from onthedot.server.compute import in_thread
+from onthedot.server.json_response import to_json
 from onthedot.server.router import Routes
 from onthedot.server.routes.page import html_page
 
@@ -76,14 +76,14 @@ async def reference_page(request: Request) -> Response:
 async def _made(app: FastAPI) -> dict[str, str]:
     """Both texts. They are made once, in a thread: the first takes a quarter of a second."""
     if app.state.reference is None:
-        app.state.reference = await computed(_make, app)
+        app.state.reference = await in_thread(_make, app)
     made: dict[str, str] = app.state.reference
     return made
 
 
 def _make(app: FastAPI) -> dict[str, str]:
     document = app.state.describe(app)
-    return {"openapi": as_json(document), "docs": page_of(document)}
+    return {"openapi": to_json(document), "docs": page_of(document)}
 
 
 # ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -22,18 +22,24 @@ from onthedot.observe.json_lines import optional_iso
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.rerun import rerun
 from onthedot.operations.why_waiting import why_waiting
-from onthedot.server.audit import audited, entry_of
+from onthedot.server.audit import entry_of, record_change
 from onthedot.server.auth import There, Who, store_of, verbs_for
-from onthedot.server.bulk import NDJSON, Bulk, bulk_answer
-from onthedot.server.json_response import json_answer
+from onthedot.server.bulk import NDJSON, Bulk, bulk_response
+from onthedot.server.json_response import json_response
 from onthedot.server.models import AttemptOut, AttemptsOut, Body, RunOut, RunsOut, attempt_out, run_out, schema_of
-from onthedot.server.params import After, IdempotencyKey, Instant, PageSize, RunId, Text, instant, run_key
+from onthedot.server.params import After, IdempotencyKey, Instant, Name, Namespace, PageSize, RunId, Text, instant
 from onthedot.server.problems import Problem
-from onthedot.server.quotas import Share, quotas_for, room_for_runs, whose
+from onthedot.server.quotas import Share, owner_of, quotas_for, room_for_runs
 from onthedot.server.router import Routes, problems
-from onthedot.server.routes.jobs import Name, Namespace, seen, seen_job
-from onthedot.server.run_request import Asked, Submit, arguments, new_run, read_asked
-from onthedot.server.visibility import find_attempts, find_runs, seen_run, seen_standing
+from onthedot.server.run_request import RunRequest, Submit, arguments, new_run, read_run_request, run_key
+from onthedot.server.visibility import (
+    check_visible,
+    find_attempts,
+    find_runs,
+    visible_job,
+    visible_run,
+    visible_wait_reason,
+)
 from onthedot.server.write_batcher import RUN, AuditedRun, writes_of
 from onthedot.stores.queries import AttemptFilter, RunFilter
 
@@ -136,7 +142,7 @@ async def submit_run(
         return await _submit_many(request, there, who, namespace)
     if kind != "application/json":
         raise Problem(415, "media-type", f"expected application/json or {NDJSON}, got {kind[:80] or 'none'!r}")
-    asked = read_asked(await request.body())
+    asked = read_run_request(await request.body())
     verbs_for(there, who, namespace)
     key = run_key(who, idempotency_key, "submit", asked.key)
     writes = writes_of(request)
@@ -148,11 +154,17 @@ async def submit_run(
 
 
 async def _submit(
-    request: Request, found: JobRecord | None, asked: Asked, namespace: str, key: str, *, revision: int | None = None
+    request: Request,
+    found: JobRecord | None,
+    asked: RunRequest,
+    namespace: str,
+    key: str,
+    *,
+    revision: int | None = None,
 ) -> Response:
     """Insert a run of the job that was found, if there is one for whoever asks, and if this is still its revision."""
     there = store_of(request)
-    record = await seen(there, request.state.who, found, asked.job, namespace)
+    record = await check_visible(there, request.state.who, found, asked.job, namespace)
     new = new_run(record, asked, token=there.ids.token(), key=key, now=there.clock.now())
     return await _insert(request, replace(new, revision=revision), "submit", record)
 
@@ -163,17 +175,17 @@ async def _insert(request: Request, new: NewRun, verb: str, record: JobRecord) -
     if quotas_for(request) is None:
         run_id, created = await runs.one(AuditedRun(new, entry))
     else:
-        async with room_for_runs(request, {whose(record.job): 1}) as made:
+        async with room_for_runs(request, {owner_of(record.job): 1}) as made:
             run_id, created = await runs.one(AuditedRun(new, entry))
-            made[whose(record.job)] += created
-    return json_answer({"run_id": run_id, "created": created}, 201 if created else 200)
+            made[owner_of(record.job)] += created
+    return json_response({"run_id": run_id, "created": created}, 201 if created else 200)
 
 
 async def _submit_many(request: Request, there: OpenStore, who: Principal, namespace: str) -> Response:
     verbs_for(there, who, namespace)
 
     async def find(job: str) -> JobRecord:
-        return (await seen_job(there, who, job, namespace))[1]
+        return (await visible_job(there, who, job, namespace))[1]
 
     def told(runs: int) -> Entry:
         return entry_of(request, "runs.submit", f"namespace/{namespace}", after={"runs": runs}, namespace=namespace)
@@ -181,7 +193,7 @@ async def _submit_many(request: Request, there: OpenStore, who: Principal, names
     quotas = quotas_for(request)
     bulk = Bulk(there, find, told, None if quotas is None else Share(quotas, who))
     await bulk.take(request.stream())
-    return bulk_answer(bulk, str(request.scope.get("request_id", "")))
+    return bulk_response(bulk, str(request.scope.get("request_id", "")))
 
 
 @routes.post(
@@ -200,7 +212,7 @@ async def trigger_job(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """One run of a job now, as a person asks for it. Only what the job declares can be given: no definition."""
-    _, record = await seen_job(there, who, job, namespace)
+    _, record = await visible_job(there, who, job, namespace)
     args = arguments(record, None if asked is None else asked.args)
     key = run_key(who, idempotency_key, "trigger")
     new = NewRun(record.id, manual_trigger(there.ids.token()), there.clock.now(), args, key)
@@ -222,19 +234,19 @@ async def retry_run(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """A new run that goes on where this one has failed, or at the step that is named. Of commands and steps only."""
-    run = await seen_run(there.store, who, run_id)
+    run = await visible_run(there.store, who, run_id)
     from_step = None if asked is None else asked.from_step
     key = run_key(who, idempotency_key, f"retry {run_id} {from_step or ''}")
     token = there.ids.token()
-    async with room_for_runs(request, {whose(run): 1}) as new_runs:
+    async with room_for_runs(request, {owner_of(run): 1}) as new_runs:
         made, _ = await rerun(
             there.store, run_id, from_step, token=token, now=there.clock.now(), key=key, sees=who.sees
         )
         new = await there.store.queries.get_run(made)
         created = new is None or new.trigger.endswith(token)
-        new_runs[whose(run)] += created
-    await audited(request, "runs.retry", run, after={"run_id": made})
-    return json_answer({"run_id": made, "created": created}, 201 if created else 200)
+        new_runs[owner_of(run)] += created
+    await record_change(request, "runs.retry", run, after={"run_id": made})
+    return json_response({"run_id": made, "created": created}, 201 if created else 200)
 
 
 # ── looking at them ──────────────────────────────────────────────────────────────────────────────────────────
@@ -270,13 +282,13 @@ async def list_runs(
         until=instant(until, "until"),
     )
     found, following = await find_runs(there, who, wanted, after=after, limit=limit)
-    return json_answer({"items": [run_out(run) for run in found], "next": following})
+    return json_response({"items": [run_out(run) for run in found], "next": following})
 
 
 @routes.get("/runs/{run}", response_model=RunOut, responses={404: {}})
 async def get_run(there: There, who: Who, run_id: RunId) -> Response:
     """One run, as it is now."""
-    return json_answer(run_out(await seen_run(there.store, who, run_id)))
+    return json_response(run_out(await visible_run(there.store, who, run_id)))
 
 
 @routes.get(
@@ -292,10 +304,10 @@ async def get_result(
 ) -> Response:
     """What a run has come to, however it ended; 202 if it has not, also after the wait."""
     seconds = _wait(wait)
-    run = await seen_run(there.store, who, run_id)
+    run = await visible_run(there.store, who, run_id)
     if run.state not in TERMINAL and seconds:
         run = await _ended(there, run, seconds)
-    return json_answer(_result(run), 200 if run.state in TERMINAL else 202)
+    return json_response(_result(run), 200 if run.state in TERMINAL else 202)
 
 
 def _wait(wait: str | None) -> float:
@@ -326,8 +338,8 @@ def _result(run: RunRecord) -> dict[str, Any]:
 @routes.get("/runs/{run}/attempts", response_model=list[AttemptOut], responses={404: {}})
 async def list_attempts_of_run(there: There, who: Who, run_id: RunId) -> Response:
     """The attempts of a run that are over, in order."""
-    await seen_run(there.store, who, run_id)
-    return json_answer([attempt_out(attempt) for attempt in await there.store.queries.list_attempts(run_id)])
+    await visible_run(there.store, who, run_id)
+    return json_response([attempt_out(attempt) for attempt in await there.store.queries.list_attempts(run_id)])
 
 
 class HoldOut(BaseModel):
@@ -357,13 +369,13 @@ class StandingOut(BaseModel):
 @routes.get("/runs/{run}/standing", response_model=StandingOut, responses={404: {}})
 async def get_standing(there: There, who: Who, run_id: RunId) -> Response:
     """How a run stands, and what it waits for. Of runs that hold its gate, those that there are for you are named."""
-    run = await seen_run(there.store, who, run_id)
-    stands, unnamed = await seen_standing(there.store, who, run_id)
+    run = await visible_run(there.store, who, run_id)
+    stands, unnamed = await visible_wait_reason(there.store, who, run_id)
     waits_for = await why_waiting(there.store, run, stands, there.clock.now(), unnamed=unnamed)
     if stands is None:
-        return json_answer({"standing": None, "waits_for": waits_for})
+        return json_response({"standing": None, "waits_for": waits_for})
     instants = {name: optional_iso(getattr(stands, name)) for name in ("expires_at", "reserved_at", "granted_at")}
-    return json_answer({"standing": {**asdict(stands), **instants}, "waits_for": waits_for})
+    return json_response({"standing": {**asdict(stands), **instants}, "waits_for": waits_for})
 
 
 # ── ending them ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -372,13 +384,13 @@ async def get_standing(there: There, who: Who, run_id: RunId) -> Response:
 @routes.post("/runs/{run}/cancel", response_model=CancelOut, responses={404: {}})
 async def cancel_run(request: Request, there: There, who: Who, run_id: RunId, asked: Cancel | None = None) -> Response:
     """Cancel a run: now if it waits; if it runs, its attempt is asked to stop, and is not tried again."""
-    run = await seen_run(there.store, who, run_id)
+    run = await visible_run(there.store, who, run_id)
     why = "cancelled" if asked is None else asked.why
     [answer] = await there.store.cancel([run_id], why=why)
     if answer.kind == "unknown":
         raise UnknownRun(f"there is no run {run_id} any more: it was forgotten meanwhile")
-    await audited(request, "runs.cancel", run)
-    return json_answer({"answer": answer.kind, "state": None if answer.state is None else str(answer.state)})
+    await record_change(request, "runs.cancel", run)
+    return json_response({"answer": answer.kind, "state": None if answer.state is None else str(answer.state)})
 
 
 @routes.get("/attempts", response_model=AttemptsOut)
@@ -394,4 +406,4 @@ async def list_attempts(
     """Attempts that are over, of one worker or of all, newest end first."""
     wanted = AttemptFilter(node=worker, since=instant(since, "since"), until=instant(until, "until"))
     found, following = await find_attempts(there, who, wanted, after=after, limit=limit)
-    return json_answer({"items": [attempt_out(attempt) for attempt in found], "next": following})
+    return json_response({"items": [attempt_out(attempt) for attempt in found], "next": following})

@@ -10,13 +10,13 @@ from pydantic import BaseModel, Field
 from onthedot.clock import Micros, to_datetime, to_micros
 from onthedot.model.job import Call, Cron, Job, Schedule
 from onthedot.observe.formats import iso
-from onthedot.operations.next_slots import HORIZON
+from onthedot.rules.next_slots import HORIZON
 from onthedot.schedules import check, cron_fields, describe, parse, slots, to_text
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.lint import lint
 from onthedot.schedules.zones import zone
 from onthedot.server.auth import There
-from onthedot.server.compute import computed
+from onthedot.server.compute import in_thread
 from onthedot.server.models import Body, Line, fields
 from onthedot.server.router import Routes
 from onthedot.server.routes.jobs import MOST_INSTANTS
@@ -89,19 +89,19 @@ class PreviewOut(DescribedOut):
 @routes.post("/schedules/describe", response_model=DescribedOut)
 async def describe_schedule(asked: Expression) -> Any:
     """Any expression, in words."""
-    return await computed(lambda: _described(_read(asked), asked))
+    return await in_thread(lambda: _described(_read(asked), asked))
 
 
 @routes.post("/schedules/lint", response_model=LintedOut)
 async def lint_schedule(there: There, asked: Expression) -> Any:
     """Any expression: what is odd about it, and may not mean what its author meant."""
-    return await computed(_linted, asked, there.clock.now())
+    return await in_thread(_linted, asked, there.clock.now())
 
 
 @routes.post("/schedules/preview", response_model=PreviewOut)
 async def preview_schedule(there: There, asked: Preview) -> Any:
     """Any expression: its instants, as if a job had had it since `start`."""
-    return await computed(_previewed, asked, there.clock.now())
+    return await in_thread(_previewed, asked, there.clock.now())
 
 
 def _read(asked: Expression) -> Schedule:

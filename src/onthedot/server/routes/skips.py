@@ -7,12 +7,10 @@ from pydantic import BaseModel, Field
 
 from onthedot.observe.json_lines import skip_fields
 from onthedot.server.auth import There, Who, verbs_for
-from onthedot.server.json_response import json_answer
+from onthedot.server.json_response import json_response
 from onthedot.server.models import fields
-from onthedot.server.params import After, Instant, PageSize, instant
+from onthedot.server.params import After, Instant, JobName, Namespace, PageSize, instant
 from onthedot.server.router import Routes
-from onthedot.server.routes.dead_letters import JobName
-from onthedot.server.routes.jobs import Namespace
 from onthedot.server.visibility import find_skips
 from onthedot.stores.queries import SkipFilter
 
@@ -62,4 +60,4 @@ async def list_skips(
     )  # fmt: skip
     found, following = await find_skips(there, who, wanted, after=after, limit=limit)
     items = [fields(LeftOutOut, **skip_fields(skip, namespace)) for skip in found]
-    return json_answer({"items": items, "next": following})
+    return json_response({"items": items, "next": following})

@@ -17,14 +17,14 @@ from onthedot.define.job_reader import read_job_list
 from onthedot.model.job import Job, JobRecord
 from onthedot.observe.formats import iso
 from onthedot.operations.apply import Review, apply_jobs
-from onthedot.server.audit import audited
+from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who, verbs_for
-from onthedot.server.compute import computed
+from onthedot.server.compute import in_thread
 from onthedot.server.definitions import EXAMPLE, definition_of
-from onthedot.server.job_writes import check_may_write, check_seen, owned
-from onthedot.server.json_response import json_answer
+from onthedot.server.job_writes import check_may_write, check_sees, with_owner
+from onthedot.server.json_response import json_response
 from onthedot.server.models import Body, fields
-from onthedot.server.quotas import Quotas, quotas_for, whose
+from onthedot.server.quotas import Quotas, owner_of, quotas_for
 from onthedot.server.router import Routes
 
 routes = Routes(prefix="/api/v1", tags=["jobs"])
@@ -92,10 +92,10 @@ class _Reviewed(Review):
         return self._who.sees(record.job.namespace, record.job.owner)
 
     def look(self, job: Job, before: JobRecord | None) -> Job:
-        check_seen(self._who, job.name, before)
+        check_sees(self._who, job.name, before)
         if before is not None:
             check_may_write(self._who, before.job)
-        job = owned(self._who, job, before, said=(job.namespace, job.name) in self._said)
+        job = with_owner(self._who, job, before, said=(job.namespace, job.name) in self._said)
         check_may_write(self._who, job)
         return job
 
@@ -104,20 +104,20 @@ class _Reviewed(Review):
 
     async def compare(self, old: Mapping[str, Job], new: Mapping[str, Job], now: Micros) -> list[Difference]:
         if self._quotas is not None:
-            more = Counter(map(whose, new.values()))
-            more.subtract(map(whose, old.values()))
+            more = Counter(map(owner_of, new.values()))
+            more.subtract(map(owner_of, old.values()))
             await self._quotas.check_jobs(self._who, more)
-        return await computed(compare, old, new, now=now)
+        return await in_thread(compare, old, new, now=now)
 
     async def done(self, before: JobRecord | None, after: JobRecord | None) -> None:
         verb = "jobs.create" if before is None else "jobs.delete" if after is None else "jobs.edit"
         about = after or before
         if about is not None:
             was, is_ = (None if one is None else definition_of(one.job) for one in (before, after))
-            await audited(self._request, verb, about.job, before=was, after=is_)
+            await record_change(self._request, verb, about.job, before=was, after=is_)
 
     async def pause_changed(self, verb: str, job: Job) -> None:
-        await audited(self._request, verb, job)
+        await record_change(self._request, verb, job)
 
 
 @routes.put("/sources/{source:path}", response_model=AppliedOut, responses={404: {}, 409: {}, 412: {}})
@@ -127,7 +127,7 @@ async def apply_source(request: Request, there: There, who: Who, source: SourceN
     before, and that it has no more, are removed. If a job is stored from another source, nothing is written (409),
     unless `take_over` is given. A job that is paused stays so, unless its definition here says
     `paused: false`; one with `paused: true`, or with a reason and an end, is paused."""
-    jobs = await computed(read_job_list, {"jobs": asked.jobs})
+    jobs = await in_thread(read_job_list, {"jobs": asked.jobs})
     for namespace in {job.namespace for job in jobs}:
         verbs_for(there, who, namespace)
     said = frozenset((job.namespace, job.name) for job in jobs if job.owner)
@@ -155,7 +155,7 @@ async def apply_source(request: Request, there: There, who: Who, source: SourceN
         paused=list(applied.paused),
         left=list(applied.left),
     )
-    return json_answer(told)
+    return json_response(told)
 
 
 def _difference(one: Difference) -> dict[str, Any]:

@@ -27,8 +27,8 @@ from onthedot.model.run import (
 )
 from onthedot.model.verdict import Finish, Verdict
 from onthedot.model.window import ExceptReason, ScheduleState, SkipRange, SlotException, Window
+from onthedot.rules.moved_slots import check_ahead, check_same, check_waits
 from onthedot.rules.shards import bucket_of, check_shards
-from onthedot.rules.window_checks import check_ahead, check_same, check_waits
 from onthedot.schedules import is_grid, schedule_id
 from onthedot.stores.documents import Noting, check_noting
 from onthedot.stores.redis.documents import RedisDocuments

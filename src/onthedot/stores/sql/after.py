@@ -15,7 +15,7 @@ from onthedot.clock import Micros
 from onthedot.model.after import COUNTING, COUNTS, On
 from onthedot.model.job import Job
 from onthedot.model.run import after_trigger
-from onthedot.rules.window_checks import Insert
+from onthedot.rules.window_writes import Insert
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.port import Tx, sql
 from onthedot.stores.sql.submit import insert_runs

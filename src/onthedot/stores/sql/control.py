@@ -10,7 +10,7 @@ from onthedot.model.errors import SlotSettled, UnknownSlot, WindowStale
 from onthedot.model.job import JobRecord, JobState
 from onthedot.model.run import NewRun, RunState, slot_trigger
 from onthedot.model.window import ExceptReason, SkipRange, Window
-from onthedot.rules import window_checks
+from onthedot.rules import moved_slots, window_writes
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.after import DELETE_DEPENDENCIES, lock_sets
 from onthedot.stores.sql.arm import ask_to_stop
@@ -87,7 +87,7 @@ async def resume_job(
     is_over = record.paused_until is not None and record.paused_until <= at
     if record.state is not JobState.PAUSED or (overdue and not is_over):
         return Resumed(record)
-    window_checks.check_revision(job_id, expected, record.revision)
+    window_writes.check_revision(job_id, expected, record.revision)
     planned = await _settled(tx, job_id, windows, at)
     held = await tx.value(COUNT_HELD, job_id)
     active = replace(record, state=JobState.ACTIVE, pause_reason="", paused_until=None)
@@ -101,17 +101,17 @@ async def resume_job(
     return Resumed(active, slots, tuple(skip for one in planned for skip in one.window.skips), held)
 
 
-async def _settled(tx: Tx, job_id: int, windows: Sequence[Window], now: Micros) -> list[window_checks.Planned]:
+async def _settled(tx: Tx, job_id: int, windows: Sequence[Window], now: Micros) -> list[window_writes.Planned]:
     """The windows with the exceptions of their schedules; `WindowStale` if one does not fit what is stored."""
     watermarks = {row.schedule_id: row.watermark for row in await tx.rows(LOCK_STORED, job_id)}
     exceptions = await find_exceptions(tx, ((job_id, window.schedule_id) for window in windows))
     for window in windows:
         if watermarks.get(window.schedule_id) != window.start:
             raise WindowStale("the schedule has moved on; read it again", watermark=window.start, now=now)
-        window_checks.check_past(window, now)
-        window_checks.check_exceptions(window, exceptions.of(job_id, window.schedule_id), now)
+        window_writes.check_past(window, now)
+        window_writes.check_exceptions(window, exceptions.of(job_id, window.schedule_id), now)
     return [
-        window_checks.Planned.settled(exceptions, job_id, window, ended=await ended_slots(tx, job_id, window))
+        window_writes.Planned.settled(exceptions, job_id, window, ended=await ended_slots(tx, job_id, window))
         for window in windows
     ]
 
@@ -136,7 +136,7 @@ DELETE_EXCEPTIONS = sql("DELETE FROM exceptions WHERE job_id = $1")
 async def delete_job(tx: Tx, job_id: int, *, expected: int | None = None, now: Now = None) -> int:
     at = await tx.clock(now)
     record = await lock_job(tx, job_id)
-    window_checks.check_revision(job_id, expected, record.revision)
+    window_writes.check_revision(job_id, expected, record.revision)
     await tx.rows(LOCK_STORED, job_id)
     await lock_sets(tx, [job_id])
     await lock_runs(tx, job_id)
@@ -180,9 +180,9 @@ async def move_slot(
     for given in exceptions.of(job_id, schedule_id):
         # Those of a dropped schedule are kept for when it comes back.
         if given.slot_at == slot_at and await tx.row(FIND_SCHEDULE, job_id, schedule_id) is not None:
-            window_checks.check_same(given, reason, None if run is None else await find_run(tx, run))
+            moved_slots.check_same(given, reason, None if run is None else await find_run(tx, run))
             return MovedSlot(schedule_id, slot_at, reason, given.run_id)
-    window_checks.check_revision(job_id, expected, record.revision)
+    window_writes.check_revision(job_id, expected, record.revision)
     recorded = await _clear_slot(tx, job_id, schedule_id, slot_at, reason, run, at)
     run_id = None
     if run is not None:
@@ -203,12 +203,12 @@ async def _clear_slot(
     live = await tx.row(FIND_SLOT_RUN, job_id, slot_at, trigger)
     if live is not None:
         run_id, state, attempts = live
-        window_checks.check_waits(slot_at, run_id, RunState(state), attempts)
+        moved_slots.check_waits(slot_at, run_id, RunState(state), attempts)
         if not await end_waiting(tx, run_id, RunState.SKIPPED, reason, now):
             # Armed or ended between two statements: the next look finds out.
             return await _clear_slot(tx, job_id, schedule_id, slot_at, reason, run, now)
     else:
-        window_checks.check_ahead(slot_at, watermark, now)
+        moved_slots.check_ahead(slot_at, watermark, now)
         if delay is None:
             return False
         if await tx.value(HAS_OPEN_RUN, job_id, trigger) is not None:
@@ -216,7 +216,7 @@ async def _clear_slot(
         skip = SkipRange(slot_at, slot_at, 1, reason)
         await record_skips(tx, job_id, Window(schedule_id, watermark, slot_at, None, skips=[skip]), now)
     if delay is not None:
-        since = window_checks.counts_from(slot_at, None if run is None else run.due_at, now)
+        since = moved_slots.counts_from(slot_at, None if run is None else run.due_at, now)
         await tx.do(COUNT_FROM, job_id, schedule_id, slot_at, since)
         tx.hints.append(Hint("schedules", since + delay))
     return True

@@ -18,9 +18,10 @@ from onthedot.model.job import Job, JobRecord, JobState, ability_of, is_gated, r
 from onthedot.model.route import level_of
 from onthedot.model.run import slot_trigger
 from onthedot.model.window import ScheduleState, Window
-from onthedot.rules import window_checks
+from onthedot.rules import window_writes
+from onthedot.rules.moved_slots import settle
 from onthedot.rules.shards import bucket_of, zoned_ids
-from onthedot.rules.window_checks import Fates, Planned, begun, behind, settle, without
+from onthedot.rules.window_writes import Fates, Planned, begun, behind, without
 from onthedot.schedules import is_grid, schedule_id
 from onthedot.stores.definitions import encode, hash_of
 from onthedot.stores.hints import Hint
@@ -224,7 +225,7 @@ async def put_job(
     found, definition = await tx.row(LOCK_NAMED, job.namespace, job.name), encode(job)
     if found is not None and (same := await _if_same(tx, found, definition)) is not None:
         return PutJob(same, "unchanged")
-    window_checks.check_revision(job.name, expected, 0 if found is None else found.revision)
+    window_writes.check_revision(job.name, expected, 0 if found is None else found.revision)
     if job.after is not None:
         arrows = await list_arrows(tx, job.namespace)
         check_cycle(job.name, job.after, lambda name: arrows.get(name, []))
@@ -232,7 +233,7 @@ async def put_job(
     if found is None:
         before = Before({}, {}, plan.SlotExceptions())
         for window in windows:
-            window_checks.check_past(window, at)
+            window_writes.check_past(window, at)
         [job_id] = await tx.numbers("job", 1)
         put = PutJob(JobRecord(job_id, 1, job, JobState.ACTIVE, at, at), "created")
         await _store(tx, put.record, definition)
@@ -288,15 +289,15 @@ def _check_windows(
     for name, row in before.stored.items():
         if fenced and row.delay is None and name not in grids:
             closing = next((window for window in windows if window.schedule_id == name), None)
-            window_checks.check_dropped(name, row.watermark, row.next_at, closing, now)
+            window_writes.check_dropped(name, row.watermark, row.next_at, closing, now)
     for window in windows:
         name = window.schedule_id
-        window_checks.check_past(window, now)
-        window_checks.check_exceptions(window, before.exceptions.of(job_id, name), now)
+        window_writes.check_past(window, now)
+        window_writes.check_exceptions(window, before.exceptions.of(job_id, name), now)
         if name in before.edges:
-            window_checks.check_edge(window, before.edges[name], now)
+            window_writes.check_edge(window, before.edges[name], now)
         elif name in grids:
-            window_checks.check_added(window, now, grid=grids[name])
+            window_writes.check_added(window, now, grid=grids[name])
 
 
 async def _write_schedules(tx: Tx, put: PutJob, windows: Sequence[Window], before: Before, now: Micros) -> None:

@@ -17,9 +17,10 @@ from onthedot import fault_points
 from onthedot.clock import Micros
 from onthedot.model.run import slot_trigger
 from onthedot.model.window import ScheduleState, SkipRange, SlotException, Window
-from onthedot.rules import window_checks
+from onthedot.rules import moved_slots, window_writes
+from onthedot.rules.moved_slots import forget_before, recorded_in
 from onthedot.rules.shards import BUCKETS
-from onthedot.rules.window_checks import Planned, SlotTarget, forget_before, recorded_in
+from onthedot.rules.window_writes import Planned, SlotTarget
 from onthedot.stores import values
 from onthedot.stores.hints import Hint
 from onthedot.stores.queries import FIRST, SCANNED
@@ -54,7 +55,7 @@ FORGET_EXCEPTIONS = sql("DELETE FROM exceptions WHERE job_id = $1 AND schedule_i
 
 
 class SlotExceptions:
-    """The exceptions of some schedules. See `window_checks.Fates`."""
+    """The exceptions of some schedules. See `window_writes.Fates`."""
 
     def __init__(self, rows: Iterable[Any] = ()) -> None:
         self._fates: dict[tuple[int, str], list[SlotException]] = defaultdict(list)
@@ -252,12 +253,12 @@ async def plan(tx: Tx, term: Term, windows: Sequence[tuple[ScheduleState, Window
     await check_term(tx, term, at)
     schedules = [(seen.record.id, window.schedule_id) for seen, window in windows]
     found = {
-        (job_id, name, revision): window_checks.SchedulePosition(watermark, bool(has_delay))
+        (job_id, name, revision): window_writes.SchedulePosition(watermark, bool(has_delay))
         for job_id, name, revision, state, watermark, _, has_delay in await _lock_schedules(tx, schedules)
         if state == "active"
     }
     stands = [found.get((seen.record.id, window.schedule_id, seen.record.revision)) for seen, window in windows]
-    answers, taken = window_checks.choose_windows(windows, stands, await find_exceptions(tx, schedules))
+    answers, taken = window_writes.choose_windows(windows, stands, await find_exceptions(tx, schedules))
     await _insert_windows(tx, taken, at)
     fault_points.point("plan.in_transaction")
     await _move_watermarks(tx, taken)
@@ -281,7 +282,7 @@ async def ended_slots(tx: Tx, job_id: int, window: Window) -> set[SlotTarget]:
     if not window.slots or window.delay is not None:
         return set()
     first, trigger = min(slot.slot_at for slot in window.slots), slot_trigger(window.schedule_id)
-    rows = await tx.rows(LIST_ENDED_SLOTS, job_id, first - window_checks.KEPT, trigger, first)
+    rows = await tx.rows(LIST_ENDED_SLOTS, job_id, first - moved_slots.KEPT, trigger, first)
     return {(slot_at, target) for slot_at, target in rows}
 
 
@@ -297,7 +298,7 @@ async def _insert_windows(tx: Tx, windows: Sequence[Planned], now: Micros) -> in
         await record_skips(tx, job_id, window, now, exceptions)
         if exceptions:
             await _keep_exceptions(tx, job_id, window, exceptions, now)
-    runs = window_checks.inserts_of(windows)  # by their instants: SQLite drains rows that lie together 3 times as fast
+    runs = window_writes.inserts_of(windows)  # by their instants: SQLite drains rows that lie together 3 times as fast
     if not runs:
         return 0
     tx.hints.append(Hint("runs", runs[0].due_at))
@@ -393,14 +394,14 @@ async def record_skips(
 ) -> None:
     """Record the window's skips. A range that continues the schedule's last one, with nothing between, extends it."""
     name, edge = window.schedule_id, window.start
-    fated = window_checks.slots_with_fates(window, exceptions)
+    fated = window_writes.slots_with_fates(window, exceptions)
     for skip in window.skips:
         last_id, *last = await tx.row(FIND_LAST_SKIP, job_id, name) or (None,)
-        longer = window_checks.lengthened(skip, SkipRange(*last) if last else None, edge, fated)
+        longer = window_writes.lengthened(skip, SkipRange(*last) if last else None, edge, fated)
         # Written again, the longer range is the newest entry; but not if it was pruned, and counted, meanwhile.
         entry = longer if longer is not None and await tx.do(DELETE_SKIP, last_id) else skip
         await tx.do(INSERT_SKIP, job_id, name, entry.first, entry.last, entry.count, entry.reason, now)
         edge = skip.last
-    newest = window_checks.skipped_ahead(window, now)
+    newest = window_writes.skipped_ahead(window, now)
     if newest is not None:
         await tx.do(HOLD_EDGE, newest, job_id, name)

@@ -11,7 +11,7 @@ from onthedot.clock import NEVER, Micros
 from onthedot.model.errors import KeyConflict, UnknownJob
 from onthedot.model.route import on_node
 from onthedot.model.run import NewRun
-from onthedot.rules.window_checks import Insert, check_revision
+from onthedot.rules.window_writes import Insert, check_revision
 from onthedot.stores.documents import Noting
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.documents import append_entries, lock_of

@@ -1,5 +1,5 @@
 -- Windows of slots: checked, settled around the exceptions that the store has, and recorded in the write itself. As in
--- rules/window_checks.py.
+-- rules/window_writes.py.
 --
 -- window: schedule_id, start, end_, next_at, slots {slot, due, expires, args, share}, skips {first, last, count,
 -- reason}, delay, targets

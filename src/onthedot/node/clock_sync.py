@@ -1,0 +1,42 @@
+"""Clock synchronisation: asks the store what time it is, often enough to start on the dot.
+
+Heartbeats and other calls bring the time along, but they are rare, or take several round trips. In between the clocks
+may drift apart, and a node waits that doubt out before each start (`stores/store_clock.py`). Short questions, some
+times a second, keep it well below a millisecond.
+"""
+
+from __future__ import annotations
+
+from onthedot.clock import Clock, Micros
+from onthedot.loop import Service
+from onthedot.node.heartbeat import Membership
+from onthedot.settings import Settings
+from onthedot.stores.protocol import Store
+from onthedot.stores.store_clock import StoreClock
+
+_IN_A_ROW = 2
+"""The first question wakes what has fallen asleep on the way; the second takes half as long (measured: 0.14 ms to the
+store instead of 0.28, on Redis and on PostgreSQL), and so is worth twice as much."""
+
+
+class ClockSync(Service):
+    """Keeps this node's doubt about the store's clock small. Nothing to do where both have the same clock."""
+
+    name = "clock"
+
+    def __init__(self, store: Store, membership: Membership, clock: Clock, settings: Settings) -> None:
+        super().__init__()
+        self._store = store
+        self._membership = membership
+        self._clock = clock
+        self._every = settings.clock_every
+
+    async def tick(self, now: Micros) -> Micros | None:
+        """Ask, and let the membership judge the answers."""
+        del now
+        if not isinstance(self._clock, StoreClock):
+            return None
+        for _ in range(_IN_A_ROW):
+            sent = self._clock.steady()
+            self._membership.heard(sent, await self._store.tell_time())
+        return self._every

@@ -1,0 +1,49 @@
+"""Late nodes: the leader watches for nodes whose heartbeat is late, asks them to beat, and emits an event.
+
+No run moves because of it: a node is dead when its lease has ended, and not before. But an operator who reads the log
+wants to know that a node is silent before its runs are taken from it.
+"""
+
+from __future__ import annotations
+
+from onthedot.clock import Micros
+from onthedot.loop import Service
+from onthedot.model.events import Events, NodeBack, NodeLate
+from onthedot.node.leadership import Leadership
+from onthedot.settings import Settings
+from onthedot.stores.living import is_late
+from onthedot.stores.protocol import Store
+
+
+class LateNodes(Service):
+    """Looks at the leases of the others, as long as this node has the term."""
+
+    name = "probing"
+
+    def __init__(self, store: Store, leadership: Leadership, settings: Settings, events: Events) -> None:
+        super().__init__()
+        self._store = store
+        self._leadership = leadership
+        self._settings = settings
+        self._events = events
+        self._late: dict[str, str] = {}  # incarnation → node
+
+    async def tick(self, now: Micros) -> Micros:
+        """One look."""
+        settings = self._settings
+        if self._leadership.term is None:
+            self._late.clear()
+            return settings.renew_every
+        living = {node.incarnation: node for node in await self._store.queries.list_nodes(living=True, now=now)}
+        late = {incarnation: node for incarnation, node in living.items() if is_late(node, now)}
+        for incarnation in [known for known in self._late if known not in late]:
+            node_id = self._late.pop(incarnation)
+            if incarnation in living:
+                self._events.emit(NodeBack(node_id, incarnation))
+        new = [node for incarnation, node in late.items() if incarnation not in self._late]
+        for node in new:
+            self._late[node.incarnation] = node.id
+            self._events.emit(NodeLate(node.id, node.incarnation, node.lease_until))
+        if new:
+            await self._store.probe()
+        return settings.beat_every

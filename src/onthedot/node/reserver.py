@@ -1,0 +1,148 @@
+"""The reserver: looks for work, as much as there is room for.
+
+    reserve ──▶ later: the armer holds them ──arm──▶ seats
+       └─────── already due: reserved and armed in one write ──▶ seats
+
+A look that brought no answer is repaired by asking the store what this node holds.
+"""
+
+from __future__ import annotations
+
+from onthedot import fault_points
+from onthedot.clock import NEVER, Clock, Micros
+from onthedot.ids import Ids
+from onthedot.loop import Service
+from onthedot.model.errors import NodeExpired, StoreUnavailable
+from onthedot.node.armer import Armer
+from onthedot.node.finisher import Finisher
+from onthedot.node.heartbeat import Membership
+from onthedot.node.seats import Seats
+from onthedot.settings import Settings
+from onthedot.stores.hints import Hint
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import ReserveRequest
+
+
+class Reserver(Service):
+    """Reserves runs: those that are due go to the seats, the others to the armer."""
+
+    name = "worker"
+
+    def __init__(
+        self,
+        store: Store,
+        membership: Membership,
+        finisher: Finisher,
+        seats: Seats,
+        armer: Armer,
+        settings: Settings,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        super().__init__()
+        self._store = store
+        self._membership = membership
+        self._finisher = finisher
+        self._seats = seats
+        self._armer = armer
+        self._settings = settings
+        self._clock = clock
+        self._ids = ids
+        self._look_at: Micros = 0  # when the store said that something may be free
+        self._unanswered: frozenset[str] | None = None  # look back: these leases may be ours without our knowing
+        self._asked = 0
+        armer.on_room(self.wake)
+        seats.on_free(self.wake)
+        membership.on_free_to_work(self.wake)
+
+    async def tick(self, now: Micros) -> Micros | None:
+        """One look."""
+        settings, membership = self._settings, self._membership
+        if self._unanswered is not None and membership.trusted:
+            await self._look_back(self._unanswered)
+        ask = self._ask(now)
+        if ask is None:
+            return settings.poll_every
+        self._look_at = NEVER  # whatever we are told from here on is news
+        sent = self._clock.steady()
+        try:
+            reserved = await self._store.reserve(ask)
+        except NodeExpired:
+            return settings.poll_every  # the heartbeat finds out by itself and joins anew
+        except StoreUnavailable:
+            self._unanswered = frozenset(ask.lease_ids)
+            raise
+        membership.heard(sent, reserved.now)
+        fault_points.point("reserve.after_write")
+        if reserved.held:
+            self._armer.hold(reserved.held)
+        if reserved.armed:
+            self._seats.launch(reserved.armed)
+        self._look_at = NEVER if reserved.look_again_at is None else reserved.look_again_at
+        if self._look_at > reserved.now:
+            return min(self._look_at - reserved.now, settings.poll_every)
+        # More is free already. If we got something, ask on; if not, we have no room, and are woken when we do.
+        return 0 if reserved.armed or reserved.held else settings.poll_every
+
+    def _ask(self, now: Micros) -> ReserveRequest | None:
+        """What to ask for; None: nothing, because there is no room or this node may not."""
+        settings, membership, taken = self._settings, self._membership, self._seats
+        seats = self._armer.free_seats
+        if membership.draining or not settings.works:
+            return None
+        if not membership.trusted or (not seats and self._look_at <= now):
+            return None  # what is due would find no seat: whoever has one may take it
+        ahead = max(0, taken.ahead.most - self._armer.held)
+        extra = taken.pace.beyond_seats(taken.taken + seats) if seats else 0  # together no more than a batch
+        self._asked += 1
+        return ReserveRequest(
+            membership.incarnation,
+            self._ids.leases(seats + extra + ahead),
+            seats,
+            ahead,
+            extra,
+            taken.pace.quick,
+            settings.horizon,
+            self._lapse(),
+            membership.queues,
+            frozenset(membership.labels),
+            membership.tasks,
+            self._asked,
+        )
+
+    def _lapse(self) -> Micros:
+        """Long enough for the arm that is under way, and for the next: or this worker would take its own reservations
+        anew while it arms them, and never come to an end."""
+        settings = self._settings
+        return min(max(settings.lapse, 3 * self._armer.slowest), max(settings.lapse, settings.node_ttl))
+
+    def store_has_lost(self) -> None:
+        """Acknowledged writes are gone: look at once what the store believes that we hold."""
+        self._unanswered = self._unanswered or frozenset()
+        self.wake()
+
+    async def _look_back(self, unanswered: frozenset[str]) -> None:
+        """A reserve without an answer may have been done all the same: what we hold tells what the answer was.
+
+        Only leases of that ask are taken on. Any other that runs, by the store, and not here, has run here before: its
+        verdict was acknowledged and lost. It is never begun a second time under its fence; its guarantee decides.
+        """
+        known = {*self._seats.lease_ids(), *self._armer.lease_ids(), *self._finisher.lease_ids()}
+        incarnation = self._membership.incarnation
+        self._unanswered = None
+        try:
+            held = await self._store.recover(incarnation, void_below=self._asked + 1)
+        except StoreUnavailable:
+            self._unanswered = unanswered
+            raise
+        if incarnation != self._membership.incarnation:
+            return  # it has ended meanwhile, and all that it held is for others
+        found = [lease for lease in held if lease.lease_id not in known]
+        ours = [lease for lease in found if lease.lease_id in unanswered]
+        self._armer.hold([lease for lease in ours if not lease.fence])
+        self._seats.launch([lease for lease in ours if lease.fence])
+        self._finisher.give_up([lease for lease in found if lease.fence and lease.lease_id not in unanswered])
+
+    def wants(self, hint: Hint) -> bool:
+        """Whether a hint is a reason to look now."""
+        return hint.kind == "runs" and hint.ready_at - self._settings.horizon < self._look_at

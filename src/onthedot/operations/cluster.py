@@ -1,0 +1,58 @@
+"""Operations on the cluster: nodes, terms, shards and queues. See `Verbs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onthedot.operations.session import Session
+from onthedot.stores.values import Layout, Node, Queue, Term
+
+
+async def list_nodes(session: Session, *, limit: int | None = None) -> list[Node]:
+    """The incarnations of nodes, newest first."""
+    return await session.store.queries.list_nodes(limit=limit)
+
+
+async def drain_node(session: Session, node: str, *, draining: bool = True) -> int:
+    """Ask a node to take no more work, or to go on; how many incarnations live."""
+    count = await session.store.drain(node, draining=draining)
+    if count:
+        await session.changed("nodes.drain" if draining else "nodes.undrain", f"node/{node}")
+    return count
+
+
+async def list_terms(session: Session) -> list[Term]:
+    """The newest term of each shard."""
+    return await session.store.queries.list_terms()
+
+
+async def set_shards(session: Session, shards: int) -> Layout:
+    """Divide the planning among so many shards."""
+    layout = await session.store.set_shards(shards)
+    await session.changed("shards.set", f"layout/{layout.version}", after={"shards": layout.shards})
+    return layout
+
+
+async def list_queues(session: Session) -> list[Queue]:
+    """The queues that have runs, or that somebody paused or shared."""
+    return await session.store.queries.list_queues()
+
+
+async def pause_queue(session: Session, queue: str, *, reason: str = "") -> Queue:
+    """Start nothing more of a queue, until it is resumed."""
+    return await _changed(session, "pause", await session.store.pause_queue(queue, reason=reason))
+
+
+async def resume_queue(session: Session, queue: str) -> Queue:
+    """Let a paused queue go on."""
+    return await _changed(session, "resume", await session.store.resume_queue(queue))
+
+
+async def share_queue(session: Session, queue: str, weights: Mapping[str, int] | None) -> Queue:
+    """Share a queue by weight; None: first come, first served."""
+    return await _changed(session, "share", await session.store.share_queue(queue, weights))
+
+
+async def _changed(session: Session, verb: str, queue: Queue) -> Queue:
+    await session.changed(f"queues.{verb}", f"queue/{queue.name}")
+    return queue

@@ -1,0 +1,53 @@
+"""Messages between a worker and its child processes, as plain JSON values.
+
+A lease goes to the child as plain fields, an outcome comes back as four plain values. In between the child may send
+`checkpoint`, which is answered, and `note`, which is not (`child_desk.py`, `child.py`). The frames are in `frames.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from onthedot.model.job import JobRecord, JobState
+from onthedot.model.run import Checkpoint, Lease
+from onthedot.model.verdict import Outcome, OutcomeKind
+from onthedot.runners.frames import BadFrame
+from onthedot.stores.definitions import decode, encode
+
+TERM, KILL = b"T", b"K"
+"""What a worker tells the keeper of a child."""
+
+_LEASE = tuple(field.name for field in fields(Lease) if field.name != "record")
+
+
+def lease_to_json(lease: Lease) -> dict[str, Any]:
+    """A lease and the revision of its job, as plain values."""
+    record = lease.record
+    return {
+        **{name: getattr(lease, name) for name in _LEASE},
+        "record": [record.id, record.revision, encode(record.job), record.created_at, record.updated_at],
+    }
+
+
+def lease_from_json(data: dict[str, Any]) -> Lease:
+    """The lease that `lease_to_json` wrote."""
+    job_id, revision, definition, created_at, updated_at = data.pop("record")
+    record = JobRecord(job_id, revision, decode(definition), JobState.ACTIVE, created_at, updated_at)
+    saved = data.pop("checkpoint")
+    return Lease(**data, record=record, checkpoint=None if saved is None else Checkpoint(*saved))
+
+
+def outcome_to_json(outcome: Outcome) -> list[Any]:
+    """An outcome as plain values."""
+    return [outcome.kind.value, outcome.error, list(outcome.error_types), outcome.result]
+
+
+def outcome_from_json(data: Any) -> Outcome:
+    """The outcome that a child told: it succeeded or failed, the rest is not its to say."""
+    match data:
+        case ["succeeded", None, [], str() | None as result]:
+            return Outcome(OutcomeKind.SUCCEEDED, result=result)
+        case ["failed", str(error), [*types], None] if all(isinstance(name, str) for name in types):
+            return Outcome(OutcomeKind.FAILED, error, tuple(types))
+    raise BadFrame(f"expected an outcome, got {str(data)[:100]!r}")

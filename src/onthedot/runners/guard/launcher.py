@@ -1,0 +1,252 @@
+"""Start one program, in one of two ways.
+
+Whatever is kept apart or is in cgroups is a fork of the guard that sets everything before it becomes the program. What
+is not kept apart is spawned (`posix_spawn`), which takes half as long: the guard lowers its own soft limits for that
+moment, and the program inherits them. Hard limits it gets from outside right after; who raises its soft ones before
+that is the worker's own user anyway. No instruction of either runs without its bounds.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import resource
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import cache
+from typing import NamedTuple, NoReturn
+
+from onthedot.model.task import Bounds, Level
+from onthedot.runners.guard import namespaces, sandbox, seccomp, trees
+from onthedot.runners.guard.users import User
+
+APART: tuple[Level, ...] = ("user", "sandbox")
+"""The levels that keep a program apart from its worker."""
+
+NOT_FOR_US = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Who stops a service, or a terminal, signals all of its processes; the guard ends when its worker does."""
+
+_NOT_STARTED = 127
+_MOST_WORDS = 4_096
+_TO_SPAWN = 16 << 20  # bytes that the guard may need while its own memory is bounded
+_LAST = 1 << 20  # more descriptors than anybody may have
+_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, *NOT_FOR_US)  # by Python, and by the guard; that would be inherited
+
+
+class Spawned(NamedTuple):
+    """A process, and our ends of its pipes."""
+
+    pid: int
+    stdin: int  # -1: it reads nothing
+    out: int
+    err: int
+    trouble: int = -1  # of a fork: what kept it from being the program, if something is there when it has ended
+
+
+class Rights(NamedTuple):
+    """As whom it runs, and how bounded."""
+
+    user: User | None = None  # None: as the guard
+    workspace: str = ""  # becomes that user's
+    level: Level = "none"
+    doors: Sequence[str] = ()  # of cgroups
+    limits: Sequence[tuple[int, int]] = ()
+    files: Sequence[bytes] = ()  # what it finds in its descriptors 3, 4, …
+
+    @property
+    def needs_fork(self) -> bool:
+        """Whether there is something that can be set only from inside."""
+        return self.apart or bool(self.doors)
+
+    @property
+    def apart(self) -> bool:
+        """Whether it is kept apart from the guard."""
+        return self.level in APART
+
+
+def limits_of(bounds: Bounds, *, own_user: bool) -> list[tuple[int, int]]:
+    """The limits of each process. Processes are counted by user: only with one of its own that says anything.
+
+    Memory is what is private and writable (`RLIMIT_DATA`), not the address space: that a runtime reserves in advance,
+    by the gigabyte, without using it.
+    """
+    wanted = [
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_DATA, bounds.memory),
+        (resource.RLIMIT_NOFILE, bounds.files),
+        (resource.RLIMIT_FSIZE, bounds.file_bytes),
+        (resource.RLIMIT_CPU, None if bounds.cpu is None else max(1, -(-bounds.cpu // timedelta(seconds=1)))),
+        (resource.RLIMIT_NPROC, bounds.processes if own_user else None),
+    ]
+    return [(number, value) for number, value in wanted if value is not None]
+
+
+def spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, *, reads: bool, rights: Rights) -> Spawned:
+    """Start it. OSError or ValueError if it could not be; a fork tells what goes wrong later in `trouble`."""
+    ours: list[int] = []
+    theirs: list[int] = []
+    try:
+        if reads:
+            read_end, write_end = os.pipe()
+            theirs.append(read_end)
+            ours.append(write_end)
+        else:
+            theirs.append(os.open(os.devnull, os.O_RDONLY))
+        _add_pipe(ours, theirs)
+        _add_pipe(ours, theirs)
+        if rights.needs_fork or _is_less_than_we_have(rights.limits, max(theirs)):
+            _add_pipe(ours, theirs)
+            pid = os.fork()
+            if pid == 0:
+                _become(argv, env, directory, theirs, rights)
+        else:
+            pid = _spawn(argv, env, directory, theirs, rights)
+    except (OSError, ValueError):
+        for end in ours:
+            os.close(end)
+        raise
+    finally:
+        for end in theirs:
+            os.close(end)
+    for end in ours:
+        os.set_blocking(end, False)
+    return Spawned(pid, *([] if reads else [-1]), *ours)
+
+
+def _add_pipe(ours: list[int], theirs: list[int]) -> None:
+    read_end, write_end = os.pipe()
+    theirs.append(write_end)
+    ours.append(read_end)
+
+
+def _spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, standard: list[int], rights: Rights) -> int:
+    actions = [(os.POSIX_SPAWN_DUP2, end, number) for number, end in enumerate(standard)]
+    os.chdir(directory)
+    try:
+        with _lowered(rights.limits):
+            pid = _find_and_spawn(argv, env, actions)
+    finally:
+        os.chdir("/")
+    with suppress(
+        ProcessLookupError, PermissionError
+    ):  # it has ended already; it is another user's by its file's rights
+        for number, value in rights.limits:
+            resource.prlimit(pid, number, _within(_most(number), number, value))
+    return pid
+
+
+@contextmanager
+def _lowered(limits: Sequence[tuple[int, int]]) -> Iterator[None]:
+    """Our own soft limits, so that who is spawned meanwhile begins with them. Not that of processor time: the guard has
+    used more than that already, and nobody uses a second of it before it is set from outside."""
+    before = [(number, resource.getrlimit(number)) for number, _ in limits if number != resource.RLIMIT_CPU]
+    try:
+        for number, value in limits:
+            if number != resource.RLIMIT_CPU:
+                resource.setrlimit(number, (_within(_most(number), number, value)[0], _most(number)))
+        yield
+    finally:
+        for number, limit in before:
+            resource.setrlimit(number, limit)
+
+
+def _is_less_than_we_have(limits: Sequence[tuple[int, int]], highest: int) -> bool:
+    """Whether the guard itself takes about as much as the program may have, in memory or in descriptors (`highest` is
+    to be handed on): then it cannot lower its own limits."""
+    most = dict(limits)
+    if most.get(resource.RLIMIT_NOFILE, highest + 1) <= highest:
+        return True
+    if resource.RLIMIT_DATA not in most:
+        return False
+    with open("/proc/self/statm", encoding="ascii") as file:
+        ours = int(file.read().split()[5]) * resource.getpagesize()
+    return most[resource.RLIMIT_DATA] < ours + _TO_SPAWN
+
+
+@cache
+def _most(number: int) -> int:
+    """What the guard may have itself, and so whom it spawns; it never changes."""
+    return resource.getrlimit(number)[1]
+
+
+def _find_and_spawn(argv: Sequence[str], env: Mapping[str, str], actions: list[tuple[int, int, int]]) -> int:
+    """As a shell finds it: by its path, or in the directories of its own PATH."""
+    name = argv[0]
+    places = [""] if "/" in name else [f"{place or '.'}/" for place in env.get("PATH", os.defpath).split(":")]
+    trouble: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    for place in places:
+        try:
+            return os.posix_spawn(
+                f"{place}{name}", list(argv), env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_IGNORED
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:
+            trouble = error
+    raise trouble
+
+
+def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: list[int], rights: Rights) -> NoReturn:
+    """In the new process: be the program, or say why not."""
+    *standard, trouble = pipes
+    try:
+        signal.set_wakeup_fd(-1)
+        for ignored in _IGNORED:
+            signal.signal(ignored, signal.SIG_DFL)
+        os.setsid()
+        os.umask(0o077)
+        # first out of the way of 0, 1 and 2, all of them: one may lie where another has to go
+        lifted = [os.dup(end) for end in standard]
+        for number, end in enumerate(lifted):
+            os.dup2(end, number)
+        for door in rights.doors:
+            with open(door, "w") as file:
+                file.write("0")
+        if rights.user is not None:
+            uid = rights.user.uid
+            rights.user.own(rights.workspace)  # here, because it may take long
+            if rights.level == "user":
+                namespaces.keep_private(rights.workspace)
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+        if rights.apart:
+            trees.forbid_new_privileges()
+        if rights.level == "user":
+            seccomp.load()  # in a sandbox, bubblewrap does it
+        trees.die_with_parent()
+        os.chdir(directory)
+        first = 3 + len(rights.files)
+        trouble = fcntl.fcntl(trouble, fcntl.F_DUPFD_CLOEXEC, first)
+        files = [fcntl.fcntl(sandbox.in_memory(content), fcntl.F_DUPFD, first) for content in rights.files]
+        for number, end in enumerate(files, start=3):
+            os.dup2(end, number)
+        os.closerange(first, trouble)
+        os.closerange(trouble + 1, _LAST)
+        # last, because they are the program's and not for what we do here
+        for number, value in rights.limits:
+            resource.setrlimit(number, _within(resource.getrlimit(number)[1], number, value))
+        os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - this is what it is for
+    except BaseException as error:  # noqa: BLE001 - told to the guard, and the process ends
+        os.write(trouble, f"{type(error).__name__}: {error}".encode(errors="replace")[:_MOST_WORDS])
+    finally:
+        os._exit(_NOT_STARTED)
+
+
+def _within(most: int, number: int, value: int) -> tuple[int, int]:
+    """The soft and the hard limit: nobody can have more than there is."""
+    hard = value + 5 if number == resource.RLIMIT_CPU else value  # SIGXCPU first, SIGKILL for who does not listen
+    return (value, hard) if most == resource.RLIM_INFINITY else (min(value, most), min(hard, most))
+
+
+def trouble_of(spawned: Spawned) -> str:
+    """Why the process that has ended never was the program; empty if it was."""
+    if spawned.trouble < 0:
+        return ""
+    try:
+        return os.read(spawned.trouble, _MOST_WORDS).decode(errors="replace")
+    except BlockingIOError:
+        return ""

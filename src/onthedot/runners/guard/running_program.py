@@ -1,0 +1,234 @@
+"""One program that runs: its pipes, its record, what is told of it, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from onthedot.clock import MILLISECOND, NEVER, SECOND, Clock, Micros
+from onthedot.output.capture import Capture
+from onthedot.output.line_marks import Mark
+from onthedot.output.records import Stream
+from onthedot.runners.guard import launcher, sandbox, trees, users
+from onthedot.runners.guard.cgroups import Group
+from onthedot.runners.guard.launcher import APART, Rights
+from onthedot.runners.guard.users import NotPossible, User
+from onthedot.runners.program.protocol import Kind, Program, ProgramEnd
+
+READ_MOST = 1 << 16
+"""Bytes of a pipe that are taken at a time: then it is somebody else's turn."""
+SAY_EVERY: Micros = 200 * MILLISECOND
+SAY_MOST = 1 << 14
+"""Characters of output that are told in that time; the rest is in the record only."""
+
+_NEAR = 0.9  # who had this share of its memory and failed is taken to have failed for that
+_LEFT_IN_PIPE = 32  # times READ_MOST: more than a pipe can hold
+
+
+class RunningProgram:
+    """Made: it is started. OSError, ValueError or `NotPossible`: it could not be."""
+
+    def __init__(self, number: int, program: Program, mark: str, cgroups: list[str], clock: Clock) -> None:
+        self.number = number
+        self.program = program
+        self.clock = clock
+        self.stdin = memoryview(program.stdin)
+        self.reason: Kind | None = None  # why it was ended, if it was
+        self.error = ""
+        self.ends_at: Micros = clock.steady() + program.timeout if program.timeout else NEVER
+        self.kill_at: Micros = NEVER
+        self.status: int | None = None  # of the main process, when it has ended
+        self.usage: resource.struct_rusage | None = None
+        self.stragglers: set[int] = set()
+        self.user: User | None = None
+        self.group: Group | None = None
+        self._said: list[str] = []
+        self._said_length = 0
+        self._parts: list[list[Any]] = []  # of what is said: when it came, its stream, its length
+        self._said_at: Micros = -SAY_EVERY
+        self._capture: Capture | None = None
+        self._is_recorded = True  # until the record cannot be written
+        try:
+            self._start(mark, cgroups)
+        except (OSError, ValueError, NotPossible):
+            self.let_go()
+            raise
+        self.streams: dict[int, Stream] = {self.spawned.out: "out", self.spawned.err: "err"}
+
+    def _start(self, mark: str, cgroups: list[str]) -> None:
+        program = self.program
+        if program.level in APART and os.geteuid() == 0:
+            self.user = users.take_user(program.workspace)
+            users.check_reachable(program.workspace)
+        elif program.level == "user":
+            raise NotPossible("isolation 'user': expected a worker that runs as root, got one that does not")
+        if cgroups:
+            self.group = Group(cgroups, mark, program.bounds)
+        argv, env, files = [*program.argv], {**program.env, trees.MARK: mark}, []
+        if program.level == "sandbox":
+            uid = self.user.uid if self.user else os.geteuid()
+            files = sandbox.sandbox_files(program.env, uid, program.workspace)
+            handed = range(3, 3 + len(files))
+            argv = [
+                *sandbox.bubblewrap(program.directory, program.workspace, handed=handed, network=program.network),
+                *argv,
+            ]
+            env = {trees.MARK: mark}  # bubblewrap's own; the program inherits it
+        rights = Rights(
+            user=self.user,
+            workspace=program.workspace,
+            level=program.level,
+            doors=self.group.doors if self.group else (),
+            limits=launcher.limits_of(program.bounds, own_user=self.user is not None),
+            files=files,
+        )
+        self.spawned = launcher.spawn(argv, env, program.directory, reads=bool(program.stdin), rights=rights)
+
+    # ── pipes ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def read(self, pipe: int) -> bool:
+        """Take some output; whether there can be more."""
+        try:
+            data = os.read(pipe, READ_MOST)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        if data:
+            self._record(self.streams[pipe], data)
+        return bool(data)
+
+    def write(self) -> bool:
+        """Give it some of what it is to read; whether there is more."""
+        try:
+            self.stdin = self.stdin[os.write(self.spawned.stdin, self.stdin[:READ_MOST]) :]
+        except BlockingIOError:
+            return True
+        except OSError:  # it does not want it
+            return False
+        return bool(self.stdin)
+
+    def drain(self, pipe: int) -> None:
+        """Everybody who could write is gone: take what lies in the pipe."""
+        for _ in range(_LEFT_IN_PIPE):
+            try:
+                data = os.read(pipe, READ_MOST)
+            except OSError:  # empty, and open somewhere outside of the tree
+                return
+            if not data:
+                return
+            self._record(self.streams[pipe], data)
+
+    def _record(self, stream: Stream, data: bytes) -> None:
+        if not self._is_recorded:
+            return
+        try:
+            if self._capture is None:  # not before: most of what is short says nothing
+                self._capture = self._open_capture()
+            self._to_say(stream, self._capture.feed(stream, data))
+        except OSError:  # the disk is full, or worse: the program is not to blame, and goes on without a record
+            self._is_recorded = False
+            self._close_capture()
+
+    def _open_capture(self) -> Capture:
+        program = self.program
+        return Capture(
+            Path(program.log), step=program.label, limit=program.bounds.output, secrets=program.secrets,
+            clock=self.clock.now,
+        )  # fmt: skip
+
+    def _close_capture(self) -> None:
+        capture, self._capture = self._capture, None
+        if capture is not None:
+            with suppress(OSError):
+                for stream, text in capture.close():
+                    self._to_say(stream, text)
+
+    # ── what is told while it runs ───────────────────────────────────────────────────────────────────────────
+
+    def _to_say(self, stream: Stream, text: str) -> None:
+        room = SAY_MOST - self._said_length
+        if not text or room <= 0:
+            return
+        text, now = text[:room], self.clock.now()
+        self._said.append(text)
+        self._said_length += len(text)
+        last = self._parts[-1] if self._parts else None
+        if last is not None and Mark(last[0], last[1]).covers(Mark(now, stream)):
+            last[2] += len(text)
+        else:
+            self._parts.append([now, stream, len(text)])
+
+    @property
+    def say_at(self) -> Micros:
+        """When there is something to tell."""
+        return self._said_at + SAY_EVERY if self._said else NEVER
+
+    def say(self, now: Micros) -> tuple[str, list[list[Any]]]:
+        """What is to be told now, and its parts: when each came, its stream and its length."""
+        text, parts = "".join(self._said), self._parts
+        self._said.clear()
+        self._parts = []
+        self._said_length = 0
+        self._said_at = now
+        return text, parts
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def pid(self) -> int:
+        """Its main process."""
+        return self.spawned.pid
+
+    def let_go(self) -> None:
+        """Nothing of it is left: close what we have of it."""
+        self._close_capture()
+        if hasattr(self, "spawned"):
+            for end in self.spawned[1:]:
+                if end >= 0:
+                    with suppress(OSError):
+                        os.close(end)
+        if self.group is not None:
+            self.group.remove()
+        if self.user is not None:
+            self.user.give_back()
+
+    def end(self) -> ProgramEnd:
+        """How it ended; before `let_go`."""
+        usage = self.usage
+        cpu = int((usage.ru_utime + usage.ru_stime) * SECOND) if usage else 0
+        memory = usage.ru_maxrss * 1024 if usage else 0
+        trouble = launcher.trouble_of(self.spawned)
+        told = ProgramEnd("stopped", error=self.error, cpu=cpu, memory=memory, stragglers=len(self.stragglers))
+        if self.reason is not None:
+            return told._replace(kind=self.reason)
+        if trouble:
+            return told._replace(kind="refused", error=f"{self.program.argv[0]}: could not be started: {trouble}")
+        code = os.waitstatus_to_exitcode(self.status or 0)
+        if code and self._was_out_of_memory(memory):
+            return told._replace(kind="out_of_memory")
+        if self.program.level == "sandbox" and 128 < code < 160:  # so bubblewrap tells of a signal
+            code = 128 - code
+        if code < 0:
+            return told._replace(kind="signalled", signal=-code)
+        return told._replace(kind="exited", code=code)
+
+    def _was_out_of_memory(self, memory: int) -> bool:
+        if self.group is not None and self.group.was_out_of_memory():
+            return True
+        bound = self.program.bounds.memory
+        before = _highest()  # it began as a copy of the guard
+        return bound is not None and memory >= _NEAR * bound and memory > before
+
+
+def _highest() -> int:
+    """The most memory that this process itself has had. Not `ru_maxrss`: that is the worker's, if it had more when it
+    started the guard."""
+    with open("/proc/self/status", encoding="ascii") as lines:
+        for line in lines:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0

@@ -1,0 +1,120 @@
+"""Whose process is this, and is it gone? For all programs of a guard."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+
+from onthedot.clock import MILLISECOND, NEVER, SECOND, Micros
+from onthedot.runners.guard import trees
+from onthedot.runners.guard.running_program import RunningProgram
+from onthedot.runners.guard.trees import Process
+
+_AGAIN: Micros = 5 * MILLISECOND  # until a killed tree is looked for again; twice as long each time
+_AGAIN_MOST: Micros = SECOND
+_ONCE_MORE: Micros = 200 * MILLISECOND  # after the last one was found gone: a look can miss somebody
+
+
+class Sweeper:
+    """Finds and kills. `again_at` is when `sweep` wants to be called, if nobody dies before."""
+
+    def __init__(self, running: Mapping[int, RunningProgram], token: str) -> None:
+        self._running = running
+        self._token = token
+        self._owners: dict[int, int | None] = {}  # of orphans: whose they are, by number; they keep it for life
+        self._pause = _AGAIN
+        self.again_at: Micros = NEVER
+
+    def forget(self, pid: int) -> None:
+        """This child has been reaped: its id may come again."""
+        self._owners.pop(pid, None)
+
+    def ask_to_end(self, running: RunningProgram) -> None:
+        """SIGTERM to all of its tree; who is stopped is woken for it."""
+        for process in self._tree(running):
+            if running.program.level == "sandbox" and process.pid == running.pid:
+                continue  # bubblewrap itself: with it, all of them would be gone at once
+            trees.tell(process, signal.SIGTERM)
+            trees.tell(process, signal.SIGCONT)
+
+    def kill(self, running: RunningProgram) -> None:
+        """All of its tree, now."""
+        trees.kill_found(lambda: self._tree(running))
+        if running.group is not None:
+            running.group.kill()
+
+    def sweep(self, now: Micros) -> list[RunningProgram]:
+        """Kill what nobody owns, and what programs that have ended left behind. Which of them are gone entirely."""
+        orphans = self._orphans()
+        left: dict[int | None, list[int]] = {}
+        for pid, owner in orphans.items():
+            running = self._running.get(owner) if owner is not None else None
+            if running is None:
+                left.setdefault(None, []).append(pid)
+            elif running.status is not None:
+                left.setdefault(owner, []).append(pid)
+        ended = [running for running in self._running.values() if running.status is not None]
+        gone = [running for running in ended if running.number not in left]
+        if left:
+            self._kill_left(left)
+            self.again_at = now + self._pause
+            self._pause = min(2 * self._pause, _AGAIN_MOST)
+        else:
+            self._pause = _AGAIN
+            if ended:
+                self.again_at = now + _ONCE_MORE
+            elif self.again_at <= now:
+                self.again_at = NEVER
+        return gone
+
+    def kill_everybody(self) -> None:
+        """The guard ends: whatever is below it, goes."""
+        trees.kill_below(trees.children_of_guard())
+
+    def _kill_left(self, left: dict[int | None, list[int]]) -> None:
+        for owner, orphans in left.items():
+            if owner is not None:
+                running = self._running[owner]
+                doomed = trees.below(orphans, trees.everybody())
+                inner = running.program.level == "sandbox"
+                running.stragglers |= {p.pid for p in doomed if not (inner and trees.is_first_of_namespace(p.pid))}
+                self.kill(running)
+            else:
+                trees.kill_below(orphans)
+
+    def _tree(self, running: RunningProgram) -> list[Process]:
+        roots = [pid for pid, owner in self._orphans().items() if owner == running.number]
+        if running.status is None:
+            roots.append(running.pid)
+        if running.group is not None:
+            roots += running.group.members()
+        return trees.below(roots, trees.everybody())
+
+    def _orphans(self) -> dict[int, int | None]:
+        """The guard's children that are no main processes and live, and whose they are."""
+        mains = {running.pid for running in self._running.values() if running.status is None}
+        found: dict[int, int | None] = {}
+        for pid in trees.children_of_guard():
+            if pid in mains:
+                continue
+            process = trees.look(pid)
+            if process is None or process.is_zombie:
+                continue
+            if pid not in self._owners:
+                self._owners[pid] = self._owner(process)
+            found[pid] = self._owners[pid]
+        return found
+
+    def _owner(self, process: Process) -> int | None:
+        user = trees.user_of(process.pid)
+        for running in self._running.values():
+            if running.group is not None and process.pid in running.group.members():
+                return running.number
+            if running.user is not None and running.user.uid == user:
+                return running.number
+            if process.session == running.pid:
+                return running.number
+        token, _, number = trees.mark_of(process.pid).rpartition(".")
+        if token == self._token and number.isdigit():
+            return int(number)
+        return next(iter(self._running)) if len(self._running) == 1 else None

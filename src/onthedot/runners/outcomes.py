@@ -1,0 +1,74 @@
+"""Outcomes of attempts: of a handler that returned or raised, and of an attempt that took too long. Pure."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Sequence
+
+from onthedot.clock import Micros
+from onthedot.model.verdict import SUCCEEDED, Outcome, OutcomeKind
+from onthedot.output.redact import redacted
+
+ERROR_CHARACTERS = 4_000
+"""Most characters of an error that are kept."""
+
+
+def succeeded(value: object, limit: int) -> Outcome:
+    """The outcome of a handler that returned: its value must be JSON, and not too large to keep."""
+    if value is None:
+        return SUCCEEDED
+    never_run = _never_run(value)
+    if never_run:
+        return Outcome(OutcomeKind.FAILED, never_run, ("onthedot.HandlerNeverRan",))
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        kept = f"the handler returned {type(value).__name__}, which is not JSON ({error}); return None or plain data"
+        return Outcome(OutcomeKind.FAILED, kept, ("onthedot.ResultNotJson",))
+    if len(text) > limit:
+        kept = f"the handler's result is {len(text)} characters of JSON, more than {limit}; store it elsewhere"
+        return Outcome(OutcomeKind.FAILED, kept, ("onthedot.ResultTooLarge",))
+    return Outcome(OutcomeKind.SUCCEEDED, result=text)
+
+
+def _never_run(value: object) -> str:
+    """Why a returned value means that the handler's body has not run, or not to its end; empty if it has."""
+    if inspect.iscoroutine(value):
+        value.close()  # or Python would warn, later and elsewhere, that nobody awaited it
+        return "the handler returned a coroutine that nobody awaits; define it with 'async def' and await it"
+    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        return "the handler is a generator, so its body has not run; return a list instead of using 'yield'"
+    return ""
+
+
+def failed(error: BaseException) -> Outcome:
+    """The outcome of a handler that raised. Its text is the handler's own code, and may be no text at all."""
+    try:
+        said = str(error)
+    except BaseException as trouble:  # noqa: BLE001 - whatever it raises, the attempt has failed
+        said = f"(its text cannot be had: {type(trouble).__name__})"
+    text = f"{type(error).__name__}: {said}"[:ERROR_CHARACTERS]
+    kept = text.encode(errors="backslashreplace").decode()  # a lone surrogate cannot be stored
+    return Outcome(OutcomeKind.FAILED, kept, type_names(type(error)))
+
+
+def timed_out(timeout: Micros) -> Outcome:
+    """The outcome of an attempt that took longer than its job allows."""
+    return Outcome(OutcomeKind.TIMED_OUT, f"took longer than its time-out of {timeout / 1_000_000:g} s")
+
+
+def type_names(kind: type[BaseException]) -> tuple[str, ...]:
+    """An exception type and its bases, as the dotted names that `Retry.on` holds.
+
+    >>> type_names(ConnectionResetError)[:2]
+    ('builtins.ConnectionResetError', 'builtins.ConnectionError')
+    """
+    return tuple(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__ if issubclass(base, BaseException))
+
+
+def without_secrets(outcome: Outcome, forms: Sequence[bytes]) -> Outcome:
+    """The outcome as it may be kept and shown: an error may name what a program or the other side has said."""
+    if not forms or outcome.error is None:
+        return outcome
+    return outcome._replace(error=redacted(outcome.error, forms, cut=len(outcome.error) >= ERROR_CHARACTERS))

@@ -1,0 +1,70 @@
+"""From a lease to a task that can be done: parameters and secrets in their places, just before the start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from onthedot.model.run import Lease
+from onthedot.model.task import Task
+from onthedot.runners.params import Filled, arguments_of, fill, require_params, secret_names, with_defaults
+from onthedot.runners.secrets import DIRECTORY, EnvironmentSecrets, Provider, SecretFiles, Secrets
+from onthedot.runners.stored_secrets import Keys, StoredSecrets
+from onthedot.runners.task_texts import has_marks
+from onthedot.stores.documents import Documents
+
+_MOST_PLAIN = 1_000
+
+Fill = Callable[[Lease], Coroutine[Any, Any, Filled]]
+"""What makes a lease's task complete, as runners are given it; awaited on the engine's loop, because it may ask the
+store."""
+
+
+async def as_written(lease: Lease) -> Filled:
+    """The task as its definition has it: nothing is filled in."""
+    return Filled(lease.record.job.task)
+
+
+class TaskFiller:
+    """What runners ask for a task. Arguments are checked once more: the job may have been edited since the run was
+    asked for, and a row in a store is from outside.
+
+    `ArgumentsError` or `UnknownSecret` if the run cannot be done as it is, `StoreUnavailable` if it is not known."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self._plain: dict[int, Task] = {}  # by identity: the runs of a job share its definition
+
+    def _takes_nothing(self, task: Task) -> bool:
+        """Whether there is no mark in it: then it is as it is. Looked at once for each definition."""
+        if self._plain.get(id(task)) is task:
+            return True
+        if has_marks(task):
+            return False
+        if len(self._plain) >= _MOST_PLAIN:
+            self._plain.clear()
+        self._plain[id(task)] = task
+        return True
+
+    async def __call__(self, lease: Lease) -> Filled:
+        job = lease.record.job
+        arguments = arguments_of(lease)
+        require_params(job, arguments)
+        if self._takes_nothing(job.task):
+            return Filled(job.task)
+        values = await self._secrets.resolve(secret_names(job.task), namespace=job.namespace)
+        return fill(job.task, with_defaults(job, arguments), values)
+
+
+def secrets_of(
+    store: Documents, others: Sequence[Provider] = (), *, environment: Mapping[str, str] | None = None
+) -> Secrets:
+    """Where a worker finds secrets: its environment, the directory that `OTD_SECRETS_DIR` names, its store, others.
+
+    `UnknownSecret` if the keys that are given are none: that is to be known at the start."""
+    environment = os.environ if environment is None else environment
+    directory = environment.get(DIRECTORY)
+    files = [SecretFiles(directory)] if directory else []
+    stored = StoredSecrets(store, Keys.of(environment))
+    return Secrets([EnvironmentSecrets(environment), *files, stored, *others])

@@ -1,0 +1,67 @@
+"""A node asks a store elsewhere for its time, and waits no longer before a start than it has to."""
+
+from __future__ import annotations
+
+from onthedot.clock import MILLISECOND, SECOND, SystemClock
+from onthedot.ids import SeededIds
+from onthedot.model.events import ClockOff, Events
+from onthedot.node.clock_sync import ClockSync
+from onthedot.node.heartbeat import Membership
+from onthedot.settings import Settings
+from onthedot.stores.memory import MemoryStore
+from onthedot.stores.store_clock import StoreClock
+from tests.node.elsewhere import Elsewhere, Machine
+
+SETTINGS = Settings()
+WAY = 200
+
+
+def keeper(store: MemoryStore, clock: StoreClock | SystemClock, events: Events) -> ClockSync:
+    return ClockSync(store, Membership(store, clock, SeededIds(1), SETTINGS, events), clock, SETTINGS)
+
+
+async def test_the_doubt_stays_below_half_a_millisecond():
+    machine = Machine(off=-300 * SECOND)
+    store, clock = Elsewhere(machine, WAY), StoreClock(machine)
+    keeping = keeper(store, clock, Events())
+    for _ in range(20):
+        again_in = await keeping.tick(0)
+        assert again_in == SECOND // 4
+        machine.passes(again_in)
+        assert machine.store_now - clock.now() <= MILLISECOND // 2
+    assert store.asked == 40
+
+
+async def test_a_way_that_has_fallen_asleep_costs_nothing():
+    """The first answer after a pause takes ten times as long: the one right behind it counts."""
+    machine = Machine()
+    store, clock = Elsewhere(machine, 10 * WAY), StoreClock(machine)
+    keeping = keeper(store, clock, Events())
+    tell_time = store.tell_time
+
+    async def wake_up() -> int:
+        told = await tell_time()
+        store._way = WAY
+        return told
+
+    store.tell_time = wake_up  # type: ignore[method-assign]
+    await keeping.tick(0)
+    assert machine.store_now - clock.now() <= 2 * WAY
+
+
+async def test_a_clock_that_is_minutes_off_is_told_once():
+    told: list[object] = []
+    events = Events([told.append])
+    machine = Machine(off=-300 * SECOND)
+    keeping = keeper(Elsewhere(machine, WAY), StoreClock(machine), events)
+    for _ in range(3):
+        await keeping.tick(0)
+    [off] = told
+    assert isinstance(off, ClockOff)
+    assert off.offset == -300 * SECOND
+
+
+async def test_where_both_have_one_clock_there_is_nothing_to_ask():
+    store = Elsewhere(Machine())
+    assert await keeper(store, SystemClock(), Events()).tick(0) is None
+    assert store.asked == 0

@@ -1,0 +1,66 @@
+"""A program has its bounds from its first instruction on, however it is started."""
+
+import os
+import resource
+
+import pytest
+
+from onthedot.model.task import Bounds
+from onthedot.runners.guard import launcher
+from onthedot.runners.guard.launcher import Rights, limits_of, spawn
+
+pytestmark = pytest.mark.slow
+
+SHOWN = 'echo "$(ulimit -Sn) $(ulimit -Sc) $(ulimit -Sd) $(ulimit -Sf)"'
+BOUNDED = (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE)
+
+
+def said(bounds: Bounds) -> str:
+    limits = limits_of(bounds, own_user=False)
+    spawned = spawn(["sh", "-c", SHOWN], {"PATH": "/usr/bin:/bin"}, "/", reads=False, rights=Rights(limits=limits))
+    os.waitpid(spawned.pid, 0)
+    try:
+        return os.read(spawned.out, 1000).decode().strip()
+    finally:
+        for end in spawned[2:]:
+            if end >= 0:
+                os.close(end)
+
+
+@pytest.fixture(autouse=True)
+def late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is set from outside comes too late. And the folder is as before: a guard that spawns stays in `/`."""
+    monkeypatch.chdir("/")
+    monkeypatch.setattr(resource, "prlimit", lambda *_: (0, 0))
+
+
+def test_bounds_are_there_before_the_program_is():
+    before = [resource.getrlimit(number) for number in BOUNDED]
+    assert said(Bounds(files=64, memory=1 << 30, file_bytes=1 << 20)) == f"64 0 {1 << 20} {(1 << 20) // 512}"
+    assert [resource.getrlimit(number) for number in BOUNDED] == before
+
+
+def test_a_bound_that_is_less_than_the_guard_itself_takes():
+    before = [resource.getrlimit(number) for number in BOUNDED]
+    assert said(Bounds(files=8, memory=8 << 20, file_bytes=4096)) == f"8 0 {8 << 10} 8"
+    assert [resource.getrlimit(number) for number in BOUNDED] == before
+
+
+def test_a_bound_that_is_less_than_the_guard_has_open():
+    held = [os.open("/dev/null", os.O_RDONLY) for _ in range(70)]
+    try:
+        assert said(Bounds(files=64)).startswith("64 0 ")
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
+def test_what_cannot_be_started_leaves_the_guards_own_limits_alone():
+    before = [resource.getrlimit(number) for number in BOUNDED]
+    with pytest.raises(FileNotFoundError):
+        spawn(
+            ["nosuch"], {"PATH": "/usr/bin"}, "/", reads=False,
+            rights=Rights(limits=limits_of(Bounds(files=64), own_user=False)),
+        )  # fmt: skip
+    assert [resource.getrlimit(number) for number in BOUNDED] == before
+    assert launcher.limits_of(Bounds(), own_user=False)[0] == (resource.RLIMIT_CORE, 0)

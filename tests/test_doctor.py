@@ -1,0 +1,301 @@
+"""What `onthedot doctor` finds: the store, room for output, and what the machine offers."""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+from pathlib import Path
+from zoneinfo import ZoneInfoNotFoundError
+
+import pytest
+
+import onthedot as otd
+from onthedot import doctor
+from onthedot.clock import SECOND, SystemClock
+from onthedot.doctor import Finding, Wants, _clock, _way, look_at_machine, look_at_output, look_at_store, wants_of
+from onthedot.ids import SeededIds
+from onthedot.model.job import Job
+from onthedot.model.task import Command, Container, Source, Step, Steps
+from onthedot.runners import probes
+from onthedot.runners.probes import Cgroups, Probe
+from onthedot.runners.program.workspace import spool_of
+from onthedot.stores.memory import MemoryStore
+from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.redis import RedisStore
+from onthedot.stores.sqlite import SqliteStore
+
+
+def is_empty(folder: Path) -> bool:
+    return not any(folder.iterdir())
+
+
+async def seen(url: str, *, wanted: bool = True, settings: otd.Settings | None = None) -> dict[str, Finding]:
+    return {finding.name: finding for finding in await look_at_store(url, settings or otd.Settings(), wanted=wanted)}
+
+
+async def test_a_file(tmp_path: Path):
+    await (await SqliteStore.open(tmp_path / "otd.db")).close()
+    found = await seen(f"sqlite:///{tmp_path}/otd.db")
+    assert "SQLite 3." in found["store"].found
+    assert found["store"].found.endswith("tables up to date")
+    assert found["clock"].found == "this machine's own is the store's"
+    assert {finding.state for finding in found.values()} == {"ok"}
+
+
+async def test_a_file_that_is_not_there_is_not_made(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/none.db"
+    assert (await seen(url))["store"].is_fault
+    found = (await seen(url, wanted=False))["store"]
+    assert (found.state, found.is_fault) == ("missing", False)
+    assert is_empty(tmp_path)
+
+
+async def test_a_file_that_is_no_store(tmp_path: Path):
+    (tmp_path / "otd.db").write_bytes(b"not a database at all, but long enough to be looked at" * 100)
+    found = (await seen(f"sqlite:///{tmp_path}/otd.db"))["store"]
+    assert (found.state, found.is_fault) == ("broken", True)
+    assert "otd.db" in found.found
+
+
+async def test_postgresql(postgres_url: str):
+    broken = (await seen(postgres_url))["store"]
+    assert "expected schema version 4, got 0" in broken.found
+    await (await PostgresStore.open(postgres_url)).close()
+    found = await seen(f"{postgres_url}?connections=7")
+    assert ": PostgreSQL 1" in found["store"].found
+    assert "fsync" in found["kept"].found
+    assert "7 connections" in found["pools"].found
+    assert found["clock"].state == "ok"
+    assert "the store's (±" in found["clock"].found
+
+
+async def test_redis(valkey_url: str):
+    await (await RedisStore.open(valkey_url)).close()
+    found = await seen(valkey_url)
+    assert ": Valkey " in found["store"].found
+    assert "a crash of the server's machine may lose" in found["kept"].found
+    assert found["clock"].state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("url", "state", "words"),
+    [
+        ("postgresql://db/shop?sslmode=disable", "missing", "not encrypted"),
+        ("postgresql://db/shop?sslmode=require", "missing", "encrypted, but another server can pretend to be it"),
+        ("postgresql://db/shop", "ok", "encrypted, and the server's certificate is checked"),
+        ("redis://db/0?tls=off", "missing", "not encrypted"),
+        ("rediss://db/0", "ok", "encrypted"),
+    ],
+)
+def test_the_way_to_another_machine(url: str, state: str, words: str):
+    [found] = _way(url)
+    assert (found.name, found.state, found.is_fault) == ("connection", state, False)
+    assert found.found.startswith(words)
+    assert bool(found.remedy) == (state != "ok")
+    assert _way("postgresql://localhost/shop") == _way("redis://127.0.0.1/0") == _way("sqlite:///jobs.db") == []
+
+
+async def test_a_server_that_is_not_there():
+    found = (await seen("postgresql://127.0.0.1:1/none?timeout=1"))["store"]
+    assert (found.state, found.is_fault) == ("broken", True)
+    assert "127.0.0.1:1" in found.found
+
+
+async def test_no_password_is_told():
+    found = (await seen("postgresql://ann:hidden@127.0.0.1:1/none?timeout=1"))["store"]
+    assert "hidden" not in str(found)
+
+
+async def test_a_url_that_is_none():
+    with pytest.raises(otd.DefinitionError, match="store URL"):
+        await seen("mysql://x")
+
+
+async def test_memory():
+    assert (await seen("memory:"))["store"].state == "ok"
+
+
+async def test_pools_are_those_of_the_settings(tmp_path: Path):
+    await (await SqliteStore.open(tmp_path / "otd.db")).close()
+    settings = otd.Settings(seats=9, processes=3, roles=("worker",))
+    found = (await seen(f"sqlite:///{tmp_path}/otd.db", settings=settings))["pools"]
+    assert found.found == "9 seats and 3 processes execute"
+
+
+async def test_pools_of_planning_and_of_the_api(postgres_url: str):
+    await (await PostgresStore.open(postgres_url)).close()
+    settings = otd.Settings(roles=("planner",), batch=7, api_rate=2.5, api_burst=9, api_followers=8, api_connections=3)
+    found = (await seen(f"{postgres_url}?connections=7", settings=settings))["pools"]
+    assert found.found == (
+        "7 runs to a write are planned, 30 s ahead; the API takes 2.5 requests a second of a key, 9 at once, and "
+        "8 followers; 7 connections to the store for each event loop; 3 for the API's"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ahead", "state", "words"), [(0, "ok", "0.00"), (90 * SECOND, "broken", "90.0"), (-90 * SECOND, "broken", "90.0")]
+)
+async def test_a_clock_that_is_off(ahead: int, state: str, words: str):
+    class Standing(SystemClock):
+        """So that what a busy machine takes between two looks is no distance between two clocks."""
+
+        def now(self) -> int:
+            return 1_800_000_000 * SECOND
+
+    class Elsewhere(MemoryStore):
+        @property
+        def clock(self) -> None:  # type: ignore[override]
+            """It is on another machine."""
+
+        async def tell_time(self) -> int:
+            return Standing().now() + ahead
+
+    store = Elsewhere()
+    found = await _clock(store, Standing())
+    assert (found.state, words in found.found or ahead != 0) == (state, True)
+    if ahead:
+        assert ("behind the store's" if ahead > 0 else "ahead of the store's") in found.found
+
+
+async def test_a_directory(tmp_path: Path):
+    for place in (str(tmp_path), f"file://{tmp_path}"):
+        found = await look_at_output(place, SeededIds(1))
+        assert (found.state, found.found) == ("ok", f"{place}: written and read back")
+    assert is_empty(tmp_path)
+
+
+async def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path):
+    found = await look_at_output(str(tmp_path / "none"), SeededIds(1))
+    assert (found.state, found.is_fault) == ("broken", True)
+    assert "expected a directory, found none" in found.found
+    assert is_empty(tmp_path)
+
+
+async def test_a_bucket_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doctor, "PATIENCE", 2)
+    for name, value in {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "ann",
+        "AWS_SECRET_ACCESS_KEY": "hidden",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    found = await look_at_output("s3://bucket/logs", SeededIds(1))
+    assert found.is_fault
+    assert "hidden" not in str(found)
+
+
+async def test_a_place_that_is_none():
+    assert (await look_at_output("ftp://x/y", SeededIds(1))).is_fault
+
+
+@pytest.fixture
+def nothing_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("bubblewrap", "git", "user_level", "container_engine"):
+        monkeypatch.setattr(probes, name, lambda: Probe("missing", "not there"))
+    monkeypatch.setattr(probes, "cgroups", lambda: Cgroups(0))
+
+
+def by_name(wants: Wants) -> dict[str, Finding]:
+    return {finding.name: finding for finding in look_at_machine(otd.Settings(), wants)}
+
+
+def test_what_is_missing_is_told_with_its_cost_and_its_cure(nothing_works: None):
+    found = by_name(Wants())
+    for name in ("bubblewrap", "user", "cgroups", "containers", "git"):
+        assert found[name].state == "missing"
+        assert found[name].costs
+        assert found[name].remedy
+        assert not found[name].is_fault
+
+
+def test_it_is_a_fault_where_it_is_asked_for(nothing_works: None):
+    found = by_name(Wants(sandbox=True, user=True, containers=True, git=True))
+    faults = {name for name, finding in found.items() if finding.is_fault}
+    assert faults == {"bubblewrap", "user", "containers", "git"}
+
+
+def test_what_works_costs_nothing(monkeypatch: pytest.MonkeyPatch, nothing_works: None):
+    monkeypatch.setattr(probes, "git", lambda: Probe("ok", "git version 2"))
+    assert by_name(Wants(git=True))["git"] == Finding("git", "ok", "git version 2", wanted=True)
+
+
+def test_what_a_configuration_asks_for():
+    jobs = [
+        Job(name="a", task=Command(argv=("true",)), isolation="sandbox"),
+        Job(name="b", task=Container(image="alpine")),
+        Job(
+            name="c",
+            task=Steps(steps=(Step(name="s", script="make"),), source=Source(git="https://x/y")),
+            isolation="user",
+        ),
+    ]
+    assert wants_of(otd.Settings(), jobs) == Wants(True, True, True, True, True)
+    assert wants_of(otd.Settings(), jobs[1:2]) == Wants(containers=True)
+    assert wants_of(otd.Settings(), []) == Wants()
+
+
+def test_too_few_open_files_are_a_fault(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
+    found = doctor.open_files(otd.Settings(seats=64))
+    assert (found.state, found.found, found.remedy, found.is_fault) == ("broken", "256", "ulimit -n 4096", True)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    assert doctor.open_files(otd.Settings(seats=64)).state == "ok"
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
+    assert doctor.open_files(otd.Settings()).found == "any number"
+
+
+def test_room_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    found = doctor.spool(tmp_path / "not" / "yet" / "there", wanted=True)
+    assert (found.state, found.is_fault) == ("ok", False)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(doctor, "LEAST_DISK", 1 << 62)
+    assert doctor.spool(tmp_path, wanted=True).is_fault
+    assert not doctor.spool(tmp_path, wanted=False).is_fault
+
+
+def test_a_spool_that_programs_users_cannot_reach():
+    with tempfile.TemporaryDirectory() as home:
+        spool = Path(home, "spool")
+        found = doctor.spool(spool, wanted=True, passed=True)
+        assert (found.state, found.remedy) == ("broken", f"chmod o+x {home}")
+        assert doctor.spool(spool, wanted=True).state == "ok"
+        Path(home).chmod(0o711)
+        assert doctor.spool(spool, wanted=True, passed=True).state == "ok"
+
+
+def test_a_spool_that_may_not_be_written_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    found = doctor.spool(tmp_path, wanted=True)
+    assert (found.state, found.found) == ("broken", f"{tmp_path}: may not be written to")
+
+
+def test_the_spool_is_in_the_folder_for_state(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert spool_of(otd.Settings()) == Path("/state/onthedot/spool")
+
+
+@pytest.mark.parametrize(
+    ("groups", "state", "words"),
+    [
+        (Cgroups(2, frozenset({"memory", "pids", "cpu"}), writable=True), "ok", "v2, cpu, memory, pids; writable"),
+        (Cgroups(2, frozenset({"memory", "pids"})), "broken", "v2, memory, pids; not writable"),
+        (Cgroups(2, frozenset({"cpu"}), writable=True), "broken", "v2, cpu; without memory and pids"),
+        (Cgroups(1, frozenset(), writable=True), "broken", "v1, no controllers; without memory and pids"),
+        (Cgroups(0), "missing", "no control groups"),
+    ],
+)
+def test_control_groups(groups: Cgroups, state: str, words: str):
+    found = doctor.control_groups(groups)
+    assert (found.state, found.found) == (state, words)
+
+
+def test_zone_data(monkeypatch: pytest.MonkeyPatch):
+    assert doctor.zones().state == "ok"
+    monkeypatch.setattr(doctor, "tzdata_version", lambda: "unknown")
+    assert (doctor.zones().state, doctor.zones().is_fault) == ("broken", False)
+
+    def missing(name: str) -> None:
+        raise ZoneInfoNotFoundError(name)
+
+    monkeypatch.setattr(doctor, "ZoneInfo", missing)
+    assert (doctor.zones().state, doctor.zones().is_fault) == ("missing", True)
