@@ -1,4 +1,4 @@
-"""The embeddable front door: define jobs, start, submit, stop."""
+"""The scheduler of a program: define jobs, start, submit, stop."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ _PLAIN = ("args", "assignment", "isolation", "max_recoveries", "namespace", "on"
 
 
 def build_job(task: Task, options: Mapping[str, Any], *, stored: bool = False, unread: Collection[str] = ()) -> Job:
-    """A job from its task and options. Every problem is reported at once, and nothing is half defined. `unread`:
-    options that the caller could not read; what depends on them is not checked."""
+    """Make a job from its task and options. It reports all problems at once. `unread`: options that the caller could
+    not read; checks that need them are skipped."""
     name, unread = options.get("name", ""), set(unread)
     problems = [f"unknown option {key!r}{did_you_mean(key, OPTIONS)}" for key in options if key not in OPTIONS]
     given: dict[str, Any] = {key: options[key] for key in _PLAIN if key in options}
@@ -71,7 +71,7 @@ def build_job(task: Task, options: Mapping[str, Any], *, stored: bool = False, u
 
 
 def _problems(job: Job, unread: set[str], *, stored: bool) -> list[str]:
-    """Those of a job that lacks some options, because they could not be read."""
+    """The problems of a job without the options that could not be read."""
     try:
         check_job(job, stored=stored)
     except DefinitionError as error:
@@ -81,7 +81,7 @@ def _problems(job: Job, unread: set[str], *, stored: bool) -> list[str]:
 
 
 def _type_problems(given: Mapping[str, Any]) -> dict[str, str]:
-    """By option."""
+    """Problems of types, by option."""
     expected = {"args": Mapping, "max_recoveries": int, "namespace": str, "owner": str, "queue": str, "share": str}
     return {
         key: f"{key}: expected {kind.__name__.lower()}, got {type(given[key]).__name__} {given[key]!r}"
