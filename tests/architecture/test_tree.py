@@ -94,7 +94,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "one rule of several modules": ("tests/rules/test_planned.py",),
     "a guard whose worker is gone, and two guards": (
-        "tests/runners/guard/test_guards.py",
+        "tests/runners/guard/test_client.py",
         "tests/runners/guard/test_lost_workers.py",
     ),
     "handlers in child processes": (
