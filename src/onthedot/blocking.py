@@ -1,6 +1,6 @@
-"""The verbs for programs without an event loop: Flask, Django, a plain script.
+"""The scheduler's verbs for programs without an event loop: Flask, Django, a plain script.
 
-One portal: a thread with the loop that a program with one would have. Every verb is the scheduler's own, sent through.
+A thread runs the event loop (`loop_thread.py`). Every verb is the scheduler's own, called there.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ NOUNS = frozenset({"blocking", "feed", "need", "ring", "seed", "setting", "speed
 """Words that look like one and are none, or that the field uses as a name: `blocking`, `testing`."""
 
 TO_BE_NAMED = frozenset({
-    "node/fencing.py", "node/probing.py", "node/timekeeping.py", "stores/living.py",
+    "stores/living.py",
     "stores/postgres/prepared.py", "checker/holding.py", "checker/matching.py", "contract/finding.py",
     "contract/moved.py", "contract/standing.py",
 })  # fmt: skip
@@ -94,7 +94,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "one rule of several modules": ("tests/rules/test_planned.py",),
     "a guard whose worker is gone, and two guards": (
-        "tests/runners/guard/test_client.py",
+        "tests/runners/guard/test_guards.py",
         "tests/runners/guard/test_lost_workers.py",
     ),
     "handlers in child processes": (

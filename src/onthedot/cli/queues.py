@@ -15,7 +15,7 @@ from onthedot.cli.terminal import echo_table
 from onthedot.cli.words import reader_time, relative
 from onthedot.clock import SystemClock
 from onthedot.model.route import check_weights
-from onthedot.observe.cluster import queue_fields, said_of_queue
+from onthedot.observe.cluster import queue_fields, queue_settings
 from onthedot.observe.formats import plain
 from onthedot.operations.job_lookup import why_unused
 
@@ -179,4 +179,4 @@ def _change_queue(url: str, name: str, change: Callable[[Verbs], Awaitable[Queue
 
 
 def _tell_change(queue: Queue, words: str, *, as_json: bool) -> None:
-    click.echo(json.dumps(said_of_queue(queue), indent=2) if as_json else plain(f"queue {queue.name} {words}"))
+    click.echo(json.dumps(queue_settings(queue), indent=2) if as_json else plain(f"queue {queue.name} {words}"))

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
     from onthedot.client.client import Client
     from onthedot.clock import Micros
-    from onthedot.model.run import AttemptRecord, Progress, RunRecord, SkipRecord
+    from onthedot.model.run import AttemptRecord, Progress, RunRecord, SkipRecord, WaitReason
     from onthedot.operations.verbs import Verbs
     from onthedot.stores.protocol import Store
-    from onthedot.stores.values import CancelAnswer, LogRecord, WaitReason
+    from onthedot.stores.values import CancelAnswer, LogRecord
 
 
 MOST = 10_000

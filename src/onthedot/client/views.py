@@ -13,13 +13,14 @@ from onthedot.client.requests import instant_text, pages
 from onthedot.client.values import Told, read
 from onthedot.clock import Micros, to_datetime
 from onthedot.model.errors import StoreUnavailable
+from onthedot.model.run import WaitReason
 from onthedot.observe.cluster import NodeShown
 from onthedot.operations.job_views import Next, Shown
 from onthedot.output.records import Record
 from onthedot.output.run_output import Said
 from onthedot.schedules import schedule_id
 from onthedot.stores.queries import FIRST_JOB, JobCursor, JobFilter, JobPage, decode_cursor, encode_cursor
-from onthedot.stores.values import Held, Node, Queue, WaitReason
+from onthedot.stores.values import Held, Node, Queue
 
 _RECORDS = 1_000
 _MISSES = 5

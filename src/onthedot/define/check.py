@@ -43,13 +43,13 @@ _INSTEAD: dict[What, str] = {
 
 
 def is_name(text: str) -> bool:
-    """Whether a job, a namespace or a queue can be called so."""
+    """Whether this can be the name of a job, a namespace or a queue."""
     return NAME.fullmatch(text) is not None
 
 
 def check_job(job: Job, *, stored: bool = False) -> None:
-    """`DefinitionError` with every problem of the definition; nothing if there is none. With `stored` the definition is
-    one that a store has: rules for new ones only do not count."""
+    """`DefinitionError` with every problem of the definition; nothing if there is none. With `stored` the definition
+    comes from a store: rules for new definitions do not apply."""
     problems = [
         *_name_problems(job),
         *_schedule_problems(job),
@@ -71,9 +71,9 @@ def check_job(job: Job, *, stored: bool = False) -> None:
 
 
 def parents_first(jobs: Iterable[Job]) -> list[Job]:
-    """The jobs of a program, none before one that it runs after; `DependencyCycle` if there is no such order.
+    """Sort the jobs of a program so that each comes after its parents; `DependencyCycle` if that is not possible.
 
-    In this order they can be stored one by one, also where a stored job ran after one that now runs after it.
+    In this order they can be stored one by one, even if a stored job ran after one that now runs after it.
     """
     known = {(job.namespace, job.name): job for job in jobs}
     graph = {
@@ -88,8 +88,8 @@ def parents_first(jobs: Iterable[Job]) -> list[Job]:
 
 
 def missing_parents(job: Job, known: Collection[str], where: str = "is stored") -> str:
-    """What to warn of if jobs that this one runs after are not among the `known` names (`namespace/name`); else "".
-    No mistake: a parent may be stored later.
+    """A warning if parents of this job are not among the `known` names (`namespace/name`); else "". It is no error: a
+    parent may be stored later.
 
     >>> from onthedot.model.after import After
     >>> from onthedot.model.task import Noop
@@ -107,12 +107,12 @@ def missing_parents(job: Job, known: Collection[str], where: str = "is stored") 
 
 
 def _filled_task_problems(job: Job, *, stored: bool) -> list[str]:
-    """Of what is to be done; and, if that has the right shape, of what is to be filled into it."""
+    """Problems of the task; if there are none, problems of the values that are filled into it."""
     return list(task_problems(job)) or list(params_problems(job, stored=stored))
 
 
 def _argument_problems(job: Job) -> list[str]:
-    """Of the job's own arguments, and of those that runs of each schedule get."""
+    """Problems of the job's arguments, with those of each schedule."""
     try:
         encode_arguments(job.args, subject="")
         for schedule in job.schedules:
@@ -180,7 +180,7 @@ def _guarantee_problems(job: Job) -> list[str]:
 
 
 def _transaction_problems(job: Job) -> list[str]:
-    """Only a handler in this process can share a transaction with the store."""
+    """Problems of `exactly_once`. Only a handler in this process can share a transaction with the store."""
     problems = []
     if not isinstance(job.task, Call):
         problems.append(
@@ -221,7 +221,7 @@ def _placement_problems(job: Job) -> list[str]:
 
 
 def _levels(job: Job) -> tuple[Level, ...]:
-    """How a job of this kind can be kept apart."""
+    """The isolation levels of a task of this kind."""
     match job.task:
         case Call():
             return ("none", "process")

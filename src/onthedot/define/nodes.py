@@ -27,7 +27,7 @@ MOST_DEPTH = 20
 
 
 class Limits(NamedTuple):
-    """How much of YAML is read at all. A value costs some 50 µs, whoever sends it."""
+    """The limits of YAML that is read. A value costs some 50 µs."""
 
     characters: int = MOST_CHARACTERS
     nodes: int = MOST_NODES
@@ -35,7 +35,7 @@ class Limits(NamedTuple):
 
 OF_FILES = Limits()
 OF_STRANGERS = Limits(characters=1 << 18, nodes=10_000)
-"""What comes over a network: read, or refused, within a second."""
+"""For text from a network: read, or refused, within a second."""
 
 _NULL = re.compile(r"null|Null|NULL|~|")
 _TRUE = re.compile(r"true|True|TRUE")
@@ -50,7 +50,7 @@ _MOST_BITS = 4_096  # Python refuses to show longer ones
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A value and its place: a scalar with its text, a list of nodes, or names with their nodes."""
+    """A value and its place: a scalar with its text, a list of nodes, or a mapping of names to nodes."""
 
     at: Place
     text: str | None = None
@@ -95,7 +95,7 @@ class Trouble(Exception):
 
 
 def check_names(node: Node, allowed: tuple[str, ...], may_be_null: tuple[str, ...] = ()) -> Iterator[tuple[Place, str]]:
-    """A problem for each name that is not known here, and for each without a value."""
+    """A problem for each unknown name, and for each name without a value."""
     for name, at in node.places.items():
         if name not in allowed:
             yield at, f"unknown key {brief(name)}{did_you_mean(name, allowed)}"
@@ -104,12 +104,12 @@ def check_names(node: Node, allowed: tuple[str, ...], may_be_null: tuple[str, ..
 
 
 def is_null(node: Node) -> bool:
-    """Whether nothing stands there, or `null`."""
+    """Whether the value is missing or `null`."""
     return node.items is None and node.names is None and node.value is None
 
 
 def named_values(node: Node, allowed: tuple[str, ...], may_be_null: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The plain data of a mapping with these names; `Trouble` with all that is unknown."""
+    """The plain data of a mapping with these names; `Trouble` with every unknown one."""
     if node.names is None:
         raise Trouble(node.at, f"expected names with their values, got {shown(node)}")
     raise_all(list(check_names(node, allowed, may_be_null)))
@@ -124,7 +124,7 @@ def raise_all(found: list[tuple[Place, str]]) -> None:
 
 
 def shown(node: Node) -> str:
-    """What stands there, in a message."""
+    """The value as a message quotes it."""
     if node.items is not None:
         return "a list"
     if node.names is not None:
@@ -133,7 +133,7 @@ def shown(node: Node) -> str:
 
 
 def inner_place(node: Node, names: str) -> Place:
-    """The place of `retry.delay`, or of as much of it as is there."""
+    """The place of `retry.delay`, or of the part of it that exists."""
     for name in names.split("."):
         if name not in (node.names or {}):
             break
@@ -230,7 +230,7 @@ class _Builder:
             self._refuse(at, f"expected a plain value, got one with the tag {str(tag)!r}; leave the tag out")
 
     def _put(self, node: Node) -> None:
-        """A node is complete: give it to the one that it is in."""
+        """Add a complete node to the one that contains it."""
         if not self._open:
             self._root = node
             return

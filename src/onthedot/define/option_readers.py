@@ -1,4 +1,4 @@
-"""The options of a job as a YAML file has them: a short form, or a mapping of the names that the policy takes."""
+"""Reads the options of a job from nodes: schedules, pauses, policies and parameters, short or as mappings."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PAUSE = ("reason", "until")
 MOST_REASON = 500
 """The most characters of a pause's reason."""
 FORMS = ("cron", "every", "at", "in", "gap")
-"""What says when, in a schedule that is a mapping. `gap` beside `cron` is what becomes of times that clocks skip."""
+"""The keys that say when a schedule runs. `gap` beside `cron` is its rule for times that clocks skip."""
 
 
 def _flags(node: Node, given: Mapping[str, Any], *names: str) -> None:
-    """What is true or false is not guessed at."""
+    """Flags must be true or false."""
     raise_all(
         [
             ((node.names or {})[name].at, f"{name}: expected true or false, got {given[name]!r}")
@@ -40,10 +40,12 @@ def _flags(node: Node, given: Mapping[str, Any], *names: str) -> None:
 
 
 def read_schedules(names: Mapping[str, Node], *, four_fields: bool = False) -> tuple[Schedule, ...] | None:
-    """Those of a job: `schedule` (one, or a list) or `schedules`, with `run_once` or `is_recurring`, and `tz`.
+    """The schedules of a job: `schedule` (one, or a list) or `schedules`, with `run_once` or `is_recurring`,
+    and `tz`.
 
-    `four_fields`: a cron of four fields begins with the second, as in the document that onthedot was made after. So it
-    does in a job that has that document's words, `run_once` or `is_recurring`. Elsewhere it needs `seconds: true`.
+    `four_fields`: a cron expression of four fields begins with the second, as in the document that onthedot was made
+    after. The same holds in a job that uses that document's words `run_once` or `is_recurring`. Elsewhere it needs
+    `seconds: true`.
     """
     if "schedule" in names and "schedules" in names:
         raise Trouble(names["schedules"].at, "schedules: expected either 'schedule' or 'schedules', got both")
@@ -66,7 +68,7 @@ def read_schedules(names: Mapping[str, Node], *, four_fields: bool = False) -> t
 
 
 def _shared(names: Mapping[str, Node]) -> dict[str, Any]:
-    """What is said once for all schedules of a job."""
+    """Options for all schedules of a job."""
     said: dict[str, Any] = {}
     if "tz" in names:
         said["tz"] = names["tz"].value
@@ -116,14 +118,14 @@ def _form(node: Node) -> str:
 
 
 def _line(form: str, value: Any) -> str:
-    """The line that `parse` reads."""
+    """The line for `parse`."""
     if form == "at" and isinstance(value, list):
         value = ", ".join(map(str, value))
     return str(value) if form == "cron" else f"{form} {value}"
 
 
 def _at_option(node: Node, form: str, problem: str) -> Place:
-    """The place of the option that a problem speaks of; else of what says when."""
+    """The place of the option that a problem names; else of the key that says when."""
     key = problem.partition(":")[0]
     names = node.names or {}
     return names[key if key in names else form].at if form else node.at
@@ -165,7 +167,7 @@ def _retry(node: Node) -> Any:
 
 
 def _policy(policy: Callable[..., Any], first: str, *more: str) -> Callable[[Node], Any]:
-    """A reader of a value by itself, or of a mapping with `first` and other names."""
+    """Make a reader of a value alone, or of a mapping with `first` and other names."""
 
     def read(node: Node) -> Any:
         if node.names is None:
@@ -242,4 +244,4 @@ READERS: dict[str, Callable[[Node], Any]] = {
     "after": _after,
     "params": _params,
 }
-"""Options that are more than plain data."""
+"""The options that are not plain data."""

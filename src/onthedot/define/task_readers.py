@@ -1,10 +1,10 @@
-"""The tasks that are no programs, as text has them: `call`, `sleep`, `noop`, `http` and `container`.
+"""Reads the tasks that are no programs from nodes: `call`, `sleep`, `noop`, `http` and `container`.
 
-call: report                                   # a handler that the workers' program has registered by this name
+call: report              # a handler that the workers' program has registered by this name
 sleep: 5s
 noop: true
-http: https://example.org/hook                 # or {url: …, method: POST, headers: {…}, body: …, expect: [200]}
-container: alpine:3                            # or {image: …, argv: […], env: {…}, network: …, mounts: […], …}
+http: https://example.org/hook     # or {url: …, method: POST, headers: {…}, body: …, expect: [200]}
+container: alpine:3                # or {image: …, argv: […], env: {…}, network: …, mounts: […], …}
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOUNT = ("source", "target", "writable")
 
 
 def read_delay(value: Any, what: str) -> timedelta:
-    """A length of time that may be none at all.
+    """A length of time that may be zero.
 
     >>> read_delay("0s", "delay"), read_delay("5s", "delay")
     (datetime.timedelta(0), datetime.timedelta(seconds=5))
@@ -113,7 +113,7 @@ def _texts(what: str, node: Node) -> tuple[str, ...]:
 
 
 def _texts_by_name(what: str, node: Node) -> dict[str, str]:
-    """Values as they are written: `1.10` is no number here."""
+    """The values exactly as they are written: `1.10` is no number here."""
     if node.names is None:
         raise Trouble(node.at, f"{what}: expected names with their values, got {shown(node)}")
     raise_all(
@@ -129,4 +129,4 @@ def _texts_by_name(what: str, node: Node) -> dict[str, str]:
 READERS: dict[str, Callable[[Node], Task]] = {
     "call": _call, "sleep": _sleep, "noop": _noop, "http": _http, "container": _container,
 }  # fmt: skip
-"""By key: what makes a task of its value."""
+"""The reader of each task, by key."""

@@ -1,4 +1,4 @@
-"""Where a problem is in what somebody wrote: a line and a column of a file, or a path into plain data."""
+"""The error for text that cannot be jobs: problems with their places in a file or in plain data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEY = re.compile(r"([a-z_]+(?:\.[a-z_]+)*): ")
 
 
 class Place(NamedTuple):
-    """Line and column, from 1. Plain data has a path instead; its line is the order in which it is read."""
+    """A place: line and column from 1. Plain data has a path instead; its line is the order in which it is read."""
 
     line: int
     column: int
@@ -35,7 +35,7 @@ class Told(NamedTuple):
 
 
 class WrongText(DefinitionError):
-    """What was written cannot be jobs. `told` has every problem with its place, `problems` the same as lines.
+    """The text cannot be jobs. `told` has every problem with its place, `problems` the same as lines.
 
     >>> WrongText([Told("jobs.yaml", Place(3, 5), "name: expected a text")]).problems
     ['jobs.yaml:3:5: name: expected a text']
@@ -47,7 +47,7 @@ class WrongText(DefinitionError):
 
 
 def in_data(at: Place, problem: str) -> Told:
-    """The problem at its path, which is not said twice.
+    """The problem at its path. The message does not repeat the path.
 
     >>> in_data(Place(1, 0, "steps[0].timeout"), "timeout: expected a length of time")
     Told(file='', at=Place(line=1, column=0, path='steps[0].timeout'), problem='expected a length of time')
@@ -65,7 +65,7 @@ def in_data(at: Place, problem: str) -> Told:
 
 
 def _parts(path: str) -> list[str]:
-    """The names in a path; that of a list also for one of its items.
+    """The names in a path. For a list's item also the list's name without its `s`.
 
     >>> _parts("schedules[0].cron")
     ['schedules', 'schedule', 'cron']
@@ -78,7 +78,7 @@ def _parts(path: str) -> list[str]:
 
 
 def has_surrogate(text: str) -> bool:
-    """Whether a text has half a character in it, which no store can keep.
+    """Whether a text has half a character in it (a lone surrogate), which no store can keep.
 
     >>> has_surrogate("\\ud83d"), has_surrogate("😀")
     (True, False)

@@ -1,6 +1,6 @@
-"""What is odd about a schedule: it can be read, but may not mean what its author meant. Pure: `now` is an argument.
+"""Warns of schedules that can be read, but may not mean what their author meant. Pure: `now` is an argument.
 
-A warning is data: a `kind` for programs, a text for people, and what to write instead. Nothing here refuses anything.
+A warning is data: a `kind` for programs, a text for people, and what to write instead. Nothing is refused here.
 """
 
 from __future__ import annotations

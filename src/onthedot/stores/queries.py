@@ -25,7 +25,7 @@ from onthedot.clock import Micros
 from onthedot.model.errors import DefinitionError
 from onthedot.model.job import Job, JobRecord, JobState
 from onthedot.model.retention import Crowded, DailyCount, Mark
-from onthedot.model.run import LIVE, TERMINAL, AttemptRecord, Checkpoint, RunRecord, RunState, SkipRecord
+from onthedot.model.run import LIVE, TERMINAL, AttemptRecord, Checkpoint, RunRecord, RunState, SkipRecord, WaitReason
 from onthedot.model.window import ScheduleState
 from onthedot.stores import values
 from onthedot.stores.values import LAST_MARK, Term, most
@@ -437,7 +437,7 @@ class Queries(FindsJobs, Protocol):
         those that ended at `since` or later, and come before this mark. The last one's mark reads on. Only dead
         letters are read, however long history is."""
 
-    async def why_waiting(self, run_id: int) -> values.WaitReason | None:
+    async def why_waiting(self, run_id: int) -> WaitReason | None:
         """How a live run stands; None if it has ended, or there is none."""
 
     # ── queues and placement ──────────────────────────────────────────────────────────────────────────────────────

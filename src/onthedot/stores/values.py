@@ -279,21 +279,3 @@ class Owned(NamedTuple):
 
     jobs: int = 0
     runs: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class WaitReason:
-    """What keeps a live run where it is, beside what its `RunRecord` tells. What does not apply is empty."""
-
-    run_id: int
-    expires_at: Micros | None = None  # not started by then: skipped
-    node: str = ""  # who has reserved it, or executes it
-    incarnation: str = ""
-    reserved_at: Micros | None = None
-    fence: int = 0
-    gate: str = ""  # the closed one that it waits at
-    holders: tuple[int, ...] = ()  # the runs that hold it
-    granted_at: Micros | None = None  # the instant that a rate has handed out
-    for_leader: bool = False  # it waits for the leader to find it a place
-    place: str = ""  # the incarnation that the leader chose
-    cancel_wanted: str | None = None  # why its attempt is asked to stop

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from onthedot.model.job import JobState
-from onthedot.model.run import AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.model.run import AttemptRecord, RunRecord, RunState, SkipRecord, WaitReason
 from onthedot.model.window import ScheduleState, SlotException
-from onthedot.stores.values import Held, LogRecord, Owned, Parent, WaitReason
+from onthedot.stores.values import Held, LogRecord, Owned, Parent
 from tests.contract.oracle.lines import holders
 from tests.contract.oracle.runs import progress_of
 from tests.contract.oracle.world import PRIORITIES, Job, Run, World

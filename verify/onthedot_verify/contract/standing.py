@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from onthedot.clock import SECOND
 from onthedot.model.rate import RateGate
-from onthedot.model.run import ArmAnswer, Blocked, Delayed, Gate, GateAsk, Lease, OnBusy
-from onthedot.stores.values import Held, Node, Owned, Placement, WaitReason
+from onthedot.model.run import ArmAnswer, Blocked, Delayed, Gate, GateAsk, Lease, OnBusy, WaitReason
+from onthedot.stores.values import Held, Node, Owned, Placement
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, retry
 

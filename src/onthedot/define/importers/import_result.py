@@ -1,4 +1,4 @@
-"""What a reader of another tool's format returns, and what all readers need."""
+"""The result of an import: jobs, and remarks about everything that is not the same here."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _numbered(name: str, taken: Collection[str]) -> str:
 
 
 def as_name(text: str) -> str:
-    """The nearest that a job can be called.
+    """The nearest name that a job can have.
 
     >>> as_name("/usr/bin/back up!"), as_name("")
     ('usr-bin-back-up', 'job')

@@ -23,6 +23,7 @@ from onthedot.model.run import (
     RunRecord,
     RunState,
     SkipRecord,
+    WaitReason,
 )
 from onthedot.model.window import ScheduleState
 from onthedot.stores.queries import (
@@ -69,7 +70,6 @@ from onthedot.stores.values import (
     ScheduleCursor,
     Term,
     Unplaced,
-    WaitReason,
     most,
 )
 
