@@ -29,7 +29,7 @@ from onthedot.model.errors import DefinitionError, StateError, UnknownRun
 from onthedot.model.events import RunsReplayed
 from onthedot.model.policies import Rate
 from onthedot.observe.formats import count
-from onthedot.observe.json_lines import run_fields
+from onthedot.observe.json_fields import run_fields
 from onthedot.operations.dead_letters import Replayed, is_letter
 
 if TYPE_CHECKING:

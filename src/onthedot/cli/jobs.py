@@ -17,8 +17,8 @@ from onthedot.cli.words import in_words, in_zone, moment, reader_span, reader_ti
 from onthedot.clock import SystemClock, to_micros
 from onthedot.model.addresses import is_server
 from onthedot.model.job import JobState
-from onthedot.observe.formats import count, iso, plain
-from onthedot.observe.json_lines import optional_iso, run_fields
+from onthedot.observe.formats import count, iso, optional_iso, plain
+from onthedot.observe.json_fields import run_fields
 from onthedot.operations.job_views import shown
 from onthedot.runners.params import value_of_text
 from onthedot.schedules import describe, to_json

@@ -31,8 +31,7 @@ from onthedot.define.check import missing_parents
 from onthedot.define.job_reader import read_file
 from onthedot.model.addresses import is_server
 from onthedot.model.job import Call, Cron, FixedDelay, Job, job_name
-from onthedot.observe.formats import count, iso, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import count, iso, optional_iso, plain
 from onthedot.operations.job_lookup import find_job
 from onthedot.operations.next_slots import gather, look_ahead
 from onthedot.rules.next_slots import coming
@@ -232,7 +231,7 @@ def upcoming(
 
 def _read_upcoming(url: str, now: Micros, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
     from onthedot.client import views
-    from onthedot.client.values import start_fields
+    from onthedot.observe.json_fields import start_fields
 
     async def read(store: Store) -> Upcoming:
         wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
@@ -311,7 +310,7 @@ def _show_job(
     url: str, job: str, namespace: str, limit: int, until: Micros | None, now: Micros, *, as_json: bool
 ) -> None:
     from onthedot.client import views
-    from onthedot.client.values import coming_fields
+    from onthedot.observe.json_fields import coming_fields
 
     async def read(store: Store) -> tuple[str, list[Mapping[str, Any]]]:
         record = await find_job(store, job, namespace=namespace)
