@@ -219,6 +219,7 @@ class SpoolSweep(Service):
     def open(self, runner: ProgramRunner) -> None:
         """From here on this node runs programs."""
         self._runner = runner
+        self.wake()  # the first program's job may be stored long after the start
 
     async def tick(self, now: Micros) -> Micros | None:
         """One sweep."""
