@@ -1,8 +1,8 @@
-"""Drive any tick. A service is `async def tick(now) -> delay`; everything else about looping is here, once.
+"""The loop: ticks all services of a node. A service is `async def tick(now) -> delay`; all else is here, once.
 
-Production, the test harness and the simulator all run the same ticks through this loop. A tick that meets an
-unavailable store is repeated with back-off and jitter; any other error is a bug, ends the loop, and is raised to
-whoever runs it: a scheduler whose planner has died quietly is worse than one that is down.
+Production, the test harness and the simulator run the same ticks through this loop. A tick that meets an unavailable
+store is repeated with back-off and jitter. Any other error is a bug: it ends the loop and is raised to the caller. A
+scheduler whose planner has died quietly is worse than one that is down.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FIRST_BACKOFF = 50 * MILLISECOND
 _LONGEST_BACKOFF = 5 * SECOND
 
 OnTrouble = Callable[[str, Exception, Micros], None]
-"""Told which service met which error, and after how long it tries again."""
+"""Called with the name of a service, its error, and the delay until it tries again."""
 
 
 class Service:
@@ -125,14 +125,14 @@ class Loop:
                 raise result
 
     async def abandon(self) -> None:
-        """Drop every service where it stands."""
+        """Cancel every service in the middle of its tick."""
         tasks, self._tasks = list(self._tasks.values()), {}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def broken(self) -> BaseException:
-        """Wait until a service breaks, and answer with its error."""
+        """Wait until a service breaks, and return its error."""
         while self._tasks:
             done, _ = await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -140,4 +140,4 @@ class Loop:
                 if error is not None:
                     return error
             self._tasks = {driver: task for driver, task in self._tasks.items() if not task.done()}
-        return await asyncio.Future()  # stopped in order: nothing will break any more
+        return await asyncio.Future()  # all are stopped: nothing can break any more
