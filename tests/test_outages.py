@@ -9,6 +9,7 @@ import pytest
 import onthedot as otd
 from onthedot.clock import SECOND, to_datetime
 from onthedot.model.events import RunMissed, SlotsSkipped
+from onthedot.model.policies import CatchUpMode
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
@@ -212,7 +213,7 @@ def test_a_night_slot_missed_while_off_is_caught_up_once(night, caught_up, misse
 SLOTS = [f"12:00:{second:02}" for second in range(3, 21, 3)]  # of a job that runs every three seconds
 
 
-def after_an_outage(open_store, overlap: otd.Overlap, catch_up: str, *, takes: float = 0.1):
+def after_an_outage(open_store, overlap: otd.Overlap, catch_up: CatchUpMode, *, takes: float = 0.1):
     """Nobody is there from 12:00:01 to 12:00:20: the slots that ran, in order, and why the others did not."""
     sched, ran, running = otd.Scheduler("memory:"), [], []
 

@@ -1,8 +1,8 @@
-"""Time. The only module (with `ids`) that may ask the machine what time it is.
+"""The clock. Only this module (with `ids`) may read the machine's time.
 
-An **instant** inside onthedot is an `int`: microseconds since 1970-01-01 UTC (`Micros`). Stores, heaps and
-leases compare plain integers, which sort, survive JSON and SQL exactly, and cost a tenth of a datetime on the
-hot path. Schedules and people get aware datetimes; `to_datetime` and `to_micros` are the two doors between.
+An **instant** inside onthedot is an `int`: microseconds since 1970-01-01 UTC (`Micros`). Stores, heaps and leases
+compare plain integers, which sort, survive JSON and SQL exactly, and cost a tenth of a datetime on the hot path.
+Schedules and people use aware datetimes; `to_datetime` and `to_micros` convert.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Named fault points: places where the process can be told to die or to freeze, so that tests can prove what survives.
+"""Named fault points: places where a test can kill or freeze the process, to prove what survives.
 
-Set `OTD_CRASHPOINT=name` (or `name:3` for the third time it is reached) and the process kills itself with SIGKILL
-there: no `finally`, no flush, no goodbye. Set `OTD_STOPPOINT` in the same way and it stops itself with SIGSTOP, all
-threads at once, until somebody sends SIGCONT: a laptop that sleeps, a container that is throttled, a long pause.
-Unset, a point costs one call to an empty function.
+Set `OTD_CRASHPOINT=name` (or `name:3` for the third time) and the process kills itself with SIGKILL there: no
+`finally`, no flush. Set `OTD_STOPPOINT` in the same way and it stops itself with SIGSTOP, all threads at once, until it
+gets SIGCONT: like a laptop that sleeps, or a container that is throttled. If neither is set, a point costs one call to
+an empty function.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names and chances. The only module (with `clock`) that may draw randomness."""
+"""Makes ids and random numbers. Only this module (with `clock`) may use randomness."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The loop: ticks all services of a node. A service is `async def tick(now) -> delay`; all else is here, once.
+"""Runs ticks in a loop. A service is `async def tick(now) -> delay`; everything else about looping is here.
 
-Production, the test harness and the simulator run the same ticks through this loop. A tick that meets an unavailable
-store is repeated with back-off and jitter. Any other error is a bug: it ends the loop and is raised to the caller. A
-scheduler whose planner has died quietly is worse than one that is down.
+Production, the test harness and the simulator all run the same ticks through this loop. If the store is unavailable,
+the tick is repeated with back-off and jitter. Any other error is a bug: it ends the loop, and is raised to its caller.
+A scheduler whose planner has died silently is worse than one that is down.
 """
 
 from __future__ import annotations

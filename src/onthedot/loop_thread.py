@@ -1,4 +1,4 @@
-"""The way from threads without an event loop to one that has it."""
+"""Runs coroutines from threads that have no event loop."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def ping_loop(loop: asyncio.AbstractEventLoop | None, answer: Callable[[], None]
         answer()
 
 
-class Portal:
+class LoopThread:
     """A thread with an event loop, and the way to it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="onthedot portal", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="onthedot loop", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -37,7 +37,7 @@ class Portal:
             self._loop.close()
 
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do this over there, and wait for what comes of it. Interrupted, it is cancelled over there."""
+        """Run this on the thread's loop, and wait for its result. If the wait is interrupted, it is cancelled there."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -46,6 +46,6 @@ class Portal:
             raise
 
     def close(self) -> None:
-        """End the thread, once nothing is left to do."""
+        """End the thread, after all work is done."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

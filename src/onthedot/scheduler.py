@@ -1,4 +1,4 @@
-"""The embeddable front door: define jobs, start, submit, stop."""
+"""The scheduler of a program: define jobs, start, submit, stop."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from onthedot.clock import Clock, SystemClock
 from onthedot.define.check import check_job, parents_first
 from onthedot.define.job_function import Define, JobFunction
-from onthedot.define.options import build_job
+from onthedot.define.options import HandlerOptions, ProgramOptions, build_job, show_options
 from onthedot.ids import Ids, RandomIds
 from onthedot.model.errors import ArgumentsError, DefinitionError, DuplicateJob, StateError, UnknownHandler
 from onthedot.model.events import Events, Subscriber
@@ -84,17 +84,17 @@ class Scheduler(StoreVerbs):
     @overload
     def job(self, function: Callable[P, R], /) -> JobFunction[P, P, R]: ...
     @overload
-    def job(self, function: None = None, /, **options: Any) -> Define: ...
+    def job(self, function: None = None, /, **options: Unpack[HandlerOptions]) -> Define: ...
 
-    def job(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    @show_options(HandlerOptions)
+    def job(self, function: Callable[..., Any] | None = None, /, **options: Unpack[HandlerOptions]) -> Any:
         """Define a job by decorating its handler: a coroutine or a plain function.
 
-        A first parameter named `ctx` receives a `Context`. Options: name (default: the function's), schedule or
-        schedules, after, args, retry, timeout, catch_up, overlap, concurrency, rate, guarantee, isolation,
-        max_recoveries, namespace, owner, queue, priority, labels, on, share, assignment. Hooks: on_success, on_failure,
-        on_dead.
+        A first parameter named `ctx` receives a `Context`. The options are keyword arguments: `name` (without it, the
+        function's), `schedule` or `schedules`, `after`, `args`, `retry`, `timeout` and others; and the hooks
+        `on_success`, `on_failure` and `on_dead`. `HandlerOptions` explains each.
 
-        What comes back is the function still, with `call(…)` to submit: see `JobFunction`.
+        The result is still the function, with `call(…)` to submit: see `JobFunction`.
 
         >>> @sched.job(schedule=otd.every("10s"), retry=otd.Retry(5, on=(ConnectionError,)), overlap="skip")
         ... def refresh(ctx: otd.Context, table: str = "prices") -> None: ...
@@ -147,6 +147,7 @@ class Scheduler(StoreVerbs):
         self.jobs[job.name] = job
         return job
 
+    @show_options(ProgramOptions)
     def command(
         self,
         name: str,
@@ -156,12 +157,12 @@ class Scheduler(StoreVerbs):
         directory: str = "",
         env: Mapping[str, str] | None = None,
         stdin: str = "",
-        **options: Any,
+        **options: Unpack[ProgramOptions],
     ) -> Job:
         """Define a job that runs a program: with its arguments as they are, or (`script`) a text for `/bin/sh -e`.
 
         It runs in a workspace of its own and succeeds with exit code 0. `env` is added to a small clean environment,
-        `directory` is inside the workspace or absolute. Options are those of `job`, and `bounds` and `params`.
+        `directory` is inside the workspace or absolute. `ProgramOptions` explains the options.
 
         >>> backup = sched.command("backup", ["pg_dump", "--file=all.sql"], schedule="@daily", isolation="sandbox")
         >>> backup.task.argv, backup.isolation
@@ -173,6 +174,7 @@ class Scheduler(StoreVerbs):
         task = Command(argv=_words(argv), script=script, directory=directory, env=dict(env or {}), stdin=stdin)
         return self.add(build_job(task, {**options, "name": name}))
 
+    @show_options(ProgramOptions)
     def steps(
         self,
         name: str,
@@ -181,12 +183,13 @@ class Scheduler(StoreVerbs):
         env: Mapping[str, str] | None = None,
         source: Source | str | None = None,
         artifacts: Sequence[str] = (),
-        **options: Any,
+        **options: Unpack[ProgramOptions],
     ) -> Job:
         """Define a job of several programs that run in order, in one workspace.
 
         `source` is checked out first: a `Source`, or the URL of a git repository. Files that match `artifacts` are kept
-        when the last step has ended. Whoever takes a run over goes on after the last step that ended.
+        when the last step has ended. A worker that takes a run over goes on after the last step that ended.
+        `ProgramOptions` explains the options.
 
         >>> nightly = sched.steps(
         ...     "nightly",

@@ -6,9 +6,9 @@ where a bound on processes is known to be in force.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from onthedot.model.task import Bounds, Level, Param
+from onthedot.model.task import Bounds, Param
 from tests.runners.guard.yard import PYTHON
 
 SECRET = "Grüße & 'kisses' from 4/7?"
@@ -65,7 +65,7 @@ class Hostile(NamedTuple):
     name: str
     words: tuple[str, ...]
     ends: str  # the error of its run begins so; empty: it succeeds
-    level: Level = "none"
+    level: Literal["none", "user", "sandbox"] = "none"
     options: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 

@@ -67,7 +67,7 @@ class Lateness(NamedTuple):
         return f"{self.own:.1f} ms (ticks {self.ticks:.1f}, bare {self.bare:.1f}, {self.slots} of them)"
 
 
-class RunFolder:
+class Place:
     """A node with its bare timer, and the two journals."""
 
     def __init__(self) -> None:
@@ -170,14 +170,14 @@ def p99(values: Any) -> float:
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[RunFolder]:
-    there = RunFolder()
+def place() -> Iterator[Place]:
+    there = Place()
     yield there
     there.close()
 
 
 @pytest.fixture(scope="module")
-def quiet(place: RunFolder) -> Lateness:
+def quiet(place: Place) -> Lateness:
     """How late ticks are while nothing else runs: the guard is there, and everything is loaded."""
     place.ask({"run": "closes-its-output", "seconds": 1.0})
     found = []
@@ -189,7 +189,7 @@ def quiet(place: RunFolder) -> Lateness:
 
 
 @pytest.mark.parametrize("hostile", CORPUS, ids=[each.name for each in CORPUS])
-def test_others_are_on_time_and_nothing_is_left(place: RunFolder, quiet: Lateness, hostile: Hostile, request, capsys):
+def test_others_are_on_time_and_nothing_is_left(place: Place, quiet: Lateness, hostile: Hostile, request, capsys):
     for needed in NEEDS[hostile.level]:
         request.getfixturevalue(needed)
     if not SOAK and hostile.name not in HEAVY:
@@ -209,7 +209,7 @@ def allowed(quiet: Lateness, beside: Lateness) -> float:
     return quiet.own + MOST_LATER + beside.bare
 
 
-def endured(place: RunFolder, hostile: Hostile, seconds: float) -> dict[str, Any]:
+def endured(place: Place, hostile: Hostile, seconds: float) -> dict[str, Any]:
     """Have it run for a while; nothing of it is left, the node has stayed small, and it ended as it should. Returns
     the node's answer."""
     question: dict[str, Any] = {"run": hostile.name, "seconds": seconds}
@@ -230,7 +230,7 @@ def endured(place: RunFolder, hostile: Hostile, seconds: float) -> dict[str, Any
     return answer
 
 
-def measured(place: RunFolder, question: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+def measured(place: Place, question: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """Have it run; by how much the node or its guard has grown at most, and the answer."""
     if not place.guards():
         place.ask({"run": "closes-its-output", "seconds": 0})

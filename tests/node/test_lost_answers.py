@@ -62,7 +62,7 @@ class Bench:
         self.told: list = []
         self.sched = otd.Scheduler("memory:", settings=otd.Settings(**settings))
 
-        @self.sched.job(name="work", guarantee=guarantee)
+        @self.sched.job(name="work", guarantee=otd.Guarantee(guarantee))
         async def work(ctx: otd.Context) -> None:
             self.executed.append(ctx.run_id)
             self.fences.append(ctx.fence)

@@ -77,7 +77,7 @@ def clock() -> VirtualClock:
 def program(guarantee: str, seconds: float, executed: list) -> otd.Scheduler:
     sched = otd.Scheduler("memory:")
 
-    @sched.job(schedule=otd.at("2026-06-01T12:00:10Z"), guarantee=guarantee)
+    @sched.job(schedule=otd.at("2026-06-01T12:00:10Z"), guarantee=otd.Guarantee(guarantee))
     async def work(ctx: otd.Context) -> str:
         executed.append((ctx.attempt, ctx.fence))
         try:

@@ -149,7 +149,7 @@ def test_hooks_are_no_part_of_the_definition_and_are_checked():
     sched.job(name="hooked", on_dead=print)(works)
     assert sched.jobs["hooked"].task != sched.jobs["plain"].task
     with pytest.raises(otd.DefinitionError, match="on_dead: expected a function, got 'mail'"):
-        sched.job(name="bad", on_dead="mail")(works)
+        sched.job(name="bad", on_dead="mail")(works)  # type: ignore[arg-type]
     with pytest.raises(otd.DefinitionError, match="on_failure: expected a function, got 5"):
         sched.hooks.on_failure(5)  # type: ignore[type-var]
     sched.job(name="bad")(works)  # nothing is half defined

@@ -34,7 +34,7 @@ def url(tmp_path: Path) -> str:
 @pytest.fixture
 def serving(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpServer]:
     """One whose patience with requests under way is far beyond what a busy machine takes to stop it."""
-    monkeypatch.setattr(onthedot.server.http_server, "_PATIENCE", 60)
+    monkeypatch.setattr(onthedot.server.http_server, "_STOP_TIMEOUT", 60)
     server = HttpServer(url, Settings(), ANY, knows=None)
     server.start()
     yield server

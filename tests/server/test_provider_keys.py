@@ -109,7 +109,7 @@ async def test_who_has_a_known_key_does_not_wait_for_a_slow_provider(issuer: Iss
 
 
 async def test_a_provider_that_never_answers_is_given_up(issuer: Issuer, clock: Turned, monkeypatch):
-    monkeypatch.setattr("onthedot.server.provider_keys._PATIENCE", 0.2)
+    monkeypatch.setattr("onthedot.server.provider_keys._TIMEOUT", 0.2)
     issuer.silent.clear()
     try:
         with pytest.raises(ProviderUnavailable):

@@ -1,22 +1,33 @@
 """What a type checker says to programs that use the library."""
 
+import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-PROGRAM = Path(__file__).parent / "program.txt"  # not .py: it is wrong on purpose, and only here
-ROOT = PROGRAM.parents[2]
+import onthedot as otd
+from onthedot.define import options
+from onthedot.define.options import HandlerOptions, JobOptions, ProgramOptions
+from onthedot.runners.hooks import KINDS
+
+HERE = Path(__file__).parent
+PROGRAMS = ("calls", "options")  # as .txt: they are wrong on purpose, and only here
+ROOT = HERE.parents[1]
 
 
 @pytest.mark.slow
-def test_wrong_arguments_are_type_errors_and_right_ones_are_not(tmp_path):
-    typed = tmp_path / "typed.py"
-    typed.write_text(PROGRAM.read_text())
+def test_wrong_uses_are_type_errors_and_right_ones_are_not(tmp_path):
+    """One run of mypy for all programs: most of its time goes to the library."""
+    files = [tmp_path / f"{name}.py" for name in PROGRAMS]
+    for name, file in zip(PROGRAMS, files, strict=True):
+        file.write_text((HERE / f"{name}.txt").read_text())
     checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", tmp_path / "cache", typed],
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", tmp_path / "cache", *files],
         cwd=ROOT,
         env={"MYPYPATH": str(ROOT / "src"), "PATH": ""},
         capture_output=True,
@@ -24,7 +35,30 @@ def test_wrong_arguments_are_type_errors_and_right_ones_are_not(tmp_path):
         timeout=55,
         check=False,
     )
-    found = {int(line) for line in re.findall(r"typed\.py:(\d+): error", checked.stdout)}
-    lines = PROGRAM.read_text().splitlines()
-    wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
-    assert found == wrong, checked.stdout + checked.stderr
+    for name, file in zip(PROGRAMS, files, strict=True):
+        found = {int(line) for line in re.findall(rf"{name}\.py:(\d+): error", checked.stdout)}
+        wrong = {number for number, line in enumerate(file.read_text().splitlines(), 1) if line.endswith("# wrong")}
+        assert found == wrong, (name, found ^ wrong, checked.stdout + checked.stderr)
+
+
+@pytest.mark.parametrize(
+    ("define", "kind"),
+    [
+        (otd.Scheduler.job, HandlerOptions),
+        (otd.Scheduler.command, ProgramOptions),
+        (otd.Scheduler.steps, ProgramOptions),
+    ],
+)
+def test_a_signature_names_every_option(define: Callable[..., Any], kind: type):
+    """For `help()` and shells, which know nothing of types."""
+    shown = inspect.signature(define).parameters
+    assert shown.keys() > kind.__annotations__.keys()
+    assert all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in shown.values())
+
+
+def test_every_option_can_be_read_and_is_explained():
+    source = inspect.getsource(options)
+    for kind in (JobOptions, HandlerOptions, ProgramOptions):
+        for name in vars(kind)["__annotations__"]:
+            assert name in options.OPTIONS or name in KINDS
+            assert re.search(rf'\n    {name}: .*\n    """[A-Z`].*\."""\n', source), name

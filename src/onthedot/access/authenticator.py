@@ -19,7 +19,7 @@ from onthedot.stores.documents import Document
 from onthedot.stores.protocol import Store
 
 BELIEVED: Micros = 2 * SECOND
-"""For how long a document that was read is not read again."""
+"""How long a document that was read is not read again."""
 _MOST = 10_000
 
 
@@ -29,7 +29,7 @@ class _Read(NamedTuple):
 
 
 class Authenticator:
-    """Knows keys and sessions, on the event loop that it is used on. `close` it in the end."""
+    """Finds the principal of a credential. Use it on one event loop, and `close` it at the end."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -39,8 +39,8 @@ class Authenticator:
         self._noting: set[asyncio.Task[None]] = set()
 
     async def check(self, text: str) -> Principal | None:
-        """Who has this text; None: nobody, or not any more. `StoreUnavailable` if that cannot be known just now: then
-        nobody may be let in."""
+        """The principal of this text; None if it is not valid (any more). `StoreUnavailable` if the store cannot tell:
+        then nobody may be let in."""
         credential = credentials.read(text)
         if credential is None or credential.kind not in ("key", "session"):
             return None
@@ -56,8 +56,8 @@ class Authenticator:
         return stored.key.grant.principal("key", credential.id, stored.key.name)
 
     async def check_page(self, cookie: str, csrf: str | None) -> Principal | None:
-        """Who has the page's cookie, and what the page sends beside it; None for `csrf`: whoever has the cookie. Errors
-        as of `check`."""
+        """The principal of the page's cookie and the second text that the page sends. With `csrf` None the cookie is
+        enough. Raises as `check`."""
         credential = credentials.read(cookie)
         beside = None if csrf is None else credentials.read(csrf)
         if credential is None or credential.kind != "page" or (csrf is not None and beside is None):
@@ -98,7 +98,7 @@ class Authenticator:
     # ── when it was last used ────────────────────────────────────────────────────────────────────────────────
 
     def _note(self, id: str) -> None:
-        """At most once a minute, and without anybody waiting for it."""
+        """Write the time of use, at most once a minute, in the background."""
         now = self._clock.steady()
         noted = self._noted.get(id)
         if noted is not None and now - noted < keys.USED_EVERY:
@@ -117,5 +117,5 @@ class Authenticator:
             self._noted.pop(id, None)  # the next request tries again
 
     async def close(self) -> None:
-        """Wait for what is still being noted."""
+        """Wait for uses that are still being written."""
         await asyncio.gather(*self._noting)

@@ -38,21 +38,21 @@ class Credential:
 
     @property
     def text(self) -> str:
-        """What the bearer is given, once."""
+        """The text for the bearer. It is shown once."""
         return f"{_PREFIXES[self.kind]}_{self.id}.{self.secret}"
 
     @property
     def proof(self) -> str:
-        """What the store keeps of it."""
+        """The hash that the store keeps."""
         return hashlib.sha256(f"onthedot {self.kind} {self.id} {self.secret}".encode()).hexdigest()
 
     def proves(self, proof: str) -> bool:
-        """Whether this is what the proof was made of. It takes as long whatever it compares."""
+        """Whether the proof was made of this. The comparison takes constant time."""
         return hmac.compare_digest(self.proof.encode(), proof.encode(errors="replace"))
 
 
 def draw(kind: Kind, ids: Ids) -> Credential:
-    """A new one.
+    """Make a new credential.
 
     >>> from onthedot.ids import SeededIds
     >>> draw("key", SeededIds(7))
@@ -62,7 +62,7 @@ def draw(kind: Kind, ids: Ids) -> Credential:
 
 
 def read(text: str) -> Credential | None:
-    """What a text says, if it is exactly of the form; None for everything else.
+    """Parse a text that has exactly this form; None for any other.
 
     >>> read("otd_0123456789abcde." + "f" * 64)
     Credential(kind='key', id='0123456789abcde')
@@ -74,7 +74,7 @@ def read(text: str) -> Credential | None:
 
 
 def is_id(text: str) -> bool:
-    """Whether something can be found by this."""
+    """Whether this can be an id."""
     return _ID.fullmatch(text) is not None
 
 

@@ -1,7 +1,7 @@
-"""What somebody is given: a role, narrowed. Keys, users and one-time tokens have one each. Pure.
+"""Grants: a role with restrictions, for keys, users and one-time tokens. Pure.
 
-Whatever cannot be read is refused, never filled in: an empty list of namespaces means all of them, so a missing one
-must not become an empty one.
+A grant that cannot be read is refused; missing parts are never filled in. An empty list of namespaces means all of
+them, so a missing list must not become an empty one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from onthedot.access.principal import Principal
 from onthedot.model.errors import AccessDenied, DefinitionError, did_you_mean
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,99}")
-"""What a key or a user can be called."""
+"""Names of keys and users."""
 _NAMESPACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
 _MOST_NAMESPACES = 100
 _MOST_OWNER = 100
@@ -24,7 +24,7 @@ _MOST_OWNER = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """See `Principal`, which becomes of it."""
+    """A role and its restrictions: see `Principal`, which is made of it."""
 
     role: Role
     scopes: frozenset[Permission] | None = None
@@ -35,18 +35,19 @@ class Grant:
 
     @property
     def permissions(self) -> frozenset[Permission]:
-        """What it allows."""
+        """The permissions of the role, restricted."""
         return permissions_of(self.role, scopes=self.scopes, may_code=self.may_code)
 
     def principal(self, kind: Literal["key", "session"], id: str, name: str) -> Principal:
-        """Who was given this."""
+        """The principal that has this grant."""
         return Principal(
             kind=kind, id=id, name=name, role=self.role, scopes=self.scopes, may_code=self.may_code,
             namespaces=self.namespaces, owner=self.owner, only_own=self.only_own,
         )  # fmt: skip
 
     def is_within(self, principal: Principal) -> bool:
-        """Whether it is no more than this one has: then it may give it, see who has it, and take it away.
+        """Whether the principal has at least these rights. Then it may give them, see their owners, and take
+        them away.
 
         >>> from onthedot.access.principal import LOCAL
         >>> Grant(role=Role.ADMIN).is_within(LOCAL)
@@ -59,7 +60,7 @@ class Grant:
         return seen and own and self.permissions <= principal.permissions
 
     def as_json(self) -> dict[str, Any]:
-        """As it is stored and shown."""
+        """The grant as it is stored and shown."""
         return {
             "role": str(self.role),
             "scopes": None if self.scopes is None else sorted(self.scopes),
@@ -71,7 +72,7 @@ class Grant:
 
 
 def read_grant(data: Any) -> Grant:
-    """What was stored; `ValueError`, `TypeError` or `KeyError` for anything else."""
+    """Read a stored grant; `ValueError`, `TypeError` or `KeyError` for anything else."""
     scopes, namespaces = data["scopes"], data["namespaces"]
     if not isinstance(namespaces, list) or not all(isinstance(name, str) for name in namespaces):
         raise TypeError("namespaces: expected a list of names")
@@ -96,7 +97,7 @@ def grant_in_words(
     owner: str = "",
     only_own: bool = False,
 ) -> Grant:
-    """A grant as people write it; `DefinitionError` with all that is wrong.
+    """Read a grant from text; `DefinitionError` with all problems.
 
     >>> grant_in_words("viewer", scopes=["jobs:raed"])
     Traceback (most recent call last):
@@ -139,7 +140,7 @@ def edited_grant(grant: Grant, said: Mapping[str, Any]) -> Grant:
 
 
 def check_grant(grant: Grant) -> None:
-    """`DefinitionError` for what would not mean what it says."""
+    """`DefinitionError` for a grant that contradicts itself."""
     whole = permissions_of(grant.role, may_code=grant.may_code)
     problems = [
         f"scope: expected a permission of the role {grant.role}, got {scope}; give another role, or leave it out"
@@ -163,7 +164,7 @@ def check_grant(grant: Grant) -> None:
 
 
 def check_name(what: str, name: str) -> None:
-    """`DefinitionError` for what a key or a user cannot be called."""
+    """`DefinitionError` for a text that cannot be the name of a key or a user."""
     if not NAME.fullmatch(name):
         raise DefinitionError(
             f"{what}: expected a name of letters, digits, '_', '-', '.', ':' or '@', at most 100 of them, got {name!r}"

@@ -24,23 +24,23 @@ from onthedot.stores.protocol import Store
 
 KIND, USED = "key", "key.used"
 USED_EVERY: Micros = 60 * SECOND
-"""When a key was last used is written at most so often."""
+"""The time of a key's last use is written at most once in this time."""
 
 LASTS = "90d"
-"""How long a new key is good, unless its maker asks for another length or for `NEVER`."""
+"""How long a new key is valid, by default."""
 NEVER = "never"
 WARNED: Micros = 14 * DAY
-"""How long before its end a key is told of."""
+"""How long before a key expires its owner is warned."""
 
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
-"""What a document that is none of ours raises when it is read."""
+"""The errors that a foreign document raises when it is read."""
 _TRIES = 10
 _PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """What can be told of a key: everything but its secret."""
+    """A key without its secret."""
 
     id: str
     name: str
@@ -52,7 +52,7 @@ class Key:
     used_at: Micros | None = None
 
     def state(self, now: Micros) -> Literal["active", "expired", "revoked"]:
-        """Only an active one lets anybody in."""
+        """The state of the key. Only an active key is accepted."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= now else "active"
@@ -67,14 +67,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A new key, and the text that is shown once and kept nowhere."""
+    """A new key with its text, which is shown once and never stored."""
 
     key: Key
     text: str = field(repr=False)
 
 
 class Stored(NamedTuple):
-    """A key as it is kept."""
+    """A key as it is stored."""
 
     key: Key
     proof: str
@@ -84,7 +84,7 @@ class Stored(NamedTuple):
 
 
 def read_lasts(text: str, *, what: str) -> Micros | None:
-    """How long a key is to be good, as people write it; None: for ever. `DefinitionError` for other text.
+    """Read the lifetime of a key; None: it never expires. `DefinitionError` for other text.
 
     >>> read_lasts("90d", what="expires_in") == 90 * DAY, read_lasts("never", what="expires_in")
     (True, None)
@@ -102,8 +102,8 @@ async def issue(
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> Issued:
-    """Make a key. `DefinitionError` for a name, a grant or an end that is none; `AccessDenied` for a grant that is more
-    than `by` has. Names tell keys apart for people; two may have the same."""
+    """Make a key. `DefinitionError` for a wrong name, grant or end; `AccessDenied` for a grant with more rights than
+    `by` has. Names help people; two keys may have the same."""
     check_name("name of the key", name)
     check_given(grant, by)
     now = await store.tell_time() if now is None else now
@@ -118,13 +118,13 @@ async def issue(
 
 
 async def get_key(store: Store, id: str, *, by: Principal = LOCAL) -> Key:
-    """One key; `UnknownKey` if there is none, or none for `by`, who sees what it could have given."""
+    """Get one key; `UnknownKey` if there is none, or none that `by` can see: those whose rights it has itself."""
     key, _ = await _find(store, id, by)
     return replace(key, used_at=_instant(await store.documents.get_document(USED, id)))
 
 
 async def list_keys(store: Store, *, by: Principal = LOCAL, after: str = "", limit: int = 100) -> list[Key]:
-    """The keys that there are for `by` with an id after this one, in the order of their ids."""
+    """The keys that `by` can see, after this id, in the order of their ids."""
     keys: list[Key] = []
     start = after
     while len(keys) < limit and (page := await store.documents.list_documents(KIND, after=after, limit=limit)):
@@ -137,7 +137,7 @@ async def list_keys(store: Store, *, by: Principal = LOCAL, after: str = "", lim
 
 
 async def revoke(store: Store, id: str, *, by: Principal = LOCAL, now: Micros | None = None) -> Key:
-    """End a key for good: no server lets it in 5 seconds from now. Once more changes nothing. `UnknownKey` as above."""
+    """Revoke a key. Within 5 seconds no server accepts it. Revoking it again changes nothing. `UnknownKey` as above."""
     for _ in range(_TRIES):
         key, version = await _find(store, id, by)
         if key.revoked_at is not None:
@@ -149,7 +149,7 @@ async def revoke(store: Store, id: str, *, by: Principal = LOCAL, now: Micros | 
 
 
 async def note_use(store: Store, id: str, now: Micros) -> None:
-    """Write down that a key was used, unless that was done less than a minute ago, by whatever server."""
+    """Record that a key was used, unless any server did so less than a minute ago."""
     found = await store.documents.get_document(USED, id)
     last = _instant(found)
     if last is None or last <= now - USED_EVERY:
@@ -158,7 +158,7 @@ async def note_use(store: Store, id: str, now: Micros) -> None:
 
 
 async def forget(store: Store, found: Document) -> None:
-    """Remove a key, and when it was used."""
+    """Delete a key, and the time of its last use."""
     used = await store.documents.get_document(USED, found.id)
     if used is not None:
         await store.documents.delete_document(USED, used.id, version=used.version)
@@ -167,7 +167,7 @@ async def forget(store: Store, found: Document) -> None:
 
 @lru_cache(maxsize=1000)  # what is asked with every request
 def read_key(document: Document) -> Stored | None:
-    """What a document says; None if it cannot be read: then it lets nobody in."""
+    """Read a stored key; None if it cannot be read. Then it is not accepted."""
     try:
         data = json.loads(document.body)
         key = Key(
@@ -185,7 +185,7 @@ def read_key(document: Document) -> Stored | None:
 
 
 def instant_of(value: Any) -> Micros | None:
-    """An instant, or none: `TypeError` for anything else, since "never" must not be what is left of a slip."""
+    """An instant or None; `TypeError` for anything else, so that a typing error cannot mean "never"."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     raise TypeError("expected an instant or null")
@@ -233,5 +233,5 @@ def _instant(document: Document | None) -> Micros | None:
 
 
 def crowded(what: str) -> OnTheDotError:
-    """Somebody else is always faster."""
+    """The error for a write that lost every race."""
     return OnTheDotError(f"{what}: expected to be alone with it, but others change it at this moment; try again")

@@ -1,8 +1,8 @@
-"""How often a login is looked at: by name and address, and by address; and whose turn it is.
+"""Limits logins: attempts per name and address, attempts per address, and passwords that are compared at once.
 
-A limit for a name alone would let anybody keep its user out, by trying it. So it holds for whoever comes from the same
-address, and its user gets in from any other. Whoever tries many names from one address meets the second, wider limit.
-Addresses take turns. An attacker with many addresses waits for a turn like everybody else.
+A limit per name alone would let anybody lock its user out. So it counts per name and address: attempts from one address
+do not lock the user out elsewhere. A second, wider limit counts all names that one address tries. Addresses take turns,
+so an attacker with many addresses waits like everybody else.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from onthedot.model.errors import LoginLimited, LoginsBusy
 
 WITHIN = 60 * SECOND
 FOR_NAME = 5
-"""So many logins in so long a time are looked at for one name from one address, by one server."""
+"""Attempts for one name from one address, per `WITHIN` and server."""
 FROM_ADDRESS = 30
-"""So many from one address, for whatever names."""
+"""Attempts from one address for any names, per `WITHIN` and server."""
 REFUSED_FROM_ADDRESS, REFUSED = 30, 300
-"""So many refused logins are audited in so long a time, from one address and in all, by one server."""
+"""Refused logins that are audited per `WITHIN` and server: of one address, and of all."""
 MOST = 10_000
-"""How many of each are kept in mind: strangers choose them."""
+"""How many names and addresses are remembered, because strangers choose them."""
 AT_ONCE = 4
-"""So many passwords are compared at once, by one server: each takes 64 MiB."""
+"""How many passwords one server compares at once. Each takes 64 MiB."""
 WAIT_OF_ONE, WAIT = 2, 64
-"""So many logins wait for that, from one address and in all."""
+"""How many logins may wait: from one address, and in all."""
 _OF_ONE = 64  # the bits of an IPv6 address that its owner was given; the rest is its own to choose
 
 
 class LoginLimits:
-    """What one server keeps in mind of tries."""
+    """Counts the login attempts of one server."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -41,8 +41,8 @@ class LoginLimits:
         self._places = _Tries(FROM_ADDRESS)
 
     def begin(self, name: str, source: str) -> None:
-        """Count a try, before anything is known about it; `LoginLimited` if it is one too many. Good ones count, too:
-        otherwise whoever has one password could use it to try others."""
+        """Count an attempt before it is checked; `LoginLimited` if there were too many. Successful ones count, too:
+        otherwise somebody with one password could use it to try others."""
         now, place = self._clock.steady(), place_of(source)
         for tries, key, what in (
             (self._places, place, "from one address"),
@@ -60,8 +60,8 @@ class LoginLimits:
 
 
 class Turns:
-    """Who may compare a password now. Addresses take turns, however many wait from each. Those that have failed lately
-    share every other turn as long as others wait, and give way if there is no room to wait."""
+    """Lets callers compare passwords, in turns of their addresses. Addresses with failed logins share every other turn
+    while others wait, and lose their place first."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -71,12 +71,13 @@ class Turns:
         self._others_turn = False  # of those that have failed
 
     def failed(self, source: str) -> None:
-        """A login from there was not good."""
+        """Note a failed login from this address."""
         self._failed.count(place_of(source), self._clock.steady())
 
     @asynccontextmanager
     async def turn(self, source: str) -> AsyncIterator[None]:
-        """Wait for a turn, and have it. `LoginLimited` if too many wait from there, `LoginsBusy` if too many do."""
+        """Wait for a turn, and hold it. `LoginLimited` if too many wait from this address, `LoginsBusy` if too many
+        wait in all."""
         if self._free:
             self._free -= 1
         else:
@@ -116,7 +117,7 @@ class Turns:
             turn.set_exception(busy)
 
     def _pass_on(self) -> None:
-        """The next one has the turn that has ended."""
+        """Give the turn that has ended to the next waiter."""
         while self._waiting:
             found = (place for place in self._waiting if self._has_failed(place) is self._others_turn)
             place = next(found, next(iter(self._waiting)))
@@ -128,7 +129,7 @@ class Turns:
         self._free += 1
 
     def _take(self, place: str, turn: asyncio.Future[None]) -> None:
-        """This one does not wait any more; others of its place are the last."""
+        """End this waiter's place in the queue. Others of its address go to the end."""
         waiting = self._waiting.pop(place)
         waiting.remove(turn)
         if waiting:
@@ -139,8 +140,8 @@ class Turns:
 
 
 class Refusals:
-    """Which refused logins are audited. Strangers make them, and the audit only grows: beyond a number in a minute they
-    are counted, and the next one that is audited says how many were left out."""
+    """Chooses the refused logins that are audited, because strangers cause them and the audit only grows. Beyond the
+    limit they are counted, and the next audited one has the number of those before it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -149,7 +150,7 @@ class Refusals:
         self._left_out = 0
 
     def take(self, source: str) -> int | None:
-        """None: leave this one out. Else audit it: so many were left out before it."""
+        """How many were left out before this one, which is audited. None: leave this one out, too."""
         now, place = self._clock.steady(), place_of(source)
         if self._places.again_in(place, now) or self._all.again_in("", now):
             self._left_out += 1
@@ -161,20 +162,20 @@ class Refusals:
 
 
 class _Tries:
-    """When something was tried last, so many times at the most. Of too many things, the one whose last try is the
-    longest ago is forgotten: to refuse new ones instead would keep everybody out."""
+    """The last attempts of each key. If there are too many keys, the one with the oldest attempt is forgotten: refusing
+    new ones would lock everybody out."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._at: OrderedDict[Hashable, deque[Micros]] = OrderedDict()
 
     def again_in(self, key: Hashable, now: Micros) -> Micros:
-        """How long until the next try is looked at; 0: now."""
+        """How long until the next attempt is accepted; 0: now."""
         tries = self._at.get(key)
         return 0 if tries is None or len(tries) < self.most else max(0, WITHIN - (now - tries[0]))
 
     def count(self, key: Hashable, now: Micros) -> None:
-        """One more."""
+        """Count an attempt."""
         self._at.setdefault(key, deque(maxlen=self.most)).append(now)
         self._at.move_to_end(key)
         if len(self._at) > MOST:
@@ -185,7 +186,7 @@ class _Tries:
 
 
 def place_of(source: str) -> str:
-    """Where somebody comes from, as far as it cannot be chosen: of an IPv6 address, its network.
+    """The part of an address that its owner cannot choose: of an IPv6 address, its network.
 
     >>> place_of("192.0.2.7"), place_of("::ffff:192.0.2.7"), place_of("2001:db8:0:1::7"), place_of("")
     ('192.0.2.7', '192.0.2.7', '2001:db8:0:1::/64', '')

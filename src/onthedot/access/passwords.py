@@ -1,4 +1,4 @@
-"""Passwords: kept as argon2id, which costs whoever tries many of them time and memory; worked out on a thread."""
+"""Hashes passwords with argon2id, on a thread. It costs an attacker time and memory."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
 LEAST, MOST = 8, 1_024
-"""A password has at least so many characters, and at most so many bytes."""
+"""The least characters and the most bytes of a password."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passwords:
-    """How much one costs: RFC 9106's choice for machines that have other things to do; some 0.1 s and 64 MiB."""
+    """The cost of a hash: RFC 9106's choice for shared machines, some 0.1 s and 64 MiB."""
 
     rounds: int = 3
     kibibytes: int = 65_536
     lanes: int = 4
 
     async def hash(self, password: str) -> str:
-        """What is kept of a password; `DefinitionError` for what cannot be one."""
+        """The hash to store; `DefinitionError` for a text that cannot be a password."""
         check_password(password)
         return await asyncio.to_thread(self._hasher().hash, password)
 
     async def matches(self, password: str, kept: str) -> bool:
-        """Whether it was this one. False for what cannot be a password, or is no hash."""
+        """Whether the hash is of this password. False for what cannot be a password, or is no hash."""
         from argon2.exceptions import InvalidHashError, VerificationError
 
         try:
@@ -39,7 +39,7 @@ class Passwords:
             return False
 
     async def nobodys(self) -> str:
-        """A hash that no password matches, and that costs as much to compare."""
+        """A hash that no password matches. Comparing with it costs as much as with any other."""
         return await asyncio.to_thread(self._hasher().hash, RandomIds().token())
 
     def _hasher(self) -> PasswordHasher:
@@ -56,7 +56,7 @@ PASSWORDS = Passwords()
 
 
 def check_password(password: str) -> None:
-    """`DefinitionError` for what cannot be a password. It is never quoted.
+    """`DefinitionError` for a text that cannot be a password. The message does not quote it.
 
     >>> check_password("short")
     Traceback (most recent call last):

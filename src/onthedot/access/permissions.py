@@ -1,4 +1,4 @@
-"""Permissions, and which of them a role has. Pure. The words are explained in `docs/api.md`."""
+"""The permissions, and the roles that have them. Pure. `docs/api.md` explains the words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onthedot.model.task import Command, Container, Steps, Task
 
 
 class Permission(StrEnum):
-    """What can be allowed: `what:deed`. A route of the HTTP API declares exactly one."""
+    """A permission: `object:verb`. Each route of the HTTP API declares exactly one."""
 
     JOBS_READ = "jobs:read"
     JOBS_WRITE = "jobs:write"
@@ -29,7 +29,7 @@ class Permission(StrEnum):
 
 
 class Role(StrEnum):
-    """What somebody is to a server."""
+    """The role of a key or a user on a server."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -57,7 +57,8 @@ ROLES: dict[Role, frozenset[Permission]] = {
 def permissions_of(
     role: Role, *, scopes: Collection[Permission] | None = None, may_code: bool = False
 ) -> frozenset[Permission]:
-    """What a role may, narrowed by scopes (None: not at all). Only an editor can be given `jobs:code` besides.
+    """The permissions of a role, restricted by scopes (None: not restricted). Only an editor can also have
+    `jobs:code`.
 
     >>> sorted(permissions_of(Role.EDITOR, scopes=[Permission.JOBS_WRITE, Permission.KEYS_MANAGE]))
     [<Permission.JOBS_WRITE: 'jobs:write'>]
@@ -71,7 +72,7 @@ def permissions_of(
 
 
 def writing_needs(task: Task) -> Permission:
-    """What it takes to write a job with this task: those that run programs want a permission of their own.
+    """The permission to write a job with this task. Tasks that run programs need one of their own.
 
     >>> from onthedot.model.task import Noop
     >>> str(writing_needs(Noop())), str(writing_needs(Command(argv=("true",))))

@@ -1,4 +1,4 @@
-"""Who asks, and what there is for them. Pure."""
+"""The principal of a request: its role, its restrictions, and what it can see. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from onthedot.access.permissions import Permission, Role, permissions_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """One who was let in. What it cannot see is not there for it, whatever it asks.
+    """An authenticated caller. For it, objects that it cannot see do not exist.
 
-    `namespaces` are those that it can see; empty: all. `owner` is who the jobs belong to that it makes; with `only_own`
+    `namespaces` are those that it can see; empty: all. `owner` is the owner of the jobs that it makes. With `only_own`
     it sees no others.
     """
 
@@ -28,12 +28,12 @@ class Principal:
     permissions: frozenset[Permission] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Asked with every request, so it is worked out once."""
+        """Computed once, because every request needs it."""
         has = permissions_of(self.role, scopes=self.scopes, may_code=self.may_code)
         object.__setattr__(self, "permissions", has)
 
     def may(self, permission: Permission) -> bool:
-        """Whether this is allowed at all.
+        """Whether it has this permission.
 
         >>> LOCAL.may(Permission.AUDIT_READ)
         True
@@ -41,7 +41,7 @@ class Principal:
         return permission in self.permissions
 
     def sees(self, namespace: str, owner: str) -> bool:
-        """Whether a job of this namespace and owner, and all that belongs to it, is there for this one.
+        """Whether it can see a job of this namespace and owner, with everything that belongs to the job.
 
         >>> Principal(kind="key", id="k1", name="ci", role=Role.EDITOR, namespaces=("ci",)).sees("prod", "")
         False
@@ -50,12 +50,12 @@ class Principal:
 
     @property
     def only_owner(self) -> str | None:
-        """Whose objects alone are to be looked for; None: everybody's."""
+        """The only owner whose objects it sees; None: all owners."""
         return self.owner if self.only_own else None
 
 
 LOCAL = Principal(kind="local", id="local", name="local", role=Role.ADMIN)
-"""Who has the store itself in hand: its URL is all that it takes."""
+"""A process that opens the store itself. The store's URL is all it needs."""
 
 ANONYMOUS = Principal(kind="nobody", id="", name="anonymous", role=Role.VIEWER, scopes=frozenset())
-"""Who was not let in, as the audit names them: nothing is allowed."""
+"""A caller who was not authenticated, in the audit. It has no permissions."""

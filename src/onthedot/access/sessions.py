@@ -27,14 +27,14 @@ from onthedot.stores.protocol import Store
 
 KIND, TOKEN = "session", "token"
 LASTS: Micros = 12 * 3_600 * SECOND
-"""How long a session is good."""
+"""How long a session is valid."""
 TOKEN_LASTS: Micros = 15 * 60 * SECOND
-"""How long a one-time token waits to be exchanged."""
+"""How long a one-time token can be exchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Who was let in until when, and the text that is shown once and kept nowhere."""
+    """A new session with its text, which is shown once and never stored."""
 
     id: str
     name: str
@@ -87,7 +87,7 @@ async def open_session(
 
 
 async def end_session(store: Store, id: str) -> None:
-    """Log out: no server lets it in 5 seconds from now. One that has ended already is fine."""
+    """End a session. Within 5 seconds no server accepts it. One that has ended already is no error."""
     found = await store.documents.get_document(KIND, id)
     if found is not None:
         await store.documents.delete_document(
@@ -105,7 +105,7 @@ async def issue_token(
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> str:
-    """A text that `users.exchange` takes for a session with this grant, once. Errors as of `keys.issue`."""
+    """Make a one-time token: `users.exchange` takes it once, for a session with this grant. Raises as `keys.issue`."""
     check_name("name of the token", name)
     check_given(grant, by)
     now = await store.tell_time() if now is None else now
@@ -138,7 +138,7 @@ async def use_token(store: Store, text: str, *, now: Micros | None = None, ids: 
 
 
 def token_named(text: str) -> str:
-    """A one-time token as the audit names it, good or not.
+    """The name of a one-time token in the audit, valid or not.
 
     >>> token_named("ott_0123456789abcde." + "f" * 64), token_named("x")
     ('token/0123456789abcde', 'token/unreadable')
@@ -148,12 +148,12 @@ def token_named(text: str) -> str:
 
 
 def is_good(stored: Stored, credential: Credential, now: Micros) -> bool:
-    """Whether the credential is the one that was kept, and has not ended."""
+    """Whether the credential is the stored one, and has not expired."""
     return credential.proves(stored.proof) and now < stored.expires_at
 
 
 def read_session(document: Document) -> Stored | None:
-    """What a document says; None if it cannot be read, or is a token that was used: then it lets nobody in."""
+    """Read a stored session or token; None if it cannot be read, or is a used token. Then it is not accepted."""
     try:
         data = json.loads(document.body)
         return Stored(

@@ -20,7 +20,7 @@ from onthedot.model.errors import LoginRefused
 from onthedot.stores.protocol import Store
 
 USED = "id_token"
-"""The kind of the documents that remember which tokens were used; they are forgotten after half a day."""
+"""The kind of the documents of used tokens. They are deleted after half a day."""
 _TRIES = 10
 
 
@@ -34,8 +34,8 @@ async def sign_on(
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> Session:
-    """A session for who came with this token, which speaks of this person. `LoginRefused` if there is no such user, if
-    it is another's, or if the token was used before."""
+    """Open a session for the person that this token is about. `LoginRefused` if there is no such user, if the user is
+    bound to somebody else, or if the token was used before."""
     await _bound(store, person, issuer, write=False)
     signed, _, _ = text.rpartition(".")  # without the signature: by elliptic curve it has a second form, as good
     digest = hashlib.sha256(signed.encode()).hexdigest()
@@ -49,7 +49,7 @@ async def sign_on(
 
 
 async def _bound(store: Store, person: Person, issuer: str, *, write: bool) -> users.User:
-    """The user that this is; with `write` it is nobody else's from now on."""
+    """The user of this person. With `write` the user is bound to the person."""
     for _ in range(_TRIES):
         found = await store.documents.get_document(users.KIND, person.email)
         user = None if found is None else users.read_user(found)

@@ -40,7 +40,7 @@ _CHANGES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """What can be told of a user, and, in no `repr`, what its password is compared with."""
+    """A user. The password's hash is in no `repr`."""
 
     name: str
     grant: Grant
@@ -53,7 +53,7 @@ class User:
 
     @property
     def signs_on(self) -> bool:
-        """Whether it is let in by what an identity provider says, and by nothing else."""
+        """Whether an identity provider, and nothing else, authenticates this user."""
         return not self.password
 
 
@@ -84,12 +84,12 @@ async def create(
 
 
 async def get_user(store: Store, name: str, *, by: Principal = LOCAL) -> User:
-    """One user; `UnknownUser` if there is none, or none for `by`, who sees what it could have made."""
+    """Get one user; `UnknownUser` if there is none, or none that `by` can see: those whose rights it has itself."""
     return (await _find(store, name, by))[0]
 
 
 async def list_users(store: Store, *, by: Principal = LOCAL, after: str = "", limit: int = 100) -> list[User]:
-    """The users that there are for `by` with a name after this one, in the order of their names."""
+    """The users that `by` can see, after this name, in the order of their names."""
     users: list[User] = []
     while len(users) < limit and (page := await store.documents.list_documents(KIND, after=after, limit=limit)):
         after = page[-1].id
@@ -143,7 +143,7 @@ async def set_password(
     passwords: Passwords = PASSWORDS,
     ids: Ids | None = None,
 ) -> User:
-    """Give a user another password, and end its sessions. `DefinitionError` for one that signs on elsewhere."""
+    """Set a user's password, and end the user's sessions. `DefinitionError` for one who signs on with a provider."""
     return await edit(store, name, password=password, by=by, passwords=passwords, ids=ids)
 
 
@@ -156,13 +156,13 @@ def _check_password_user(user: User) -> None:
 async def set_disabled(
     store: Store, name: str, *, disabled: bool, by: Principal = LOCAL, ids: Ids | None = None
 ) -> User:
-    """Let a user in no more, and end its sessions; or let it in again, with its old password. What it is already is
-    left as it is."""
+    """Disable a user and end the user's sessions, or enable the user again with the old password. Nothing changes if
+    the user is in that state already."""
     return await edit(store, name, disabled=disabled, by=by, ids=ids)
 
 
 async def remove(store: Store, name: str, *, by: Principal = LOCAL) -> User:
-    """Forget a user, and end its sessions: a new one of that name has none of them."""
+    """Delete a user, and end the user's sessions. A new user of that name has none of them."""
     for _ in range(_CHANGES):
         user, version = await _find(store, name, by)
         if await store.documents.delete_document(KIND, name, version=version):
@@ -174,8 +174,7 @@ async def remove(store: Store, name: str, *, by: Principal = LOCAL) -> User:
 
 
 class Logins:
-    """What one server keeps in mind of logins: how often was tried, and whose password may be compared now. Make one
-    for each server, and hand it to every `login`."""
+    """The login limits of one server. Make one for each server, and pass it to every `login`."""
 
     def __init__(self, clock: Clock) -> None:
         self.limits = LoginLimits(clock)
@@ -226,8 +225,8 @@ async def exchange(
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> Session:
-    """A session for a one-time token (`sessions.issue_token`); with `page`, the page's. Of all who come with the same
-    one, on whatever server, one gets it; `LoginRefused` for the others."""
+    """Exchange a one-time token (`sessions.issue_token`) for a session; with `page`, the page's. Of all callers with
+    the same token, on any server, one gets a session; the others get `LoginRefused`."""
     used = await sessions.use_token(store, text, now=now, ids=ids)
     return await sessions.open_session(store, used.name, grant=used.grant, page=page, source=source, now=now, ids=ids)
 
@@ -237,7 +236,7 @@ async def exchange(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSession:
-    """What can be told of a session."""
+    """An open session, without its secret."""
 
     id: str
     name: str
@@ -252,8 +251,8 @@ class OpenSession:
 async def list_sessions(
     store: Store, *, by: Principal = LOCAL, after: str = "", limit: int = 100, now: Micros | None = None
 ) -> list[OpenSession]:
-    """The open sessions that `by` may end, with an id after this one, in the order of their ids: its own, which are all
-    of its user; with `keys:manage` those of everybody it could have let in."""
+    """The open sessions that `by` may end, after this id, in the order of their ids: its own, which are all of its
+    user; with `keys:manage` also those of users that it could have made."""
     now = await store.tell_time() if now is None else now
     seen = _Seen(store, by, now)
     found: list[OpenSession] = []
@@ -266,7 +265,7 @@ async def list_sessions(
 
 
 async def end_session(store: Store, id: str, *, by: Principal = LOCAL, now: Micros | None = None) -> OpenSession:
-    """End one of those: no server lets it in 5 seconds from now. `UnknownSession` for others."""
+    """End one of these sessions. Within 5 seconds no server accepts it. `UnknownSession` for others."""
     now = await store.tell_time() if now is None else now
     document = await store.documents.get_document(sessions.KIND, id) if is_id(id) else None
     session = None if document is None else await _Seen(store, by, now).read(document)
@@ -278,7 +277,7 @@ async def end_session(store: Store, id: str, *, by: Principal = LOCAL, now: Micr
 
 
 class _Seen:
-    """Reads sessions for one who asks; users are read once."""
+    """Reads sessions for one caller. Each user is read once."""
 
     def __init__(self, store: Store, by: Principal, now: Micros) -> None:
         self._store, self._by, self._now = store, by, now
@@ -286,7 +285,7 @@ class _Seen:
         self._own: str | None = None
 
     async def read(self, document: Document) -> OpenSession | None:
-        """What can be told of it; None if it is not open, or not for this one to see."""
+        """The session; None if it is not open, or not visible to the caller."""
         stored = sessions.read_session(document)
         if stored is None or stored.expires_at <= self._now:
             return None
@@ -326,7 +325,7 @@ class _Seen:
 
 
 def read_user(document: Document) -> User | None:
-    """What a document says; None if it cannot be read: then it lets nobody in."""
+    """Read a stored user; None if it cannot be read. Then the user cannot log in."""
     try:
         data = json.loads(document.body)
         return User(
@@ -344,7 +343,7 @@ def read_user(document: Document) -> User | None:
 
 
 def write_user(user: User) -> str:
-    """What is kept of a user."""
+    """The user as it is stored."""
     return json.dumps(
         {
             "grant": user.grant.as_json(),
@@ -377,7 +376,7 @@ async def _change(store: Store, name: str, by: Principal, change: Callable[[User
 
 
 def as_address(name: str) -> str:
-    """The name of one who signs on: an e-mail address, which is the same in capitals and not."""
+    """The name of a user who signs on: an e-mail address in lower case."""
     local, at, host = name.partition("@")
     if not at or not local or "." not in host or "@" in host:
         raise DefinitionError(f"name of the user: expected the e-mail address that it signs on with, got {name!r}")

@@ -1,4 +1,4 @@
-"""`onthedot keys create | list | show | revoke`: who may ask a server for what."""
+"""`onthedot keys create | list | show | revoke`: manages API keys."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ async def _all(store: Store) -> list[Key]:
 
 
 def _moment(instant: Micros | None, now: Micros, never: str = "") -> str:
-    """In a table whose heading names the zone."""
+    """An instant in a table whose heading names the zone."""
     return never if instant is None else moment(instant, now)
 
 

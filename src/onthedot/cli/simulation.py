@@ -162,7 +162,7 @@ def _outage(text: str, tz: str) -> Outage:
 
 
 class _Progress:
-    """How far it is, on standard error, once somebody has waited long enough to wonder."""
+    """Prints the progress on standard error, after two seconds."""
 
     def __init__(self, scenario: Scenario, began: Micros) -> None:
         self._scenario = scenario
@@ -191,7 +191,7 @@ _DAYS_ONE_BY_ONE = 14
 
 
 class Simulated:
-    """A scenario, and its answer."""
+    """A simulation and its results, for people and as JSON."""
 
     def __init__(self, program: str, scenario: Scenario, tz: str) -> None:
         self._program = program
@@ -204,7 +204,7 @@ class Simulated:
         self._warnings: list[Warning] = []
 
     def hour_of(self, instant: Micros) -> tuple[int, int]:
-        """The day, as a number, and the hour of it that an instant lies in."""
+        """The day, as a number, and the hour of an instant."""
         quarter = instant // _QUARTER
         found = self._hours.get(quarter)
         if found is None:
@@ -213,7 +213,7 @@ class Simulated:
         return found
 
     def take(self, tally: Tally, *, took: Micros) -> None:
-        """It is over, and took so long in real time."""
+        """Take the results. `took` is the real time that it took."""
         self._tally = tally
         self._took = took
         self._warnings = warnings(self._scenario, tally)
@@ -226,13 +226,13 @@ class Simulated:
 
     @property
     def _days(self) -> range:
-        """Every day that was played, a part of it at least."""
+        """Every day of the simulation."""
         return range(self.hour_of(self._scenario.start)[0], self.hour_of(self._scenario.end - 1)[0] + 1)
 
     # ── for people ───────────────────────────────────────────────────────────────────────────────────────────
 
     def show(self) -> None:
-        """On standard output."""
+        """Print the results for people."""
         for name, text in self._facts():
             click.echo(f"{name:<10} {text}")
         click.echo()
@@ -311,7 +311,7 @@ class Simulated:
     # ── for machines ─────────────────────────────────────────────────────────────────────────────────────────
 
     def as_json(self) -> dict[str, Any]:
-        """See `onthedot simulate --help`."""
+        """The results as JSON: see `onthedot simulate --help`."""
         scenario, tally = self._scenario, self.tally
         return {
             "version": 1,

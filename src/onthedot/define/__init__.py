@@ -1,1 +1,1 @@
-"""Code and text become jobs."""
+"""Defines jobs: code, files and plain data become checked `Job` values, and jobs become text."""

@@ -1,4 +1,4 @@
-"""Arguments: JSON, and small enough to travel with a run."""
+"""Encodes the arguments of a run: JSON of at most 64 KiB."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onthedot.model.errors import ArgumentsError
 from onthedot.model.job import canonical
 
 LIMIT = 64 * 1024
-"""The most characters of JSON that a run's arguments may take: a run points at data, it does not carry it."""
+"""The most characters of JSON for a run's arguments. Larger data belongs elsewhere; the run refers to it."""
 
 
 def encode_arguments(arguments: Mapping[str, Any], *, subject: str, from_json: bool = False) -> str:

@@ -18,9 +18,18 @@ from onthedot.model.route import PRIORITIES
 from onthedot.model.task import Call, Command, Level, Param, Steps
 from onthedot.runners.interpreters import doubts
 from onthedot.runners.param_patterns import pattern_problem
-from onthedot.runners.params import KINDS, check_params, names_in_environment, value_problems
-from onthedot.runners.task_texts import NAME as PARAM_NAME
-from onthedot.runners.task_texts import TAKES, Place, Reference, What, is_meant_as_one, places, references
+from onthedot.runners.params import KINDS, check_params, value_problems
+from onthedot.runners.task_template import NAME as PARAM_NAME
+from onthedot.runners.task_template import (
+    TAKES,
+    Reference,
+    TaskText,
+    What,
+    is_meant_as_one,
+    names_in_environment,
+    references,
+    texts_of,
+)
 from onthedot.schedules import check as check_schedule
 from onthedot.schedules import schedule_id
 
@@ -43,13 +52,13 @@ _INSTEAD: dict[What, str] = {
 
 
 def is_name(text: str) -> bool:
-    """Whether a job, a namespace or a queue can be called so."""
+    """Whether this can be the name of a job, a namespace or a queue."""
     return NAME.fullmatch(text) is not None
 
 
 def check_job(job: Job, *, stored: bool = False) -> None:
-    """`DefinitionError` with every problem of the definition; nothing if there is none. With `stored` the definition is
-    one that a store has: rules for new ones only do not count."""
+    """`DefinitionError` with every problem of the definition; nothing if there is none. With `stored` the definition
+    comes from a store: rules for new definitions do not apply."""
     problems = [
         *_name_problems(job),
         *_schedule_problems(job),
@@ -71,9 +80,9 @@ def check_job(job: Job, *, stored: bool = False) -> None:
 
 
 def parents_first(jobs: Iterable[Job]) -> list[Job]:
-    """The jobs of a program, none before one that it runs after; `DependencyCycle` if there is no such order.
+    """Sort the jobs of a program so that each comes after its parents; `DependencyCycle` if that is not possible.
 
-    In this order they can be stored one by one, also where a stored job ran after one that now runs after it.
+    In this order they can be stored one by one, even if a stored job ran after one that now runs after it.
     """
     known = {(job.namespace, job.name): job for job in jobs}
     graph = {
@@ -88,8 +97,8 @@ def parents_first(jobs: Iterable[Job]) -> list[Job]:
 
 
 def missing_parents(job: Job, known: Collection[str], where: str = "is stored") -> str:
-    """What to warn of if jobs that this one runs after are not among the `known` names (`namespace/name`); else "".
-    No mistake: a parent may be stored later.
+    """A warning if parents of this job are not among the `known` names (`namespace/name`); else "". It is no error: a
+    parent may be stored later.
 
     >>> from onthedot.model.after import After
     >>> from onthedot.model.task import Noop
@@ -107,12 +116,12 @@ def missing_parents(job: Job, known: Collection[str], where: str = "is stored") 
 
 
 def _filled_task_problems(job: Job, *, stored: bool) -> list[str]:
-    """Of what is to be done; and, if that has the right shape, of what is to be filled into it."""
+    """Problems of the task; if there are none, problems of the values that are filled into it."""
     return list(task_problems(job)) or list(params_problems(job, stored=stored))
 
 
 def _argument_problems(job: Job) -> list[str]:
-    """Of the job's own arguments, and of those that runs of each schedule get."""
+    """Problems of the job's arguments, with those of each schedule."""
     try:
         encode_arguments(job.args, subject="")
         for schedule in job.schedules:
@@ -180,7 +189,7 @@ def _guarantee_problems(job: Job) -> list[str]:
 
 
 def _transaction_problems(job: Job) -> list[str]:
-    """Only a handler in this process can share a transaction with the store."""
+    """Problems of `exactly_once`. Only a handler in this process can share a transaction with the store."""
     problems = []
     if not isinstance(job.task, Call):
         problems.append(
@@ -221,7 +230,7 @@ def _placement_problems(job: Job) -> list[str]:
 
 
 def _levels(job: Job) -> tuple[Level, ...]:
-    """How a job of this kind can be kept apart."""
+    """The isolation levels of a task of this kind."""
     match job.task:
         case Call():
             return ("none", "process")
@@ -294,7 +303,7 @@ def _pattern_problem(param: Param) -> str:
 
 def _reference_problems(job: Job) -> Iterable[str]:
     known = {param.name for param in job.params}
-    for place in places(job.task):
+    for place in texts_of(job.task):
         if place.what == "plain":
             if is_meant_as_one(place.text):
                 yield f"{place.name}: expected no '${{{{ … }}}}': nothing is filled in here; {_INSTEAD['plain']}"
@@ -303,7 +312,7 @@ def _reference_problems(job: Job) -> Iterable[str]:
             yield from _one_reference(place, reference, known)
 
 
-def _one_reference(place: Place, reference: Reference, known: set[str]) -> Iterable[str]:
+def _one_reference(place: TaskText, reference: Reference, known: set[str]) -> Iterable[str]:
     if reference.source is None:
         yield (
             f"{place.name}: expected '${{{{ params.name }}}}' or '${{{{ secrets.NAME }}}}', got {reference.written!r}; "

@@ -45,7 +45,7 @@ KEY = re.compile(r"\$\{\{\s*secrets\.[A-Za-z_][A-Za-z0-9_]{0,99}\s*\}\}")
 
 
 def task_problems(job: Job) -> Iterator[str]:
-    """Every reason why this task cannot be run as it is written."""
+    """Every problem of the task."""
     match job.task:
         case Command() as task:
             yield from _command_problems("", task)

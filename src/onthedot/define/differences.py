@@ -1,7 +1,7 @@
-"""What a change of definitions means, before it is made: in text, and in time.
+"""Compares two sets of jobs: which definitions differ, and which starts appear, vanish or move.
 
-Pure: two sets of jobs and an instant in, a list of differences out. Whoever reviews a change of schedules asks what
-will start, and what will not start any more; a line of text that reads `30 2 * * *` does not say.
+Pure: two sets of jobs and an instant in, a list of differences out. A reviewer of a change wants to know what will
+start, and what will not start any more. A line such as `30 2 * * *` does not tell.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from onthedot.stores.definitions import encode
 
 HORIZON: Micros = 30 * 24 * 3600 * SECOND
 MOST_STARTS = 20_000
-"""Of one job. Of a job that starts more often within the horizon only the first ones are compared."""
+"""The most starts that are compared for one job: the first ones within the horizon."""
 
 _QUARTER = 900 * SECOND
 
@@ -31,7 +31,7 @@ Kind = Literal["created", "changed", "removed", "unchanged"]
 
 
 class Move(NamedTuple):
-    """A start that comes at another instant than it would have."""
+    """A start that moves to another instant."""
 
     old: Micros
     new: Micros
@@ -59,7 +59,7 @@ class Difference:
 def compare(
     old: Mapping[str, Job], new: Mapping[str, Job], *, now: Micros, horizon: Micros = HORIZON
 ) -> list[Difference]:
-    """Every job of both, by name: the new ones in their order, then those that are gone.
+    """Compare the jobs of both sets, by name: the new ones in their order, then the removed ones.
 
     >>> from onthedot.schedules import cron
     >>> from onthedot.model.task import Noop
@@ -121,8 +121,8 @@ def _first_starts(job: Job | None, now: Micros, end: Micros) -> tuple[set[Micros
 
 
 def _starts(job: Job, now: Micros, end: Micros) -> Iterator[Micros]:
-    """When runs of a job are due, in order, as if its schedules began now, or at the end of its pause. Of a fixed
-    delay, whose rhythm hangs on how long its runs take, the first start only is known."""
+    """When runs of a job are due, in order, as if its schedules began now, or at the end of its pause. For a fixed
+    delay only the first start is known, because the others depend on how long its runs take."""
     if job.paused is not None and job.paused.on:
         now = end if job.paused.until is None else max(now, to_micros(job.paused.until))
     return merge(*(_starts_of(job, schedule, now, end) for schedule in job.schedules))
@@ -134,7 +134,7 @@ def _starts_of(job: Job, schedule: Schedule, now: Micros, end: Micros) -> Iterat
 
 
 def _fields(old: Job | None, new: Job | None) -> dict[str, tuple[Any, Any]]:
-    """What differs, by dotted names, in the words of a file; in those of a store if a file cannot say it."""
+    """What differs, by dotted names: in the words of a file, or in those of a store if a file cannot express it."""
     stored = dict(_differing("", _stored(old), _stored(new)))
     if not stored:
         return {}
@@ -143,7 +143,7 @@ def _fields(old: Job | None, new: Job | None) -> dict[str, tuple[Any, Any]]:
 
 
 def _differing(name: str, old: Any, new: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """Each value that is another one; mappings and lists of mappings are gone into, but for a pause."""
+    """Each value that differs. It descends into mappings and lists of mappings, except for a pause."""
     inner_old, inner_new = _inner(old), _inner(new)
     if name == "paused" or inner_old is None or inner_new is None or not (inner_old or inner_new):
         if old != new:
@@ -154,7 +154,7 @@ def _differing(name: str, old: Any, new: Any) -> Iterator[tuple[str, tuple[Any, 
 
 
 def _inner(value: Any) -> dict[str, Any] | None:
-    """What is in a value, by name; None if it has to be compared as a whole."""
+    """The parts of a value, by name; None if it has to be compared as a whole."""
     if isinstance(value, list) and any(isinstance(one, dict) for one in value):
         return {str(number): one for number, one in enumerate(value)}
     return {} if value is None else value if isinstance(value, dict) else None
@@ -165,7 +165,7 @@ def _stored(job: Job | None) -> dict[str, Any]:
 
 
 def _said(job: Job | None, several: bool) -> dict[str, Any]:
-    """The job as a file says it, each schedule as a mapping."""
+    """The job in the words of a file, each schedule as a mapping."""
     if job is None:
         return {}
     said = {key: value for key, value in written(job).items() if key not in ("schedule", "schedules")}

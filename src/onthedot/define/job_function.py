@@ -1,4 +1,4 @@
-"""A job's function, and calls of it that are checked when they are written down: what `submit` is given."""
+"""The function of a job with `call(…)`: it makes checked calls for `submit`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class BoundCall:
-    """A job and the arguments of one run of it: checked, and as JSON, so that nobody changes them on the way.
+    """A job and the arguments of one run: checked, and already JSON, so that they cannot change later.
 
     Made by `JobFunction.call`.
 
@@ -34,7 +34,7 @@ class BoundCall:
 
 
 class JobFunction(Generic[Whole, Given, R_co]):
-    """What `@sched.job` makes of a function: the function still, and `call(…)` to ask for a run of it.
+    """The result of `@sched.job`: the function, with `call(…)` to request a run of it.
 
     >>> import onthedot as otd
     >>> sched = otd.Scheduler("memory:")
@@ -61,7 +61,7 @@ class JobFunction(Generic[Whole, Given, R_co]):
         return self.function(*args, **kwargs)
 
     def call(self, *args: Given.args, **kwargs: Given.kwargs) -> BoundCall:
-        """A call to be submitted, without `ctx`. What is not given comes from the job's own arguments, if it is there.
+        """Make a call to be submitted, without `ctx`. Missing arguments come from the job's own.
 
         `ArgumentsError` if the arguments do not fit the function, or are not JSON.
 
@@ -76,7 +76,7 @@ class JobFunction(Generic[Whole, Given, R_co]):
         return BoundCall(self.job.name, encode_arguments(named, subject=subject))
 
     def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any], subject: str) -> dict[str, Any]:
-        """All arguments by name: that is how they are kept."""
+        """All arguments by name, as a store keeps them."""
         parameters = list(inspect.signature(self.function).parameters.values())[self._handler.takes_context :]
         names = [one.name for one in parameters if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD][: len(args)]
         if len(names) < len(args):
@@ -93,7 +93,7 @@ class JobFunction(Generic[Whole, Given, R_co]):
 
 
 class Define(Protocol):
-    """A decorator that makes a job of a function. `ctx`, if it is the first parameter, is not the caller's to give."""
+    """A decorator that makes a job of a function. If the first parameter is `ctx`, callers do not give it."""
 
     @overload
     def __call__(

@@ -37,7 +37,7 @@ from onthedot.define.nodes import (
     OF_FILES,
     Limits,
     Node,
-    Trouble,
+    NodeError,
     check_names,
     inner_place,
     plain_nodes,
@@ -48,7 +48,7 @@ from onthedot.define.option_readers import READERS, read_pause, read_schedules
 from onthedot.define.options import OPTIONS, build_job
 from onthedot.define.task_readers import READERS as TASKS
 from onthedot.define.task_readers import read_delay
-from onthedot.define.wrong_text import Place, Told, WrongText, in_data
+from onthedot.define.wrong_text import Place, Problem, WrongText, in_data
 from onthedot.model.duration import parse_duration
 from onthedot.model.errors import DefinitionError
 from onthedot.model.job import Job, job_name
@@ -79,26 +79,25 @@ def read_file(path: Path) -> list[Job]:
 
 
 def read_text(path: Path, most: int = MOST_CHARACTERS) -> str:
-    """What is written in a file; `WrongText` if it is none, or too long."""
+    """The text of a file; `WrongText` if it cannot be read, is no UTF-8, or is too long."""
     bytes_ = 4 * most  # of UTF-8, a character has four at the most
     try:
         with path.open("rb") as file:
             found = file.read(bytes_ + 1)
     except OSError as error:
-        raise WrongText([Told(str(path), None, f"expected a file that can be read, got {error.strerror}")]) from None
+        raise WrongText([Problem(str(path), None, f"expected a file that can be read, got {error.strerror}")]) from None
     try:
         text = found[:bytes_].decode("utf-8-sig", errors="strict" if len(found) <= bytes_ else "ignore")
     except UnicodeDecodeError as error:
         problem = f"expected text in UTF-8, got other bytes at {error.start}"
-        raise WrongText([Told(str(path), None, problem)]) from None
+        raise WrongText([Problem(str(path), None, problem)]) from None
     if len(found) > bytes_ or len(text) > most:
-        raise WrongText([Told(str(path), None, f"expected at most {most} characters, got more")])
+        raise WrongText([Problem(str(path), None, f"expected at most {most} characters, got more")])
     return text
 
 
 def read_jobs(text: str, file: str = "jobs.yaml", limits: Limits = OF_FILES, *, four_fields: bool = False) -> list[Job]:
-    """The jobs of a text. One that comes over a network is read with `OF_STRANGERS`. `four_fields`: see
-    `read_schedules`.
+    """The jobs of a text. For text from a network use `OF_STRANGERS`. For `four_fields` see `read_schedules`.
 
     >>> [job] = read_jobs("jobs: [{name: clean, schedule: '@daily', run: rm -rf tmp}]")
     >>> job.task.script
@@ -108,12 +107,12 @@ def read_jobs(text: str, file: str = "jobs.yaml", limits: Limits = OF_FILES, *, 
     root = read_nodes(text, file, limits)
     jobs = found.jobs(root)
     if found.problems:
-        raise WrongText(Told(file, at, problem) for at, problem in sorted(found.problems))
+        raise WrongText(Problem(file, at, problem) for at, problem in sorted(found.problems))
     return jobs
 
 
 def read_job(data: object, *, stored: bool = False) -> Job:
-    """The job that a mapping means; `WrongText` with every problem and its path.
+    """The job of a mapping; `WrongText` with every problem and its path.
 
     >>> read_job({"name": "clean", "schedule": "@daily", "run": "rm -rf tmp"}).task.script
     'rm -rf tmp'
@@ -142,8 +141,8 @@ def read_job_list(data: object) -> list[Job]:
 
 
 class JobReader:
-    """Jobs from nodes, and what has been found so far: problems, each with its place. `stored`: see `check_job`;
-    `four_fields`: see `read_schedules`."""
+    """Reads jobs from nodes, and collects the problems with their places. For `stored` see `check_job`, for
+    `four_fields` `read_schedules`."""
 
     def __init__(self, *, stored: bool = False, four_fields: bool = False) -> None:
         self._stored = stored
@@ -173,7 +172,7 @@ class JobReader:
     # ── one job ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def job(self, node: Node) -> Job | None:
-        """One job, or None after its problems were told."""
+        """Read one job; None if it has problems."""
         if not self._is_mapping(node, "a job: a mapping with name, schedule and steps"):
             return None
         before = len(self.problems)
@@ -199,7 +198,7 @@ class JobReader:
         return replace(job, paused=paused) if len(self.problems) == before else None
 
     def _options(self, node: Node) -> dict[str, Any]:
-        """The options of every job, as `build_job` takes them."""
+        """The options of a job, as `build_job` takes them."""
         options: dict[str, Any] = {}
         for name, value in (node.names or {}).items():
             if name in OPTIONS and name not in _SCHEDULE:
@@ -278,7 +277,7 @@ class JobReader:
         return {"attempts": 1 if attempts is None else attempts.value, "delay": read}
 
     def _command(self, node: Node) -> dict[str, Any]:
-        """What is to be run: a program with its arguments, or a text for the shell."""
+        """A program with its arguments, or a script for the shell."""
         names = node.names or {}
         shell = names["shell"].value if "shell" in names else False
         if not isinstance(shell, bool):
@@ -342,7 +341,7 @@ class JobReader:
         return Source(git=self._text(source, "git"), ref=self._text(source, "ref"), key=self._text(source, "key"))
 
     def _env(self, node: Node) -> dict[str, str]:
-        """Values as they are written: `1.10` is no number here."""
+        """The values exactly as they are written: `1.10` is no number here."""
         env = (node.names or {}).get("env")
         if env is None:
             return {}
@@ -372,11 +371,11 @@ class JobReader:
         return tuple(item.text or "" for item in value.items)
 
     def _read(self, node: Node, key: str, read: Callable[[], Any]) -> Any:
-        """What a reader makes of it; its problems are told at the place of the key, or of what it points at."""
+        """Call a reader; report its problems at the place of the key, or of the inner key that they name."""
         try:
             return read()
-        except Trouble as trouble:
-            self.problems += trouble.found
+        except NodeError as error:
+            self.problems += error.problems
         except DefinitionError as error:
             for problem in error.problems:
                 named = problem.partition(":")[0]  # `retry.delay: …`
@@ -395,7 +394,7 @@ class JobReader:
         return (node.names or {})[key].at if key in (node.names or {}) else node.at
 
     def _where(self, node: Node, problem: str) -> Place:
-        """The place that a problem of the whole definition speaks of: `step 2 (…): …`, `timeout: …`."""
+        """The place of a problem of the whole definition: `step 2 (…): …`, `timeout: …`."""
         names = node.names or {}
         step = re.match(r"step (\d+) [^:]*: ([a-z_]*)", problem)
         if step is not None and "steps" in names and names["steps"].items:

@@ -64,7 +64,7 @@ _UNITS = (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10))
 
 
 def written(job: Job) -> Written:
-    """The job as a mapping of plain data, in the order in which people read one.
+    """The job as a mapping of plain data, in the order in which people read it.
 
     >>> from onthedot.schedules import cron
     >>> written(Job(name="report", task=Call(handler="report"), schedules=(cron("@daily", tz="Europe/Berlin"),)))
@@ -102,7 +102,7 @@ def written(job: Job) -> Written:
 
 
 def _given(**values: Any) -> Written:
-    """What says something: neither nothing, nor a text, list or mapping with nothing in it."""
+    """Leaves out None, and empty texts, lists and mappings."""
     return {name: value for name, value in values.items() if value is not None and value not in ("", [], {})}
 
 
@@ -130,7 +130,7 @@ def _schedule(schedule: Schedule) -> Json:
 
 
 def written_schedule(schedule: Schedule) -> Written:
-    """A schedule as a mapping, also where a text would do.
+    """A schedule as a mapping, even if a text would do.
 
     >>> from onthedot.schedules import every
     >>> written_schedule(every("5m"))
@@ -238,7 +238,7 @@ def _mount(mount: Mount) -> Written:
 
 
 def _param(param: Param) -> Json:
-    """A default alone, where that says the kind as well."""
+    """The default alone, if it also tells the kind."""
     more = _given(choices=list(param.choices), required=param.required or None, pattern=param.pattern or None)
     default, kinds = param.default, {str: "text", bool: "yes_or_no", int: "whole", float: "number"}
     says_kind = kinds.get(type(default)) == param.kind and default != ""
@@ -305,7 +305,7 @@ def _exit_code(kind: str) -> int | str:
 
 
 def _short(name: str, value: Any, more: Written, default: Any = None) -> Json:
-    """The value alone, if there is nothing beside it."""
+    """The value alone, if there are no other options."""
     if more:
         return {name: value, **more}
     return _unless(value, default)
@@ -334,7 +334,7 @@ def _length(length: timedelta, default: timedelta) -> str | None:
 
 
 class Exported(NamedTuple):
-    """A job as a file has it (None: it cannot be said there), and what is not said by that."""
+    """A job as it is in a file (None: a file cannot express it), with notes about what the file leaves out."""
 
     name: str
     data: Written | None
@@ -342,7 +342,7 @@ class Exported(NamedTuple):
 
 
 def exported(record: JobRecord) -> Exported:
-    """What a file says of a stored job. It is read again here: what is not the same then is noted."""
+    """Write a stored job for a file. It is read again here, and differences are noted."""
     job, pause = record.job, pause_of(record)
     if pause is not None:  # a reason may be longer, and have more lines, than a file takes
         pause = replace(pause, reason=_one_line(pause.reason)[:MOST_REASON])
@@ -399,5 +399,5 @@ def yaml_file(jobs: Iterable[Exported]) -> str:
 
 
 def _one_line(note: str) -> str:
-    """A comment ends with its line, whatever was written into a reason."""
+    """One line of text, because a comment ends with its line."""
     return "".join(letter if letter.isprintable() else " " for letter in note)

@@ -3,53 +3,134 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
-from typing import Any, get_args
+from inspect import Parameter, Signature, signature
+from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 from onthedot.define.check import check_job, params_problems
 from onthedot.model.after import After
-from onthedot.model.duration import parse_duration
+from onthedot.model.duration import Duration, parse_duration
 from onthedot.model.errors import DefinitionError, did_you_mean, shown
 from onthedot.model.job import CatchUp, Guarantee, Job, Limit, Overlap, Rate, Retry, Schedule
+from onthedot.model.policies import CatchUpMode, OverlapMode
+from onthedot.model.route import Priority
 from onthedot.model.task import Bounds, Param, Task
+from onthedot.runners.hooks import Hook
 from onthedot.schedules import parse
 
-OPTIONS = (
-    "after",
-    "args",
-    "assignment",
-    "bounds",
-    "catch_up",
-    "concurrency",
-    "guarantee",
-    "isolation",
-    "labels",
-    "max_recoveries",
-    "name",
-    "namespace",
-    "on",
-    "overlap",
-    "owner",
-    "params",
-    "priority",
-    "queue",
-    "rate",
-    "retry",
-    "schedule",
-    "schedules",
-    "share",
-    "timeout",
-)
-"""Every option of a job."""
+
+class JobOptions(TypedDict, total=False):
+    """The options of every job, as a program writes them. What is left out has the default of `Job`."""
+
+    schedule: Schedule | str | None
+    """When it runs: `otd.cron("0 9 * * 1-5")`, or text such as `"every 10m"`, `"@daily"`, `"0 9 * * *"`."""
+    schedules: Sequence[Schedule | str] | None
+    """Several schedules, in place of `schedule`."""
+    after: After | str | Sequence[str] | None
+    """The jobs that it runs after: a name, some names, or `otd.After(…)`."""
+    args: Mapping[str, Any]
+    """The arguments of a run that brings none of its own."""
+    timeout: Duration | None
+    """How long one attempt may take: `"20m"`, seconds, or a timedelta."""
+    retry: Retry | int | None
+    """How often a run is tried in all: a number, or `otd.Retry(…)`."""
+    catch_up: CatchUp | CatchUpMode | None
+    """Which slots still run after their time."""
+    overlap: Overlap | OverlapMode | None
+    """What a slot does while an earlier run of the job is not over."""
+    concurrency: Limit | int | None
+    """How many runs execute at once across the cluster."""
+    rate: Rate | int | None
+    """How often runs start: so many in a minute, or `otd.Rate(…)`."""
+    guarantee: Guarantee | Literal["at_least_once", "at_most_once", "exactly_once"]
+    """What holds if a worker dies during an attempt."""
+    max_recoveries: int
+    """How often a run is given to another worker after its own died."""
+    namespace: str
+    """Where the job's name is looked up."""
+    owner: str
+    """Who the job belongs to."""
+    queue: str
+    """The queue that its runs wait in; workers choose which queues they serve."""
+    priority: Priority
+    """Which runs of a queue go first."""
+    labels: Iterable[str]
+    """What a worker must offer to run it, such as `["gpu"]`."""
+    on: Literal["any", "all"]
+    """On one worker, or each slot once on every worker that serves the queue."""
+    share: str
+    """The argument by whose value a fair queue is shared."""
+    assignment: Literal["worker", "leader"]
+    """Whether workers take its runs, or the leader chooses a worker for each."""
+
+
+class HandlerOptions(JobOptions, total=False):
+    """The options of a job that calls a function of the program."""
+
+    name: str
+    """The job's name; without it, the function's."""
+    isolation: Literal["none", "process"]
+    """`process`: each attempt has a child process."""
+    on_success: Hook | Sequence[Hook] | None
+    """Called after each attempt that succeeded."""
+    on_failure: Hook | Sequence[Hook] | None
+    """Called after each attempt that failed or timed out."""
+    on_dead: Hook | Sequence[Hook] | None
+    """Called when a run has failed for good."""
+
+
+class ProgramOptions(JobOptions, total=False):
+    """The options of a job that runs programs."""
+
+    isolation: Literal["none", "user", "sandbox"]
+    """How far a program is kept apart: see `docs/running.md`."""
+    bounds: Bounds | Mapping[str, Any] | None
+    """How much memory, time, processes and files one attempt may take."""
+    params: Sequence[Param] | None
+    """The arguments that a run may bring."""
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OPTIONS = tuple(sorted({"name", *ProgramOptions.__annotations__}))
+"""The names of all options of a job."""
 
 _PLAIN = ("args", "assignment", "isolation", "max_recoveries", "namespace", "on", "owner", "priority", "queue", "share")
 
 
+class _LeftOut:
+    def __repr__(self) -> str:
+        return "…"
+
+
+def show_options(options: type) -> Callable[[F], F]:
+    """Name each option in the signature of a function that takes them as `**options`: `help()` and shells show it.
+
+    >>> @show_options(HandlerOptions)
+    ... def define(**options: object) -> None: ...
+    >>> "timeout" in signature(define).parameters
+    True
+    """
+
+    def add(function: F) -> F:
+        given = [one for one in signature(function).parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+        named = [
+            Parameter(
+                name, Parameter.KEYWORD_ONLY, default=_LeftOut(), annotation=getattr(kind, "__forward_arg__", kind)
+            )
+            for name, kind in options.__annotations__.items()
+        ]
+        function.__signature__ = Signature([*given, *named])  # type: ignore[attr-defined]
+        return function
+
+    return add
+
+
 def build_job(task: Task, options: Mapping[str, Any], *, stored: bool = False, unread: Collection[str] = ()) -> Job:
-    """A job from its task and options. Every problem is reported at once, and nothing is half defined. `unread`:
-    options that the caller could not read; what depends on them is not checked."""
+    """Make a job from its task and options. It reports all problems at once. `unread`: options that the caller could
+    not read; checks that need them are skipped."""
     name, unread = options.get("name", ""), set(unread)
     problems = [f"unknown option {key!r}{did_you_mean(key, OPTIONS)}" for key in options if key not in OPTIONS]
     given: dict[str, Any] = {key: options[key] for key in _PLAIN if key in options}
@@ -71,7 +152,7 @@ def build_job(task: Task, options: Mapping[str, Any], *, stored: bool = False, u
 
 
 def _problems(job: Job, unread: set[str], *, stored: bool) -> list[str]:
-    """Those of a job that lacks some options, because they could not be read."""
+    """The problems of a job without the options that could not be read."""
     try:
         check_job(job, stored=stored)
     except DefinitionError as error:
@@ -81,7 +162,7 @@ def _problems(job: Job, unread: set[str], *, stored: bool) -> list[str]:
 
 
 def _type_problems(given: Mapping[str, Any]) -> dict[str, str]:
-    """By option."""
+    """Problems of types, by option."""
     expected = {"args": Mapping, "max_recoveries": int, "namespace": str, "owner": str, "queue": str, "share": str}
     return {
         key: f"{key}: expected {kind.__name__.lower()}, got {type(given[key]).__name__} {given[key]!r}"

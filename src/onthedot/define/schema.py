@@ -66,7 +66,7 @@ _PATH = r"/[^/\u0000]+(/[^/\u0000]+)*"
 
 
 def job_schema() -> Schema:
-    """Of one job, as `read_job` reads it.
+    """The schema of one job, as `read_job` reads it.
 
     >>> job_schema()["$ref"]
     '#/$defs/job'
@@ -75,7 +75,7 @@ def job_schema() -> Schema:
 
 
 def file_schema() -> Schema:
-    """Of a file of jobs. In a file a number may stand where a text is wanted: `env: {LEVEL: 3}`.
+    """The schema of a file of jobs. In a file a number may replace a text: `env: {LEVEL: 3}`.
 
     >>> file_schema()["required"]
     ['jobs']
@@ -125,7 +125,7 @@ def _list(items: Schema, least: int = 0, most: int | None = None, **more: Any) -
 
 
 def _has(name: str) -> Schema:
-    """An object with this key, whatever it is there: linters want what is required to be declared beside it."""
+    """An object with this key. Linters want required keys to be declared."""
     return {"required": [name], "properties": {name: {}}}
 
 
@@ -374,11 +374,11 @@ _GOES_WITH: dict[str, tuple[str, ...]] = {
     "url": ("task", "format", "ref", "artifacts", "env"), "call": (), "sleep": (), "noop": (), "http": (),
     "container": (),
 }  # fmt: skip
-"""Of each kind of task: the keys that may stand beside it."""
+"""By kind of task: the keys that may be beside it."""
 
 
 def _branch(kind: str, tasks: dict[str, Schema]) -> Schema:
-    """This kind of task, and no key that does not go with it."""
+    """The branch of one kind of task: no key of another kind."""
     others = [key for key in tasks if key != kind and key not in _GOES_WITH[kind]]
     return {"required": [kind], "properties": dict.fromkeys(others, False)}
 

@@ -1,4 +1,4 @@
-"""Where a problem is in what somebody wrote: a line and a column of a file, or a path into plain data."""
+"""The error for text that cannot be jobs: problems with their places in a file or in plain data."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _KEY = re.compile(r"([a-z_]+(?:\.[a-z_]+)*): ")
 
 
 class Place(NamedTuple):
-    """Line and column, from 1. Plain data has a path instead; its line is the order in which it is read."""
+    """A place: line and column from 1. Plain data has a path instead; its line is the order in which it is read."""
 
     line: int
     column: int
     path: str = ""
 
 
-class Told(NamedTuple):
+class Problem(NamedTuple):
     """One problem and its place. `file` is empty for plain data."""
 
     file: str
@@ -35,37 +35,37 @@ class Told(NamedTuple):
 
 
 class WrongText(DefinitionError):
-    """What was written cannot be jobs. `told` has every problem with its place, `problems` the same as lines.
+    """The text cannot be jobs. `told` has every problem with its place, `problems` the same as lines.
 
-    >>> WrongText([Told("jobs.yaml", Place(3, 5), "name: expected a text")]).problems
+    >>> WrongText([Problem("jobs.yaml", Place(3, 5), "name: expected a text")]).problems
     ['jobs.yaml:3:5: name: expected a text']
     """
 
-    def __init__(self, told: Iterable[Told]) -> None:
+    def __init__(self, told: Iterable[Problem]) -> None:
         self.told = tuple(dict.fromkeys(told))
         super().__init__([str(one) for one in self.told])
 
 
-def in_data(at: Place, problem: str) -> Told:
-    """The problem at its path, which is not said twice.
+def in_data(at: Place, problem: str) -> Problem:
+    """The problem at its path. The message does not repeat the path.
 
     >>> in_data(Place(1, 0, "steps[0].timeout"), "timeout: expected a length of time")
-    Told(file='', at=Place(line=1, column=0, path='steps[0].timeout'), problem='expected a length of time')
+    Problem(file='', at=Place(line=1, column=0, path='steps[0].timeout'), problem='expected a length of time')
     >>> in_data(Place(1, 0, "schedules[0].cron"), "schedule: minute: expected 0-59").problem
     'minute: expected 0-59'
     """
     key = _KEY.match(problem)
     if key is None:
-        return Told("", at, problem)
+        return Problem("", at, problem)
     if at.path.endswith(f".{key[1]}") or key[1] in (at.path, *_parts(at.path)):
         return in_data(at, problem[key.end() :])
     if not at.path:  # of what is not there at all
-        return Told("", at._replace(path=key[1]), problem[key.end() :])
-    return Told("", at, problem)
+        return Problem("", at._replace(path=key[1]), problem[key.end() :])
+    return Problem("", at, problem)
 
 
 def _parts(path: str) -> list[str]:
-    """The names in a path; that of a list also for one of its items.
+    """The names in a path. For a list's item also the list's name without its `s`.
 
     >>> _parts("schedules[0].cron")
     ['schedules', 'schedule', 'cron']
@@ -78,7 +78,7 @@ def _parts(path: str) -> list[str]:
 
 
 def has_surrogate(text: str) -> bool:
-    """Whether a text has half a character in it, which no store can keep.
+    """Whether a text has half a character in it (a lone surrogate), which no store can keep.
 
     >>> has_surrogate("\\ud83d"), has_surrogate("😀")
     (True, False)

@@ -1,7 +1,7 @@
-"""Plain data as YAML 1.2 text that `nodes.py` reads back as the same data, and that people like to read.
+"""Writes plain data as YAML 1.2 for people. `nodes.py` reads it back as the same data.
 
-Long texts are blocks, short lists stand on one line, and a text is without quotes only if no reader of YAML, 1.1 or
-1.2, could take it for something else.
+Long texts are blocks, short lists are on one line. A text has no quotes only if no reader of YAML 1.1 or 1.2 could take
+it for something else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def yaml_text(data: Any) -> str:
 
 
 def _lines(value: Any) -> list[str]:
-    """The lines of a value that begins a line of its own."""
+    """The lines of a value that begins on its own line."""
     if isinstance(value, dict) and value:
         return [line for key, inner in value.items() for line in _entry(str(key), inner)]
     if isinstance(value, list) and value and _flow(value) is None:
@@ -70,7 +70,7 @@ def _item(value: Any) -> Iterator[str]:
 
 
 def _block(value: Any) -> list[str] | None:
-    """A text of several lines as they are, if YAML leaves them as they are."""
+    """A text of several lines as a block, if YAML keeps it as it is."""
     if not isinstance(value, str) or ("\n" not in value.rstrip("\n") and not value.endswith("\n")):
         return None
     body, ending = (value[:-1], "|") if value.endswith("\n") else (value, "|-")
@@ -87,7 +87,7 @@ def _block(value: Any) -> list[str] | None:
 
 
 def _flow(value: Any) -> str | None:
-    """A value on one line; None if it does not go there well."""
+    """A value on one line; None if it does not fit."""
     if isinstance(value, dict):
         if not value:
             return "{}"
@@ -117,7 +117,7 @@ def _scalar(value: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """JSON is YAML, but for characters that YAML does not want to see as they are."""
+    """JSON is YAML, except for characters that YAML does not allow as they are."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
 

@@ -1,1 +1,1 @@
-"""The values that everything else uses: jobs, runs, policies, events and errors. Frozen data, without any I/O."""
+"""The values that all other packages use: jobs, runs, policies, events and errors. Frozen data, no I/O."""

@@ -1,36 +1,39 @@
-"""Everything onthedot raises on purpose.
+"""The errors that onthedot raises on purpose.
 
     OnTheDotError
-    ├── DefinitionError        what a user wrote cannot be a job
+    ├── DefinitionError        a definition cannot become a job
     │   ├── ScheduleError      … because of its schedule
     │   ├── DuplicateJob       … because the name is taken
     │   ├── ArgumentsError     … because its arguments are not JSON, too large, or do not fit
     │   ├── DependencyCycle    … because it would run after itself
+    │   ├── SourceConflict     … because the job is stored from another source
     │   └── DuplicateUser      … or a user, because the name is taken
     ├── UnknownJob             no job of that name
     ├── UnknownRun             no run of that id (any more)
     ├── UnknownHandler         a job names a handler that is not registered here
-    ├── UnknownSecret          a secret that a run needs is nowhere, or cannot be read
+    ├── UnknownSecret          a secret that a run needs does not exist, or cannot be read
     ├── UnknownKey             no API key of that id
     ├── UnknownUser            no user of that name
     ├── UnknownSession         no session of that id
-    ├── AccessDenied           whoever asks may not do this, or would give away more than they have
-    ├── KeyRefused             a server does not know whoever asks: no key, or one that does not count
-    ├── LoginRefused           name and password, or a one-time token, that are not right
-    │   └── LoginLimited       … or not looked at: too many were tried
-    │       └── LoginsBusy     … by others: too many wait on this server
+    ├── AccessDenied           the caller may not do this, or would give away more than they have
+    ├── KeyRefused             a server does not know the caller: no key, or one that is not valid
+    ├── LoginRefused           a name and a password, or a one-time token, that are not valid
+    │   └── LoginLimited       … or were not checked: too many attempts
+    │       └── LoginsBusy     … of other callers: too many wait on this server
+    ├── ProviderUnavailable    the identity provider's keys cannot be read
     ├── QuotaExceeded          a server takes no more jobs or runs of this owner for now
     ├── KeyConflict            the key was used before, with other arguments
     ├── RevisionConflict       the job was edited by someone else in the meantime
+    ├── LayoutConflict         the stored layout is at another version than the caller read
     ├── UnknownSlot            the schedule has no slot at that instant
-    ├── SlotSettled            the slot has begun, has its fate, or is past: too late to change it
+    ├── SlotSettled            the slot has begun, is decided, or is past: too late to change it
     ├── WindowStale            the caller's window starts after the store's watermark: compute it again
     ├── StoreError             the store could not be read or written
-    │   ├── StoreUnavailable   … for now: asking again later is right
+    │   ├── StoreUnavailable   … for now: try again later
     │   └── StoreUnusable      … for good: corrupt, too new, not ours
     ├── OutputUnavailable      the output store could not be read or written, for now
     ├── RunFailed              a run whose result was waited for did not succeed
-    ├── LeaseLost              an attempt's run belongs to somebody else by now
+    ├── LeaseLost              an attempt's run has another owner by now
     ├── TermLost               another node leads now
     ├── NodeExpired            this incarnation's lease has ended
     └── StateError             a verb was called at the wrong time (start twice, submit before start)
@@ -56,7 +59,7 @@ class OnTheDotError(Exception):
 
 
 class DefinitionError(OnTheDotError, ValueError):
-    """A definition that cannot become a job. `problems` lists every reason found, not only the first.
+    """A definition that cannot become a job. `problems` lists every reason, not only the first.
 
     >>> DefinitionError(["no name", "no task"], subject="job 'x'").problems
     ['no name', 'no task']
@@ -109,7 +112,7 @@ class ArgumentsError(DefinitionError):
 
 
 class DependencyCycle(DefinitionError):
-    """A job that would, over however many others, run after itself.
+    """A job would run after itself, directly or through other jobs.
 
     >>> import onthedot as otd
     >>> sched = otd.Scheduler("memory:")
@@ -124,7 +127,7 @@ class DependencyCycle(DefinitionError):
 
 
 class DuplicateUser(DefinitionError):
-    """A user of this name is there already."""
+    """A user of this name exists already."""
 
 
 class SourceConflict(DefinitionError):
@@ -157,7 +160,7 @@ class UnknownJob(OnTheDotError, LookupError):
 
 
 class UnknownRun(OnTheDotError, LookupError):
-    """No run of that id is stored: there never was one, it was withdrawn by an edit, or forgotten since.
+    """No run of that id is stored: there never was one, an edit withdrew it, or it was removed since.
 
     >>> import asyncio, onthedot as otd
     >>> async def main() -> None:
@@ -183,7 +186,7 @@ class UnknownHandler(OnTheDotError, LookupError):
 
 
 class UnknownSecret(OnTheDotError, LookupError):
-    """A secret that is nowhere, cannot be read, or is no secret. Its value is in no message.
+    """A secret that does not exist, cannot be read, or is not valid. Its value is in no message.
 
     >>> raise UnknownSecret("secret DB: expected its value, got none")
     Traceback (most recent call last):
@@ -192,19 +195,19 @@ class UnknownSecret(OnTheDotError, LookupError):
 
 
 class UnknownKey(OnTheDotError, LookupError):
-    """No API key of that id is stored, or none that whoever asks can see."""
+    """No API key of that id is stored, or none that the caller can see."""
 
 
 class UnknownUser(OnTheDotError, LookupError):
-    """No user of that name is stored, or none that whoever asks can see."""
+    """No user of that name is stored, or none that the caller can see."""
 
 
 class UnknownSession(OnTheDotError, LookupError):
-    """No session of that id is open, or none that whoever asks can see."""
+    """No session of that id is open, or none that the caller can see."""
 
 
 class AccessDenied(OnTheDotError):
-    """Whoever asks may not do this. Nobody gives away, or takes, more than they have themselves.
+    """The caller may not do this. Nobody can give away, or take, more rights than they have.
 
     >>> raise AccessDenied("ann (viewer) may not do this: expected runs:control")
     Traceback (most recent call last):
@@ -213,7 +216,7 @@ class AccessDenied(OnTheDotError):
 
 
 class KeyRefused(OnTheDotError):
-    """A server does not know whoever asks: it was sent no key, or one that was revoked, has expired, or never was.
+    """A server does not know the caller: it got no key, or one that was revoked, has expired, or never existed.
 
     >>> raise KeyRefused("http://127.0.0.1:7411: expected a key")
     Traceback (most recent call last):
@@ -222,11 +225,11 @@ class KeyRefused(OnTheDotError):
 
 
 class LoginRefused(OnTheDotError):
-    """A name and a password, or a one-time token, that let nobody in. It never says which part was wrong."""
+    """A name and a password, or a one-time token, that are not valid. The message never tells which part was wrong."""
 
 
 class LoginLimited(LoginRefused):
-    """Too many were tried from this address just now. `again_in` says when the next try is looked at (microseconds)."""
+    """Too many attempts came from this address. `again_in` is when the next one is accepted (microseconds)."""
 
     def __init__(self, message: str, *, again_in: int) -> None:
         super().__init__(message)
@@ -234,15 +237,15 @@ class LoginLimited(LoginRefused):
 
 
 class LoginsBusy(LoginLimited):
-    """Too many logins wait on this server, from whatever addresses."""
+    """Too many logins wait on this server, from all addresses together."""
 
 
 class ProviderUnavailable(OnTheDotError):
-    """The identity provider cannot be asked for its keys. Nobody is let in by what it says until it can."""
+    """The identity provider's keys cannot be read. Until they can, nobody signs on with it."""
 
 
 class QuotaExceeded(OnTheDotError):
-    """A server takes no more jobs or runs of this owner for now. The message says which quota, and what to do."""
+    """A server takes no more jobs or runs of this owner for now. The message names the quota, and what to do."""
 
 
 class KeyConflict(OnTheDotError):
@@ -287,7 +290,7 @@ class UnknownSlot(OnTheDotError, LookupError):
 
 
 class SlotSettled(OnTheDotError):
-    """A slot whose fate cannot be given any more: it has begun, it has its fate, or it is past.
+    """A slot that can no longer be changed: it has begun, is decided, or is past.
 
     >>> import onthedot as otd
     >>> from datetime import UTC, datetime
@@ -333,11 +336,11 @@ class StoreUnavailable(StoreError):
 
 
 class StoreUnusable(StoreError):
-    """The store will not work however often it is asked: corrupt, written by a newer version, not ours."""
+    """The store cannot work: it is corrupt, was written by a newer version, or is not ours. A retry does not help."""
 
 
 class OutputUnavailable(OnTheDotError):
-    """The output store could not be read or written. Jobs go on: what could not be kept waits in the spool.
+    """The output store could not be read or written. Jobs continue: their output waits in the spool.
 
     >>> issubclass(OutputUnavailable, OnTheDotError)
     True
@@ -345,7 +348,7 @@ class OutputUnavailable(OnTheDotError):
 
 
 class RunFailed(OnTheDotError):
-    """A run that ended without a result: `state` is dead, lost, cancelled or skipped, `reason` and `error` say why.
+    """A run that ended without a result: `state` is dead, lost, cancelled or skipped; `reason` and `error` tell why.
 
     >>> RunFailed(7, state="dead", reason="failed 3 times", error="ConnectionError: no route")
     RunFailed('run 7 is dead (failed 3 times): ConnectionError: no route')
@@ -361,7 +364,7 @@ class RunFailed(OnTheDotError):
 
 
 class LeaseLost(OnTheDotError):
-    """The attempt has lost its lease: its node was taken for dead, and its run belongs to somebody else.
+    """The attempt has lost its lease: its node was considered dead, and the run has another owner.
 
     >>> async def report(ctx):
     ...     try:
@@ -380,7 +383,7 @@ class NodeExpired(OnTheDotError):
 
 
 class StateError(OnTheDotError, RuntimeError):
-    """A verb was called at a moment when it makes no sense.
+    """A verb was called at the wrong time.
 
     >>> import asyncio, onthedot as otd
     >>> asyncio.run(otd.Scheduler("memory:").submit("report"))

@@ -1,7 +1,7 @@
-"""What a node tells about itself: one small value per thing that happened, and who wants to hear of it.
+"""The events of a node: one small value for each thing that happens, and the list of subscribers.
 
-Whoever is in `Events` is called on the engine's thread, one after the other, and must be quick. A program's own
-subscribers are not: they read from mailboxes, on threads of their own (`node/event_delivery.py`).
+Subscribers in `Events` are called on the engine's thread, one after the other, and must be quick. A program's own
+subscribers read from mailboxes, on threads of their own (`node/event_delivery.py`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class NodeJoined(NamedTuple):
 
 
 class NodeLeft(NamedTuple):
-    """This process has handed over and gone. `abandoned` attempts were still running; `unwritten` had ended, and the
-    store did not take their outcomes in time."""
+    """This node has left the cluster. `abandoned` attempts were still running. `unwritten` ones had ended, but the
+    store did not record their outcomes in time."""
 
     node_id: str
     abandoned: int
@@ -32,7 +32,7 @@ class NodeLeft(NamedTuple):
 
 
 class NodeFenced(NamedTuple):
-    """This incarnation's lease ended while it lived; its attempts now belong to others."""
+    """This incarnation's lease ended while the process lived. Other nodes now own its attempts."""
 
     node_id: str
     incarnation: str
@@ -40,7 +40,7 @@ class NodeFenced(NamedTuple):
 
 
 class NodeCutOff(NamedTuple):
-    """The store did not answer until the node's own deadline: its attempts were stopped before others take them."""
+    """The store did not answer before the node's own deadline. So the node stopped its attempts."""
 
     node_id: str
     incarnation: str
@@ -48,7 +48,7 @@ class NodeCutOff(NamedTuple):
 
 
 class ClockOff(NamedTuple):
-    """This machine's clock is `offset` ahead of the store's. Runs are on time all the same; its logs are not."""
+    """This machine's clock is `offset` ahead of the store's. Runs still start on time, but log times are wrong."""
 
     node_id: str
     offset: Micros
@@ -56,13 +56,13 @@ class ClockOff(NamedTuple):
 
 
 class ClockStepped(NamedTuple):
-    """The store's clock has jumped `ahead`; nothing is planned until it has been seen twice more."""
+    """The store's clock has jumped by `ahead`. Planning waits until two more readings agree."""
 
     ahead: Micros
 
 
 class NodeLate(NamedTuple):
-    """Another node has missed two beats; its runs are taken from it when its lease ends, then."""
+    """Another node has missed two heartbeats. When its lease ends, other nodes take over its runs."""
 
     node_id: str
     incarnation: str
@@ -70,42 +70,42 @@ class NodeLate(NamedTuple):
 
 
 class NodeBack(NamedTuple):
-    """A node that was late has beaten again."""
+    """A late node has sent a heartbeat again."""
 
     node_id: str
     incarnation: str
 
 
 class NodeDraining(NamedTuple):
-    """Somebody has asked this node to take no more work, or to go on."""
+    """A user has asked this node to take no more work, or to take work again."""
 
     node_id: str
     draining: bool
 
 
 class RunsPlaced(NamedTuple):
-    """The leader has chosen workers for runs; for some it found none yet."""
+    """The leader has assigned runs to workers. For some it found no worker yet."""
 
     placed: int
     waiting: int
 
 
 class TermWon(NamedTuple):
-    """This node plans from now on."""
+    """This node was elected leader: it plans from now on."""
 
     shard: int
     number: int
 
 
 class TermEnded(NamedTuple):
-    """This node no longer plans."""
+    """This node is no longer leader."""
 
     shard: int
     number: int
 
 
 class JobPut(NamedTuple):
-    """A definition was stored at start: created, changed or unchanged."""
+    """A definition was stored at start. It was created, changed or unchanged."""
 
     job: str
     change: str
@@ -117,7 +117,7 @@ class JobPut(NamedTuple):
 
 
 class JobResumed(NamedTuple):
-    """A pause is over: slots that became runs, slots that were skipped, held runs that are free."""
+    """A pause has ended: how many slots became runs, how many were skipped, and how many held runs were released."""
 
     job: str
     slots: int
@@ -136,7 +136,7 @@ class RunsPlanned(NamedTuple):
 
 
 class RunsBackfilled(NamedTuple):
-    """Runs for slots that have passed were asked for: `runs` so far, of so many in all."""
+    """A backfill submits runs for past slots: `runs` so far, out of the total."""
 
     job: str
     runs: int
@@ -144,7 +144,7 @@ class RunsBackfilled(NamedTuple):
 
 
 class RunsReplayed(NamedTuple):
-    """Dead letters were asked for again: `runs` so far, of so many in all."""
+    """Dead letters are run again: `runs` so far, out of the total."""
 
     runs: int
     of: int
@@ -163,46 +163,46 @@ class SlotsSkipped(NamedTuple):
 
 
 class AttemptStarted(NamedTuple):
-    """User code began."""
+    """An attempt has started: user code runs."""
 
     lease: Lease
     started_at: Micros
 
 
 class RunProgressed(NamedTuple):
-    """A handler has told how much is done; the newest word, every second or so."""
+    """A handler has reported progress. The latest report is sent about once a second."""
 
     lease: Lease
     progress: Progress
 
 
 class AttemptEnded(NamedTuple):
-    """A verdict was accepted by the store."""
+    """An attempt has ended, and the store has recorded its verdict."""
 
     finish: Finish
 
 
 class LeaseLost(NamedTuple):
-    """A verdict was refused: the run belongs to somebody else by now, and nothing was changed."""
+    """A verdict was refused, because the run has another owner by now. Nothing was changed."""
 
     finish: Finish
 
 
 class RunRecovered(NamedTuple):
-    """A run was taken from a dead node."""
+    """A run was recovered from a dead node."""
 
     lease: Lease
     verdict: Verdict
 
 
 class RunMissed(NamedTuple):
-    """A slot came too late to run, and was skipped."""
+    """A slot was too late to run, and was skipped."""
 
     run: RunRecord
 
 
 class RunBlocked(NamedTuple):
-    """A due run waits at a gate that another run holds."""
+    """A due run waits for a gate that another run holds."""
 
     lease: Lease
     gate: str
@@ -210,7 +210,7 @@ class RunBlocked(NamedTuple):
 
 
 class RunDelayed(NamedTuple):
-    """A due run came faster than its rate allows: it starts at the instant that the rate has given it."""
+    """A due run came faster than its rate allows. It starts at the instant that the rate gave it."""
 
     lease: Lease
     gate: str
@@ -218,8 +218,8 @@ class RunDelayed(NamedTuple):
 
 
 class RunSkipped(NamedTuple):
-    """A due slot was skipped: an earlier run of the job had not ended (`overlap`), or a newer slot was due as well
-    after an outage (`missed`, `replaced`)."""
+    """A due slot was skipped: an earlier run of the job had not ended (`overlap`), or after an outage a newer slot was
+    due as well (`missed`, `replaced`)."""
 
     lease: Lease
     gate: str
@@ -228,13 +228,13 @@ class RunSkipped(NamedTuple):
 
 
 class GatesRecounted(NamedTuple):
-    """Runs waited at gates that were open: the safety net had to free them."""
+    """Runs waited at open gates, and the safety net released them."""
 
     freed: int
 
 
 class HistoryPruned(NamedTuple):
-    """Finished runs, ranges of skipped slots and ended nodes were forgotten; the runs and slots are counted still."""
+    """Old finished runs, ranges of skipped slots and ended nodes were removed. The runs and slots are still counted."""
 
     runs: int
     skips: int
@@ -242,8 +242,8 @@ class HistoryPruned(NamedTuple):
 
 
 class OutputNotKept(NamedTuple):
-    """The output store could not be used; what an attempt has left waits in the spool, and is tried again. Run 0: the
-    output of runs that have gone could not be removed."""
+    """The output store failed. The output of the attempt waits in the spool, and the node tries again. Run 0: the
+    output of removed runs could not be deleted."""
 
     run_id: int
     attempt: int
@@ -252,22 +252,22 @@ class OutputNotKept(NamedTuple):
 
 
 class OutputsLost(NamedTuple):
-    """The output store was away for so long that the spool was full: the output of so many attempts, those that had
-    waited longest, was given up."""
+    """The output store was unavailable until the spool was full. The output of the attempts that waited longest was
+    dropped."""
 
     attempts: int
     bytes: int
 
 
 class OutputsPruned(NamedTuple):
-    """The output of so many runs was removed, because the runs have gone."""
+    """The output of removed runs was deleted."""
 
     runs: int
 
 
 class AuditSealed(NamedTuple):
-    """So many entries of the audit were put under a seal. Its number and hash are enough to find out later whether any
-    of them, or one before them, was changed: this is the one place outside of the store where they are."""
+    """Entries of the audit were sealed. With the seal's number and hash a later change of these or earlier entries can
+    be found. This event is the only place outside the store that has both."""
 
     entries: int
     seal: int
@@ -275,8 +275,7 @@ class AuditSealed(NamedTuple):
 
 
 class KeyExpires(NamedTuple):
-    """An API key will not be good any more in two weeks or less: make another one before. Told once by each node that
-    leads meanwhile."""
+    """An API key expires within two weeks. Make another one before. Each node that leads meanwhile reports it once."""
 
     key_id: str
     name: str
@@ -284,23 +283,22 @@ class KeyExpires(NamedTuple):
 
 
 class ZombieHandler(NamedTuple):
-    """A handler still runs although its attempt is over: it timed out, was cancelled, or lost its lease. Nobody listens
-    to it any more; its seat stays taken until it ends. `zombies` such seats are taken on this node now."""
+    """A handler still runs although its attempt is over: it timed out, was cancelled, or lost its lease. Its result is
+    ignored, and its seat stays taken until it ends. This node now has `zombies` such seats."""
 
     lease: Lease
     zombies: int
 
 
 class CommittedBefore(NamedTuple):
-    """An attempt came to something else after it had committed its transaction: it has succeeded all the same. `said`
-    is what does not count."""
+    """An attempt failed after it committed its transaction. It counts as succeeded. `said` is the ignored outcome."""
 
     lease: Lease
     said: str
 
 
 class HookFailed(NamedTuple):
-    """A hook, or a retry's `when`, raised an error or gave a useless answer. What was recorded stays as it is."""
+    """A hook, or a retry's `when`, raised an error or returned an unusable answer. The record does not change."""
 
     job: str
     hook: str
@@ -308,7 +306,7 @@ class HookFailed(NamedTuple):
 
 
 class StoreTrouble(NamedTuple):
-    """The store could not be used; the service tries again."""
+    """The store failed. The service tries again."""
 
     service: str
     error: str
@@ -316,8 +314,8 @@ class StoreTrouble(NamedTuple):
 
 
 class StoreLost(NamedTuple):
-    """The store's server was started again, or is another one, and has lost writes that it had acknowledged: `kept` of
-    them are there. Runs of the last moments may run again, or be gone. Told by every node that had seen them."""
+    """The store's server was restarted or replaced, and has lost acknowledged writes: `kept` of them are there. Runs of
+    the last moments may run again, or be lost. Every node that saw the writes reports it."""
 
     kept: int
     acknowledged: int
@@ -325,15 +323,15 @@ class StoreLost(NamedTuple):
 
 
 class DrainBegun(NamedTuple):
-    """The node takes no new work. So many attempts are still to end, at these runs; one that was just being armed may
-    still start."""
+    """The node drains: it takes no new work. These attempts have not ended yet; one that is being armed may still
+    start."""
 
     running: int
     run_ids: tuple[int, ...] = ()
 
 
 class EventsLeftOut(NamedTuple):
-    """A subscriber was too slow: so many events were left out here. Told to that subscriber only."""
+    """A subscriber was too slow, and missed this many events. Only that subscriber gets this event."""
 
     events: int
 
@@ -386,7 +384,7 @@ Subscriber = Callable[[Event], None]
 
 
 class Events:
-    """Who listens. `wanted` is False while nobody does, so that the hot path need not build events."""
+    """The subscribers. `wanted` is False if there are none, so that the hot path need not build events."""
 
     def __init__(self, subscribers: Sequence[Subscriber] = ()) -> None:
         self._subscribers = list(subscribers)

@@ -1,4 +1,4 @@
-"""Where a server listens: `HOST:PORT`, read strictly."""
+"""Reads the address that a server listens on: `HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from onthedot.model.addresses import is_loopback
 from onthedot.model.errors import DefinitionError
 
 PORT = 7411
-"""Of the HTTP API, where nothing else is said."""
+"""The port of the HTTP API, by default."""
 
 
 class Listen(NamedTuple):

@@ -1,6 +1,6 @@
-"""The policies of a job: what becomes of a run that overlaps, is late, fails, or comes too soon. Plain frozen data.
+"""The policies of a job: overlap, catch-up, retry, limits and rates. Frozen data.
 
-What follows from a policy is decided in `rules/`.
+`rules/` decides what follows from a policy.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class CatchUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """What a file says of a job's pause: that it is paused, why, and until when; or (`on=False`) that it is not.
+    """A job's pause in a file: that it is paused, why, and until when. With `on=False`: that it is not paused.
 
     >>> Pause(reason="the database moves").on
     True

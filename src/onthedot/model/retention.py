@@ -1,7 +1,7 @@
-"""How long finished runs are kept, and what is left of them: the words that policy, stores and upkeep share.
+"""Retention: how long finished runs are kept, and what remains of them. Rules, stores and nodes share these values.
 
-A **mark** is a place in history, which is read in the order in which runs ended. A **cut** is what a store is told
-to remove: finished runs in these states, up to this mark.
+A **mark** is a place in history, which is read in the order in which runs ended. A **cut** tells a store what to
+remove: finished runs in these states, up to this mark.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Retention:
     age: Micros | None = 7 * DAY
     """How long after their end succeeded, skipped and cancelled runs are kept."""
     count: int | None = 10_000
-    """How many of a job's newest finished runs are kept although younger; not counting those of the last hour."""
+    """How many of a job's newest finished runs are kept although they are younger. Those of the last hour do not count.
+    """
     failures_age: Micros | None = 90 * DAY
     """The same for dead and lost runs. Ranges of skipped slots, ended nodes and old terms are kept as long."""
     failures_count: int | None = 100_000

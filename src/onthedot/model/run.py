@@ -88,7 +88,7 @@ HIGHEST_RUN = 2**53
 
 
 def stored_number(run_id: int) -> int:
-    """A run's number as stores take it; 0, which no run has, in place of one that no store can hold.
+    """A run's number for a store. It is 0, which no run has, if no store can hold the number.
 
     >>> stored_number(41), stored_number(10**22)
     (41, 0)
@@ -97,53 +97,53 @@ def stored_number(run_id: int) -> int:
 
 
 def slot_trigger(schedule_id: str) -> str:
-    """The trigger of a run that a schedule asked for."""
+    """The trigger of a run of a schedule."""
     return SLOT_PREFIX + schedule_id
 
 
 def submit_trigger(token: str) -> str:
-    """The trigger of a run that somebody submitted."""
+    """The trigger of a submitted run."""
     return f"submit:{token}"
 
 
 def manual_trigger(token: str) -> str:
-    """The trigger of a run that a person asked for."""
+    """The trigger of a run that a person requested."""
     return f"{MANUAL_PREFIX}{token}"
 
 
 def after_trigger(run_id: int) -> str:
-    """The trigger of a run that follows the end of another one."""
+    """The trigger of a run that follows another run's end."""
     return f"{AFTER_PREFIX}{run_id}"
 
 
 def backfill_trigger(schedule_id: str) -> str:
-    """The trigger of a run that somebody asked for, of a slot that has passed. Its instant is the slot."""
+    """The trigger of a backfilled run. Its instant is the past slot."""
     return BACKFILL_PREFIX + schedule_id
 
 
 def rerun_trigger(run_id: int) -> str:
-    """The trigger of a run that repeats another one, which is over."""
+    """The trigger of a run that repeats a finished one."""
     return f"{RERUN_PREFIX}{run_id}"
 
 
 def is_slot(trigger: str) -> bool:
-    """Whether a schedule asked for the run."""
+    """Whether the run comes from a schedule."""
     return trigger.startswith(SLOT_PREFIX)
 
 
 def is_manual(trigger: str) -> bool:
-    """Whether a person asked for the run, or moved a slot there."""
+    """Whether a person requested the run, or moved a slot there."""
     return trigger.startswith(MANUAL_PREFIX)
 
 
 def schedule_of(trigger: str) -> str:
-    """The id of the schedule that asked for the run."""
+    """The id of the schedule that the run comes from."""
     return trigger.removeprefix(SLOT_PREFIX)
 
 
 @dataclass(slots=True)
 class NewRun:
-    """A run that somebody submits: not from a schedule."""
+    """A run that is submitted, and does not come from a schedule."""
 
     job_id: int
     trigger: str
@@ -161,7 +161,7 @@ class NewRun:
 
 
 class Checkpoint(NamedTuple):
-    """How far a run has come, as its handler has said it: JSON text. `revision` counts them, through all attempts."""
+    """How far a run is, as its handler reported it: JSON text. `revision` counts the reports of all attempts."""
 
     revision: int
     value: str
@@ -176,12 +176,7 @@ class Progress(NamedTuple):
 
 @dataclass(slots=True)
 class Lease:
-    """The right to act on one attempt of one run, and all that the holder must know to use it.
-
-    `lease_id` is random and compared for equality: every write after the reservation carries it. `fence` is
-    drawn from one growing sequence when the attempt is armed (0 before) and can be handed to outside resources.
-    A plain slots class: thousands are made per second, and a frozen one costs five times as much.
-    """
+    """The right to act on one attempt of one run, with all that its holder needs."""
 
     lease_id: str
     run_id: int
@@ -240,7 +235,7 @@ class GateAsk(NamedTuple):
 
 
 class Armed(NamedTuple):
-    """The answer of `arm`: go. The attempt is committed; user code may start at the due instant."""
+    """The answer of `arm`: go. The attempt is committed, and user code may start at the due instant."""
 
     fence: int
     attempt: int
@@ -252,27 +247,27 @@ EDITED = "edited"
 
 
 class Gone(NamedTuple):
-    """The answer of `arm`: no. The run was taken, withdrawn, expired, or its job edited in the meantime."""
+    """The answer of `arm`: no. The run was taken, withdrawn or expired, or its job was edited in the meantime."""
 
     reason: str
 
 
 class Busy(NamedTuple):
-    """The answer of `arm`: not now. Somebody holds the gate, or comes first and is busy; nothing was changed."""
+    """The answer of `arm`: not now. The gate is held, or another run comes first and is busy. Nothing was changed."""
 
     gate: str
     holder: int  # the id of a run that holds it; 0: it is a rate, which nobody holds
 
 
 class Blocked(NamedTuple):
-    """The answer of `arm`: later. The reservation is over; the run waits at the gate, and is free when it opens."""
+    """The answer of `arm`: later. The reservation has ended. The run waits until the gate opens."""
 
     gate: str
     holder: int
 
 
 class Delayed(NamedTuple):
-    """The answer of `arm`: at another instant. The reservation is over; the run is due when its rate lets it start."""
+    """The answer of `arm`: at another instant. The reservation has ended. The run is due when its rate allows."""
 
     gate: str
     until: Micros
@@ -358,7 +353,7 @@ class RunRecord:
 
     @property
     def running_since(self) -> Micros | None:
-        """When the attempt that runs was let start: armed ahead, it starts when it is due. None: none runs."""
+        """When the running attempt was armed. Armed ahead, it starts when it is due. None: none runs."""
         if self.state is not RunState.RUNNING or self.armed_at is None:
             return None
         return max(self.armed_at, self.due_at)

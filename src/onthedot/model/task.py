@@ -1,9 +1,9 @@
-"""What is to be done: the **tasks**. Plain frozen data, in a definition that a store keeps.
+"""Tasks: what a job does. Frozen data, as a part of the definition.
 
-A Python handler is named here and registered in code. Programs (commands, steps) are run in process trees of their own
-by `runners/program/`, HTTP calls and containers by their runners. Text that a run fills in is marked:
-`${{ params.name }}` in the elements of an argument list and in values of the environment, `${{ secrets.NAME }}` in
-values of the environment and of headers only; nothing is ever put into the text of a shell.
+A Python handler is named here and registered in code. Programs (commands, steps) run in process trees of their own
+(`runners/program/`); HTTP calls and containers have their runners. A run fills in marked text: `${{ params.name }}` in
+elements of an argument list and in values of the environment, `${{ secrets.NAME }}` in values of the environment and of
+headers only. Nothing is ever put into the text of a shell.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sleep:
-    """Nothing for a while: execution simulated, for trying schedules out.
+    """Does nothing for a while: simulates execution, for trying schedules out.
 
     >>> task_name(Sleep(duration=timedelta(seconds=5)))
     'sleep'
@@ -43,7 +43,7 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noop:
-    """Nothing at all: for measuring, and as a meeting point of jobs that run after others."""
+    """Does nothing at all: for measuring, and as a meeting point of jobs that run after others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +146,8 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """A container of this image. Without `argv`: what the image itself says. With `entrypoint`, this program starts in
-    place of the image's own entrypoint, and `argv` are its arguments; without `argv` it gets none.
+    """A container of this image. Without `argv` it runs the image's own command. With `entrypoint`, this program starts
+    in place of the image's own, and `argv` are its arguments.
 
     >>> task_name(Container(image="alpine:3", argv=("echo", "hello")))
     'container'
@@ -175,7 +175,7 @@ Task = Call | Sleep | Noop | Command | Steps | Http | Container
 
 
 def task_name(task: Task) -> str:
-    """What kind of thing this is, in the word that a worker says it can do.
+    """The kind of task, in the word by which a worker offers it.
 
     >>> task_name(Call(handler="report")), task_name(Noop())
     ('call:report', 'noop')
@@ -189,7 +189,7 @@ def task_name(task: Task) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The most that one process tree of a job may take. What is None is not bounded.
+    """The limits of one process tree of a job. None: no limit.
 
     >>> Bounds(memory=512 << 20).processes
     256
@@ -210,9 +210,9 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param:
-    """An argument that runs of a job may bring, declared: nothing else is taken.
+    """A declared argument of a job's runs. No others are accepted.
 
-    `choices` and `pattern` bound what an operator can pass. A pattern is for text, and matches the whole value.
+    `choices` and `pattern` limit the values. A pattern is for text, and matches the whole value.
 
     >>> Param(name="region", kind="text", default="eu", choices=("eu", "us")).required
     False

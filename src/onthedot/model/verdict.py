@@ -1,8 +1,8 @@
-"""What happened in an attempt (**outcome**), and what follows from it (**verdict**).
+"""Outcomes and verdicts: what happened in an attempt, and what follows from it.
 
-An outcome is a fact that the worker observed. A verdict is a decision of `rules/`, made from the outcome and
-the job's policies; the store records it without thinking. Both are tuples: immutable, and cheap enough to make
-one for each of tens of thousands of attempts a second.
+An **outcome** is a fact that the worker observed. A **verdict** is a decision of `rules/`, made from the outcome and
+the job's policies; the store only records it. Both are tuples: immutable, and cheap enough to make one for each of tens
+of thousands of attempts a second.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ NO_NODE = "no_node"
 
 
 class Slot(NamedTuple):
-    """A slot that is to become a run, and the instant after which it no longer should (None: never)."""
+    """A slot that becomes a run, and the instant after which it is too late for it (None: never)."""
 
     slot_at: Micros
     expires_at: Micros | None
@@ -42,9 +42,7 @@ class SkipRange:
 
 @dataclass(slots=True)
 class Window:
-    """The fates of all slots of one schedule in (start, end]: the watermark that it continues from, and the new one.
-
-    `next_at` is the first slot after `end`; None: there is none, or it depends on the end of a run that is open."""
+    """What becomes of each slot of a schedule in (start, end]: the old watermark, and the new one."""
 
     schedule_id: str
     start: Micros
@@ -60,7 +58,7 @@ ExceptReason = Literal["moved", "cancelled"]
 
 
 class SlotException(NamedTuple):
-    """An exception of a schedule: a slot whose fate was given before its time came."""
+    """An exception of a schedule: a slot that was decided before it was planned."""
 
     slot_at: Micros
     reason: str

@@ -1,1 +1,1 @@
-"""What a node tells about itself becomes something to read: lines for people, lines for machines."""
+"""Turns events and records into lines for people, JSON for machines, counters and metrics."""

@@ -1,4 +1,4 @@
-"""Nodes, terms and queues as JSON shows them: on the command line, and over HTTP."""
+"""Nodes, terms and queues as JSON, for the command line and for HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onthedot.stores.values import Held, Node, Queue, Term
 
 
 class NodeShown(NamedTuple):
-    """A node with what people want to know of it."""
+    """A node, its state, the shards that it leads, and how many runs it holds."""
 
     node: Node
     state: str
@@ -23,7 +23,7 @@ class NodeShown(NamedTuple):
 
 
 async def nodes_shown(store: Store, now: Micros, *, living: bool = False) -> list[NodeShown]:
-    """Every node that is registered, or that lives, the latest first."""
+    """Every registered node, or every living one, the latest first."""
     nodes = await store.queries.list_nodes(living=living, now=now)
     terms, held = await store.queries.list_terms(), await store.queries.count_held()
     return [
@@ -63,7 +63,7 @@ def node_fields(shown: NodeShown) -> dict[str, Any]:
 
 
 def term_fields(term: Term, nodes: Mapping[str, str], now: Micros) -> dict[str, Any]:
-    """A term as JSON; `nodes` has their names by incarnation."""
+    """A term as JSON. `nodes` maps incarnations to names of nodes."""
     return {
         "shard": term.shard,
         "number": term.number,
@@ -75,9 +75,9 @@ def term_fields(term: Term, nodes: Mapping[str, str], now: Micros) -> dict[str, 
 
 
 def queue_fields(queue: Queue) -> dict[str, Any]:
-    """A queue with who is in it, as JSON."""
+    """A queue as JSON, with the counts of its runs."""
     return {
-        **said_of_queue(queue),
+        **queue_settings(queue),
         "waiting": queue.waiting,
         "due": queue.due,
         "running": queue.running,
@@ -85,8 +85,8 @@ def queue_fields(queue: Queue) -> dict[str, Any]:
     }
 
 
-def said_of_queue(queue: Queue) -> dict[str, Any]:
-    """What somebody has said about a queue, as JSON."""
+def queue_settings(queue: Queue) -> dict[str, Any]:
+    """The settings of a queue as JSON."""
     return {
         "queue": queue.name,
         "paused": queue.paused_at is not None,

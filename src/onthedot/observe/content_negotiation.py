@@ -1,4 +1,4 @@
-"""Chooses what a client wants of what there is: media types and compression, by the weights that it gives. Pure."""
+"""Chooses the media type and the compression of an answer by the weights in the request. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def preferred(accept: str, offered: Sequence[str]) -> str | None:
 
 
 def wants_text(accept: str) -> bool:
-    """Whether it would rather have plain text than JSON.
+    """Whether a client prefers plain text to JSON.
 
     >>> wants_text("text/plain"), wants_text("*/*"), wants_text("text/plain;q=0.3, application/json")
     (True, False, False)
@@ -50,7 +50,7 @@ def compressed(body: bytes, accept_encoding: str) -> tuple[bytes, dict[str, str]
 
 
 def _read(header: str) -> dict[str, float]:
-    """What it names, with the weight of each; what cannot be read weighs nothing."""
+    """The names in a header with their weights. A weight that cannot be read is zero."""
     ranges: dict[str, float] = {}
     for part in header.split(",", _MOST)[:_MOST]:
         name, *parameters = (word.strip().lower() for word in part.split(";"))
@@ -69,5 +69,5 @@ def _number(text: str) -> float:
 
 
 def _weight(ranges: dict[str, float], names: Sequence[str]) -> float:
-    """Of the first of these names that is there: the most exact comes first."""
+    """The weight of the first of these names that is there. The most exact one comes first."""
     return next((ranges[name] for name in names if name in ranges), 0.0)

@@ -1,9 +1,9 @@
-"""Counters: what this node has done since it was told to count, by job. Fed by events, read as plain data.
+"""Counters: what this node has done since they were subscribed, by job. Events feed them; they are read as plain data.
 
     sched.subscribe(counters)      # before the scheduler starts
     counters.snapshot()            # whenever an exporter, a page or a person wants to know
 
-What another node does is counted there: a node hears of its own attempts, and of the skips that it recorded itself.
+Each node counts its own attempts and the skips that it records. What another node does is counted there.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from onthedot.model.run import Lease, RunState
 from onthedot.model.verdict import Verdict
 
 MOST_JOBS = 10_000
-"""How many jobs are counted apart; those that come later are counted together, as the job `…`."""
+"""How many jobs are counted apart. Later ones are counted together, as the job `…`."""
 
 OTHERS = ("", "…")
 
 
 class Histogram:
-    """How lengths of time are distributed: counted in classes, each an eighth of a power of two wide.
+    """A histogram of lengths of time, in classes of an eighth of a power of two.
 
-    So a quantile is at most an eighth too large, whatever the lengths are, and nothing is kept of the single ones.
+    So a quantile is at most an eighth too large, whatever the lengths are, and the single lengths are not stored.
 
-    >>> spread = Histogram()
+    >>> histogram = Histogram()
     >>> for micros in range(1, 1_001):
-    ...     spread.add(micros)
-    >>> spread.quantile(0.5), spread.quantile(0.99), spread.largest
+    ...     histogram.add(micros)
+    >>> histogram.quantile(0.5), histogram.quantile(0.99), histogram.largest
     (511, 1000, 1000)
     """
 
@@ -55,7 +55,7 @@ class Histogram:
         self._classes: Counter[int] = Counter()
 
     def add(self, length: Micros) -> None:
-        """One more; a negative one counts as none."""
+        """Add a length; a negative one counts as zero."""
         length = max(0, length)
         self.count += 1
         self.total += length
@@ -63,26 +63,26 @@ class Histogram:
         self._classes[_class_of(length)] += 1
 
     def merge(self, other: Histogram) -> None:
-        """Add all that another one has counted."""
+        """Add the counts of another one."""
         self.count += other.count
         self.total += other.total
         self.largest = max(self.largest, other.largest)
         self._classes += other._classes
 
     def up_to(self) -> Iterator[tuple[Micros, int]]:
-        """(length, how many were no longer than that), as far as there are some."""
+        """Pairs of a length and how many were no longer, for each class that is not empty."""
         so_far = 0
         for number in sorted(self._classes):
             so_far += self._classes[number]
             yield _end_of(number), so_far
 
     def counts(self, bounds: Iterable[Micros]) -> list[int]:
-        """How many were no longer than each of these ascending bounds; exact where a bound is a power of two less one.
+        """How many were no longer than each of these ascending bounds; exact if a bound is a power of two less one.
 
-        >>> spread = Histogram()
+        >>> histogram = Histogram()
         >>> for micros in range(1, 1_001):
-        ...     spread.add(micros)
-        >>> spread.counts([0, 511, 1023])
+        ...     histogram.add(micros)
+        >>> histogram.counts([0, 511, 1023])
         [0, 511, 1000]
         """
         found, so_far, classes = [], 0, deque(self.up_to())
@@ -93,7 +93,7 @@ class Histogram:
         return found
 
     def quantile(self, part: float) -> Micros | None:
-        """The length that this part of all did not exceed; None if there are none."""
+        """The length that this part of all did not exceed; None if the histogram is empty."""
         for length, so_far in self.up_to():
             if so_far >= part * self.count:
                 return min(length, self.largest)
@@ -127,7 +127,7 @@ def _end_of(number: int) -> Micros:
 
 
 class Counts:
-    """Of one job, or of all. `verdicts` counts by what followed; see `verdict_word`."""
+    """The counts of one job, or of all. `verdicts` counts by `verdict_word`."""
 
     __slots__ = ("late", "skipped", "started", "took", "verdicts")
 
@@ -139,7 +139,7 @@ class Counts:
         self.took = Histogram()  # from the start to the end
 
     def merge(self, other: Counts) -> None:
-        """Add all that another one has counted."""
+        """Add the counts of another one."""
         self.started += other.started
         self.skipped += other.skipped
         self.verdicts += other.verdicts
@@ -158,8 +158,8 @@ class Counts:
 
 
 def verdict_word(verdict: Verdict) -> str:
-    """What followed from an attempt, in one word: succeeded, failed (and tried again), dead, cancelled, lost, or
-    released (to be run again through no fault of its own)."""
+    """The result of an attempt in one word: succeeded, failed (and tried again), dead, cancelled, lost, or released (it
+    runs again through no fault of its own)."""
     if verdict.state is RunState.SCHEDULED:
         return "failed" if verdict.failed else "released"
     return str(verdict.state)
@@ -197,7 +197,7 @@ class Counters:
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
-        """Count an event, by its name; and for its job, if it is one that counts there."""
+        """Count an event by its name, and for its job if it is about one."""
         with self._lock:
             self._events[type(event).__name__] += 1
         match event:

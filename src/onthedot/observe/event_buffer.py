@@ -1,8 +1,8 @@
-"""A mailbox: events on their way from the engine to whoever takes their time over them.
+"""A bounded buffer of events between the engine and a slow reader.
 
-The engine's thread only puts events in, and never waits. When the box is full, events are left out and counted, and
-in their place the reader finds one event that says how many: so a reader that is slow, or stopped, costs neither
-memory nor the node's lease, and knows what it has missed.
+The engine's thread puts events in, and never waits. If the buffer is full, events are dropped and counted, and the
+reader gets one event with the count in their place. So a slow or stopped reader costs neither memory nor the node's
+lease, and it knows how much it has missed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from onthedot.clock import SECOND, Clock, Micros
 from onthedot.model.events import Event, EventsLeftOut
 
 MOST = 10_000
-"""How many events wait at most."""
+"""The limit of waiting events."""
 
 
 class EventBuffer:
-    """Takes events on any thread, and gives them out in order, with the instant at which each happened."""
+    """Takes events on any thread, and returns them in order, each with its instant."""
 
     def __init__(self, clock: Clock, *, most: int = MOST) -> None:
-        self.left_out = 0  # events, since the beginning
+        self.left_out = 0  # events, since the start
         self._clock = clock
         self._most = most
         self._entries: deque[tuple[Micros, Event]] = deque()
@@ -30,7 +30,7 @@ class EventBuffer:
         self._news = threading.Condition()
 
     def take(self, event: Event) -> None:
-        """Put an event in, or count it as left out: never waits."""
+        """Put an event in, or count it as dropped. It never waits."""
         at = self._clock.now()
         with self._news:
             if len(self._entries) >= self._most:
@@ -43,7 +43,7 @@ class EventBuffer:
             self._news.notify()
 
     def get(self, timeout: Micros | None = None) -> tuple[Micros, Event] | None:
-        """The next one; None when there is none within `timeout`, or when the box is closed and empty."""
+        """The next event; None if there is none within `timeout`, or if the buffer is closed and empty."""
         with self._news:
             if not self._waiting():
                 self._news.wait_for(self._waiting, None if timeout is None else timeout / SECOND)
@@ -60,17 +60,17 @@ class EventBuffer:
 
     @property
     def ended(self) -> bool:
-        """Whether the box is closed, and everything was taken out."""
+        """Whether the buffer is closed and empty."""
         with self._news:
             return self._closed and not self._entries and not self._gap
 
     def close(self) -> None:
-        """Nothing more will come: a `get` that finds it empty does not wait."""
+        """No more events will come: `get` does not wait for them."""
         with self._news:
             self._closed = True
             self._news.notify_all()
 
     def reopen(self) -> None:
-        """More will come after all."""
+        """Events may come again."""
         with self._news:
             self._closed = False

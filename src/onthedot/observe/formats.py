@@ -1,4 +1,4 @@
-"""Instants, lengths of time and strangers' text as people read them."""
+"""Formats instants, lengths of time and foreign text for people, and instants for machines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_CHARACTERS = 300
 
 
 def plain(text: str, *, most: int = _MOST_CHARACTERS) -> str:
-    r"""Text from outside as one harmless line: control characters are spelled out, and what is too long is cut.
+    r"""Foreign text as one harmless line: control characters are escaped, and long text is cut.
 
     A job name or an error message may hold line breaks, terminal codes or marks that turn the writing direction
     around; printed as they are, they could forge a line of the log.
@@ -28,7 +28,7 @@ def plain(text: str, *, most: int = _MOST_CHARACTERS) -> str:
 
 
 def doing(task: Task) -> str:
-    """What a job was doing, in words.
+    """The task of a job in words.
 
     >>> doing(Call(handler="report"))
     'handler report'
@@ -37,7 +37,7 @@ def doing(task: Task) -> str:
 
 
 def length(micros: Micros) -> str:
-    """A length of time, short: two units at the most, none of them exact beyond what a reader needs.
+    """A length of time in at most two units, as exact as a reader needs.
 
     >>> [length(n) for n in (54, 1_240, 3_200_000, 725_000_000, 11_520_000_000, 180_000_000_000)]
     ['54 µs', '1.2 ms', '3.2 s', '12 m 5 s', '3 h 12 m', '2 d 2 h']
@@ -73,7 +73,7 @@ def time_of_day(instant: Micros, zone: tzinfo | None = None) -> str:
 
 
 def moment(instant: Micros, now: Micros, zone: tzinfo | None = None) -> str:
-    """A point in time near `now`: the local time, with its date if that is not today's.
+    """An instant near `now`: the local time, with its date if that is not today.
 
     >>> from datetime import UTC
     >>> moment(0, 5_000_000, UTC), moment(0, 86_400_000_000, UTC)
@@ -85,14 +85,14 @@ def moment(instant: Micros, now: Micros, zone: tzinfo | None = None) -> str:
 
 
 def span(first: Micros, last: Micros, now: Micros, zone: tzinfo | None = None) -> str:
-    """From one point in time to another, near `now`."""
+    """From one instant to another, near `now`."""
     if first == last:
         return f"at {moment(first, now, zone)}"
     return f"from {moment(first, now, zone)} to {moment(last, now, zone)}"
 
 
 def iso(instant: Micros) -> str:
-    """For machines: UTC, always with microseconds, so that text sorts like time.
+    """An instant for machines: UTC with microseconds, so that text sorts like time.
 
     >>> iso(1)
     '1970-01-01T00:00:00.000001Z'

@@ -1,4 +1,4 @@
-"""Events become lines for machines: one JSON object each, with the event's name and its fields.
+"""Turns events into lines of JSON, each with the event's name and its fields, and records into JSON.
 
 Instants are ISO 8601 in UTC (`…_at`, `first`, `last`), lengths of time are milliseconds (`…_ms`).
 """
@@ -114,7 +114,7 @@ def _finish(finish: Finish) -> dict[str, Any]:
 
 
 def run_fields(run: RunRecord) -> dict[str, Any]:
-    """A run as JSON shows it, in the log and on the command line."""
+    """A run as JSON, for the log, the command line and HTTP."""
     began = run.started_at if run.started_at is not None else run.running_since
     late = None if began is None else milliseconds(began - run.due_at)
     took = None if run.started_at is None or run.ended_at is None else milliseconds(run.ended_at - run.started_at)
@@ -149,7 +149,7 @@ def run_fields(run: RunRecord) -> dict[str, Any]:
 
 
 def optional_iso(instant: Micros | None) -> str | None:
-    """An instant that may not be there."""
+    """An instant as text, or None."""
     return None if instant is None else iso(instant)
 
 
@@ -162,7 +162,7 @@ def milliseconds(micros: Micros) -> float:
 
 
 def skip_fields(skip: SkipRecord, namespace: str) -> dict[str, Any]:
-    """A range of skipped slots, as servers answer it and commands print it."""
+    """A range of skipped slots as JSON, for HTTP and the command line."""
     return {
         "job": skip.job,
         "namespace": namespace,
@@ -176,7 +176,7 @@ def skip_fields(skip: SkipRecord, namespace: str) -> dict[str, Any]:
 
 
 def session_fields(session: OpenSession, who: Principal | None = None) -> dict[str, Any]:
-    """A session, as servers answer it and commands print it; `current` if `who` asks with this very one."""
+    """A session as JSON; `current` if `who` uses this session."""
     return {
         "id": session.id,
         "name": session.name,

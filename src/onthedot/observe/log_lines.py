@@ -1,11 +1,11 @@
-"""Events become lines for people. The only place that words log lines.
+"""Turns events into log lines for people. All wording of log lines is here.
 
     20:54:19.001  started    heartbeat       run 41     +1.2 ms late
     20:54:19.004  finished   heartbeat       run 41     succeeded in 3.1 ms
     └ when        └ what     └ which job     └ which run
 
-A planner's passes and a burst of missed runs are summed up instead of listed: `Lines` holds them back until the
-events pause, and its caller says when that is.
+A planner's passes and a burst of missed runs become one summary: `Lines` holds them back until the events pause, which
+its caller reports.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def format_line(line: Line, *, zone: tzinfo | None = None, paint: Paint | None =
 
 
 class Lines:
-    """Words every event. `late_after` and `grace` are the node's settings; `names` are the jobs to line up for."""
+    """Makes the lines of events. `late_after` and `grace` are the node's settings; `names` set a column's width."""
 
     def __init__(
         self, *, late_after: Micros, grace: Micros, names: tuple[str, ...] = (), zone: tzinfo | None = None
@@ -109,7 +109,7 @@ class Lines:
     # ── one event, or a pause ────────────────────────────────────────────────────────────────────────────────
 
     def of(self, event: Event, at: Micros) -> list[Line]:
-        """The lines for an event that happened at `at`; none yet for what is summed up."""
+        """The lines for an event that happened at `at`; none yet for events in a summary."""
         if isinstance(event, RunMissed):
             self._missed.setdefault(event.run.job, []).append(event.run)
             self._missed_at = at
@@ -124,14 +124,14 @@ class Lines:
         return [*self._missed_lines(), self._line(event, at)]
 
     def pause(self, now: Micros) -> list[Line]:
-        """Nothing has happened for a moment: the summaries that are due."""
+        """The summaries that are due when no event has come for a moment."""
         lines = self._missed_lines()
         if self._planned and now >= self._planned_due:
             lines.append(self._planned_line(now))
         return lines
 
     def pause_in(self, now: Micros) -> Micros | None:
-        """After how long without events `pause` has something to say; None: never."""
+        """After how long without events `pause` returns lines; None: never."""
         if self._missed:
             return _PAUSE
         return max(_PAUSE, self._planned_due - now) if self._planned else None
@@ -158,7 +158,7 @@ class Lines:
             text = f"{self._name(job)}{count(len(runs), 'run')} due {when}, too late to run: skipped"
         return Line(at, "missed", text, "warning")
 
-    # ── the wording ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── wording ──────────────────────────────────────────────────────────────────────────────────────────
 
     def _line(self, event: Event, at: Micros) -> Line:
         match event:

@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them: what this node has counted, and how the whole cluster stands.
+"""Metrics for Prometheus: what this node has counted, and the state of the whole cluster.
 
 Counts by job are counters; lengths of time are histograms over all jobs together, so that ten thousand jobs are not
 half a million series. Every name begins with `onthedot_`; `docs/metrics.md` explains them.
@@ -77,18 +77,18 @@ class NodeMetrics:
         yield _histogram("onthedot_attempt_duration_seconds", "From the start of an attempt to its end.", total.took)
 
 
-def _histogram(name: str, what: str, spread: Histogram) -> Metric:
+def _histogram(name: str, what: str, histogram: Histogram) -> Metric:
     from prometheus_client.core import HistogramMetricFamily
 
-    found = [(str(bound / SECOND), float(count)) for bound, count in zip(BOUNDS, spread.counts(BOUNDS), strict=True)]
-    return HistogramMetricFamily(name, what, [*found, ("+Inf", float(spread.count))], spread.total / SECOND)
+    found = [(str(bound / SECOND), float(count)) for bound, count in zip(BOUNDS, histogram.counts(BOUNDS), strict=True)]
+    return HistogramMetricFamily(name, what, [*found, ("+Inf", float(histogram.count))], histogram.total / SECOND)
 
 
 # ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Snapshot(NamedTuple):
-    """How a cluster stands at one instant, by its store."""
+    """The state of a cluster at one instant, by its store."""
 
     now: Micros
     nodes: Sequence[NodeShown]
@@ -97,7 +97,7 @@ class Snapshot(NamedTuple):
 
     @classmethod
     async def read(cls, store: Store, now: Micros) -> Snapshot:
-        """Ask the store."""
+        """Read it from the store."""
         layout = await store.queries.get_layout()
         return cls(
             now, await nodes_shown(store, now, living=True), layout.shards, await store.queries.list_queues(now=now)
@@ -153,7 +153,7 @@ class Snapshot(NamedTuple):
 
 
 class _Several(NamedTuple):
-    """Metrics of several origins as one."""
+    """A collector of metrics from several sources."""
 
     metrics: Sequence[Metric]
 
@@ -162,7 +162,7 @@ class _Several(NamedTuple):
 
 
 def exposed(metrics: Iterable[Metric], accept: str) -> tuple[bytes, str]:
-    """The text of all of them, and its media type: OpenMetrics for who asks for that, else Prometheus' own."""
+    """The text of metrics and its media type: OpenMetrics if `accept` prefers it, else Prometheus' own."""
     from prometheus_client import exposition
     from prometheus_client.openmetrics import exposition as openmetrics
 

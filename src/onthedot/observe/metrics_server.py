@@ -1,4 +1,4 @@
-"""A door for Prometheus beside a node that serves no API: `GET /metrics`, on a thread of its own."""
+"""Serves `GET /metrics` for Prometheus, in a thread, for a node that serves no API."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("onthedot.metrics")
 
-_PATIENCE = 10  # seconds for a connection, from its beginning to its end
+_TIMEOUT = 10  # seconds for a connection, from its beginning to its end
 _AT_ONCE = 16
 
 
 class MetricsServer:
-    """Tells a node's metrics from `start` to `stop`, to whoever can reach the address: it knows no keys."""
+    """Serves a node's metrics from `start` to `stop`, to everyone who can reach the address: it checks no keys."""
 
     def __init__(self, counters: Counters, listen: Listen) -> None:
         self._metrics = NodeMetrics(counters)
@@ -36,7 +36,7 @@ class MetricsServer:
         self._thread: threading.Thread | None = None
 
     def start(self) -> str:
-        """Its URL, once it answers. `DefinitionError` if nobody can listen there."""
+        """Start, and return the URL when it answers. `DefinitionError` if the address is not available."""
         host, port = self._listen.host, self._listen.port
         server = _Server6 if ":" in host else _Server
         try:
@@ -50,7 +50,7 @@ class MetricsServer:
         return f"http://{Listen(host, self._server.server_port).text}/metrics"
 
     def stop(self) -> None:
-        """Twice is fine."""
+        """Stop. It may be called twice."""
         if self._server is not None and self._thread is not None:
             self._server.shutdown()
             self._thread.join()
@@ -73,19 +73,19 @@ class MetricsServer:
 
 
 class _Asked(WSGIRequestHandler):
-    """One connection: it ends after a while, whatever comes, and nothing is written to anybody's terminal."""
+    """One connection. It ends after a time-out, and writes nothing to the terminal."""
 
-    timeout = _PATIENCE
+    timeout = _TIMEOUT
 
     def setup(self) -> None:
-        """Begin, and see to the end."""
+        """Begin, and start the time-out."""
         super().setup()
         self._end = threading.Timer(self.timeout, self._hang_up)
         self._end.daemon = True
         self._end.start()
 
     def finish(self) -> None:
-        """It has ended by itself."""
+        """End, and stop the time-out."""
         self._end.cancel()
         super().finish()
 
@@ -101,30 +101,30 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def __init__(self, *given: Any) -> None:
-        self._places = threading.Semaphore(_AT_ONCE)
+        self._seats = threading.Semaphore(_AT_ONCE)
         super().__init__(*given)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread, if there is a place; who comes when all are taken is let go."""
-        if self._places.acquire(blocking=False):
+        """Handle a connection in a thread, or close it if too many are open."""
+        if self._seats.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """One connection, from beginning to end."""
+        """Handle one connection, from beginning to end."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self._seats.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who hangs up, or asks for nonsense, is nobody's business."""
+        """Errors of clients are logged for debugging only."""
         del request
         logger.debug("metrics: a connection of %s ended with an error", client_address, exc_info=True)
 
     def server_bind(self) -> None:
-        """As its grandparent does: its parent asks for the name of this machine, which can take seconds."""
+        """Bind like the grandparent: the parent looks up the name of this machine, which can take seconds."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()

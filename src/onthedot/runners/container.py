@@ -26,7 +26,7 @@ from onthedot.runners.container_engines import EngineTrouble
 from onthedot.runners.container_rules import config_of, end_of, outcome_of
 from onthedot.runners.io_runner import OutputWriter
 from onthedot.runners.outcomes import type_names
-from onthedot.runners.params import Filled
+from onthedot.runners.task_template import Filled
 
 if TYPE_CHECKING:
     import aiodocker

@@ -31,7 +31,7 @@ from onthedot.runners.http_rules import (
 )
 from onthedot.runners.io_runner import OutputWriter
 from onthedot.runners.outcomes import type_names
-from onthedot.runners.params import Filled
+from onthedot.runners.task_template import Filled
 
 if TYPE_CHECKING:
     import httpx2

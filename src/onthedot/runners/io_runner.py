@@ -25,9 +25,9 @@ from onthedot.output.redact import forms_of
 from onthedot.runners.attempt import Attempt, never_begun
 from onthedot.runners.context import Context, LiveLines
 from onthedot.runners.outcomes import failed, timed_out, without_secrets
-from onthedot.runners.params import Filled
 from onthedot.runners.runner import Host, OffLoopRunner
 from onthedot.runners.task_filler import Fill, as_written
+from onthedot.runners.task_template import Filled
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from onthedot.model.errors import OnTheDotError, UnknownSecret
-from onthedot.runners.task_texts import NAME
+from onthedot.runners.task_template import NAME
 
 LEAST, MOST = 4, 32 * 1024
 """A secret has at least so many characters, or it could not be kept out of output without garbling that; and at most

@@ -1,7 +1,7 @@
-"""Where a recurring schedule begins and ends: `start`, `end`, `max_count` and `run_once`.
+"""Limits a recurring schedule: `start`, `end`, `max_count` and `run_once`.
 
-All of it follows from the definition and the schedule's origin alone: nobody counts runs. A slot that was skipped or
-moved is one of `max_count` like any other.
+Everything follows from the definition and the schedule's origin: no runs are counted. A skipped or moved slot counts
+for `max_count` like any other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a schedule must be before it is stored. Evaluation relies on it."""
+"""Checks a schedule before it is stored. Evaluation relies on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which schedule of a job a slot belongs to: an id that survives restarts and edits of the other schedules."""
+"""The id of a schedule, by which slots belong to it. It survives restarts and edits of the other schedules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Points in time as people write them: an aware datetime, or ISO 8601 text; without an offset only with a zone.
+"""Reads points in time: an aware datetime, or ISO 8601 text. Without an offset it needs a zone.
 
-`read_when` also reads plain words, for people who look for something: `yesterday`, `2h ago`, `monday 03:00`.
+`read_when` also reads plain words, as people type them in a search: `yesterday`, `2h ago`, `monday 03:00`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _with_offset(naive: datetime) -> str:
 
 
 def format_instant(instant: datetime) -> str:
-    """The instant in UTC as short as `read_instant` reads it back.
+    """The instant in UTC, in the shortest text that `read_instant` reads back.
 
     >>> format_instant(datetime(2026, 1, 1, tzinfo=UTC))
     '2026-01-01T00:00Z'

@@ -1,6 +1,6 @@
-"""Steps of real time: `Every` counts from an anchor, `FixedDelay` from the end of the last run.
+"""Intervals of real time: `Every` counts from an anchor, `FixedDelay` from the end of the last run.
 
-Real time knows no clock changes: an hour is an hour in the night when the clocks go back, too.
+Real time has no clock changes: an hour is an hour also in the night when the clocks go back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Schedules as text: one line in a file, on the command line or in a form; and back."""
+"""Reads and writes schedules as one line of text: in a file, on the command line or in a form."""
 
 from __future__ import annotations
 
@@ -45,13 +45,12 @@ def parse(
     id: str = "",
     **options: Any,
 ) -> Schedule:
-    """The schedule that a line of text means; `ScheduleError` with the accepted forms when it means none.
+    """The schedule of a line of text; `ScheduleError` with the accepted forms if it is none.
 
-    `tz` is the zone of a cron expression (default: UTC) and of an `at` without an offset (default: refused).
-    `gap`, `fold` and `seconds` (the first field is the second: see `cron`) belong to cron, `run_once` to cron and
-    `every`; given elsewhere they are refused.
-    `options` are those that the builder of its kind takes: `start`, `end`, `max_count`, `jitter`, `args`.
-    A bare length of time such as `1h30m` means `every 1h30m`.
+    `tz` is the zone of a cron expression (default: UTC) and of an `at` without an offset (default: refused). `gap`,
+    `fold` and `seconds` (the first field is the second: see `cron`) belong to cron, `run_once` to cron and `every`;
+    elsewhere they are refused. `options` are those of the kind's constructor: `start`, `end`, `max_count`, `jitter`,
+    `args`. A length of time alone such as `1h30m` means `every 1h30m`.
 
     >>> parse("every 1h30m").interval
     datetime.timedelta(seconds=5400)

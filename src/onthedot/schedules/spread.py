@@ -1,6 +1,6 @@
-"""Numbers that look like chance and never change: what spreads `H` over a field, and runs over their jitter.
+"""Stable pseudo-random numbers: the values of `H`, and the jitter of each run.
 
-Made from names alone, so that every planner, on every machine and after every restart, comes to the same ones.
+They are made from names alone, so every planner, on every machine and after every restart, gets the same ones.
 """
 
 from __future__ import annotations

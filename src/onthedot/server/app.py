@@ -1,4 +1,4 @@
-"""The application: every route, behind authentication, in one middleware; and the document that describes it."""
+"""Makes the application of all routes, and the OpenAPI document that describes it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ROUTES = (
     runs, health, login, keys_routes, audit, jobs, job_control, schedules, sources, nodes, queues,
     metrics, logs, artifacts, skips, dead_letters, events, compat_routes, page, reference,
 )  # fmt: skip
-"""In this order: what is asked for most is found first."""
+"""In this order, because the first ones are found fastest."""
 
 
 def make_app(
@@ -70,9 +70,9 @@ def make_app(
     counters: Counters | None = None,
     listen: Listen | None = None,
 ) -> FastAPI:
-    """The API on an open store. `keys` knows who is who; None lets everybody do everything. `counters` are those of the
-    node in this process, if there is one. `listen` is where it listens (None: on loopback): it answers for hosts that
-    belong there, and for `Settings.allow_hosts`."""
+    """Make the API of an open store. `keys` checks keys and sessions; without it every caller may do everything.
+    `counters` are those of the node in this process, if there is one. The server listens at `listen` (None: on
+    loopback) and answers for the hosts that belong there, and for `Settings.allow_hosts`."""
     app = FastAPI(
         title="onthedot",
         version=version("onthedot"),
@@ -121,11 +121,11 @@ TAGS = {
     "server": "Whether it is up and ready, and what it is.",
     "reference": "Where to find everything.",
 }
-"""Every tag of the document, in the order in which a reader wants them."""
+"""The tags of the document, in the order in which it shows them."""
 
 
 def _without_null(body: dict[str, Any]) -> None:
-    """A body that may be left out is documented as what it is if it is there: clients would send a null, or fail."""
+    """Document an optional body without null, because generated clients send the null or fail."""
     for content in body.get("content", {}).values():
         match content["schema"]:
             case {"anyOf": [{"$ref": _} as kind, {"type": "null"}]}:
@@ -133,7 +133,7 @@ def _without_null(body: dict[str, Any]) -> None:
 
 
 def openapi_of(app: FastAPI) -> dict[str, object]:
-    """The document that describes every route."""
+    """The OpenAPI document of every route."""
     document = app.openapi()
     document["info"] |= {
         "contact": {"name": "onthedot"},
@@ -152,7 +152,7 @@ def openapi_of(app: FastAPI) -> dict[str, object]:
     for line, permission in ROUTE_PERMISSIONS.items():
         method, path = line.replace(":path}", "}").split(" ")
         operation = document["paths"].get(path, {}).get(method.lower())
-        if operation is None:  # the pages for people, and this document itself
+        if operation is None:  # a page for people, or this document
             continue
         _without_null(operation.get("requestBody", {}))
         if permission is None:
@@ -163,7 +163,7 @@ def openapi_of(app: FastAPI) -> dict[str, object]:
 
 
 def describe_api() -> dict[str, object]:
-    """Every route of this version.
+    """The OpenAPI document of this version, without a server.
 
     >>> describe_api()["openapi"][:3]
     '3.1'
@@ -172,5 +172,5 @@ def describe_api() -> dict[str, object]:
 
 
 async def _describe() -> dict[str, object]:
-    async with opened("memory:") as there:  # an application is made for a store; nothing is asked of this one
+    async with opened("memory:") as there:  # an application needs a store; nothing uses this one
         return openapi_of(make_app(there, None))

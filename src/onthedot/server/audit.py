@@ -1,4 +1,4 @@
-"""What was changed, by whom, from where: on record before the change is answered."""
+"""Records changes and logins in the audit, before they are answered."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from onthedot.server.write_batcher import writes_of
 
 
 async def record_change(request: Request, verb: str, what: Job | RunRecord | str, **said: Any) -> None:
-    """Put a change on record: the `entry_of` it."""
+    """Record a change: its `entry_of`."""
     await writes_of(request).entries.one(entry_of(request, verb, what, **said))
 
 
 async def record_login(request: Request, session: Session, way: str) -> None:
-    """Put on record that somebody was let in, and by which `way`: it is they who did it."""
+    """Record a login and its `way`. The user who logs in is its author."""
     request.state.who = Principal(
         kind="session", id=session.id, name=session.name, role=Role.VIEWER, scopes=frozenset()
     )
@@ -33,8 +33,8 @@ async def record_login(request: Request, session: Session, way: str) -> None:
 
 
 async def record_refusal(request: Request, what: str, way: str, error: Exception, *, name: str = "") -> None:
-    """Put on record that somebody was not let in; of very many, some are only counted. A `name` that was given is
-    recorded if it is a user's: people type passwords where a name is asked for."""
+    """Record a refused login. If there are very many, some are only counted. A `name` is recorded only if a user has
+    it, because people type passwords into the field for the name."""
     left_out = logins_of(request).refusals.take(source_of(request))
     if left_out is None:
         return
@@ -68,9 +68,9 @@ def entry_of(
     namespace: str = "",
     owner: str = "",
 ) -> Entry:
-    """What is on record of a change. `verb` is like `jobs.pause`; `what` a job, a run, or a kind and a name: `key/k1`.
-    `before` and `after` are definitions or other small data, of which values are left out. Jobs and runs say themselves
-    where they belong; what belongs to no namespace can be read by who sees everything."""
+    """The audit entry of a change. `verb` is like `jobs.pause`; `what` is a job, a run, or a kind and a name: `key/k1`.
+    `before` and `after` are definitions or other small data; secret values are left out. Jobs and runs have their own
+    namespace and owner. An entry without a namespace is for readers who see everything."""
     name, own_namespace, own_owner = object_of(what)
     return Entry(
         who=request.state.who,

@@ -1,8 +1,8 @@
-"""Many runs in one request: read in pieces, checked line by line, stored batch by batch.
+"""Stores many runs of one request: reads it in pieces, checks each line, and stores batch by batch.
 
-What is held at any time is one line that is not whole yet, one batch, and eight bytes for each run that was stored: the
-store sets the pace, and whoever sends waits. The answer begins when all was read, because many clients read nothing
-before they have sent everything: both sides would wait for each other.
+Memory holds one incomplete line, one batch, and eight bytes for each stored run. The store sets the pace, and the
+sender waits. The answer begins after the whole body was read, because many clients read nothing before they have sent
+everything: both sides would wait for each other.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ NDJSON = "application/x-ndjson"
 
 BATCH = 500
 BATCH_BYTES = 1024 * 1024
-"""A batch is stored when it has so many lines, or so many bytes."""
+"""A batch is stored when it has this many lines or bytes."""
 
 FindJob = Callable[[str], Awaitable[JobRecord]]
-"""The job of a name, if it is there for whoever asks."""
+"""Finds the job of a name, if the caller sees it."""
 MakeEntry = Callable[[int], Entry]
-"""What is on record of so many runs. It is written with them: whatever ends the request, what is stored is there."""
+"""Makes the audit entry of this many runs. It is written with them, whatever ends the request."""
 
 
 class Bulk:
-    """Runs that come line by line. `stored` has the id of each, below zero if it was there before."""
+    """The runs of one request. `stored` has the id of each; it is negative if the run was there before."""
 
     def __init__(self, there: OpenStore, find: FindJob, told: MakeEntry, share: Share | None = None) -> None:
         self.stored = array("q")
@@ -52,7 +52,7 @@ class Bulk:
         self._find = find
         self._told = told
         self._share = share  # of the quotas, if there are any
-        self._token = there.ids.token()  # one for all: with the number of its line it is each one's own
+        self._token = there.ids.token()  # with the number of its line it is unique
         self._runs: list[NewRun] = []  # the batch
         self._numbers: list[int] = []
         self._owners: list[Owner] = []  # whose jobs they are
@@ -61,7 +61,7 @@ class Bulk:
         self._jobs: dict[str, JobRecord] = {}
 
     async def take(self, pieces: AsyncIterator[bytes]) -> None:
-        """Store all there is, up to the first line that is refused; what comes after that is read, and left alone."""
+        """Store all lines up to the first that is refused. The lines after it are read and ignored."""
         try:
             await self._take(pieces)
         except BadLine as bad:
@@ -86,17 +86,17 @@ class Bulk:
                 if len(self._runs) >= BATCH or self._bytes >= BATCH_BYTES:
                     await self._flush()
                 else:
-                    await asyncio.sleep(0)  # others have a turn
+                    await asyncio.sleep(0)  # let other requests run
         except ClientDisconnect:
             problem = Problem(422, "invalid", "expected the whole request, got a part of it: its sender is gone")
-            raise BadLine(self._next, problem) from None  # half a batch is not stored
+            raise BadLine(self._next, problem) from None  # an incomplete batch is not stored
         except BadLine:
-            await self._flush()  # what is before it is stored; if that is refused, it was first
+            await self._flush()  # store the lines before it; one of them may be refused first
             raise
         await self._flush()
 
     async def _add(self, some: Sequence[Line]) -> None:
-        """Put lines into the batch, up to the first that is refused."""
+        """Add lines to the batch, up to the first that is refused."""
         now = self._there.clock.now()
         for number, line in some:
             self._next = number + 1
@@ -114,7 +114,7 @@ class Bulk:
         try:
             await share.book(owner)
         except Problem:
-            await self._flush()  # runs that were there before give their room back
+            await self._flush()  # runs that existed before give their room back
             try:
                 await share.book(owner)
             except Problem as problem:
@@ -138,11 +138,11 @@ class Bulk:
     async def _flush(self) -> None:
         runs, numbers, owners = self._runs, self._numbers, self._owners
         self._runs, self._numbers, self._owners, self._bytes = [], [], [], 0
-        self._jobs = {}  # the next batch goes by what is stored then
+        self._jobs = {}  # the next batch reads the jobs again
         first = len(self.stored)
         try:
             await self._insert(runs, numbers)
-        except (KeyConflict, UnknownJob):  # nothing of it is stored: one by one tells which line it was
+        except (KeyConflict, UnknownJob):  # nothing is stored: one by one finds the line
             for run, number in zip(runs, numbers, strict=True):
                 await self._insert_one(run, number)
         except OnTheDotError as error:
@@ -168,7 +168,7 @@ class Bulk:
 
 
 def bulk_response(bulk: Bulk, request_id: str) -> Response:
-    """A line for each run, in order, and one for the line that was refused."""
+    """The answer: a line for each run, in order, and one for the line that was refused."""
     status = 200 if bulk.bad is None else bulk.bad.problem.status
     headers = {} if bulk.bad is None else bulk.bad.problem.headers
     return StreamingResponse(_told(bulk, request_id), status, headers, NDJSON)

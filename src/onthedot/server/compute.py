@@ -1,4 +1,4 @@
-"""Work that takes a while and waits for nothing: in threads, few at a time, so that the event loop goes on."""
+"""Runs long computations in threads, so that the event loop answers others meanwhile."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
 AT_ONCE = 4
-"""How many of them run at a time: the others wait, and the loop does not."""
+"""How many computations run at once. The others wait."""
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
 async def in_thread(work: Callable[Given, Made], *args: Given.args, **options: Given.kwargs) -> Made:
-    """What a pure function gives, without keeping the loop from others.
+    """Call a pure function in a thread, and return its result.
 
     >>> asyncio.run(in_thread(sum, [1, 2]))
     3

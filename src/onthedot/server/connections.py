@@ -1,6 +1,6 @@
-"""Bounds how many connections the server holds: in all, and from one address.
+"""Limits the connections of a server: in all, and from one address.
 
-They are counted where they are accepted, before TLS and HTTP: a client that sends nothing counts as well.
+They are counted when they are accepted, before TLS and HTTP, so a client that sends nothing counts as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOLD = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 
 
 
 class Connections:
-    """How many are open. Trusted proxies count in all only: each is many clients."""
+    """Counts open connections. A trusted proxy has no limit of its own, because it stands for many clients."""
 
     def __init__(self, most: int, most_per_address: int, proxies: Proxies) -> None:
         self._most = most
@@ -36,7 +36,7 @@ class Connections:
         self.count = 0
 
     def add(self, host: str) -> str | None:
-        """Count a connection from this address: returns what to `remove` later, or None if it is one too many."""
+        """Count a connection from an address. Returns what to `remove` later, or None if there are too many."""
         place = place_of(host)
         if self.count >= self._most:
             logger.warning("refused a connection from %s: expected at most %d in all, "
@@ -60,19 +60,19 @@ class Connections:
 
 
 class BoundedListener(socket.socket):
-    """A listening socket that accepts only so many connections."""
+    """A listening socket that accepts a limited number of connections."""
 
     def __init__(self, family: int, connections: Connections, *, tells: bool) -> None:
-        # Named as TCP, or asyncio would leave Nagle's algorithm on: headers and body are two writes, and the second
-        # would wait 40 ms for the client's delayed acknowledgement of the first.
+        # Created as TCP, or asyncio would leave Nagle's algorithm on. Headers and body are two writes, and the second
+        # would wait 40 ms for the delayed acknowledgement of the first.
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._connections = connections
-        self._tells = tells  # whether who is refused is told so, by plain HTTP
+        self._tells = tells  # whether a refused client gets an answer in plain HTTP
         self._failed = False
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection; `ConnectionAbortedError` if it is one too many, which asyncio takes for gone."""
-        if self._failed:  # asyncio would try, and report, 1,024 times; after this it tries again in a second
+        """The next connection; `ConnectionAbortedError` if there are too many, which asyncio ignores."""
+        if self._failed:  # without this, asyncio would try and report 1,024 times; now it retries in a second
             self._failed = False
             raise BlockingIOError
         try:
@@ -100,7 +100,7 @@ class _Accepted(socket.socket):
         self._place: str | None = place
 
     def close(self) -> None:
-        """Close it; twice is fine."""
+        """Close it. It may be called twice."""
         super().close()
         if self._place is not None:
             self._connections.remove(self._place)
@@ -123,8 +123,8 @@ def listen_at(listen: Listen, connections: Connections, *, tells: bool) -> Bound
 
 
 def affordable(most: int) -> int:
-    """How many connections this process can hold, `most` of them at best: half of the files that it may open. Raises
-    the soft limit of open files as far as that takes."""
+    """How many connections this process can hold, at most `most`: half of the files that it may open. Raises the soft
+    limit of open files if that is necessary."""
     needed = most + max(most, _FOR_THE_REST)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:

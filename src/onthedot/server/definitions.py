@@ -1,4 +1,4 @@
-"""A job's body: how it is written and read, and what a patch makes of it. The one place that knows the form."""
+"""Reads and writes the body of a job, applies patches to it, and describes it as a schema."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ Patch = Annotated[
 
 
 def definition_of(job: Job) -> dict[str, Any]:
-    """A job as it is answered, and as it can be sent again."""
+    """A job as a body, which can be sent back."""
     return dict(written(job))
 
 
 def read_definition(data: JobBody) -> Job:
-    """The job that a body says; `DefinitionError` with every problem in it."""
+    """Read the job of a body; `DefinitionError` with every problem in it."""
     return read_job(data)
 
 
 def components() -> dict[str, Any]:
-    """The schemas that bodies refer to, by their names among those of the API's document.
+    """The schemas of bodies, by their names in the OpenAPI document.
 
     >>> sorted(components())[:2]
     ['written.args', 'written.delay']
@@ -77,8 +77,8 @@ def components() -> dict[str, Any]:
 
 
 def without_branches(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same rule as "exactly one of these keys, each with others that do not go with it", said without `oneOf`:
-    generators of clients make a type of each branch, and forget the properties that all of them share.
+    """Write "exactly one of these keys, each without some others" without `oneOf`. Client generators make a type of
+    each branch of `oneOf`, and lose the shared properties.
 
     >>> one = {"type": "object", "properties": {"run": {}, "argv": {}}}
     >>> plain = without_branches({**one, "oneOf": [{"required": ["run"]}, {"required": ["argv"]}]})
@@ -103,7 +103,7 @@ def _none_of(keys: Iterable[str]) -> dict[str, Any]:
 
 
 def patched(target: Any, patch: Any) -> Any:
-    """A JSON merge patch applied: RFC 7396.
+    """Apply a JSON merge patch (RFC 7396).
 
     >>> patched({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": [4]})
     {'a': {'c': 2}, 'd': [4]}

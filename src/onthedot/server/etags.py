@@ -1,4 +1,4 @@
-"""Races between those who edit the same job: a tag for what was read, and the headers that name it."""
+"""ETags of jobs, and the headers If-Match and If-None-Match: two clients cannot overwrite each other's edit."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ IfNoneMatch = Annotated[
 
 
 def etag_of(record: JobRecord) -> str:
-    """What a job is at this revision. A job that was deleted and made anew is another one."""
+    """The tag of a job at this revision. A job that was deleted and created again has another one."""
     return f'"{record.id}-{record.revision}"'
 
 
 def check_match(record: JobRecord | None, if_match: str | None, if_none_match: str | None) -> None:
-    """412 unless what is stored is what these headers ask for; 422 if they cannot be read."""
+    """412 unless the stored job fits these headers; 422 if they cannot be read."""
     tag = None if record is None else etag_of(record)
     if if_match is not None and not _names(if_match, tag, "If-Match"):
         raise _stale(f"a job with the tag {if_match}", tag)
@@ -41,7 +41,7 @@ def check_match(record: JobRecord | None, if_match: str | None, if_none_match: s
 
 
 def _names(header: str, tag: str | None, name: str) -> bool:
-    """Whether a header names this tag. A weak one is never the same: `W/"7-3"`."""
+    """Whether a header names this tag. A weak tag (`W/"7-3"`) never matches."""
     if header.strip() == "*":
         return tag is not None
     if not _LIST.fullmatch(header):

@@ -1,12 +1,12 @@
-"""What happens, for everybody who wants to know: one look at the store for all of them, as long as there is anybody.
+"""The feed of events: which runs start and end. One poll of the store serves all followers, while there are any.
 
-**Ended** runs are read from history, in the order in which they ended; their events have an id, by which one who was
-away goes on. A look goes a little further back than the last one: a node tells of an end a moment after it. **Started**
-runs are those that a look finds running and the one before did not: what begins and ends between two looks is told as
-ended only.
+**Ended** runs are read from history in the order of their ends. Their events have an id, with which a follower that was
+away goes on. A poll reads a little further back than the last one, because a node records an end a moment after it.
+**Started** runs are those that this poll finds running and the last one did not. A run that starts and ends between two
+polls has only the event of its end.
 
-Each follower has a mailbox with a bound. One that is full leaves events out and counts them; its reader is told how
-many when it comes to them, and goes on.
+Each follower has a queue with a limit. A full queue drops events and counts them; its follower gets an event with the
+count.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from onthedot.server.event_stream import PING, PING_EVERY, TURN, frame
 from onthedot.stores.hints import Hint
 from onthedot.stores.queries import RunCursor, RunFilter
 
-LOOK_EVERY = 1.0
-"""The longest time between two looks, in seconds; hints wake earlier."""
-SHORTEST = 0.1
-"""The shortest one: however many runs end, it is one look for all of them."""
+POLL_EVERY = 1.0
+"""Seconds between two polls; hints wake it earlier."""
+LEAST_PAUSE = 0.1
+"""The least seconds between two polls, however many runs end."""
 BEHIND: Micros = 2 * SECOND
-"""How long after its end the record of a run may come. What comes later is in the list of runs, but not told here."""
+"""An end that is recorded later than this has no event. It appears in the list of runs."""
 PAGE = 500
 MOST = 5_000
-"""How many ended, or running, runs one look reads."""
-MAILBOX = 1_000
-"""How many events wait for one follower."""
+"""How many ended, or running, runs one poll reads."""
+QUEUE = 1_000
+"""The limit of a follower's queue."""
 
 _ID = re.compile(r"(\d{1,18})\.(\d{1,16})")
 
 
 class FeedEvent(NamedTuple):
-    """One event as it is sent, and what tells for whom."""
+    """One event as it is sent, and what decides who sees it."""
 
     run_id: int
     namespace: str
@@ -54,9 +54,9 @@ class FeedEvent(NamedTuple):
 
 
 class FollowerQueue:
-    """What waits for one follower."""
+    """The events that wait for one follower."""
 
-    def __init__(self, who: Principal, *, most: int = MAILBOX) -> None:
+    def __init__(self, who: Principal, *, most: int = QUEUE) -> None:
         self.who = who
         self._most = most
         self._waiting: deque[FeedEvent] = deque()
@@ -64,7 +64,7 @@ class FollowerQueue:
         self._news = asyncio.Event()
 
     def put(self, happened: Iterable[FeedEvent], left_out: int = 0) -> None:
-        """Never waits."""
+        """Add events that the follower sees. It never waits."""
         for one in happened:
             if not self.who.sees(one.namespace, one.owner):
                 continue
@@ -77,7 +77,7 @@ class FollowerQueue:
             self._news.set()
 
     async def take(self) -> FeedEvent | None:
-        """The next one; None if it is quiet for a while."""
+        """The next event; None if there is none for a while."""
         try:
             async with asyncio.timeout(PING_EVERY):
                 await self._news.wait()
@@ -94,12 +94,12 @@ class FollowerQueue:
 
 
 def left_out(count: int) -> bytes:
-    """What is told in place of events that are not: there were at least so many."""
+    """The event in place of dropped ones: there were at least this many."""
     return frame("left_out", {"count": count})
 
 
 def read_id(text: str) -> Mark | None:
-    """The place in history that an event's id names.
+    """The position in history that an event's id names; None if it is no id.
 
     >>> read_id("1767225600000000.41"), read_id("41")
     (Mark(ended_at=1767225600000000, run_id=41), None)
@@ -109,25 +109,25 @@ def read_id(text: str) -> Mark | None:
 
 
 class EventFeed:
-    """See above."""
+    """The feed of one application."""
 
     def __init__(self, there: OpenStore) -> None:
         self._there = there
-        self._boxes: set[FollowerQueue] = set()
+        self._queues: set[FollowerQueue] = set()
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._newest = Mark(0, 0)
-        self._told: dict[int, Micros] = {}  # ended runs of the last moments, and when they ended
-        self._running: dict[int, int] = {}  # what ran at the last look, and in which attempt
+        self._told: dict[int, Micros] = {}  # runs that ended lately, and when
+        self._running: dict[int, int] = {}  # what ran at the last poll, and in which attempt
         there.store.hints.listen(self._hear)
 
     def _hear(self, hint: Hint) -> None:
-        if self._boxes and hint.kind in ("ends", "runs"):
+        if self._queues and hint.kind in ("ends", "runs"):
             self._wake.set()
 
     async def follow(self, who: Principal, since: Mark | None) -> AsyncGenerator[bytes]:
-        """Everything that happens from now on and is there for this one; what has ended since a mark comes first."""
-        with self._mailbox(who) as box:
+        """The events that this caller sees, from now on. Runs that ended since a mark come first."""
+        with self._new_queue(who) as queue:
             known: set[int] = set()
             if since is not None:
                 runs, more = await self._ended_since(since)
@@ -137,47 +137,47 @@ class EventFeed:
                     if who.sees(one.namespace, one.owner):
                         yield one.sent
                 known = {run.id for run in runs}
-            yield PING  # whoever asks knows from here on that it is heard
+            yield PING  # the client knows from here on that it is connected
             while True:
-                taken = await box.take()
+                taken = await queue.take()
                 if taken is None:
                     if self._task is not None and self._task.done():
-                        self._task.result()  # it has broken: whoever waits is told so
+                        self._task.result()  # it failed: raise its error here
                     yield PING
                 elif taken.run_id not in known:
                     yield taken.sent
                 known.discard(0 if taken is None else taken.run_id)
 
     @contextmanager
-    def _mailbox(self, who: Principal) -> Iterator[FollowerQueue]:
-        box = FollowerQueue(who)
-        if not self._boxes:
-            self._task = asyncio.create_task(self._go_on(), name="onthedot events")
-        self._boxes.add(box)
+    def _new_queue(self, who: Principal) -> Iterator[FollowerQueue]:
+        queue = FollowerQueue(who)
+        if not self._queues:
+            self._task = asyncio.create_task(self._poll_forever(), name="onthedot events")
+        self._queues.add(queue)
         try:
-            yield box
+            yield queue
         finally:
-            self._boxes.discard(box)
-            if not self._boxes and self._task is not None:
+            self._queues.discard(queue)
+            if not self._queues and self._task is not None:
                 self._task.cancel()
                 self._task = None
 
-    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── polling ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _go_on(self) -> None:
-        await self._look(first=True)
+    async def _poll_forever(self) -> None:
+        await self._poll(first=True)
         while True:
             try:
-                async with asyncio.timeout(LOOK_EVERY):
+                async with asyncio.timeout(POLL_EVERY):
                     await self._wake.wait()
             except TimeoutError:
                 pass
             self._wake.clear()
-            # Where very many end, each look is about many: it is taken as seldom as without hints.
-            await asyncio.sleep(LOOK_EVERY if await self._look() > PAGE else SHORTEST)
+            # If very many runs end, each poll reads many: then it is as rare as without hints.
+            await asyncio.sleep(POLL_EVERY if await self._poll() > PAGE else LEAST_PAUSE)
 
-    async def _look(self, *, first: bool = False) -> int:
-        """Tell everybody what is new; how many ended runs were read for it."""
+    async def _poll(self, *, first: bool = False) -> int:
+        """Send what is new to all followers; returns how many ended runs were read."""
         if first:
             self._newest, self._told, self._running = Mark(self._there.clock.now(), 0), {}, {}
         since = self._newest.ended_at
@@ -185,15 +185,15 @@ class EventFeed:
             ended, more = await self._ended_since(Mark(since - BEHIND, 0))
             running = await self._running_now()
         except StoreUnavailable:
-            return 0  # the next look finds what this one has not
+            return 0  # the next poll finds what this one missed
         new = [run for run in ended if run.id not in self._told and (not first or (run.ended_at or 0) >= since)]
         started = [] if first else [run for run in running if self._running.get(run.id) != run.attempts]
         self._running = {run.id: run.attempts for run in running}
         self._remember(ended)
         happened = [*_happened(started, "started"), *_happened(new, "ended")]
         if happened or more:
-            for number, box in enumerate(list(self._boxes)):
-                box.put(happened, int(more))
+            for number, queue in enumerate(list(self._queues)):
+                queue.put(happened, int(more))
                 if number % TURN == TURN - 1:
                     await asyncio.sleep(0)
         return len(ended)
@@ -207,7 +207,7 @@ class EventFeed:
         self._told = {run_id: at for run_id, at in self._told.items() if at >= oldest}
 
     async def _ended_since(self, since: Mark) -> tuple[list[RunRecord], bool]:
-        """What has ended after a mark, the oldest first, and whether there is more: of too many, the newest."""
+        """Runs that ended after a mark, the oldest first, and whether there are more: of too many, the newest."""
         wanted = RunFilter(states=TERMINAL, since=since.ended_at)
         found: list[RunRecord] = []
         after: RunCursor | None = None
@@ -225,7 +225,7 @@ class EventFeed:
 
 
 def _happened(runs: Iterable[RunRecord], event: str) -> list[FeedEvent]:
-    """Runs as they are told, made once for everybody."""
+    """Events of runs, made once for all followers."""
     return [FeedEvent(run.id if event == "ended" else 0, run.namespace, run.owner, _sent(run, event)) for run in runs]
 
 

@@ -1,4 +1,4 @@
-"""Server-sent events: who follows, how many of them, and what becomes of one that does not read."""
+"""Server-sent events: limits the followers, and ends a stream whose reader is gone, stuck or no longer allowed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from onthedot.model.errors import StoreUnavailable
 from onthedot.server.json_response import to_json
 from onthedot.server.problems import Problem
 
-PATIENCE = 30.0
-"""How long one piece may take to be sent, in seconds: who reads nothing for so long is let go."""
+SEND_TIMEOUT = 30.0
+"""Seconds for one piece. A reader that takes longer is disconnected."""
 PING_EVERY = 15.0
-"""How long it may be quiet, in seconds: whatever is in between must not think that nobody is there any more."""
-LOOK_EVERY = 3.0
-"""How often it is asked whether who follows may still do so, in seconds."""
+"""Seconds without an event until a comment is sent, so that proxies keep the connection."""
+CHECK_EVERY = 3.0
+"""Seconds between two checks that the follower may still follow."""
 TURN = 8
-"""How many followers are woken in one turn of the loop: a hundred at once would keep requests waiting."""
+"""How many followers are woken in one turn of the loop, so that requests do not wait for a hundred."""
 PING = b": still here\n\n"
 
 
 def frame(event: str, data: Mapping[str, Any], *, id: str | None = None) -> bytes:
-    """One event, as it is sent. JSON has no line ends of its own.
+    """One event, as it is sent. JSON of one line has no line ends.
 
     >>> frame("log", {"text": "one\\ntwo"}, id="1.r.8")
     b'event: log\\nid: 1.r.8\\ndata: {"text":"one\\\\ntwo"}\\n\\n'
@@ -38,7 +38,7 @@ def frame(event: str, data: Mapping[str, Any], *, id: str | None = None) -> byte
 
 
 def event_content(*events: str) -> dict[str, Any]:
-    """How the document of the API tells of a stream with these events: what one of them is."""
+    """The OpenAPI content of a stream with these events."""
     one = {
         "type": "object",
         "properties": {
@@ -52,7 +52,7 @@ def event_content(*events: str) -> dict[str, Any]:
 
 
 class Followers:
-    """Bounds how many follow this server at once: in all, and of each principal."""
+    """Limits the followers of this server: in all, and for each principal."""
 
     def __init__(self, most: int, most_each: int) -> None:
         self.most = most
@@ -62,9 +62,9 @@ class Followers:
         self._streams: set[asyncio.Task[Any]] = set()
 
     @contextmanager
-    def place(self, who: Principal) -> Iterator[None]:
-        """For as long as somebody follows; raises `Problem` if it is one too many. The sessions of a user count
-        together: another one takes only another login."""
+    def seat(self, who: Principal) -> Iterator[None]:
+        """Count a follower while the context lasts; 429 if there are too many. The sessions of a user count together,
+        because a user can have as many as there are logins."""
         principal = f"session {who.name}" if who.kind == "session" else f"{who.kind} {who.id}"
         if self._of[principal] >= self.most_each:
             raise _too_many(f"expected at most {self.most_each} followers at once of {who.name}; end some first")
@@ -82,7 +82,7 @@ class Followers:
 
     @contextmanager
     def stream(self, task: asyncio.Task[Any]) -> Iterator[None]:
-        """For as long as this task sends: `close` cancels it."""
+        """Register a sending task while the context lasts; `close` cancels it."""
         self._streams.add(task)
         try:
             yield
@@ -90,7 +90,7 @@ class Followers:
             self._streams.discard(task)
 
     def close(self) -> None:
-        """End every stream: for a server that stops. Whoever followed may go on with another one."""
+        """End every stream, because the server stops. Followers may go on at another server."""
         for stream in self._streams:
             stream.cancel()
 
@@ -100,8 +100,8 @@ def _too_many(detail: str) -> Problem:
 
 
 class EventStream(Response):
-    """Sends what an iterator gives, one piece at a time, and asks for the next when that was sent: nothing is held for
-    one who does not read. It ends with the iterator, when the other side is gone, or after `PATIENCE`."""
+    """Sends the pieces of an iterator, and takes the next one when the last was sent, so nothing piles up for a reader
+    that does not read. It ends with the iterator, when the reader is gone, or after `SEND_TIMEOUT`."""
 
     media_type = "text/event-stream"
 
@@ -111,52 +111,52 @@ class EventStream(Response):
         who: Principal,
         pieces: AsyncGenerator[bytes],
         *,
-        still: Callable[[], Awaitable[bool]],
+        may_follow: Callable[[], Awaitable[bool]],
     ) -> None:
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._followers = followers
         self._who = who
         self._pieces = pieces
-        self._still = still
+        self._may_follow = may_follow
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del scope
-        with self._followers.place(self._who):
+        with self._followers.seat(self._who):
             await self._follow(receive, send)
 
     async def _follow(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        telling = asyncio.ensure_future(self._tell(send))
-        others = [asyncio.ensure_future(_gone(receive)), asyncio.ensure_future(self._locked_out())]
+        sending = asyncio.ensure_future(self._send(send))
+        others = [asyncio.ensure_future(_gone(receive)), asyncio.ensure_future(self._until_forbidden())]
         try:
-            with self._followers.stream(telling):
-                await asyncio.wait((telling, *others), return_when=asyncio.FIRST_COMPLETED)
+            with self._followers.stream(sending):
+                await asyncio.wait((sending, *others), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (telling, *others):
+            for task in (sending, *others):
                 task.cancel()
-            await asyncio.gather(telling, *others, return_exceptions=True)
+            await asyncio.gather(sending, *others, return_exceptions=True)
             await self._pieces.aclose()
-        error = None if telling.cancelled() else telling.exception()
+        error = None if sending.cancelled() else sending.exception()
         if error is not None and not isinstance(error, TimeoutError):
             raise error
 
-    async def _locked_out(self) -> None:
-        """Until who follows may not do so any more. A store that does not answer locks nobody out."""
+    async def _until_forbidden(self) -> None:
+        """Return when the follower may not follow any more. A store that does not answer ends no stream."""
         allowed = True
         while allowed:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(CHECK_EVERY)
             with suppress(StoreUnavailable):
-                allowed = await self._still()
+                allowed = await self._may_follow()
 
-    async def _tell(self, send: Send) -> None:
+    async def _send(self, send: Send) -> None:
         async for piece in self._pieces:
             await _send(send, {"type": "http.response.body", "body": piece, "more_body": True})
         await _send(send, {"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _send(send: Send, message: dict[str, Any]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(SEND_TIMEOUT):
         await send(message)
 
 

@@ -23,9 +23,9 @@ class Feeds:
         self.events = EventFeed(there)
 
     def stream(self, request: Request, pieces: AsyncGenerator[bytes]) -> EventStream:
-        """A response that lasts while its reader is connected and may read it."""
+        """A response that lasts while its reader is connected and may follow."""
         who = request.state.who
-        return EventStream(self.followers, who, pieces, still=lambda: auth_of(request).still_admits(request))
+        return EventStream(self.followers, who, pieces, may_follow=lambda: auth_of(request).still_admits(request))
 
     def close(self) -> None:
         """End all streams."""

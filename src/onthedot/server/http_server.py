@@ -1,4 +1,4 @@
-"""The API of one process: a thread with an event loop of its own. Planner and workers never wait for a request."""
+"""Serves the API in a thread with its own event loop, so planner and workers never wait for a request."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from onthedot.settings import Settings
 
 T = TypeVar("T")
 
-_PATIENCE = 5  # seconds for requests under way when the server stops
+_STOP_TIMEOUT = 5  # seconds for requests under way when the server stops
 
 
 class HttpServer:
-    """Serves the API on a store from `start` to `stop`. `knows` makes what knows keys on that store; None lets
-    everybody in, which is for loopback only. `counters` are those of this process' node, for its metrics."""
+    """Serves the API of a store from `start` to `stop`. `knows` makes the checks of keys for that store. With None
+    every caller may do everything, which is allowed on loopback only. `counters` are those of this process' node."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class HttpServer:
         self.url = ""
 
     def start(self) -> None:
-        """Return when it answers; whatever keeps it from that is raised here."""
+        """Start, and return when it answers. Raises what keeps it from that."""
         if self._thread is not None:
             raise StateError("the server is running already; stop it before you start it again")
         settings, proxies = self._settings, Proxies(self._settings.trusted_proxies)
@@ -82,7 +82,7 @@ class HttpServer:
             raise self._error
 
     def ask(self, work: Callable[[OpenStore], Coroutine[Any, Any, T]]) -> T:
-        """Do this with the store that it has opened, while it serves."""
+        """Run a coroutine on the server's loop, with the store that it has opened."""
         if self._there is None or self._loop is None:
             raise StateError("the server is not running; start it first")
         return asyncio.run_coroutine_threadsafe(work(self._there), self._loop).result()
@@ -92,17 +92,17 @@ class HttpServer:
         ping_loop(self._loop, answer)
 
     def stop(self) -> None:
-        """Take no more requests, let those under way end (for five seconds at the most), close. Twice is fine."""
+        """Take no more requests, let running ones end within five seconds, and close. It may be called twice."""
         if self._server is not None:
             self._server.should_exit = True
         if self._thread is not None:
-            self._thread.join(_PATIENCE + 5)
+            self._thread.join(_STOP_TIMEOUT + 5)
 
     def _main(self, listening: socket.socket) -> None:
         try:
             with listening:
                 asyncio.run(self._serve(listening))
-        except BaseException as error:  # noqa: BLE001 - a thread's error must reach whoever started it
+        except BaseException as error:  # noqa: BLE001 - `start` raises it
             self._error = error
         self._ready.set()
 
@@ -113,7 +113,7 @@ class HttpServer:
             app = make_app(there, keys, counters=self._counters, listen=self._listen)
             config = uvicorn.Config(
                 app, log_config=None, access_log=False, lifespan="off", http=TimedProtocol, ws="none",
-                server_header=False, proxy_headers=False, timeout_graceful_shutdown=_PATIENCE,
+                server_header=False, proxy_headers=False, timeout_graceful_shutdown=_STOP_TIMEOUT,
             )  # fmt: skip
             self._server = _Server(config, self._certificate, self._ready.set, app.state.feeds.close)
             try:
@@ -125,14 +125,14 @@ class HttpServer:
 
 
 def settle_memory() -> None:
-    """What this process has by now, it keeps: the collector of garbage need not go through it again and again. For
-    processes that do nothing but serve; a bulk submit takes a quarter less time."""
+    """Exclude the present objects from garbage collection, in a process that only serves. A bulk submit takes a quarter
+    less time."""
     gc.collect()
     gc.freeze()
 
 
 class _Server(uvicorn.Server):
-    """Says when it answers, and when it is about to stop."""
+    """Calls back when it answers, and when it is about to stop."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class _Server(uvicorn.Server):
         self._stops = stops
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As its parent does, with a time-out for handshakes."""
+        """Like its parent, with a time-out for TLS handshakes."""
         loop = asyncio.get_running_loop()
         tls: dict[str, Any] = {}
         if self._certificate is not None:
@@ -168,13 +168,13 @@ class _Server(uvicorn.Server):
             now = asyncio.get_running_loop().time()
             for connection in list(self.server_state.connections):
                 if isinstance(connection, TimedProtocol):
-                    connection.look(now)
+                    connection.check(now)
         if counter % 600 == 0 and self._certificate is not None:  # once a minute
             self._certificate.renew()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._stops()  # streams would go on for as long as they are read
+        self._stops()  # streams do not end by themselves
         await super().shutdown(sockets)
 
 

@@ -1,4 +1,4 @@
-"""Storing and deleting jobs for whoever asks: what it takes hangs on what a job does, and on what it did."""
+"""Stores and deletes jobs for a caller. The permissions depend on what a job does, and on what it did before."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ Make = Callable[[JobRecord | None], Job]
 
 
 class JobKey(NamedTuple):
-    """What a job is known by."""
+    """The key of a job: its namespace and name."""
 
     namespace: str
     name: str
 
 
 class WrittenJob(NamedTuple):
-    """What was stored, and what was there before."""
+    """What was stored, and the job before."""
 
     before: JobRecord | None
     put: PutJob
 
 
-# ── who may ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── permissions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def check_may_write(who: Principal, job: Job) -> None:
-    """403 unless this one may write a job that does this, or take it away."""
+    """403 unless the caller may write or delete a job that does this."""
     needed = writing_needs(job.task)
     if not (who.may(Permission.JOBS_WRITE) and who.may(needed)):
         what = type(job.task).__name__.lower()
@@ -58,18 +58,18 @@ def check_may_write(who: Principal, job: Job) -> None:
 
 
 def check_sees(who: Principal, name: str, before: JobRecord | None) -> None:
-    """404 for a job that is not there for this one, although its name is taken."""
+    """404 if a job of this name is stored that the caller does not see."""
     if before is not None and not who.sees(before.job.namespace, before.job.owner):
         raise unknown_job(name)
 
 
 def unknown_job(name: str) -> Problem:
-    """There is no such job."""
+    """404: there is no such job."""
     return Problem(404, "unknown", f"no job {name!r} is stored")
 
 
 def with_owner(who: Principal, job: Job, before: JobRecord | None, *, said: bool) -> Job:
-    """The job with its owner: that of whoever creates it, and it stays so. Only an admin may say another."""
+    """The job with its owner: whoever created it. Only an admin may name another one."""
     keeps = who.owner if before is None else before.job.owner
     if job.owner == keeps:
         return job
@@ -88,18 +88,18 @@ async def write_job(
     request: Request,
     there: OpenStore,
     who: Principal,
-    place: JobKey,
-    look: Check,
+    key: JobKey,
+    check: Check,
     make: Make,
     *,
     revision: int | None = None,
 ) -> WrittenJob:
-    """Store what `make` makes of what is stored, unless `look` refuses that. What was looked at is what is replaced:
-    if somebody else is faster, everything is looked at again. With a `revision`, as `Verbs.put` says."""
-    verbs = verbs_for(there, who, place.namespace)
+    """Store the job that `make` makes of the stored one, unless `check` refuses that one. Only the job that was checked
+    is replaced: if another writer is faster, check and make it again. `revision` is as in `Verbs.put`."""
+    verbs = verbs_for(there, who, key.namespace)
     for _ in range(_TRIES):
-        before = await there.store.queries.get_job(place.name, namespace=place.namespace)
-        job = await in_thread(checked_job, who, before, look, make)
+        before = await there.store.queries.get_job(key.name, namespace=key.namespace)
+        job = await in_thread(checked_job, who, before, check, make)
         if before is None or before.job != job:
             check_read(job, before, revision)
         try:
@@ -114,12 +114,12 @@ async def write_job(
         if put.pause:
             await record_change(request, f"jobs.{put.pause}", job)
         return WrittenJob(before, put)
-    raise _busy(place.name)
+    raise _busy(key.name)
 
 
-def checked_job(who: Principal, before: JobRecord | None, look: Check, make: Make) -> Job:
-    """What is to be stored in the place of this, if whoever asks may do so."""
-    look(before)
+def checked_job(who: Principal, before: JobRecord | None, check: Check, make: Make) -> Job:
+    """The job to store in place of this one, if the caller may write both."""
+    check(before)
     if before is not None:
         check_may_write(who, before.job)
     job = make(before)
@@ -128,15 +128,15 @@ def checked_job(who: Principal, before: JobRecord | None, look: Check, make: Mak
 
 
 async def create_job(request: Request, there: OpenStore, who: Principal, job: Job, *, said: bool) -> JobRecord:
-    """Store a new job; 409 if its name is taken. `said`: whoever asks has named its owner."""
+    """Store a new job; 409 if its name is taken. `said`: the body names its owner."""
 
-    def look(before: JobRecord | None) -> None:
+    def check(before: JobRecord | None) -> None:
         if before is not None:
             raise _taken(job)
 
-    place = JobKey(job.namespace, job.name)
-    written = await write_job(request, there, who, place, look, lambda before: with_owner(who, job, before, said=said))
-    if written.put.change != "created":  # somebody else was faster, with the same definition
+    key = JobKey(job.namespace, job.name)
+    written = await write_job(request, there, who, key, check, lambda before: with_owner(who, job, before, said=said))
+    if written.put.change != "created":  # another writer was faster, with the same definition
         raise _taken(job)
     return written.put.record
 
@@ -145,19 +145,19 @@ async def remove_job(
     request: Request,
     there: OpenStore,
     who: Principal,
-    place: JobKey,
+    key: JobKey,
     *,
     if_match: str | None = None,
     job_id: int | None = None,
 ) -> int:
-    """Delete the job that was looked at, and no other edition of it; how many waiting runs were cancelled. With
-    `job_id` only the job that has this number."""
-    verbs_for(there, who, place.namespace)
+    """Delete exactly the revision that was checked; returns how many waiting runs were cancelled. With `job_id`, only
+    the job with this number."""
+    verbs_for(there, who, key.namespace)
     for _ in range(_TRIES):
-        record = await there.store.queries.get_job(place.name, namespace=place.namespace)
+        record = await there.store.queries.get_job(key.name, namespace=key.namespace)
         if record is None or (job_id is not None and record.id != job_id):
-            raise unknown_job(place.name)
-        check_sees(who, place.name, record)
+            raise unknown_job(key.name)
+        check_sees(who, key.name, record)
         check_match(record, if_match, None)
         check_may_write(who, record.job)
         try:
@@ -166,7 +166,7 @@ async def remove_job(
             continue
         await record_change(request, "jobs.delete", record.job, before=definition_of(record.job))
         return cancelled
-    raise _busy(place.name)
+    raise _busy(key.name)
 
 
 def _taken(job: Job) -> Problem:

@@ -1,4 +1,4 @@
-"""Answers that are made by hand: text that users wrote may hold what a framework's own encoder breaks at."""
+"""JSON answers. FastAPI's encoder fails on some text of users, such as half of a surrogate pair."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def to_json(value: Any) -> str:
-    """JSON in plain ASCII, on one line: half of a character is told as what it is, and breaks nothing."""
+    """JSON in ASCII on one line. Half of a surrogate pair is escaped."""
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -24,7 +24,7 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
 
 
 def attachment(name: str) -> dict[str, str]:
-    """The headers of a file that no browser is to show. Its name is only ever a suggestion, and plain.
+    """The headers of a download, which no browser shows. The suggested file name has harmless characters only.
 
     >>> attachment('../a "b".txt')["Content-Disposition"]
     'attachment; filename="a_b_.txt"; filename*=UTF-8\\'\\'a%20%22b%22.txt'

@@ -1,7 +1,7 @@
-"""What runs say, for everybody who follows them: one look at the store for each run, however many follow it.
+"""The feeds of logs: one poll of the store for each run, however many follow it.
 
-A follower is a place in the output, and nothing else: it is given what lies beyond its place when it has sent what it
-had. So one that does not read costs no memory, and nobody else waits for it.
+A follower is only a position in the output. When it has sent what it had, it gets what lies after its position. So a
+follower that does not read costs no memory, and no other follower waits for it.
 """
 
 from __future__ import annotations
@@ -31,16 +31,14 @@ from onthedot.output.log_positions import (
 from onthedot.output.output_store import Name, OutputStore
 from onthedot.server.event_stream import PING, PING_EVERY, TURN, frame
 
-LOOK_EVERY = 0.5
-"""Between two looks, in seconds. Running attempts tell the store about every second."""
+POLL_EVERY = 0.5
+"""Seconds between two polls. Running attempts write to the store about every second."""
 ON_ITS_WAY: Micros = 3 * SECOND
-"""How long the output of an attempt that is over is waited for."""
+"""How long to wait for the output of an attempt that has ended."""
 MOST_KEPT = 16 * 1024 * 1024
-"""How many characters of records are held for who comes next."""
-
-
+"""How many characters of records are cached for the next followers."""
 AT_ONCE = 128 * 1024
-"""How many characters are made into events at once: who does not read them holds no more than these."""
+"""How many characters are made into events at once. A follower that does not read holds no more."""
 END = "end"
 """The id of the last event."""
 
@@ -48,7 +46,7 @@ Then = Literal["more", "wait", "over"]
 
 
 class Chunk(NamedTuple):
-    """Some events, where one is behind them, and what then: there is more, more may come, or that was all of it."""
+    """Some events, the position after them, and whether there is more, more may come, or the attempt is over."""
 
     frames: list[bytes]
     place: LogPosition
@@ -57,25 +55,24 @@ class Chunk(NamedTuple):
 
 @dataclass(slots=True)
 class RunView:
-    """What was found: the run (None: it was forgotten), its attempts that are over, and what each has said so far."""
+    """A poll: the run (None: it is deleted), its ended attempts, and the output of each so far."""
 
     number: int
     at: Micros
     run: RunRecord | None
     ended: dict[int, AttemptRecord] = field(default_factory=dict)
     notes: dict[int, tuple[Part, ...]] = field(default_factory=dict)
-    told: dict[LogPosition, Chunk] = field(
-        default_factory=dict
-    )  # what was made of notes already: most are at one place
+    # made of notes: most followers are at the same position
+    chunks: dict[LogPosition, Chunk] = field(default_factory=dict)
 
     @property
     def newest(self) -> int:
-        """The last attempt that there is something of."""
+        """The last attempt with any output."""
         return max([0, *self.ended, *self.notes])
 
 
 class KeptLogs:
-    """Records of attempts that are over. They never change, so the last ones that were read are held, up to a bound."""
+    """A cache of the records of ended attempts, which never change. It has a limit."""
 
     def __init__(self, outputs: OutputStore | None) -> None:
         self._outputs = outputs
@@ -83,7 +80,7 @@ class KeptLogs:
         self._size = 0
 
     async def read(self, name: Name) -> Log | None:
-        """What is kept of an attempt; None: nothing, or not yet. `OutputUnavailable`."""
+        """The records of an attempt; None if there are none, or not yet. Raises `OutputUnavailable`."""
         if self._outputs is None:
             return None
         if name in self._held:
@@ -102,83 +99,83 @@ class KeptLogs:
 
 
 class RunFeed:
-    """One run, for as long as somebody follows it."""
+    """Polls one run while it has followers."""
 
     def __init__(self, there: OpenStore, run_id: int) -> None:
         self.run_id = run_id
         self.followers = 0
         self._there = there
         self._last: RunView | None = None
-        self._asked = asyncio.Event()  # somebody waits for a look
+        self._wanted = asyncio.Event()  # set while a follower waits for a poll
         self._waiting: list[asyncio.Future[None]] = []
-        self._task = asyncio.create_task(self._go_on(), name=f"onthedot follow {run_id}")
+        self._task = asyncio.create_task(self._poll_forever(), name=f"onthedot follow {run_id}")
 
     async def stop(self) -> None:
-        """Nobody follows it any more."""
+        """Stop polling."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def after(self, number: int) -> RunView | None:
-        """The newest look, once it has a higher number; None if there is none for a while."""
+        """The newest view with a higher number than this; None if there is none for a while."""
         if self._last is not None and self._last.number > number:
             return self._last
         looked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(looked)
-        self._asked.set()
+        self._wanted.set()
         try:
             async with asyncio.timeout(PING_EVERY):
                 await looked
         except TimeoutError:
             if self._task.done():
-                self._task.result()  # it has broken: whoever waits is told so
+                self._task.result()  # it failed: raise its error here
             return None
         return self._last
 
-    async def _go_on(self) -> None:
+    async def _poll_forever(self) -> None:
         while True:
-            await self._asked.wait()
-            self._asked.clear()
+            await self._wanted.wait()
+            self._wanted.clear()
             try:
-                self._last = await self._look(self._last)
+                self._last = await self._poll(self._last)
             except StoreUnavailable:
-                self._asked.set()  # whoever waits is still there: it is asked again
+                self._wanted.set()  # followers still wait: poll again
             else:
                 await self._wake()
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_EVERY)
 
     async def _wake(self) -> None:
-        """Tell those who wait, a few in each turn of the loop: requests have theirs between."""
+        """Wake the followers, a few in each turn of the loop, so that requests run between."""
         waiting, self._waiting = self._waiting, []
         for number, looked in enumerate(waiting):
-            if not looked.done():  # else it has waited long enough, or is gone
+            if not looked.done():  # else its wait has timed out, or it is gone
                 looked.set_result(None)
             if number % TURN == TURN - 1:
                 await asyncio.sleep(0)
 
-    async def _look(self, last: RunView | None) -> RunView:
+    async def _poll(self, last: RunView | None) -> RunView:
         store = self._there.store
         run = await store.queries.get_run(self.run_id)
-        look = RunView(1 if last is None else last.number + 1, self._there.clock.now(), run)
+        view = RunView(1 if last is None else last.number + 1, self._there.clock.now(), run)
         same = last is not None and run is not None and last.run is not None and _moved(run) == _moved(last.run)
         if run is None or (same and last is not None and run.armed_at is None):
-            return look if last is None else RunView(look.number, look.at, run, last.ended, last.notes)
-        # Notes first: an attempt that ends between the two is over in the next look, with all that it has noted.
-        look.notes = {log.attempt: read_note(log.text) for log in await store.queries.list_logs(self.run_id)}
-        look.ended = (
+            return view if last is None else RunView(view.number, view.at, run, last.ended, last.notes)
+        # Read notes first: an attempt that ends between the two reads has ended in the next view, with all its notes.
+        view.notes = {log.attempt: read_note(log.text) for log in await store.queries.list_logs(self.run_id)}
+        view.ended = (
             last.ended
             if same and last is not None
             else {one.attempt: one for one in await store.queries.list_attempts(self.run_id)}
         )
-        return look
+        return view
 
 
 def _moved(run: RunRecord) -> tuple[str, int]:
-    """What changes when an attempt begins or ends."""
+    """The part of a run that changes when an attempt begins or ends."""
     return run.state, run.attempts
 
 
 class LogFeeds:
-    """All runs that somebody follows."""
+    """The feeds of all runs that have followers."""
 
     def __init__(self, there: OpenStore) -> None:
         self._there = there
@@ -200,32 +197,32 @@ class LogFeeds:
                 await feed.stop()
 
     async def follow(self, run_id: int, place: LogPosition) -> AsyncGenerator[bytes]:
-        """What a run says from a place on, as events, until it has ended and everything was told."""
+        """The output of a run from a position on, as events, until it has ended and all was sent."""
         number = 0
         async with self._feed(run_id) as feed:
             while True:
-                look = await feed.after(number)
-                if look is None:
+                view = await feed.after(number)
+                if view is None:
                     yield PING
                     continue
-                number = look.number
-                while place.attempt <= look.newest:
-                    told = await self._beyond(look, run_id, place)
-                    place = told.place
-                    for one in told.frames:
+                number = view.number
+                while place.attempt <= view.newest:
+                    chunk = await self._beyond(view, run_id, place)
+                    place = chunk.place
+                    for one in chunk.frames:
                         yield one
-                    if told.then == "wait":
+                    if chunk.then == "wait":
                         break
-                    if told.then == "over":
+                    if chunk.then == "over":
                         place = LogPosition(place.attempt + 1)
                 else:
-                    if look.run is None or look.run.state in TERMINAL:
-                        yield _end(run_id, look.run)
+                    if view.run is None or view.run.state in TERMINAL:
+                        yield _end(run_id, view.run)
                         return
 
-    async def _beyond(self, look: RunView, run_id: int, place: LogPosition) -> Chunk:
-        """What an attempt has said beyond a place."""
-        ended = look.ended.get(place.attempt)
+    async def _beyond(self, view: RunView, run_id: int, place: LogPosition) -> Chunk:
+        """The output of an attempt after a position."""
+        ended = view.ended.get(place.attempt)
         trouble: list[bytes] = []
         if ended is not None:
             try:
@@ -234,25 +231,25 @@ class LogFeeds:
                 log = None
                 trouble = [frame("trouble", {"attempt": place.attempt, "detail": str(error)})]
             if log is not None:
-                return _of_records(look, log, place)
-        if place not in look.told:
-            look.told[place] = _tell(note_pieces(look.notes.get(place.attempt, ()), place), place)
-        told = look.told[place]
-        is_late = ended is not None and (look.at - ended.ended_at > ON_ITS_WAY or bool(trouble))
-        is_lost = ended is None and place.attempt < look.newest  # it has left nothing, and another one came after it
-        then: Then = told.then if told.then == "more" else "over" if is_late or is_lost else "wait"
-        return Chunk(told.frames + trouble, told.place, then)
+                return _of_records(view, log, place)
+        if place not in view.chunks:
+            view.chunks[place] = _chunk(note_pieces(view.notes.get(place.attempt, ()), place), place)
+        chunk = view.chunks[place]
+        is_late = ended is not None and (view.at - ended.ended_at > ON_ITS_WAY or bool(trouble))
+        is_lost = ended is None and place.attempt < view.newest  # it left nothing, and a later attempt has output
+        then: Then = chunk.then if chunk.then == "more" else "over" if is_late or is_lost else "wait"
+        return Chunk(chunk.frames + trouble, chunk.place, then)
 
 
-def _of_records(look: RunView, log: Log, place: LogPosition) -> Chunk:
+def _of_records(view: RunView, log: Log, place: LogPosition) -> Chunk:
     if place.of == "n":
         text = "".join(record.text for record in log.records)
-        place = in_records(place, look.notes.get(place.attempt, ()), text)
-    return _tell(record_pieces(log, place), place)
+        place = in_records(place, view.notes.get(place.attempt, ()), text)
+    return _chunk(record_pieces(log, place), place)
 
 
-def _tell(pieces: Iterator[Piece], place: LogPosition) -> Chunk:
-    """Some of these pieces, as events."""
+def _chunk(pieces: Iterator[Piece], place: LogPosition) -> Chunk:
+    """The first of these pieces, as events."""
     frames: list[bytes] = []
     size = 0
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""Logs errors that repeat once a minute: strangers can cause thousands a second."""
+"""Logs repeated errors once a minute, because any client can cause thousands per second."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MOST = 1_000  # different ones that are remembered
 
 
 class OnceAMinute(logging.Filter):
-    """Passes the first of equal warnings and errors, and the next after a minute, with how many came between. Errors
-    are equal if they were raised as the same type at the same line; other records, if their text is the same before
-    arguments are put into it."""
+    """Passes the first of equal warnings and errors, and after a minute the next one with the count of those between.
+    Errors are equal if they have the same type and were raised at the same line. Other records are equal if their
+    text is the same without its arguments."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def _key(record: logging.LogRecord) -> object:
 
 @contextmanager
 def repeats_filtered() -> Iterator[None]:
-    """For as long as a server runs on the running loop: what it logs, and what the loop itself reports."""
+    """Filter what the server logs and what the running loop reports, until the context ends."""
     once = OnceAMinute()
     logger.addFilter(once)
     asyncio.get_running_loop().set_exception_handler(_report)

@@ -1,4 +1,4 @@
-"""What is around every request: an id, a bound on its size, headers that keep browsers honest, a line in the log."""
+"""Wraps every request: an id, a limit on its size, security headers, and a line in the log."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from onthedot.server.timeouts import TimedReceive, TooSlow
 logger = logging.getLogger("onthedot.server")
 
 MOST_BYTES = 1024 * 1024
-"""Of a body, before anything is read from it. Bulk submits are read in pieces, and have a bound of their own."""
+"""The limit of a body. Bulk submits are read in pieces and have their own limit."""
 MOST_OF_STRANGERS = 256 * 1024  # the longest ID token, with every character escaped, is 192 KiB
-"""The same for routes that nobody has to be known for: their bodies are read before it is known whose they are."""
+"""The limit for routes that need no key, because their bodies are read before the caller is known."""
 
 _INSTEAD = "send less at once, or many runs as application/x-ndjson"
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
@@ -36,19 +36,19 @@ _FOR_STRANGERS = frozenset(line for line, permission in ROUTE_PERMISSIONS.items(
 
 
 class TooLarge(HTTPException):
-    """A body that goes on beyond its bound. Of the framework's own kind: it would take any other for a body that cannot
-    be read."""
+    """A body over its limit. It is an `HTTPException`, because the framework takes any other error for a body that it
+    cannot read."""
 
     def __init__(self, most: int) -> None:
         super().__init__(413, f"expected a body of at most {most} bytes; {_INSTEAD}")
 
 
 class RequestMiddleware:
-    """Around the whole application, as plain ASGI: it costs a request some microseconds."""
+    """The outermost middleware, as plain ASGI: it costs a request some microseconds."""
 
     def __init__(self, app: ASGIApp, *, in_pieces: tuple[str, str, str]) -> None:
         self._app = app
-        self._in_pieces = in_pieces  # method, path and content type of the requests that bound their bodies themselves
+        self._in_pieces = in_pieces  # method, path and content type of the requests with their own limit
         self._ids = RandomIds()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,7 +57,7 @@ class RequestMiddleware:
             return
         began = time.perf_counter()
         is_head = scope["method"] == "HEAD"
-        if is_head:  # answered as GET is, without the body; see `Guarded`
+        if is_head:  # answered like GET, without the body; see `Guarded`
             scope = {**scope, "method": "GET", HEAD: True}
         headers = dict(scope["headers"])
         scope["request_id"] = request_id = self._id_of(headers)
@@ -78,7 +78,7 @@ class RequestMiddleware:
             await self._bounded(scope, headers, receive, tell)
         except (TooLarge, TooSlow) as error:
             await answer(problem_of_framework(error, scope), scope)(scope, receive, tell)
-        except Exception:  # a bug of any kind in a route: its request is answered, logged, and no other one suffers
+        except Exception:  # a bug in a route: answer and log this request; others go on
             logger.exception("request %s: %s %s broke", request_id, scope["method"], _shown(scope["path"]))
             if status == 0:  # nothing was sent yet
                 detail = f"this is a bug; the server's log says more under {request_id}, or under one like it before"
@@ -113,11 +113,11 @@ class RequestMiddleware:
 
 
 def _kind_of(scope: Scope) -> str:
-    """The content type that a route reads: if there are several, the first."""
+    """The content type that a route reads: the first, if there are several."""
     kind: bytes = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
     return kind.partition(b";")[0].strip().decode("latin-1").lower()
 
 
 def _shown(path: str) -> str:
-    """A path as a log may have it: whoever asks must not write lines of their own."""
+    """A path for the log: a client must not be able to write lines."""
     return path.encode("unicode_escape").decode()[:200]

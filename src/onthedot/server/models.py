@@ -1,4 +1,4 @@
-"""What answers are made of. Instants are RFC 3339 in UTC."""
+"""The bodies and answers that several routes share. Instants are RFC 3339 in UTC."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onthedot.observe.json_lines import optional_iso, run_fields
 from onthedot.server.definitions import definition_of
 
 Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
-"""Text on one line, without control characters: no store and no log is asked to keep those."""
+"""Text on one line, without control characters."""
 
 
 class Body(BaseModel):
@@ -113,7 +113,7 @@ class AttemptsOut(BaseModel):
 
 
 def job_out(record: JobRecord) -> dict[str, Any]:
-    """A job as it is answered."""
+    """A job as JSON."""
     return fields(
         JobOut,
         id=record.id,
@@ -131,7 +131,7 @@ def job_out(record: JobRecord) -> dict[str, Any]:
 
 
 def run_out(run: RunRecord) -> dict[str, Any]:
-    """A run as it is answered."""
+    """A run as JSON."""
     return {
         **run_fields(run),
         "args": None if run.args is None else json.loads(run.args),
@@ -141,7 +141,7 @@ def run_out(run: RunRecord) -> dict[str, Any]:
 
 
 def attempt_out(attempt: AttemptRecord) -> dict[str, Any]:
-    """An attempt as it is answered. Its lease is nobody's business: whoever knew it could end it."""
+    """An attempt as JSON, without its lease: who knows the lease can end the attempt."""
     return fields(
         AttemptOut,
         run_id=attempt.run_id,
@@ -160,7 +160,7 @@ def attempt_out(attempt: AttemptRecord) -> dict[str, Any]:
 
 
 def fields(model: type[BaseModel], **values: Any) -> dict[str, Any]:
-    """The fields of an answer, which must be all that its model has: a cheap net for what no test looks at."""
+    """The fields of an answer. `TypeError` unless they are exactly those of its model."""
     expected = set(model.model_fields)
     if set(values) != expected:
         raise TypeError(f"{model.__name__}: expected {sorted(expected)}, got {sorted(values)}")
@@ -168,6 +168,6 @@ def fields(model: type[BaseModel], **values: Any) -> dict[str, Any]:
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The schema of a model as the API's document has it: what it refers to is found among the document's own."""
+    """The schema of a model, with references into the OpenAPI document."""
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     return {name: value for name, value in schema.items() if name != "$defs"}

@@ -1,4 +1,4 @@
-"""A body of many lines, read in pieces: JSON objects that are runs which somebody asks for."""
+"""Reads a body of newline-delimited JSON in pieces: each line is a request for a run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ TURN = 50
 """How many lines are read in one turn of the loop."""
 
 Line = tuple[int, bytes]
-"""Its number, and what is in it."""
+"""The number of a line, and its bytes."""
 
 
 class BadLine(Exception):
-    """A line that is refused, and why."""
+    """A refused line, and the problem."""
 
     def __init__(self, number: int, problem: Problem) -> None:
         super().__init__(number, problem)
@@ -29,8 +29,7 @@ class BadLine(Exception):
 
 
 async def lines_of(pieces: AsyncIterator[bytes]) -> AsyncIterator[list[Line]]:
-    """Lines with their numbers, some at a time, those that are empty left out; `BadLine` at the first that is too
-    much."""
+    """Yield the lines that are not empty with their numbers, some at a time. `BadLine` at the first over a limit."""
     number, size, rest = 0, 0, b""
     async for piece in pieces:
         size += len(piece)
@@ -40,7 +39,7 @@ async def lines_of(pieces: AsyncIterator[bytes]) -> AsyncIterator[list[Line]]:
             number += 1
             too_much = _too_much(number, line)
             if too_much is not None:
-                yield some  # what is before it counts
+                yield some  # the lines before it count
                 raise too_much
             if line and not line.isspace():
                 some.append((number, line))
@@ -72,7 +71,7 @@ def _too_large(number: int, what: str) -> BadLine:
 
 
 def read_line(number: int, line: bytes) -> RunRequest:
-    """What it asks for; `BadLine` if it cannot be read."""
+    """Read a line; `BadLine` if it is no request for a run."""
     try:
         return read_run_request(line)
     except RequestValidationError as error:

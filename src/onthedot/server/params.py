@@ -1,4 +1,4 @@
-"""What requests say beside their bodies: which run, which page, since when, under which key."""
+"""The parameters of requests in paths, queries and headers, which several routes share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onthedot.schedules.instants import read_instant
 from onthedot.server.models import Line
 
 NO_NUL = r"^[^\x00]*$"
-"""Text that every store can compare."""
+"""Text without NUL, which every store can compare."""
 
 Text = Annotated[str, StringConstraints(max_length=200, pattern=NO_NUL)]
 RunId = Annotated[int, Path(alias="run", description="The run's number.", ge=1, le=HIGHEST_RUN, examples=[41])]
@@ -52,5 +52,5 @@ QueueName = Annotated[str, Path(max_length=100, pattern=NAME, examples=["mail"])
 
 
 def instant(given: str | None, what: str) -> Micros | None:
-    """A point in time that somebody asks about; `DefinitionError` if it is none."""
+    """Read an instant of a query; `DefinitionError` if it is none."""
     return None if given is None else to_micros(read_instant(given, what=what))

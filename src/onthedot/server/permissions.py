@@ -14,7 +14,7 @@ from starlette.routing import compile_path
 from onthedot.access.permissions import Permission
 
 EVERYBODY = None
-"""For routes that nobody has to be known for."""
+"""For routes that need no key."""
 
 ROUTE_PERMISSIONS: dict[str, Permission | None] = {
     "GET /": EVERYBODY,
@@ -26,7 +26,7 @@ ROUTE_PERMISSIONS: dict[str, Permission | None] = {
     "GET /api/v1/ready": EVERYBODY,
     "GET /api/v1/version": EVERYBODY,
     "GET /api/v1/whoami": Permission.KEYS_OWN,
-    # ── who is let in ────────────────────────────────────────────────────────────────────────────────────────
+    # ── authentication ────────────────────────────────────────────────────────────────────────────────────────
     "POST /api/v1/login": EVERYBODY,
     "POST /api/v1/logout": Permission.KEYS_OWN,
     "GET /api/v1/sessions": Permission.KEYS_OWN,
@@ -89,7 +89,7 @@ ROUTE_PERMISSIONS: dict[str, Permission | None] = {
     "POST /api/v1/dead-letters/replay": Permission.RUNS_CONTROL,
     "POST /api/v1/dead-letters/discard": Permission.RUNS_CONTROL,
     "GET /api/v1/events": Permission.RUNS_READ,
-    # ── the documents' own ───────────────────────────────────────────────────────────────────────────────────
+    # ── compatibility ───────────────────────────────────────────────────────────────────────────────────
     "POST /jobs": Permission.JOBS_WRITE,
     "GET /jobs": Permission.JOBS_READ,
     "GET /jobs/{job_id}": Permission.JOBS_READ,

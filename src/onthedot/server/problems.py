@@ -1,4 +1,4 @@
-"""What went wrong, as `application/problem+json`: one shape for every answer that is no success."""
+"""Turns errors into `application/problem+json`: every answer that is no success has this form."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ logger = logging.getLogger("onthedot.server")
 
 MEDIA_TYPE = "application/problem+json"
 KINDS = "https://onthedot.invalid/problems/"
-"""Names of kinds, not addresses: nobody answers there."""
+"""The start of the names of kinds. They are no addresses: nothing answers there."""
 
 
 class FieldProblem(NamedTuple):
-    """One thing that was said wrongly: where, and what was expected."""
+    """One wrong field of a request, and what was expected."""
 
     field: str
     problem: str
 
 
 class Problem(Exception):
-    """Raised by whatever answers a request; the status and all that is told."""
+    """An error answer: its status, kind, detail, wrong fields and headers."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Problem(Exception):
         self.detail = detail
         self.wrong = tuple(wrong)
         self.headers = dict(headers or {})
-        self.error = error  # the name of the library's error that it is
+        self.error = error  # the name of the library's error class
 
 
 TITLES = {
@@ -106,7 +106,7 @@ _PATH = re.compile(r"^([A-Za-z_][\w.\[\]-]*): (.*)$", re.DOTALL)
 
 
 def problem_of(error: errors.OnTheDotError) -> Problem:
-    """What is answered for an error of ours. What has no place here is a bug, and is raised again.
+    """The problem of a library error. An error that is not in the table is a bug, and is raised again.
 
     >>> problem_of(errors.UnknownJob("no job 'x' is stored")).status
     404
@@ -119,7 +119,7 @@ def problem_of(error: errors.OnTheDotError) -> Problem:
 
 
 def _name_of(error: errors.OnTheDotError) -> str:
-    """The name of its class among those of `model/errors.py`: what is not there is known by the nearest that is."""
+    """The name of its class in `model/errors.py`, or of the nearest base class there."""
     return next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
 
 
@@ -134,7 +134,7 @@ def _headers_of(error: errors.OnTheDotError, status: int) -> dict[str, str]:
 
 
 def _wrong_of(error: errors.DefinitionError) -> list[FieldProblem]:
-    """The problems of a definition; most begin with the name of what is wrong."""
+    """The wrong fields of a definition. Most messages begin with the name of the field."""
     found = (_PATH.match(problem) for problem in error.problems)
     return [
         FieldProblem(match[1], match[2]) if match else FieldProblem("", problem)
@@ -143,7 +143,7 @@ def _wrong_of(error: errors.DefinitionError) -> list[FieldProblem]:
 
 
 def shown(problem: Problem, request_id: str) -> dict[str, Any]:
-    """A problem as it is told."""
+    """A problem as JSON."""
     told: dict[str, Any] = {
         "type": KINDS + problem.kind,
         "title": TITLES[problem.kind],
@@ -159,7 +159,7 @@ def shown(problem: Problem, request_id: str) -> dict[str, Any]:
 
 
 def answer(problem: Problem, scope: Scope) -> Response:
-    """A problem as it is sent: plain text if `Accept` prefers it, else JSON."""
+    """A problem as a response: plain text if `Accept` prefers it, else JSON."""
     told = shown(problem, str(scope.get("request_id", "")))
     accept = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"accept"), "")
     headers = {**problem.headers, "Vary": "Accept"}
@@ -169,7 +169,7 @@ def answer(problem: Problem, scope: Scope) -> Response:
     return Response(json.dumps(told), problem.status, headers, MEDIA_TYPE)
 
 
-# ── what a framework raises ──────────────────────────────────────────────────────────────────────────────────
+# ── errors of the framework ──────────────────────────────────────────────────────────────────────────────────
 
 _OF_STATUS = {
     401: "unauthenticated",
@@ -183,9 +183,9 @@ _OF_STATUS = {
 
 
 def problem_of_framework(error: HTTPException, scope: Scope) -> Problem:
-    """The framework's own refusals: an unknown path, a method that a path does not have, a body that is no JSON."""
+    """The problem of a framework error: an unknown path, a wrong method, a body that is no JSON."""
     kind = _OF_STATUS.get(error.status_code, "invalid")
-    status = 422 if error.status_code == 400 else error.status_code  # one status for what cannot be understood
+    status = 422 if error.status_code == 400 else error.status_code  # one status for every invalid request
     detail, headers = str(error.detail), dict(error.headers or {})
     if status == 404:
         detail = f"expected a path of this server, got {_shown(scope['path'])}; 'GET /api/v1' lists where to begin"
@@ -198,7 +198,7 @@ def problem_of_framework(error: HTTPException, scope: Scope) -> Problem:
 
 
 def problem_of_request(error: RequestValidationError, content_type: str = "") -> Problem:
-    """A request that does not fit what its route takes: every reason, by the name of the field."""
+    """The problem of a request that does not fit its route: every reason, by the name of the field."""
     wrong = [_wrong_part(part, content_type) for part in error.errors()]
     detail = "; ".join(f"{one.field}: {one.problem}" for one in wrong[:5])
     return Problem(422, "invalid", detail, wrong)
@@ -216,7 +216,7 @@ def _wrong_part(part: Mapping[str, Any], content_type: str) -> FieldProblem:
     if place == "body" and not path and isinstance(given, bytes):
         got = _shown(content_type) if content_type else "none"
         return FieldProblem("body", f"expected JSON with 'Content-Type: application/json', got Content-Type {got}")
-    return FieldProblem(field or "body", _in_our_words(part, _kind(given) if place == "body" else _shown(given)))
+    return FieldProblem(field or "body", _worded(part, _kind(given) if place == "body" else _shown(given)))
 
 
 _EXPECTED = {
@@ -234,8 +234,8 @@ _LENGTHS = {
 }
 
 
-def _in_our_words(part: Mapping[str, Any], got: str) -> str:
-    """What pydantic found, as our other messages say it. `got` shows no value of a body: it may be a password."""
+def _worded(part: Mapping[str, Any], got: str) -> str:
+    """Word an error of pydantic like our other messages. `got` shows no value of a body: it may be a password."""
     kind, context = part["type"], part.get("ctx") or {}
     if kind == "missing":
         return "expected a value, got none"
@@ -260,7 +260,7 @@ def _shown(value: Any) -> str:
 
 
 async def handle(request: Request, error: Exception) -> Response:
-    """The one handler of all errors: known ones become problems, any other is a bug that is logged and not shown."""
+    """The handler of all errors. Known ones become problems; any other is a bug, which is logged and not shown."""
     if isinstance(error, RequestValidationError):
         return answer(problem_of_request(error, request.headers.get("content-type", "")), request.scope)
     if isinstance(error, HTTPException):

@@ -1,4 +1,4 @@
-"""The keys of an identity provider: found where it says, kept in mind, and asked for again when it has new ones."""
+"""The keys of an identity provider: fetched from its address, cached, and fetched again when it has new ones."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 logger = logging.getLogger("onthedot.server")
 
 REFRESH: Micros = 3_600 * SECOND
-"""After this time keys are asked for again; until there is an answer, those that are known are good."""
+"""Age after which keys are fetched again. Until the answer comes, the cached ones are valid."""
 AGAIN: Micros = 60 * SECOND
-"""How often they are asked for at the most, whatever tokens name."""
-_PATIENCE = 10.0  # seconds for both questions together
+"""The least time between two fetches, whatever keys the tokens name."""
+_TIMEOUT = 10.0  # seconds for both requests together
 _MOST = 1 << 20  # bytes of an answer
 
 
 class ProviderKeys:
-    """Reads tokens of one provider, on one event loop. Nobody else is asked for anything, and no answer is followed
-    elsewhere: where its keys are is what the provider says at its own address."""
+    """Reads tokens of one provider, on one event loop. It asks only the provider for the place of its
+    keys, at its own address, and follows no redirect."""
 
     def __init__(self, provider: Provider, clock: Clock) -> None:
         self.provider = provider
         self._clock = clock
         self._keys: KeySet | None = None
         self._asked_at: Micros | None = None
-        self._asking: asyncio.Task[None] | None = None  # of its own: it goes on if whoever waits for it goes away
+        self._asking: asyncio.Task[None] | None = None  # its own task: it goes on if a waiting request is cancelled
 
     async def read(self, text: str) -> Person:
-        """Who a token speaks of. `LoginRefused` if it is not good; `ProviderUnavailable` if that cannot be known.
+        """The person of a token. `LoginRefused` if it is invalid; `ProviderUnavailable` if that cannot be checked.
 
-        A token with a key that is known waits for nobody, however slow the provider is."""
+        A token with a known key does not wait, however slow the provider is."""
         if self._keys is None:
             await self._ask(AGAIN)
         else:
@@ -63,13 +63,13 @@ class ProviderKeys:
         return read_id_token(text, self._keys, self.provider, self._clock.now())
 
     async def _ask(self, age: Micros) -> None:
-        """Wait for the answer of a provider that was asked longer ago than this, or is being asked."""
+        """Fetch the keys if the last fetch is older than this, and wait for a fetch that runs."""
         self._begin(age)
         if self._asking is not None:
             await asyncio.shield(self._asking)
 
     def _begin(self, age: Micros) -> None:
-        """Ask for the keys, if that was longer ago than this."""
+        """Begin to fetch the keys if the last fetch is older than this."""
         now = self._clock.steady()
         if self._asking is None and (self._asked_at is None or now - self._asked_at >= age):
             self._asked_at = now
@@ -78,7 +78,7 @@ class ProviderKeys:
     async def _fetch(self) -> None:
         try:
             client = await asyncio.to_thread(_make_client)  # certificates are read from files
-            async with asyncio.timeout(_PATIENCE), client:
+            async with asyncio.timeout(_TIMEOUT), client:
                 self._keys = await self._found(client)
         except (OSError, ValueError, RecursionError) as error:
             told = str(error) or type(error).__name__
@@ -100,11 +100,11 @@ class ProviderKeys:
 def _make_client() -> AsyncClient:
     from httpx2 import AsyncClient
 
-    return AsyncClient(timeout=_PATIENCE, follow_redirects=False)
+    return AsyncClient(timeout=_TIMEOUT, follow_redirects=False)
 
 
 async def _get(client: AsyncClient, url: str) -> dict[str, Any]:
-    """A JSON object from there; `ValueError` for anything else, and for one that cannot be had."""
+    """Get a JSON object; `ValueError` for anything else, and if the request fails."""
     from httpx2 import HTTPError, InvalidURL
 
     try:

@@ -1,4 +1,4 @@
-"""Finds the address of a client behind trusted proxies, and bounds how much it has under way.
+"""Finds the address of a client behind trusted proxies, and limits its requests.
 
 `X-Forwarded-For` and `X-Forwarded-Proto` count if the connection is a trusted proxy's (`Settings.trusted_proxies`).
 From any other address they are ignored: everybody can send them.
@@ -35,8 +35,8 @@ class Proxies:
         return address is not None and any(address in network for network in self._networks)
 
     def client_of(self, peer: str, headers: Headers) -> str:
-        """The address that a trusted peer forwards for. Proxies append: so this is the last address which is not a
-        proxy's. What cannot be read was not written by one of them, and ends the search.
+        """The address that a trusted peer forwards for. Proxies append, so this is the last address that is no
+        proxy's. A part that cannot be read was not written by a proxy, and ends the search.
 
         >>> headers = [(b"x-forwarded-for", b"198.51.100.9, 192.0.2.7, 10.0.0.2")]
         >>> Proxies(["10.0.0.0/8"]).client_of("10.0.0.1", headers)
@@ -54,14 +54,14 @@ class Proxies:
 
 
 class ProxyMiddleware:
-    """Around the application of a server with trusted proxies: requests are those of the forwarded address, which has
-    at most `most` of them at once. Its connections are the proxy's, and cannot be counted here."""
+    """Middleware of a server with trusted proxies. A request gets the address that the proxy forwards for, and an
+    address may have `most` requests at once. Its connections are the proxy's, and cannot be counted here."""
 
     def __init__(self, app: ASGIApp, *, proxies: Proxies, most: int) -> None:
         self._app = app
         self._proxies = proxies
         self._most = most
-        self._under_way: Counter[str] = Counter()
+        self._running: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         peer = scope["client"][0] if scope["type"] == "http" and scope.get("client") else ""
@@ -78,16 +78,16 @@ class ProxyMiddleware:
             await self._app(scope, receive, send)
             return
         place = place_of(client)
-        if self._under_way[place] >= self._most:
+        if self._running[place] >= self._most:
             await answer(_too_many(self._most), scope)(scope, receive, send)
             return
-        self._under_way[place] += 1
+        self._running[place] += 1
         try:
             await self._app(scope, receive, send)
         finally:
-            self._under_way[place] -= 1
-            if not self._under_way[place]:
-                del self._under_way[place]
+            self._running[place] -= 1
+            if not self._running[place]:
+                del self._running[place]
 
 
 def _too_many(most: int) -> Problem:

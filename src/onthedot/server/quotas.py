@@ -1,16 +1,16 @@
-"""Quotas of owners: how many jobs and unfinished runs each may have, and how many runs one may ask for in a minute.
+"""Enforces quotas of owners: jobs, unfinished runs, and runs per minute.
 
-A store is the truth, and is asked rarely. Between two looks, what this server stores is added to what was counted:
+The store has the true counts, and is asked rarely. Between two counts, what this server stores is added to them:
 
     book ──▶ counted + booked since  ──▶ within the quota: go on
-                                     └─▶ beyond it: count again, then refuse with 429
+                                     └─▶ over it: count again, then refuse with 429
 
-Nothing is awaited between the last look at a number and the booking, so a burst of requests on one server cannot
-exceed a quota. Servers do not know of each other: each sees what the others stored once it counts again.
+Nothing is awaited between the last check of a count and the booking, so a burst of requests on one server cannot exceed
+a quota. Servers do not know of each other: each sees what the others stored when it counts again.
 
-What counts is what the caller can reach: an owner's jobs and runs in the namespace, for callers that are bound to some,
-or else in all of them. So nobody's quota is used up in namespaces where they are not; and who may use any namespace
-gets no more by using many.
+For a caller that is bound to namespaces, an owner's jobs and runs count in each namespace apart; for any other caller,
+in all together. So runs in other namespaces do not use up the quota of a bound caller, and a free caller gets no more
+by using many namespaces.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 
 KEPT = 5 * SECOND
-"""After this time the runs of an owner are counted again: other servers and schedules add some, too."""
+"""Age after which the runs of an owner are counted again, because other servers and schedules add some."""
 _PACE = 20
-"""Counting takes at most one part in so many of the time, however often an owner asks."""
-_MINUTE = 61  # seconds: what was booked in the first of them may be a second younger than it seems
-_RUNS_AGAIN, _JOBS_AGAIN = 5, 60  # seconds until it is worth to ask again: nobody knows when there will be room
-_MOST_KEPT = 10_000  # owners and callers that are kept in mind
+"""Counting takes at most one part in this many of the time, however often an owner asks."""
+_MINUTE = 61  # seconds: a booking may be up to a second younger than its second
+_RUNS_AGAIN, _JOBS_AGAIN = 5, 60  # Retry-After in seconds; when there will be room is unknown
+_MOST_KEPT = 10_000  # owners and callers in memory
 
 
 class Owner(NamedTuple):
-    """An owner of jobs in a namespace; None: in all of them."""
+    """An owner of jobs in a namespace (None: in all of them)."""
 
     namespace: str | None
     owner: str
 
     def __str__(self) -> str:
-        """As refusals name it.
+        """The owner as messages name it.
 
         >>> str(Owner("shop", "ann")), str(Owner(None, ""))
         ("owner 'ann' in namespace 'shop'", "owner ''")
@@ -57,7 +57,7 @@ class Owner(NamedTuple):
         return f"owner {self.owner!r}" + ("" if self.namespace is None else f" in namespace {self.namespace!r}")
 
     def bound(self, who: Principal) -> Owner:
-        """Whose jobs and runs count for this caller."""
+        """The owner whose jobs and runs count for this caller."""
         return self if who.namespaces else self.everywhere
 
     @property
@@ -67,12 +67,12 @@ class Owner(NamedTuple):
 
 
 def owner_of(one: Job | RunRecord) -> Owner:
-    """Who has this job or run."""
+    """The owner of a job or run."""
     return Owner(one.namespace, one.owner)
 
 
 class _Runs:
-    """The runs of an owner that have not ended, as far as this server knows."""
+    """The unfinished runs of an owner, as far as this server knows."""
 
     def __init__(self) -> None:
         self.total = 0  # counted, and booked since
@@ -84,14 +84,14 @@ class _Runs:
 
 
 class _Minute:
-    """How many runs a caller has asked for, by the second."""
+    """The runs that a caller has submitted in the last minute, by second."""
 
     def __init__(self) -> None:
         self.total = 0
         self._seconds: deque[list[int]] = deque()  # second, count
 
-    def look(self, now: Micros) -> None:
-        """Forget what is more than a minute ago."""
+    def forget(self, now: Micros) -> None:
+        """Forget what is older than a minute."""
         while self._seconds and self._seconds[0][0] <= now // SECOND - _MINUTE:
             self.total -= self._seconds.popleft()[1]
 
@@ -102,7 +102,7 @@ class _Minute:
         self.total += count
 
     def take_back(self, count: int) -> None:
-        """The newest first."""
+        """Remove some, the newest first."""
         for second in reversed(self._seconds):
             some = min(count, second[1])
             second[1] -= some
@@ -110,7 +110,7 @@ class _Minute:
             count -= some
 
     def again_at(self, beyond: int) -> Micros:
-        """When so many are more than a minute ago."""
+        """When this many will be older than a minute."""
         for second, count in self._seconds:
             beyond -= count
             if beyond <= 0:
@@ -119,7 +119,7 @@ class _Minute:
 
 
 class Quotas:
-    """Of one server."""
+    """The quotas of one server."""
 
     def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
         self._store = store
@@ -134,7 +134,7 @@ class Quotas:
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def book(self, who: Principal, owner: Owner, count: int = 1) -> None:
-        """Take room for runs that are about to be stored; `land` when they are, or will not be."""
+        """Take room for runs before they are stored, or raise 429. Call `land` when they are stored, or will not be."""
         if self._most_runs is not None:
             await self._check_runs(self._most_runs, owner.bound(who), count)
             for runs in self._both(owner):
@@ -149,14 +149,14 @@ class Quotas:
                 raise
 
     def land(self, who: Principal, owner: Owner, count: int, *, made: int) -> None:
-        """Runs that were booked are stored: so many are new, and the others take no room."""
+        """Booked runs are stored, or will not be. `made` of them are new; give back the room of the others."""
         self._land_runs(owner, count, made)
         minute = self._minutes.get(_caller(who))
         if minute is not None:
             minute.take_back(count - made)
 
     def _both(self, owner: Owner) -> list[_Runs]:
-        """What is known of an owner in a namespace, and in all."""
+        """The counts of an owner in the namespace, and in all."""
         return [self._runs.setdefault(one, _Runs()) for one in {owner, owner.everywhere}]
 
     async def _check_runs(self, most: int, owner: Owner, count: int) -> None:
@@ -182,7 +182,7 @@ class Quotas:
             runs.total -= count - made
 
     async def _count(self, runs: _Runs, most: int, owner: Owner, count: int) -> None:
-        """Ask the store, unless somebody else just did."""
+        """Count in the store, unless another request just did."""
         async with runs.lock:
             began = self._clock.steady()
             if runs.counted_at is not None:
@@ -193,17 +193,17 @@ class Quotas:
             owned = await self._store.queries.count_owned(owner.owner, namespace=owner.namespace)
             runs.counted_at = self._clock.steady()
             runs.took = runs.counted_at - began
-            # What was under way may be counted twice, until the next look; never not at all.
+            # What was being stored may be counted twice until the next count, but is never missed.
             runs.total = owned.runs + flying + runs.booked - booked
 
     def _book_submits(self, most: int, who: Principal, count: int) -> None:
         now, caller = self._clock.steady(), _caller(who)
         if len(self._minutes) >= _MOST_KEPT:
             for minute in self._minutes.values():
-                minute.look(now)
+                minute.forget(now)
             self._minutes = {name: minute for name, minute in self._minutes.items() if minute.total}
         minute = self._minutes.setdefault(caller, _Minute())
-        minute.look(now)
+        minute.forget(now)
         if minute.total + count > most:
             told = f"expected at most {most} runs in a minute, got {minute.total} and {count} more"
             if count > most:
@@ -216,14 +216,14 @@ class Quotas:
 
     @asynccontextmanager
     async def creating(self, owner: str) -> AsyncIterator[None]:
-        """Nobody else creates jobs of this owner on this server meanwhile."""
+        """A lock: no other request on this server creates jobs of this owner."""
         if len(self._creating) >= _MOST_KEPT:
             self._creating = {name: lock for name, lock in self._creating.items() if lock.locked()}
         async with self._creating.setdefault(owner, asyncio.Lock()):
             yield
 
     async def check_jobs(self, who: Principal, new: Mapping[Owner, int]) -> None:
-        """429 if an owner has no room for so many more jobs. Asked inside of `creating`."""
+        """429 if an owner has no room for this many more jobs. Call it inside `creating`."""
         wanted: Counter[Owner] = Counter()
         for owner, count in new.items():
             wanted[owner.bound(who)] += count
@@ -244,7 +244,7 @@ class Quotas:
 
 
 class Share:
-    """The quotas that bind one request for runs."""
+    """The bookings of one request for runs."""
 
     def __init__(self, quotas: Quotas, who: Principal) -> None:
         self._quotas = quotas
@@ -252,25 +252,25 @@ class Share:
         self._booked: Counter[Owner] = Counter()  # by owner, and not stored yet
 
     async def book(self, owner: Owner, count: int = 1) -> None:
-        """So many more runs of this owner's jobs; 429 if that is too many."""
+        """Book more runs of an owner's jobs; 429 if there are too many."""
         await self._quotas.book(self._who, owner, count)
         self._booked[owner] += count
 
     def land(self, made: Counter[Owner]) -> None:
-        """All that were booked are stored, or will not be; so many of each owner's are new."""
+        """All booked runs are stored, or will not be; `made` has how many are new, by owner."""
         booked, self._booked = self._booked, Counter()
         for owner, count in booked.items():
             self._quotas.land(self._who, owner, count, made=made[owner])
 
 
 def make_quotas(store: Store, clock: Clock, settings: Settings) -> Quotas | None:
-    """What these settings ask for; None: no quota at all."""
+    """The quotas of these settings; None if there are none."""
     asked = (settings.quota_jobs, settings.quota_runs, settings.quota_submits)
     return None if asked == (None, None, None) else Quotas(store, clock, settings)
 
 
 def quotas_for(request: Request) -> Quotas | None:
-    """The quotas that bind whoever asks; None: there are none, or it is an admin of everything, who sets them."""
+    """The quotas for the caller; None if there are none, or if it is an admin of everything, who sets them."""
     quotas: Quotas | None = request.app.state.quotas
     who: Principal = request.state.who
     is_exempt = who.role is Role.ADMIN and not who.namespaces and not who.only_own
@@ -279,7 +279,7 @@ def quotas_for(request: Request) -> Quotas | None:
 
 @asynccontextmanager
 async def room_for_runs(request: Request, wanted: Mapping[Owner, int]) -> AsyncIterator[Counter[Owner]]:
-    """Store so many runs of each owner's jobs inside of it, and count those that were new. 429 if it is too many."""
+    """Store this many runs of each owner inside the context, and count the new ones in its value; 429 if too many."""
     made: Counter[Owner] = Counter()
     quotas = quotas_for(request)
     if quotas is None:
@@ -297,7 +297,7 @@ async def room_for_runs(request: Request, wanted: Mapping[Owner, int]) -> AsyncI
 
 @asynccontextmanager
 async def room_for_job(request: Request, job: Job, before: JobRecord | None) -> AsyncIterator[None]:
-    """Store the job inside of it; 429 if it is one too many of its owner's."""
+    """Store a job inside the context; 429 if its owner has too many."""
     quotas = quotas_for(request)
     if quotas is None or (before is not None and before.job.owner == job.owner):
         yield
@@ -308,7 +308,7 @@ async def room_for_job(request: Request, job: Job, before: JobRecord | None) -> 
 
 
 def _caller(who: Principal) -> Hashable:
-    """Who shares a minute: all keys and users of an owner; without one, those of one key, or of one user."""
+    """Who shares the limit per minute: all keys and users of an owner; without an owner, one key or user."""
     if who.owner:
         return "owner", who.owner
     return who.kind, who.name if who.kind == "session" else who.id

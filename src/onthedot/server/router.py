@@ -1,4 +1,4 @@
-"""Routes that go by the table: each is given what it takes to be called when it is declared."""
+"""Routes that check the permission of `permissions.py` before they are called."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onthedot.server.permissions import ROUTE_PERMISSIONS
 from onthedot.server.problems import KINDS, MEDIA_TYPE, FieldProblem, Problem
 
 HEAD = "onthedot.head"
-"""In the scope of a request that came with the method HEAD."""
+"""The mark in the scope of a HEAD request."""
 
 
 class WrongOut(BaseModel):
@@ -53,13 +53,13 @@ _MORE = {
 
 
 def problems(*statuses: int, known: bool = True) -> dict[int | str, dict[str, Any]]:
-    """The refusals that a route documents: those that any has, and these."""
+    """The error answers that a route documents: those of every route, and these."""
     told = {**_ALWAYS, **(_KNOWN if known else {}), **{status: _MORE[status] for status in statuses}}
     return {status: {"description": told[status], "content": _CONTENT} for status in sorted(told)}
 
 
 def _has_nul(request: Request) -> Problem:
-    """Some stores can neither hold nor compare such text: this refuses it in every parameter."""
+    """The problem of a NUL in a parameter: some stores can neither hold nor compare it."""
     given = [(f"path.{name}", text) for name, text in request.path_params.items()]
     given += [(f"query.{name}", text) for name, text in request.query_params.multi_items()]
     wrong = [
@@ -69,14 +69,14 @@ def _has_nul(request: Request) -> Problem:
 
 
 def _query_of(takes: Dependant) -> Iterator[str]:
-    """The names of the query parameters that a route takes, itself or through what it depends on."""
+    """The names of the query parameters of a route and of its dependencies."""
     yield from (field.alias for field in takes.query_params)
     for inner in takes.dependencies:
         yield from _query_of(inner)
 
 
 def _unknown(given: Iterable[str], known: Collection[str]) -> Problem | None:
-    """A parameter that is not read would be taken for one that is: `?stat=dead` would list every run.
+    """The problem of an unknown parameter. If it were ignored, `?stat=dead` would list every run.
 
     >>> str(_unknown(["stat"], ["job", "state"]))
     "unknown parameter 'stat', did you mean 'state'?"
@@ -90,22 +90,22 @@ def _unknown(given: Iterable[str], known: Collection[str]) -> Problem | None:
 
 
 def _without_body(response: Response) -> Response:
-    """What HEAD is answered: nothing of a stream is begun."""
+    """The answer to HEAD: it begins no stream."""
     bare = Response(status_code=response.status_code, background=response.background)
     bare.raw_headers = response.raw_headers
     return bare
 
 
 class Guarded(APIRoute):
-    """A route that is only called for who may call it. Not by a dependency of the framework: that would read the body
-    of a stranger first, and takes a tenth of the time of a submit."""
+    """A route that is called only if the caller may call it. This is no dependency of the framework: that would read
+    the body of an unknown caller first, and takes a tenth of the time of a submit."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Let in, then do what any route does."""
+        """Check the caller, then handle the request."""
         handle = super().get_route_handler()
         [permission] = {ROUTE_PERMISSIONS[f"{method} {self.path}"] for method in self.methods or ()}
         known = frozenset(_query_of(self.dependant))
-        checks = self.include_in_schema  # a page for people ignores what a link has added
+        checks = self.include_in_schema  # a page for people ignores unknown parameters
 
         async def guarded(request: Request) -> Response:
             await auth_of(request).admit(request, permission)
@@ -120,13 +120,13 @@ class Guarded(APIRoute):
 
 
 class Routes(APIRouter):
-    """A router whose routes are in the table."""
+    """A router whose routes are all in `ROUTE_PERMISSIONS`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(route_class=Guarded, **options)
 
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        """Declare one. `refusals` names the statuses that it may answer with beside those that all have."""
+        """Declare a route. `responses` names the error statuses that it has beside those of every route."""
         [method] = options.get("methods") or ["GET"]
         line = f"{method} {self.prefix}{path}"
         if line not in ROUTE_PERMISSIONS:
@@ -147,7 +147,7 @@ class Routes(APIRouter):
 
 
 def include(app: FastAPI, routers: Sequence[Routes]) -> None:
-    """Give an application these routes. `RuntimeError` unless they are those of the table, and it has no others."""
+    """Give an application these routes. `RuntimeError` unless they are exactly those of `ROUTE_PERMISSIONS`."""
     if app.routes:
         raise RuntimeError(f"routes: expected none that the table does not know, got {app.routes}")
     found = set()

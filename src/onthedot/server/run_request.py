@@ -1,4 +1,4 @@
-"""A run that is asked for: what may be said of it, and what is stored. Checked here; nothing is written."""
+"""Reads a request for a run, checks it, and makes the run to store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Submit(Body):
 
 
 class RunRequest(NamedTuple):
-    """What a `Submit` says."""
+    """The fields of a `Submit`, which is much slower to make."""
 
     job: str
     args: dict[str, JsonValue] | None = None
@@ -46,12 +46,12 @@ class RunRequest(NamedTuple):
 
 
 def read_run_request(body: bytes) -> RunRequest:
-    """A body, or a line of one; `RequestValidationError` or `Problem` with every reason."""
+    """Read a body, or a line of one; `RequestValidationError` or `Problem` with every reason."""
     return _read_plain(body) or RunRequest(**dict(read_body(Submit, body)))
 
 
 def _read_plain(body: bytes) -> RunRequest | None:
-    """The same for what has a job and arguments, as nearly all have, in a third of the time. None: the model says."""
+    """Read a request with only a job and arguments, as nearly all are, in a third of the time; None for any other."""
     try:
         read = from_json(body, allow_inf_nan=False)
     except ValueError:
@@ -65,7 +65,7 @@ def _read_plain(body: bytes) -> RunRequest | None:
 
 
 def new_run(record: JobRecord, asked: RunRequest, *, token: str, key: str, now: Micros) -> NewRun:
-    """What is stored for it. `DefinitionError` for what cannot be. The token is drawn for this asking."""
+    """The run to store; `DefinitionError` if the job cannot have it. The token is new for each request."""
     args = arguments(record, asked.args)
     due_at = now if asked.delay is None else now + micros(parse_duration(asked.delay, what="delay"))
     expires_at = None
@@ -75,7 +75,7 @@ def new_run(record: JobRecord, asked: RunRequest, *, token: str, key: str, now: 
 
 
 def arguments(record: JobRecord, args: dict[str, JsonValue] | None) -> str | None:
-    """Arguments that were read from JSON, if the job takes them; None: the job's own."""
+    """Encode arguments that the job takes (None: the job's own); `DefinitionError` if it does not take them."""
     text = None if args is None else encode_arguments(args, subject=f"job {record.job.name!r}", from_json=True)
     check_arguments(record, text)
     return text
@@ -87,8 +87,8 @@ _PREFIX = "idempotency:"
 
 
 def run_key(who: Principal, header: str | None, verb: str, own: str = "") -> str:
-    """The key of a run that is asked for: the caller's `own`, or one made of the header. What others send cannot be
-    the same, whatever it is; nor what this one sends with another verb.
+    """The key of a run: the caller's `own`, or one made of the header Idempotency-Key. No other caller, and no other
+    verb, can have the same.
 
     >>> from onthedot.access.principal import LOCAL
     >>> run_key(LOCAL, None, "submit", "order-7"), run_key(LOCAL, "7", "submit") == run_key(LOCAL, "7", "trigger")
@@ -103,7 +103,7 @@ def run_key(who: Principal, header: str | None, verb: str, own: str = "") -> str
 
 
 def own_key(own: str) -> str:
-    """A key that the caller has chosen; it must not look like one of ours."""
+    """A key that the caller has chosen. It must not look like one that is made of a header."""
     if own.startswith(_PREFIX):
         raise DefinitionError(f"key: expected one that does not begin with {_PREFIX!r}; those are made here")
     return own
@@ -118,7 +118,7 @@ B = TypeVar("B", bound=BaseModel)
 
 
 def read_body(model: type[B], body: bytes) -> B:
-    """A body, or a line of one, as its model says; `RequestValidationError` with every reason."""
+    """Read a body by its model; `RequestValidationError` with every reason."""
     try:
         read = model.model_validate_json(body)
     except ValidationError as error:
@@ -130,7 +130,7 @@ def read_body(model: type[B], body: bytes) -> B:
 
 
 def is_too_deep(body: bytes) -> bool:
-    """Whether lists and objects lie deeper in one another than they may."""
+    """Whether lists and objects are nested deeper than `MOST_DEEP`."""
     if len(body) <= 2 * MOST_DEEP:  # each opens and closes
         return False
     return body.count(b"[") + body.count(b"{") > MOST_DEEP and _depth(body) > MOST_DEEP
@@ -140,7 +140,7 @@ _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
 
 
 def _depth(body: bytes) -> int:
-    """How deep a text of JSON is.
+    """How deep JSON is nested.
 
     >>> _depth(b'{"a": [[], "[[[["]}')
     3

@@ -1,4 +1,4 @@
-"""Refuses requests that a web page of somebody else makes a browser send.
+"""Refuses requests that a foreign web page makes a browser send.
 
 Two checks stand before every route. `Host` must be a name or address of this server (421): a page whose own name leads
 to this machine (DNS rebinding) reads nothing. A write must not come from another origin (403): `Origin` and
@@ -20,16 +20,16 @@ from onthedot.model.host_port import Listen
 from onthedot.server.problems import Problem, answer
 
 PROBES = frozenset({"/api/v1/health", "/api/v1/ready"})
-"""Paths that answer under any host: probes use whatever address they find."""
+"""Paths that answer under any host, because probes use any address."""
 SCRAPED = frozenset({"/metrics"})
-"""These, too, where a key is asked for: scrapers do the same. Where none is, any page could read them."""
+"""The same for scrapers, if the server has keys. Without keys, any page could read them."""
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 PORTS = {"http": 80, "https": 443}
 _OURS = frozenset({"same-origin", "none"})
 
 
 class Authority(NamedTuple):
-    """A host and a port, as a browser names a server. Port None: the usual one of the scheme."""
+    """The host and port of a server in a URL. Port None: the usual one of the scheme."""
 
     host: str
     port: int | None
@@ -59,7 +59,7 @@ class Hosts:
 
 
 class SameOriginMiddleware:
-    """The two checks, as plain ASGI around the application. `keyed`: nobody is let in without a key."""
+    """The two checks, as plain ASGI. `keyed`: the server asks for keys."""
 
     def __init__(self, app: ASGIApp, *, hosts: Hosts, keyed: bool) -> None:
         self._app = app
@@ -86,12 +86,12 @@ class SameOriginMiddleware:
 
 
 def authority_of(scope: Scope) -> Authority | None:
-    """What a request says in `Host`; None if that is not said exactly once, or cannot be read."""
+    """The `Host` of a request; None unless it is there exactly once and can be read."""
     found = _headers(scope, b"host")
     return read_authority(found[0]) if len(found) == 1 else None
 
 
-@lru_cache(maxsize=1000)  # what is asked with every request
+@lru_cache(maxsize=1000)  # every request needs it
 def read_authority(text: str) -> Authority | None:
     """A host with or without a port, as in `Host`.
 

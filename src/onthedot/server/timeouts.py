@@ -20,19 +20,19 @@ from onthedot.server.problems import MEDIA_TYPE, Problem, shown
 logger = logging.getLogger("onthedot.server")
 
 HEADERS = 10.0
-"""From a connection, or from the answer before, to the end of a request's headers, in seconds."""
+"""Seconds from the connection, or from the last answer, to the end of a request's headers."""
 BODY = 30.0
-"""For the whole body, in seconds; for each piece of one that is read in pieces."""
+"""Seconds for the whole body, or for each piece of a bulk submit."""
 SEND = 30.0
-"""For how long a client may read nothing of what it is sent, in seconds."""
+"""Seconds for which a client may read nothing of its answer."""
 MOST_HEAD = 64 * 1024
 """Bytes of a request's URL, headers and trailers."""
 MOST_WAITING = 100
-"""Requests of one connection that wait for the answer to the one before."""
+"""Requests of one connection that may wait for the answer to the one before."""
 
 
 class TooSlow(HTTPException):
-    """A body that does not come. Of the framework's own kind, as `TooLarge` is."""
+    """A body that does not come in time. It is an `HTTPException`, as `TooLarge` is."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
@@ -41,8 +41,8 @@ class TooSlow(HTTPException):
 
 
 class TimedReceive:
-    """Asks for a body until all of it is there; `TooSlow` if it does not come. What comes after it is waited for as
-    long as it takes: that is how an application knows that somebody is gone."""
+    """Receives a body; `TooSlow` if it does not come in time. After the body it waits without limit, because this is
+    how an application notices a disconnect."""
 
     def __init__(self, receive: Receive, *, in_pieces: bool) -> None:
         self._receive = receive
@@ -66,9 +66,9 @@ class TimedReceive:
 
 
 class TimedProtocol(HttpToolsProtocol):
-    """One connection. It is closed if headers do not come in time, or are too large, and if answers are not read."""
+    """One connection. It is closed if headers are late or too large, and if answers are not read."""
 
-    _headers_due: float | None = None  # when `look` lets go; a timer of the loop for each request costs more
+    _headers_due: float | None = None  # when `check` closes it; a timer for each request costs more
     _answering: RequestResponseCycle | None = None  # uvicorn's `cycle` is the newest, which may wait for this one
     _in_message = False  # a request has begun, and has not ended
     _begun = 0  # requests that began in the data at hand
@@ -86,7 +86,7 @@ class TimedProtocol(HttpToolsProtocol):
         self._headers_due = self._sent_at + HEADERS
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the request that is being answered: uvicorn tells only the newest one."""
+        """Notify the request that is being answered: uvicorn notifies only the newest one."""
         if self._answering is not None and not self._answering.response_complete:
             self._answering.disconnected = True
             self._answering.message_event.set()
@@ -141,7 +141,7 @@ class TimedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """An answer has ended: the next request may take so long, whatever else comes."""
+        """An answer has ended: the time for the next request begins."""
         following = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
         if following is not None:
@@ -150,24 +150,24 @@ class TimedProtocol(HttpToolsProtocol):
             self._headers_due = self.loop.time() + HEADERS
 
     def send_400_response(self, msg: str) -> None:
-        """What is no request is told so in the shape of all refusals."""
+        """Answer an invalid request with a problem."""
         if max(self._head, self._unread) > MOST_HEAD:
             msg = f"expected at most {MOST_HEAD} bytes of headers, got more."
         if self._answering is None or self._answering.response_complete:
             self._refuse(
                 b"400 Bad Request", shown(Problem(400, "invalid", f"{msg} Expected a request of HTTP/1.1."), "")
             )
-        self.transport.close()  # in the middle of another answer nothing can be told
+        self.transport.close()  # in the middle of another answer there is no way to say more
 
-    def look(self, now: float) -> None:
-        """Let go of a client that does not send, or does not read. Called about once a second."""
+    def check(self, now: float) -> None:
+        """Close the connection of a client that does not send or does not read. Called about once a second."""
         if self._headers_due is not None and now > self._headers_due:
             self.transport.close()
         left = self.transport.get_write_buffer_size()
         if left < self._unsent or not (left or self.transport.is_closing()):
             self._sent_at = now
         elif now - self._sent_at > SEND:
-            self.transport.abort()  # to close it would wait until all is sent
+            self.transport.abort()  # `close` would wait until all is sent
         self._unsent = left
 
     def _count(self, size: int) -> None:

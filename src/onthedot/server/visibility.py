@@ -1,5 +1,5 @@
-"""What there is for whoever asks: lists page by page, jobs by number, runs. The check is in the query itself, or right
-behind it; no route has a check of its own."""
+"""Finds the jobs, runs, attempts and skips that a caller may see. The check is part of the query or follows it
+immediately, so no route has a check of its own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Cursor = TypeVar("Cursor", JobCursor, RunCursor, AttemptCursor, SkipCursor)
 
 
 def visible_to(who: Principal, wanted: Filter) -> Filter:
-    """The same question, of what is there for this one.
+    """Narrow a filter to what a caller may see.
 
     >>> from onthedot.access.principal import LOCAL
     >>> visible_to(LOCAL, JobFilter(owner="ann")) == JobFilter(owner="ann")
@@ -50,7 +50,7 @@ def visible_to(who: Principal, wanted: Filter) -> Filter:
 async def find_jobs(
     there: OpenStore, who: Principal, wanted: JobFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[JobRecord], str | None]:
-    """One page, by namespace and name, and the cursor of the next one. A page may be short although there is a next."""
+    """One page of jobs, by namespace and name, and the cursor of the next. A page may be short and not the last."""
     page = await there.store.queries.find_jobs(
         visible_to(who, wanted), after=read_cursor(after, JobCursor), limit=limit
     )
@@ -60,7 +60,7 @@ async def find_jobs(
 async def find_runs(
     there: OpenStore, who: Principal, wanted: RunFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[RunRecord], str | None]:
-    """The same for runs: live ones by due instant, then finished ones, the newest first."""
+    """One page of runs: live ones by due instant, then finished ones, the newest first."""
     page = await there.store.queries.find_runs(
         visible_to(who, wanted), after=read_cursor(after, RunCursor), limit=limit
     )
@@ -70,7 +70,7 @@ async def find_runs(
 async def find_attempts(
     there: OpenStore, who: Principal, wanted: AttemptFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[AttemptRecord], str | None]:
-    """The same for attempts, newest end first."""
+    """One page of attempts, the newest end first."""
     page = await there.store.queries.find_attempts(
         visible_to(who, wanted), after=read_cursor(after, AttemptCursor), limit=limit
     )
@@ -80,7 +80,7 @@ async def find_attempts(
 async def find_skips(
     there: OpenStore, who: Principal, wanted: SkipFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[SkipRecord], str | None]:
-    """The same for ranges of skipped slots, the newest record first."""
+    """One page of ranges of skipped slots, the newest record first."""
     page = await there.store.queries.find_skips(
         visible_to(who, wanted), after=read_cursor(after, SkipCursor), limit=limit
     )
@@ -88,7 +88,7 @@ async def find_skips(
 
 
 async def job_by_id(there: OpenStore, who: Principal, job_id: int) -> JobRecord | None:
-    """The job with this number, if it is there for whoever asks."""
+    """The job with this number, if the caller sees it."""
     for record in await there.store.queries.get_jobs_by_id([job_id]):
         if record.state is not JobState.DELETED and who.sees(record.job.namespace, record.job.owner):
             return record
@@ -96,20 +96,20 @@ async def job_by_id(there: OpenStore, who: Principal, job_id: int) -> JobRecord 
 
 
 def read_cursor(after: str | None, kind: type[Cursor]) -> Cursor | None:
-    """Where a page begins; `DefinitionError` for a cursor that was not answered so."""
+    """Read a cursor; `DefinitionError` if no page answered it."""
     if after is None:
         return None
     try:
         cursor = decode_cursor(after, kind)
     except DefinitionError as error:
         raise DefinitionError(f"after: {error.problems[0].removeprefix('cursor: ')}") from error
-    if "\0" in "".join(map(str, cursor)):  # which no store has answered
+    if "\0" in "".join(map(str, cursor)):  # no store answers this
         raise DefinitionError("after: expected a cursor as it was answered, got one with the character NUL in it")
     return cursor
 
 
 async def visible_job(there: OpenStore, who: Principal, job: str, namespace: str) -> tuple[OpenVerbs, JobRecord]:
-    """The job that is meant, if it is there for whoever asks, and the verbs to go on with."""
+    """A job that the caller sees, and the verbs of its namespace; `UnknownJob` if there is none."""
     verbs = verbs_for(there, who, namespace)
     record = await there.store.queries.get_job(job, namespace=namespace)
     return verbs, await check_visible(there, who, record, job, namespace)
@@ -118,7 +118,7 @@ async def visible_job(there: OpenStore, who: Principal, job: str, namespace: str
 async def check_visible(
     there: OpenStore, who: Principal, record: JobRecord | None, job: str, namespace: str
 ) -> JobRecord:
-    """What was found under a job's name, if it is there for whoever asks; else `UnknownJob`, and what may be meant."""
+    """The record found by a job's name, if the caller sees it; else `UnknownJob`, with a similar name."""
     if record is None or not who.sees(namespace, record.job.owner):
         found = await near_names(there.store.queries, job, visible_to(who, JobFilter(namespaces=(namespace,))))
         near = did_you_mean(job, found) if found else ""
@@ -127,7 +127,7 @@ async def check_visible(
 
 
 async def visible_run(store: Store, who: Principal, run_id: int) -> RunRecord:
-    """A run, if it is there for whoever asks; else `UnknownRun`, in the same words as for one that never was."""
+    """A run that the caller sees; else `UnknownRun`, with the same words as for a run that never existed."""
     run = await store.queries.get_run(run_id)
     if run is None or not who.sees(run.namespace, run.owner):
         raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
@@ -135,7 +135,7 @@ async def visible_run(store: Store, who: Principal, run_id: int) -> RunRecord:
 
 
 async def visible_runs(store: Store, who: Principal, run_ids: Iterable[int]) -> list[RunRecord]:
-    """The same of several, by id: all of them, or `UnknownRun` that names the first that is not there."""
+    """Several runs by id; `UnknownRun` names the first that the caller does not see."""
     wanted = sorted(set(run_ids))
     found = {run.id: run for run in await store.queries.get_runs(wanted)}
     for run_id in wanted:
@@ -146,7 +146,7 @@ async def visible_runs(store: Store, who: Principal, run_ids: Iterable[int]) -> 
 
 
 async def visible_wait_reason(store: Store, who: Principal, run_id: int) -> tuple[WaitReason | None, int]:
-    """How a run stands, and how many runs hold its gate that are not there for whoever asks: those are not named."""
+    """Why a run waits, and how many holders of its gate the caller does not see: those are not named."""
     stands = await store.queries.why_waiting(run_id)
     if stands is None or not stands.holders:
         return stands, 0

@@ -1,4 +1,4 @@
-"""What the fixture `otd_harness` gives to a test, and how such a test is run."""
+"""The pytest fixture `otd_harness`: makes harnesses for a test, and runs the test in virtual time."""
 
 from __future__ import annotations
 

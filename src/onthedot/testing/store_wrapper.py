@@ -1,4 +1,4 @@
-"""Puts something between a store and its callers: answers that get lost, delays, a line that is cut."""
+"""Wraps a store, to lose answers, to delay calls or to cut the connection in tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARTS = ("queries", "documents")
 
 
 class StoreWrapper:
-    """A store whose calls, and those of its `queries` and `documents`, all go through `_call`."""
+    """A store whose calls, also those of its `queries` and `documents`, all go through `_call`."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -56,7 +56,7 @@ def _through(call: Callable[..., Awaitable[Any]], name: str, operation: Any) -> 
 
 
 class LosingStore(StoreWrapper):
-    """Loses answers: the call is done, and the caller gets `StoreUnavailable`."""
+    """Loses answers: the call is executed, and the caller gets `StoreUnavailable`."""
 
     def __init__(self, store: Any) -> None:
         super().__init__(store)

@@ -136,6 +136,6 @@ async def test_a_name_that_leads_elsewhere_is_refused_at_start():
 def test_the_option_is_checked():
     sched = otd.Scheduler("memory:")
     with pytest.raises(otd.DefinitionError, match="isolation: expected one of 'none', 'process', got 'container'"):
-        sched.job(isolation="container")(handlers.echo)
+        sched.job(isolation="container")(handlers.echo)  # type: ignore[call-overload]
     with pytest.raises(otd.UnknownHandler):
         sched.add(Job(name="os", task=Call(handler="os.system"), isolation="process"))

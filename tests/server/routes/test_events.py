@@ -22,8 +22,8 @@ EVENTS = "/api/v1/events"
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_feed, "LOOK_EVERY", 0.02)
-    monkeypatch.setattr(event_feed, "SHORTEST", 0.001)
+    monkeypatch.setattr(event_feed, "POLL_EVERY", 0.02)
+    monkeypatch.setattr(event_feed, "LEAST_PAUSE", 0.001)
 
 
 async def ended(server: Served, worker: Worker) -> int:
@@ -98,8 +98,8 @@ async def test_many_followers_cost_one_look(
         looks += 1
         return await find_runs(*args, **options)
 
-    monkeypatch.setattr(event_feed, "LOOK_EVERY", 0.5)
-    monkeypatch.setattr(event_feed, "SHORTEST", 0.2)
+    monkeypatch.setattr(event_feed, "POLL_EVERY", 0.5)
+    monkeypatch.setattr(event_feed, "LEAST_PAUSE", 0.2)
     monkeypatch.setattr(server.there.store.queries, "find_runs", counted)
     told, began = 0, time.monotonic()
     async with asyncio.TaskGroup() as group:
@@ -118,7 +118,7 @@ async def test_many_followers_cost_one_look(
         for _ in range(50):
             await ready.acquire()
         await ended(server, worker)
-    most = 5 + (time.monotonic() - began) / event_feed.SHORTEST  # one after the other, however long it took
+    most = 5 + (time.monotonic() - began) / event_feed.LEAST_PAUSE  # one after the other, however long it took
     assert (told, looks < most) == (50, True)
     await asyncio.sleep(0)
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "onthedot events"]

@@ -30,7 +30,7 @@ TEXT = "".join(record.text for record in RECORDS)
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_feed, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(log_feed, "POLL_EVERY", 0.01)
 
 
 async def submitted(server: Served) -> int:
@@ -235,7 +235,7 @@ async def test_many_followers_cost_one_look(
         looked.set()
         return await list_logs(run)
 
-    monkeypatch.setattr(log_feed, "LOOK_EVERY", 0.2)
+    monkeypatch.setattr(log_feed, "POLL_EVERY", 0.2)
     monkeypatch.setattr(server.there.store.queries, "list_logs", counted)
     async with asyncio.TaskGroup() as group:
 
@@ -255,7 +255,7 @@ async def test_many_followers_cost_one_look(
 async def test_one_that_does_not_read_holds_nothing_and_nobody(
     server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(event_stream, "PATIENCE", 0.5)
+    monkeypatch.setattr(event_stream, "SEND_TIMEOUT", 0.5)
     run_id = await submitted(server)
     lease = await worker.take_one()
     text = "x" * 50_000 + "\n"
@@ -318,7 +318,7 @@ async def test_who_come_at_the_same_time_are_counted(server: Served, viewer: dic
 async def test_who_is_locked_out_follows_no_longer(
     server: Served, viewer: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(event_stream, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(event_stream, "CHECK_EVERY", 0.01)
     run_id = await submitted(server)
     async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
         server.keys.known.clear()
@@ -337,7 +337,7 @@ async def test_quiet_streams_say_that_they_are_there(
     server: Served, viewer: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(log_feed, "PING_EVERY", 0.01)
-    monkeypatch.setattr(log_feed, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(log_feed, "POLL_EVERY", 0.1)
     run_id = await submitted(server)
     async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
         await reader.ping()

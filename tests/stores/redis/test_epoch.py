@@ -179,7 +179,7 @@ async def test_an_attempt_whose_verdict_is_lost_is_not_begun_again_under_its_fen
         if isinstance(event, AttemptEnded):
             here.call_soon_threadsafe(ended.put_nowait, event.finish.verdict.state)
 
-    @sched.job(name="work", guarantee=guarantee)
+    @sched.job(name="work", guarantee=otd.Guarantee(guarantee))
     async def work(ctx: otd.Context) -> None:
         fences.append(ctx.fence)
         with valkey_server.client() as db:

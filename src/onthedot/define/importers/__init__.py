@@ -1,5 +1,5 @@
-"""What others keep of jobs (crontabs, systemd timers, Kubernetes CronJobs, tables) becomes jobs. All of it pure.
+"""Imports jobs from other tools: crontabs, systemd timers, Kubernetes CronJobs, tables. Pure.
 
-Each reader gives the jobs that it could make, and a remark for everything that it could not say in our words, with its
-line: nothing is left out in silence.
+Each importer returns the jobs that it could make, and a remark with its line for everything that it could not express.
+It leaves nothing out silently.
 """

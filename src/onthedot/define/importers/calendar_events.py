@@ -35,11 +35,11 @@ _WEEKS = {(1, 7): 1, (8, 14): 2, (15, 21): 3, (22, 28): 4}
 
 
 class CannotSay(ValueError):
-    """A calendar event that none of our schedules can mean."""
+    """A calendar event that none of our schedules can express."""
 
 
 def names_zone(text: str) -> bool:
-    """Whether a calendar event has a zone of its own, which its last word is.
+    """Whether a calendar event names its zone, which is its last word.
 
     >>> names_zone("daily Europe/Berlin"), names_zone("daily")
     (True, False)
@@ -86,7 +86,7 @@ def _take(words: list[str], form: re.Pattern[str]) -> dict[str, Any] | None:
 
 
 def _weekdays(text: str) -> list[str]:
-    """All that are meant, by name; a range may go over the end of the week."""
+    """All weekdays of a list, by name; a range may wrap around the end of the week."""
     named: list[str] = []
     for part in text.strip(",").split(","):
         first, dots, last = (part if ".." in part else part.replace("-", "..")).partition("..")
@@ -148,7 +148,7 @@ def _slash(step: str | None) -> str:
 
 
 def _instant(text: str, weekdays: list[str], date: dict[str, Any], time: dict[str, Any], tz: str) -> dict[str, Any]:
-    """One instant, if that is what it says."""
+    """One instant, if the event means exactly one."""
     numbers = (date["year"], date["month"], date["day"], time["hour"], time["minute"], time["second"] or "0")
     if weekdays or date["mark"] == "~" or not all(number.isdigit() for number in numbers):
         raise CannotSay(f"a year is said, and it is more than one instant: got {text!r}")

@@ -1,4 +1,4 @@
-"""Cron expressions of other tools as ours, with the same meaning. What cannot keep its meaning gets a note.
+"""Translates cron expressions of other tools, with the same meaning. What cannot keep its meaning gets a note.
 
 Ours has the rules of Debian's cron. Others differ in three places:
 
@@ -23,7 +23,7 @@ _DAY, _WEEKDAY = 2, 4
 
 
 class Translated(NamedTuple):
-    """An expression in our dialect, and what is to be said about it."""
+    """An expression in our dialect, with notes about it."""
 
     expression: str
     notes: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""A crontab, of a user or of the system, as jobs.
+"""Imports a crontab, of a user or of the system.
 
-Kept as cron has it: nothing is caught up after an outage, runs may overlap, a failing command does not end its line,
-and times follow Debian's rules when clocks change, which are ours. `%` in a command begins its standard input.
+It keeps cron's rules: nothing is caught up after an outage, runs may overlap, a failing command does not end its line,
+and clock changes follow Debian's rules, which are ours. `%` in a command begins its standard input.
 """
 
 from __future__ import annotations

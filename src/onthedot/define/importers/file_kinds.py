@@ -1,4 +1,4 @@
-"""Tells what kind of file is to be imported, by its text and its name."""
+"""Recognises what kind of file is imported, by its text and its name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATTERNS: dict[Form, tuple[str, ...]] = {
     "systemd": ("*.timer",),
     "kubernetes": ("*.yaml", "*.yml", "*.json"),
 }
-"""Which files of a folder are read."""
+"""The files of a folder that are read."""
 
 _KIND = re.compile(r"""^\s*(?:-\s+)?["']?kind["']?\s*:\s*["']?\w""", re.MULTILINE)
 _JOBS = re.compile(r"""^\{?\s*["']?jobs["']?\s*:""", re.MULTILINE)
@@ -35,7 +35,7 @@ _COLUMN = re.compile(r"\b(?:name|job_id)\b", re.IGNORECASE)
 
 
 def look(text: str) -> Seen:
-    """What a text is, by its first line that is no comment; "" if that does not tell.
+    """The kind of a text, by its first line that is no comment; "" if that does not tell.
 
     >>> look("# m h dom mon dow\\nPATH=/bin\\n0 2 * * * backup"), look("kind: CronJob"), look("[Timer]")
     ('crontab', 'kubernetes', 'systemd')
@@ -54,7 +54,7 @@ def look(text: str) -> Seen:
 
 
 def by_name(name: str) -> Form | None:
-    """What a file is, by its name; None if that does not tell.
+    """The kind of a file, by its name; None if that does not tell.
 
     >>> by_name("/etc/cron.d/php"), by_name("my.crontab"), by_name("a.timer"), by_name("a.txt")
     ('crontab', 'crontab', 'systemd', None)

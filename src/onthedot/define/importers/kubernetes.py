@@ -1,8 +1,9 @@
-"""Kubernetes CronJobs as jobs that run a container.
+"""Imports Kubernetes CronJobs as jobs that run a container.
 
-A missed start is made up for once, as there; with `startingDeadlineSeconds` only so long. A time that a clock change
-leaves out does not run, and one that it repeats runs twice, as there. What a cluster gives to a pod (volumes, accounts,
-neighbours) is remarked: a container here has its image, its arguments, its environment, a network.
+As in Kubernetes, a missed start is made up for once; with `startingDeadlineSeconds` only within that time. A
+time that a clock change leaves out does not run, and one that it repeats runs twice. There is a remark for what
+a cluster gives to a pod (volumes, accounts, neighbours): a container here has its image, its arguments, its
+environment and a network.
 """
 
 from __future__ import annotations

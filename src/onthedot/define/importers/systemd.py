@@ -1,8 +1,8 @@
-"""Timers of systemd, each with the service that it starts, as jobs.
+"""Imports timers of systemd, each with the service that it starts.
 
-A timer never starts a service that runs already, so that slots overlap as `skip`. Without `Persistent=true` nothing is
-caught up. `OnUnitInactiveSec` counts from the end of the last run, and becomes `gap`. A time that a clock change leaves
-out does not run, and one that it repeats runs once, as there.
+A timer never starts a service that is running, so slots overlap as `skip`. Without `Persistent=true` nothing is caught
+up. `OnUnitInactiveSec` counts from the end of the last run, and becomes `gap`. As in systemd, a time that a clock
+change leaves out does not run, and one that it repeats runs once.
 """
 
 from __future__ import annotations

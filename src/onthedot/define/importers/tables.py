@@ -1,4 +1,4 @@
-"""A table (CSV, or with `|` between its columns) as jobs: a row for each.
+"""Imports a table (CSV, or with `|` between its columns): one job per row.
 
 Columns are the keys of a job in our files (`name`, `schedule`, `run`, `timeout` …), those of `onthedot export`, or the
 document's own: `user_id` (the owner), `job_id` (the name), `is_recurring`, `schedule`, `created_time`.

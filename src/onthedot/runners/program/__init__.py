@@ -1,1 +1,1 @@
-"""Runs commands and steps: one attempt is a workspace and its programs, which the guard starts."""
+"""Runs commands and steps. An attempt has a workspace, and its programs are started by the guard."""

@@ -1,4 +1,7 @@
-"""One attempt at a command or at steps: workspace, source, one program after the other, and what they leave behind.
+"""Runs one attempt at a command or at steps: prepares the workspace, checks out the source, runs each step's program.
+
+    fill in the task ──▶ workspace, source ──▶ step 1 ──▶ … ──▶ step n ──▶ outcome
+                                                 └──▶ each step that ends is a checkpoint
 
 The decisions are in `rules/steps.py` and `program_ends.py`, the files in `workspace.py`, the processes in the guard.
 """
@@ -9,8 +12,9 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.model.addresses import AddressRefused, Allowed
@@ -22,7 +26,7 @@ from onthedot.model.verdict import Outcome, OutcomeKind
 from onthedot.output.line_marks import Mark
 from onthedot.output.records import Record, append
 from onthedot.output.redact import forms_of, redacted
-from onthedot.rules import steps as policy
+from onthedot.rules import steps as rules
 from onthedot.rules.steps import Failed, Progress
 from onthedot.runners.attempt import Attempt
 from onthedot.runners.context import Context, LiveLines
@@ -32,6 +36,7 @@ from onthedot.runners.program.program_services import ProgramServices
 from onthedot.runners.program.protocol import Program, ProgramEnd
 from onthedot.runners.program.source import checkout, find_way, git_environment, git_level, ssh_files
 from onthedot.runners.program.workspace import RunFolder, environment, folder_name
+from onthedot.runners.task_template import Filled
 from onthedot.settings import Settings
 
 _LOOK_EVERY = 1.0  # seconds between two looks at what a program has saved
@@ -44,7 +49,7 @@ GIT_TIMEOUT: Micros = 600 * SECOND
 
 
 class Over(Exception):
-    """The attempt has ended, and not by its steps: with this outcome."""
+    """The attempt has ended with this outcome, before its steps have."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.error)
@@ -52,71 +57,121 @@ class Over(Exception):
 
 
 class TimeIsUp(Exception):
-    """The guard has ended a program because the attempt's own time was over."""
+    """The guard has ended a program because the attempt's own time-out was over."""
+
+
+class Work(NamedTuple):
+    """What an attempt has to do: its task, with parameters and secrets filled in. Known before the first step."""
+
+    task: Command | Steps = Command()
+    steps: Sequence[Step] = ()
+    secrets: tuple[str, ...] = ()
+    forms: tuple[bytes, ...] = ()  # of the secrets: these may not be kept or shown
+
+    @classmethod
+    def of(cls, filled: Filled) -> Work:
+        """The work that a filled task is. Computes the forms of its secrets once."""
+        task, secrets = filled
+        if not isinstance(task, Command | Steps):
+            raise AssertionError(f"a task for another runner: {task!r}")
+        return cls(task, rules.steps_of(task), secrets, forms_of(secrets))
+
+    @property
+    def source(self) -> Source | None:
+        """What is checked out before the first step."""
+        return self.task.source if isinstance(self.task, Steps) else None
+
+    @property
+    def artifacts(self) -> Sequence[str]:
+        """Patterns of the files that are kept after the last step."""
+        return self.task.artifacts if isinstance(self.task, Steps) else ()
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The environment of all steps."""
+        return self.task.env if isinstance(self.task, Steps) else {}
+
+    @property
+    def stdin(self) -> bytes:
+        """The standard input of a command."""
+        return self.task.stdin.encode() if isinstance(self.task, Command) else b""
+
+
+@dataclass(slots=True)
+class _State:
+    """How far an attempt has come: all of it that changes while the attempt runs."""
+
+    deadline: Micros | None  # by the steady clock; None: the attempt has no time-out
+    grace: Micros  # of a program, from SIGTERM to SIGKILL
+    log: Path  # the record of the attempt
+    progress: Progress = field(default_factory=Progress)  # of the run, before the current step
+    begun: int = 0  # steps that were begun, or are done
+    has_run: bool = False  # any program of the attempt
+    prepared: Path | None = None  # the directory of the next step, if that is prepared already
+    has_left: bool = False
 
 
 class ProgramAttempt:
     """What happens in one attempt. `perform` is called once, on the engine's loop."""
 
     def __init__(
-        self, attempt: Attempt, place: RunFolder, neighbours: ProgramServices, settings: Settings, clock: Clock
+        self, attempt: Attempt, folder: RunFolder, services: ProgramServices, settings: Settings, clock: Clock
     ) -> None:
-        self.place = place
-        self.has_left = False  # nothing of it is here any more, and its record is handed in
-        self._attempt = attempt
+        self.folder = folder
         self._lease = attempt.lease
         self._job = attempt.lease.record.job
-        self._neighbours = neighbours
+        self._services = services
         self._settings = settings
         self._clock = clock
-        self._deadline = clock.steady() + attempt.timeout if attempt.timeout else None
         self._context = attempt.context = Context(self._lease, attempt.desk, None, attempt.started_at)
-        self._log = place.log
-        self._task: Command | Steps = Command()
-        self._steps: Sequence[Step] = ()
-        self._secrets: tuple[str, ...] = ()
-        self.forms: tuple[bytes, ...] = ()  # in which they may not be kept or shown
-        self._grace = settings.kill_after
-        self._begun = 0  # steps that were begun, or are done
-        self._progress = Progress()
-        self._has_run = False  # any program of it
-        self._prepared: Path | None = None  # where the first step begins, if that is prepared
+        self._work = Work()  # nothing, until it is filled in
+        self._state = _State(
+            deadline=clock.steady() + attempt.timeout if attempt.timeout else None,
+            grace=settings.kill_after,
+            log=folder.log,
+        )
+
+    @property
+    def forms(self) -> Sequence[bytes]:
+        """The forms of the attempt's secrets, in which they may not be kept or shown."""
+        return self._work.forms
+
+    @property
+    def has_left(self) -> bool:
+        """Whether nothing of the attempt is left here, and its record is handed in."""
+        return self._state.has_left
 
     async def perform(self) -> Outcome:
-        """From the first step that is not done to the last one; what came of it."""
-        task, self._secrets = await self._neighbours.fill(self._lease)
-        self.forms = forms_of(self._secrets)
-        if not isinstance(task, Command | Steps):
-            raise AssertionError(f"a task for another runner: {task!r}")
-        self._task = task
-        steps = self._steps = policy.steps_of(self._task)
-        progress = policy.progress_of(self._context.last_checkpoint, steps)
+        """Run from the first step that is not done to the last one. Returns the outcome of the attempt."""
+        self._work = Work.of(await self._services.fill(self._lease))
+        steps = self._work.steps
+        progress = rules.progress_of(self._context.last_checkpoint, steps)
         if not progress.done and not progress.text:
             progress = await self._earlier() or progress
         failed = await self._prepare(progress)
         if failed is not None:
             return Outcome(OutcomeKind.FAILED, failed.error, failed.types)
-        while (at := policy.next_step(steps, progress)) is not None:
-            self._begun, self._progress = at + 1, progress
+        while (at := rules.next_step(steps, progress)) is not None:
+            self._state.begun, self._state.progress = at + 1, progress
             progress = await self._step(at, progress)
             if len(steps) > 1:
                 self._context.progress(len(progress.done), of=len(steps))
         return await self._outcome(progress)
 
     async def clear_up(self) -> None:
-        """The attempt was timed out or cancelled: run the steps that run always, all of them within the grace. How they
-        end changes nothing, and is no checkpoint: the next attempt begins where this one was cut off."""
-        left = policy.to_clear_up(self._steps, self._begun)
+        """After a time-out or a cancel: run the steps that always run, all of them within the grace. Their ends change
+        nothing and are no checkpoints. The next attempt begins where this one was cut off."""
+        left = rules.to_clear_up(self._work.steps, self._state.begun)
         if not left:
             return
-        self._deadline = self._clock.steady() + self._settings.kill_after
-        self._grace = min(self._grace, _LAST_GRACE)
+        self._state.deadline = self._clock.steady() + self._settings.kill_after
+        self._state.grace = min(self._state.grace, _LAST_GRACE)
         self.say(f"it is ended; what always runs has {self._settings.kill_after / SECOND:g} s")
         with suppress(Over, TimeIsUp):
             for at in left:
-                step = self._steps[at]
-                self.say(f"step {at + 1} of {len(self._steps)}: {step.name}", step.name)
-                failed, _ = await self._try(at, step, self._progress, saves=False)
+                step = self._work.steps[at]
+                self.say(f"step {at + 1} of {len(self._work.steps)}: {step.name}", step.name)
+                failed, _ = await self._try(at, step, self._state.progress, saves=False)
                 if failed is not None:
                     self.say(failed.error)
             return
@@ -124,116 +179,118 @@ class ProgramAttempt:
 
     async def _outcome(self, progress: Progress) -> Outcome:
         if progress.failed is not None:
-            await self._save(policy.before_failure(progress))
+            await self._save(rules.before_failure(progress))
             return Outcome(OutcomeKind.FAILED, progress.failed.error, progress.failed.types)
-        handed = progress.outputs if isinstance(self._task, Steps) else progress.outputs.get("")
+        handed = progress.outputs if isinstance(self._work.task, Steps) else progress.outputs.get("")
         return succeeded(handed or None, self._settings.result_bytes)
 
     # ── before the first step ────────────────────────────────────────────────────────────────────────────────
 
     async def _earlier(self) -> Progress | None:
-        """Where an earlier run has left off, if this one is to go on there; its workspace comes with it."""
-        origin = policy.rerun_of(self._lease)
+        """The progress of an earlier run, if this run continues it. Takes over its workspace."""
+        origin = rules.rerun_of(self._lease)
         if origin is None:
             return None
         run_id, at = origin
-        earlier = await self._neighbours.earlier_run(run_id, self._lease.record.id)
+        earlier = await self._services.earlier_run(run_id, self._lease.record.id)
         if earlier is None:
             return None
         saved, created_at = earlier
-        progress = policy.from_step(policy.progress_of(saved, self._steps), at)
+        progress = rules.from_step(rules.progress_of(saved, self._work.steps), at)
         self.say(f"goes on from run {run_id}")
-        await asyncio.to_thread(self.place.adopt, folder_name(run_id, created_at))
+        await asyncio.to_thread(self.folder.adopt, folder_name(run_id, created_at))
         return progress
 
     async def _prepare(self, progress: Progress) -> Failed | None:
-        """The workspace, as far as it must be there before the next step; how that failed, or None."""
-        source = self._task.source if isinstance(self._task, Steps) else None
-        found = await self._neighbours.files.do(lambda: self._open(progress, complete=source is None))
+        """Prepare the workspace for the next step. Returns how that failed, or None."""
+        source = self._work.source
+        found = await self._services.files.do(lambda: self._open(progress, complete=source is None))
         if progress.done:
             again = ", its source comes anew" if source else ""
             anew = "" if found else f"; its workspace is not on this machine{again}"
-            at = policy.next_step(self._steps, progress)
-            where = "the end" if at is None else f"step {at + 1} of {len(self._steps)}, {self._steps[at].name!r}"
+            at = rules.next_step(self._work.steps, progress)
+            steps = self._work.steps
+            where = "the end" if at is None else f"step {at + 1} of {len(steps)}, {steps[at].name!r}"
             self.say(f"resumed at {where}{anew}")
         return None if found or source is None else await self._check_out(source)
 
     async def _check_out(self, source: Source) -> Failed | None:
-        """Fetch the source into an empty workspace; how that failed, or None."""
+        """Fetch the source into an empty workspace. Returns how that failed, or None."""
         try:
             way = await find_way(source, Allowed.of(self._settings.http_allow))
         except AddressRefused as error:
             return Failed(0, f"step 'source': refused: {error}", ("onthedot.Refused",))
         except ConnectionError as error:
             return Failed(0, f"step 'source': {error}", ("onthedot.SourceTrouble", *type_names(ConnectionError)))
-        await asyncio.to_thread(self.place.empty)
-        level = git_level(self._job.isolation, self._neighbours.guard.levels)
-        folder = await asyncio.to_thread(lambda: self.place.write_private(ssh_files(way, source.key)))
+        await asyncio.to_thread(self.folder.empty)
+        level = git_level(self._job.isolation, self._services.guard.levels)
+        folder = await asyncio.to_thread(lambda: self.folder.write_private(ssh_files(way, source.key)))
         env = git_environment(self._job.isolation, way, key=source.key, folder=str(folder))
         try:
             for argv in checkout(source, way):
-                end = await self._run(argv, "source", env, self.place.workspace, GIT_TIMEOUT, git_at=level)
+                end = await self._run(argv, "source", env, self.folder.workspace, GIT_TIMEOUT, git_at=level)
                 failed = self._failure(end, 0, "source")
                 if failed is not None:
                     return failed
         finally:
-            await asyncio.to_thread(self.place.write_private, {})
-        await asyncio.to_thread(self.place.ready)
+            await asyncio.to_thread(self.folder.write_private, {})
+        await asyncio.to_thread(self.folder.ready)
         return None
 
     def _open(self, progress: Progress, *, complete: bool) -> bool:
-        """All at once, because each way to a thread and back costs as much as what is done there."""
-        found = self.place.open(complete=complete)
-        if self._neighbours.keeper is not None:
-            self._log = self._neighbours.keeper.log_of(self._lease)
-        at = policy.next_step(self._steps, progress)
+        """Prepare files in one call, because each way to a thread and back costs as much as the work there. Returns
+        whether the workspace was there already."""
+        found = self.folder.open(complete=complete)
+        if self._services.keeper is not None:
+            self._state.log = self._services.keeper.log_of(self._lease)
+        at = rules.next_step(self._work.steps, progress)
         if complete and at is not None:
             with suppress(NotADirectoryError):  # told when the step begins
-                self._prepared = self._begin(self._steps[at], progress)
+                self._state.prepared = self._begin(self._work.steps[at], progress)
         return found
 
     # ── one step ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _step(self, at: int, progress: Progress) -> Progress:
-        """Run a step, as often as it wants; how far the run is then, which is saved."""
-        step, tried = self._steps[at], 0
+        """Run a step, with its retries, and save how far the run is. Returns that progress."""
+        step, tried = self._work.steps[at], 0
         if step.name:
-            self.say(f"step {at + 1} of {len(self._steps)}: {step.name}", step.name)
+            self.say(f"step {at + 1} of {len(self._work.steps)}: {step.name}", step.name)
         while True:
             tried += 1
             failed, progress = await self._try(at, step, progress)
-            wait = policy.attempts_left(step, tried)
+            wait = rules.attempts_left(step, tried)
             if failed is None or wait is None or "onthedot.Refused" in failed.types:
                 break
             self.say(f"{failed.error}; tried again ({tried + 1} of {step.attempts}) in {wait.total_seconds():g} s")
             await asyncio.sleep(wait.total_seconds())
         if failed is not None and step.name:
             self.say(failed.error)
-        is_last = at + 1 == len(self._steps)
+        is_last = at + 1 == len(self._work.steps)
         outputs = await self._outputs(leave=is_last and failed is None and progress.failed is None)
-        ended = policy.ended(self._steps, progress, at, failed=failed, outputs=outputs)
+        ended = rules.ended(self._work.steps, progress, at, failed=failed, outputs=outputs)
         if is_last and ended.failed is None:
             return ended  # its verdict says the same, and more
         try:
             await self._save(ended)
         except ArgumentsError as error:
             told = Failed(at, f"step {step.name!r}: what it hands on is too much to be kept: {error}")
-            ended = policy.ended(self._steps, progress, at, failed=failed or told)
+            ended = rules.ended(self._work.steps, progress, at, failed=failed or told)
             await self._save(ended)
         return ended
 
     async def _try(
         self, at: int, step: Step, progress: Progress, *, saves: bool = True
     ) -> tuple[Failed | None, Progress]:
-        """How it failed, or None; and how far the run is, with what the step has saved."""
-        directory, self._prepared = self._prepared, None
+        """Run a step once. Returns how it failed, or None, and the progress with what the step has saved."""
+        directory, self._state.prepared = self._state.prepared, None
         try:
             if directory is None:
-                directory = await self._neighbours.files.do(lambda: self._begin(step, progress))
+                directory = await self._services.files.do(lambda: self._begin(step, progress))
         except NotADirectoryError as error:
             return self._failure(ProgramEnd("refused", error=str(error)), at, step.name), progress
         argv = step.argv or ("/bin/sh", "-ec", step.script)
-        env = {**policy.handed_on(progress), **(self._task.env if isinstance(self._task, Steps) else {}), **step.env}
+        env = {**rules.handed_on(progress), **self._work.env, **step.env}
         timeout = micros(step.timeout) if step.timeout is not None else 0
         saved = _Saved(progress)
         end = await self._run(argv, step.name, env, directory, timeout, saved=saved if saves else None)
@@ -244,19 +301,19 @@ class ProgramAttempt:
         return None if failed is None else replace(failed, error=self.hidden(failed.error))
 
     async def _outputs(self, *, leave: bool) -> dict[str, str]:
-        """What the step hands on. `leave`: it was the last one, and went well; if it has left nothing at all, there is
-        nothing to come back for, and the attempt is over here."""
-        if leave and (not isinstance(self._task, Steps) or not self._task.artifacts):
-            self.has_left = await self._neighbours.files.do(self._vanish)
-            if self.has_left:
+        """The outputs that the step hands on. `leave`: it was the last step and succeeded. If it has left no files
+        either, the attempt removes its folder now."""
+        if leave and not self._work.artifacts:
+            self._state.has_left = await self._services.files.do(self._vanish)
+            if self._state.has_left:
                 return {}
-        text = await self._neighbours.files.do(self.place.read_outputs)
-        return policy.read_outputs(self._without_secrets(text, "what the step hands on"))
+        text = await self._services.files.do(self.folder.read_outputs)
+        return rules.read_outputs(self._without_secrets(text, "what the step hands on"))
 
     def _vanish(self) -> bool:
-        if not self.place.vanish():
+        if not self.folder.vanish():
             return False
-        keeper = self._neighbours.keeper
+        keeper = self._services.keeper
         if keeper is not None:
             try:
                 keeper.hand_in(self._lease)
@@ -265,19 +322,18 @@ class ProgramAttempt:
         return True
 
     def _begin(self, step: Step, progress: Progress) -> Path:
-        """What is to be there before a step begins; where it does."""
-        if not self.place.is_new:
-            self.place.clear_outputs()
-        if not self.place.is_new or progress.text:
-            self.place.write_checkpoint(progress.text)
-        self.place.is_new = False
-        return self.place.directory(self._directory(step))
+        """Write the files that a step needs. Returns the directory in which it begins."""
+        if not self.folder.is_new:
+            self.folder.clear_outputs()
+        if not self.folder.is_new or progress.text:
+            self.folder.write_checkpoint(progress.text)
+        self.folder.is_new = False
+        return self.folder.directory(self._directory(step))
 
     def _directory(self, step: Step) -> str:
-        """Where a step begins that does not say it: in the workspace, unless the operator has another folder for
-        programs that bring nothing and leave nothing."""
-        task = self._task
-        brings = isinstance(task, Steps) and (task.source is not None or bool(task.artifacts))
+        """The directory of a step: its own, or the workspace. The operator may name another one (`programs_in`) for
+        programs without source, artifacts and isolation."""
+        brings = self._work.source is not None or bool(self._work.artifacts)
         if step.directory or brings or self._job.isolation != "none":
             return step.directory
         return self._settings.programs_in
@@ -295,25 +351,24 @@ class ProgramAttempt:
         git_at: Level | None = None,
         saved: _Saved | None = None,
     ) -> ProgramEnd:
-        """Run one program to its end: git, at this level and with the network, or the job's own. `saved` is how far the
-        run is, if the program may save more."""
-        left = None if self._deadline is None else max(1, self._deadline - self._clock.steady())
+        """Run one program to its end. `git_at`: it is git, at this level and with the network. `saved`: the progress of
+        the run, if the program may save more."""
+        left = None if self._state.deadline is None else max(1, self._state.deadline - self._clock.steady())
         mine = left is not None and (not timeout or left <= timeout)
-        task = self._task
         program = Program(
             argv=tuple(argv),
-            env={**environment(self.place, self._lease, path=os.environ.get("PATH", os.defpath)), **env},
+            env={**environment(self.folder, self._lease, path=os.environ.get("PATH", os.defpath)), **env},
             directory=os.fspath(directory),
-            workspace=str(self.place.workspace),
-            log=str(self._log),
+            workspace=str(self.folder.workspace),
+            log=str(self._state.log),
             label=label,
-            stdin=task.stdin.encode() if isinstance(task, Command) else b"",
+            stdin=self._work.stdin,
             level=self._job.isolation if git_at is None else git_at,
             network=git_at is not None,
             bounds=self._job.bounds,
             timeout=left or 0 if mine else timeout,
-            grace=self._grace,
-            secrets=self._secrets,
+            grace=self._state.grace,
+            secrets=self._work.secrets,
         )
         live = LiveLines(self._context, label)
         try:
@@ -329,25 +384,25 @@ class ProgramAttempt:
         return end
 
     async def _when_there_is_room(self, program: Program, live: LiveLines, saved: _Saved | None) -> ProgramEnd:
-        """Run it, and wait for that while the machine has no user id free. Before the first program not for long: then
-        the run is given back, and another worker may have it."""
+        """Run a program, and wait while the machine has no free user id. Before the first program only for a short
+        time: then the run is released, and another worker may take it."""
         tried = 0
         while True:
             end = await self._watched(program, live, saved)
             if end.kind != "no_room":
-                self._has_run = True
+                self._state.has_run = True
                 return end
             tried += 1
             at_most_once = self._job.guarantee is Guarantee.AT_MOST_ONCE  # what is given back is lost then
-            if tried >= _MOST_TRIES and not self._has_run and not at_most_once:
+            if tried >= _MOST_TRIES and not self._state.has_run and not at_most_once:
                 raise Over(Outcome(OutcomeKind.RELEASED, end.error))
-            if self._deadline is not None and self._clock.steady() >= self._deadline:
+            if self._state.deadline is not None and self._clock.steady() >= self._state.deadline:
                 raise TimeIsUp
             await asyncio.sleep(_TRY_EVERY)
 
     async def _watched(self, program: Program, live: LiveLines, saved: _Saved | None) -> ProgramEnd:
-        """Run it, and save what it writes to `$OTD_CHECKPOINT` meanwhile. A lost lease ends it."""
-        guard = self._neighbours.guard
+        """Run a program, and save what it writes to `$OTD_CHECKPOINT` meanwhile. A lost lease ends it."""
+        guard = self._services.guard
         if saved is None:
             return await guard.run(program, live.say)
         running = asyncio.ensure_future(guard.run(program, live.say))
@@ -363,13 +418,14 @@ class ProgramAttempt:
         return end
 
     async def _watch(self, running: asyncio.Future[ProgramEnd], saved: _Saved) -> None:
-        """Until the program has ended. Whatever else ends this ends the program, and waits for that."""
+        """Look at the checkpoint until the program has ended. If this is cancelled or fails, the program is ended, too,
+        and waited for."""
         looks = 0
         try:
             while not (await asyncio.wait({running}, timeout=_LOOK_EVERY))[0]:
                 looks += 1
                 if looks % _TOUCH_EVERY == 0:
-                    await asyncio.to_thread(self.place.touch)
+                    await asyncio.to_thread(self.folder.touch)
                 await self._look(saved)
         finally:
             if not running.done():
@@ -379,21 +435,21 @@ class ProgramAttempt:
                     await asyncio.wait({running})
 
     async def _look(self, saved: _Saved) -> None:
-        raw = await asyncio.to_thread(self.place.read_checkpoint, policy.TEXT_LIMIT)
+        raw = await asyncio.to_thread(self.folder.read_checkpoint, rules.TEXT_LIMIT)
         if raw is None or raw in (saved.raw, saved.progress.text):
             return
         text, saved.raw = self._without_secrets(raw, "what the program has saved"), raw
-        progress = policy.with_text(saved.progress, text)
+        progress = rules.with_text(saved.progress, text)
         with suppress(ArgumentsError):  # too much of it in JSON: what was saved before stays
             await self._save(progress)
         saved.progress = progress
 
     def hidden(self, text: str) -> str:
-        """A text as it may be kept and shown."""
-        return redacted(text, self.forms)
+        """A text without secrets."""
+        return redacted(text, self._work.forms)
 
     def _without_secrets(self, text: str, what: str) -> str:
-        """The same, and a remark if there was a secret in it: whoever reads it next gets something else."""
+        """A text without secrets, and a remark if it had one: the next reader gets something else."""
         shown = self.hidden(text)
         if shown != text:
             self.say(f"a secret was taken out of {what}: '***' stands there; use a file of the workspace instead")
@@ -403,15 +459,15 @@ class ProgramAttempt:
         await self._context.checkpoint(progress.to_json())
 
     def say(self, text: str, label: str = "") -> None:
-        """A remark of ours, about this step: in the run's log at once, and in its record."""
+        """Add our own remark, about this step, to the run's log and to the attempt's record."""
         mark, line = Mark(self._clock.now(), "otd", label), f"onthedot: {self.hidden(text)}"
         self._context._log_as(mark, line)
         with suppress(OSError):  # what cannot be kept fails no job
-            append(self._log, Record(*mark, f"{line}\n"))
+            append(self._state.log, Record(*mark, f"{line}\n"))
 
 
 class _Saved:
-    """How far the run is, with what its program has saved since it began."""
+    """The progress of the run, with what its program has saved since it began."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress

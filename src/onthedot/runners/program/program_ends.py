@@ -1,4 +1,4 @@
-"""What the end of a program means for its attempt: pure."""
+"""Turns the end of a program into the failure or the outcome of its attempt. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OFFERED: tuple[Level, ...] = ("none", "user", "sandbox")  # from little to much
 
 
 def failure_of(end: ProgramEnd, *, step: int, name: str) -> Failed | None:
-    """How a step failed whose program ended like this; None: it succeeded.
+    """The failure of a step whose program ended like this; None if it succeeded.
 
     The types are what `retry.on` can name, the exact one first.
 
@@ -51,13 +51,13 @@ def _name(number: int) -> str:
 
 
 def stopped_of(end: ProgramEnd) -> Outcome:
-    """The outcome of an attempt whose program was stopped, and not because its runner asked for it."""
+    """The outcome of an attempt whose program was stopped without its runner's request."""
     return Outcome(OutcomeKind.LOST, f"its program was stopped: {end.error or 'its guard has ended'}")
 
 
 def abilities(levels: frozenset[Level], least: Level) -> frozenset[str]:
-    """What a worker can do, in the words of `job.ability_of`, whose guard offers these levels and whose operator wants
-    at least this one.
+    """The abilities of a worker, in the words of `job.ability_of`: its guard offers these levels, and its operator
+    demands at least this one.
 
     >>> sorted(abilities(frozenset({"none", "user"}), "user"))
     ['command@user', 'steps@user']

@@ -1,6 +1,6 @@
-"""Where a worker's neighbours for programs come from: its guard, what fills in a task, and who keeps its output.
+"""The services that programs need: the guard, the filling of tasks, the spool of output, earlier runs.
 
-One place for each, so that a test can put something else there.
+They come from one place each, so that a test can replace them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from onthedot.stores.protocol import Store
 
 
 class Keeper(Protocol):
-    """Who keeps what attempts leave behind. Called in threads."""
+    """Keeps the output of attempts. Called in threads."""
 
     def log_of(self, lease: Lease) -> Path:
-        """Where an attempt's programs are recorded while it runs; the folder is there."""
+        """The file that records the output of an attempt while it runs. Its folder exists."""
         ...
 
     def hand_in(self, lease: Lease, artifacts: Sequence[tuple[str, Path]] = ()) -> None:
-        """An attempt has ended, and its outcome is not told yet: take its record, and copies of these files with what
-        they are called."""
+        """Take the record of an ended attempt, and copies of these files by name. Called before the outcome is
+        reported."""
         ...
 
 
 class ProgramServices:
-    """What a runner of programs needs from elsewhere. The guard is there from its start on."""
+    """What a `ProgramRunner` needs from elsewhere."""
 
     def __init__(
         self, guard: Guard, store: Store, spool: Path, fill: Fill = as_written, keeper: Keeper | None = None
@@ -50,8 +50,8 @@ class ProgramServices:
         self._store = store
 
     async def earlier_run(self, run_id: int, job_id: int) -> tuple[Json, Micros] | None:
-        """How far an earlier run of the same job has come, and when it was created; None: there is no such run. What a
-        run of another job has left belongs to somebody else."""
+        """The progress of an earlier run of the same job, and when it was created. None if there is no such run, or if
+        it is another job's."""
         run, saved = await self._store.queries.get_run(run_id), await self._store.queries.get_checkpoint(run_id)
         if run is None or run.job_id != job_id:
             return None
@@ -59,7 +59,7 @@ class ProgramServices:
 
 
 class SpoolKeeper:
-    """The node's spool, as runners see it."""
+    """Hands output to the node's spool, and tells the node."""
 
     def __init__(self, spool: Spool, handed_in: Callable[[], None]) -> None:
         self._spool = spool
@@ -77,7 +77,7 @@ class SpoolKeeper:
     path = log_of
 
     async def keep(self, lease: Lease) -> None:
-        """It is complete, and has no artifacts."""
+        """Hand in a record without artifacts."""
         await asyncio.to_thread(self.hand_in, lease)
 
 
@@ -86,8 +86,8 @@ def _name(lease: Lease) -> Name:
 
 
 async def guard_of(settings: Settings) -> Guard | None:
-    """The guards of this worker; None where programs cannot be guarded, and so are not run. In a thread: what the
-    machine offers is tried out."""
+    """The guards of this worker. None where programs cannot be guarded: then this worker runs none. Probes in a thread
+    what the machine offers."""
     from onthedot.runners.guard.client import Guards  # not where no programs are run
 
     guards = await asyncio.to_thread(lambda: Guards(cgroups=settings.cgroups))

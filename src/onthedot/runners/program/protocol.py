@@ -1,4 +1,4 @@
-"""What a worker and its guard say to each other about one process tree: plain data, and the guard as a worker sees it.
+"""The interface between a worker and its guard: a program, its end, and the guard as a worker sees it.
 
 The guard (`runners/guard/`) is a process of its own that starts every program, bounds it, records its output, and ends
 its whole tree: when it is told to, when its time is over, or when the worker stops saying that its lease is alive.
@@ -18,7 +18,7 @@ Kind = Literal["exited", "signalled", "timed_out", "out_of_memory", "stopped", "
 
 
 class Program(NamedTuple):
-    """One process tree, complete: nothing is looked up, filled in or inherited later."""
+    """A program to start, complete: nothing is looked up, filled in or inherited later."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]  # all of it
@@ -36,7 +36,7 @@ class Program(NamedTuple):
 
 
 class ProgramEnd(NamedTuple):
-    """How it ended. The whole tree is gone when this is told."""
+    """How a program ended. Its whole process tree is gone when this is reported."""
 
     kind: Kind
     code: int | None = None  # of `exited`
@@ -47,7 +47,7 @@ class ProgramEnd(NamedTuple):
     stragglers: int = 0  # processes of its tree that had to be killed when its main process had ended
 
     def in_words(self) -> str:
-        """For people.
+        """The end as text for people.
 
         >>> ProgramEnd("exited", code=3).in_words(), ProgramEnd("signalled", signal=9).in_words()
         ('exit code 3', 'killed by SIGKILL')
@@ -80,19 +80,19 @@ class Guard(Protocol):
     """A worker's guard. Used on the engine's loop."""
 
     levels: frozenset[Level]
-    """What this machine can keep apart; probed when the guard starts."""
+    """The levels that this machine offers, probed when the guard starts."""
 
     async def run(self, program: Program, said: OnOutput | None = None) -> ProgramEnd:
-        """Start a program and wait until its tree is gone. `said` gets its output, redacted, a piece now and then, for
-        who looks on while it runs: when it came, its stream, the text. Cancelled: the tree is stopped with its grace,
-        and this waits for that."""
+        """Start a program, and wait until its process tree is gone. `said` gets pieces of its redacted output while it
+        runs, for people who follow it: the time, the stream, the text. If this is cancelled, the tree is stopped with
+        its grace, and this waits for that."""
         ...
 
     def renew(self, until: Micros) -> None:
-        """The worker's lease is alive until this instant of the steady clock (CLOCK_BOOTTIME, as `clock.steady`); what
-        still runs then is killed."""
+        """Set the end of the worker's lease, by the steady clock (CLOCK_BOOTTIME, as `clock.steady`). Programs that
+        still run then are killed."""
         ...
 
     async def close(self) -> None:
-        """Kill what runs, and end the guard."""
+        """Kill all programs, and end the guard."""
         ...

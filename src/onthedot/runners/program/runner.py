@@ -29,25 +29,25 @@ _KEEP_PATIENCE = 60.0  # seconds that an end waits for its output to be kept; it
 class ProgramRunner(BaseRunner):
     """Runs attempts at commands and steps. All of it on the engine's loop."""
 
-    def __init__(self, host: Host, neighbours: ProgramServices) -> None:
+    def __init__(self, host: Host, services: ProgramServices) -> None:
         super().__init__(host)
-        self.spool = neighbours.spool
-        self._neighbours = neighbours
+        self.spool = services.spool
+        self._services = services
         self._settings = host.settings
         self._waiting: deque[Attempt] = deque()
         self._running: set[Attempt] = set()
         self._leaving: set[asyncio.Task[None]] = set()  # ended, and their output is being kept
-        self._places: dict[Attempt, str] = {}  # what is in use
+        self._folders: dict[Attempt, str] = {}  # what is in use
         self._spares = SpareFolders(self._seats)
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs."""
+        """Whether any attempt runs."""
         return bool(self._running)
 
     def places(self) -> set[str]:
-        """The places that attempts use now, by name."""
-        return set(self._places.values())
+        """The names of the run folders that attempts use now."""
+        return set(self._folders.values())
 
     def start(self, attempts: list[Attempt]) -> None:
         self._waiting.extend(attempts)
@@ -65,14 +65,13 @@ class ProgramRunner(BaseRunner):
                     self._end(attempt, never_begun(attempt))
 
     def close(self) -> None:
-        """The guard is closed by who opened it; nothing else is held."""
+        """Does nothing: the guard is closed by its owner."""
 
     async def left(self) -> None:
-        """Wait until the output of what has ended is kept, as far as that takes no longer than it may; and leave no
-        empty places behind."""
+        """Wait a limited time until the output of ended attempts is handed in, and remove empty folders."""
         if self._leaving:
             await asyncio.wait(self._leaving, timeout=_KEEP_PATIENCE)
-        await self._neighbours.files.do(self._spares.clear)
+        await self._services.files.do(self._spares.clear)
 
     def _fill_seats(self) -> None:
         while self._waiting and len(self._running) < self._seats:
@@ -81,11 +80,11 @@ class ProgramRunner(BaseRunner):
             attempt.handle = asyncio.get_running_loop().create_task(self._perform(attempt))
 
     async def _perform(self, attempt: Attempt) -> None:
-        """The attempt itself: whatever happens in here becomes one outcome."""
+        """Run one attempt. Whatever happens in here becomes one outcome."""
         attempt.started_at = self._clock.now()
-        place = RunFolder(self.spool, attempt.lease, self._spares)
-        self._places[attempt] = place.run.name
-        performing = ProgramAttempt(attempt, place, self._neighbours, self._settings, self._clock)
+        folder = RunFolder(self.spool, attempt.lease, self._spares)
+        self._folders[attempt] = folder.run.name
+        program = ProgramAttempt(attempt, folder, self._services, self._settings, self._clock)
         if self._tell_started is not None:
             self._tell_started([attempt])
         fault_points.point("attempt.before_call")
@@ -93,7 +92,7 @@ class ProgramRunner(BaseRunner):
         if attempt.timeout:  # the guard ends programs by itself; this is for what is between them
             timer = asyncio.get_running_loop().call_later(attempt.timeout / SECOND, self._time_is_up, attempt)
         try:
-            outcome = await performing.perform()
+            outcome = await program.perform()
         except asyncio.CancelledError as error:
             outcome = timed_out(attempt.timeout) if attempt.timed_out else attempt.stop_as or failed(error)
         except TimeIsUp:
@@ -110,36 +109,38 @@ class ProgramRunner(BaseRunner):
             if timer is not None:
                 timer.cancel()
         fault_points.point("attempt.after_call")
-        outcome = without_secrets(outcome, performing.forms)
-        outcome = await self._clear_up(attempt, performing, outcome)
+        outcome = without_secrets(outcome, program.forms)
+        outcome = await self._clear_up(attempt, program, outcome)
         attempt.handle = None
-        if performing.has_left:
-            self._places.pop(attempt, None)
+        if program.has_left:
+            self._folders.pop(attempt, None)
         else:
-            await self._leave_in_time(attempt, performing, outcome)
+            await self._leave_in_time(attempt, program, outcome)
         self._end(attempt, outcome)
 
-    async def _leave_in_time(self, attempt: Attempt, performing: ProgramAttempt, outcome: Outcome) -> None:
-        """Leave, and wait for it; what takes too long goes on behind the end."""
-        leaving = asyncio.get_running_loop().create_task(self._leave(attempt, performing, outcome))
+    async def _leave_in_time(self, attempt: Attempt, program: ProgramAttempt, outcome: Outcome) -> None:
+        """Leave, and wait for that a limited time. The rest happens after the attempt's end is reported."""
+        leaving = asyncio.get_running_loop().create_task(self._leave(attempt, program, outcome))
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
         if outcome.kind is not OutcomeKind.LOST:  # else somebody waits for the lease
             await asyncio.wait({leaving}, timeout=_KEEP_PATIENCE)
 
-    async def _clear_up(self, attempt: Attempt, performing: ProgramAttempt, outcome: Outcome) -> Outcome:
-        """What always runs, after a time-out or a cancel; what the attempt ends as. Whose lease is lost, or whose node
-        stops, does nothing more, and who is stopped meanwhile ends at once."""
+    async def _clear_up(self, attempt: Attempt, program: ProgramAttempt, outcome: Outcome) -> Outcome:
+        """Run the steps that always run, after a time-out or a cancel. Returns the attempt's outcome.
+
+        Does nothing if the lease is lost or the node stops, and ends at once if it is stopped meanwhile.
+        """
         lost = attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.LOST
         if outcome.kind not in (OutcomeKind.TIMED_OUT, OutcomeKind.CANCELLED) or lost:
             return outcome
         attempt.handle = asyncio.current_task()
         try:
-            await performing.clear_up()
+            await program.clear_up()
         except asyncio.CancelledError:
             return attempt.stop_as or outcome
         except Exception as error:  # noqa: BLE001 - whatever goes wrong here, the attempt has ended before
-            performing.say(f"what always runs could not be run: {error}")
+            program.say(f"what always runs could not be run: {error}")
         return outcome
 
     def _time_is_up(self, attempt: Attempt) -> None:
@@ -148,31 +149,31 @@ class ProgramRunner(BaseRunner):
             handle, attempt.handle = attempt.handle, None
             handle.cancel()
 
-    async def _leave(self, attempt: Attempt, performing: ProgramAttempt, outcome: Outcome) -> None:
-        """Have kept what the attempt leaves behind; a workspace that nobody needs any more goes."""
-        place, useless = performing.place, outcome.kind is OutcomeKind.SUCCEEDED
+    async def _leave(self, attempt: Attempt, program: ProgramAttempt, outcome: Outcome) -> None:
+        """Hand in the attempt's output, and remove its workspace if nobody needs it any more."""
+        folder, useless = program.folder, outcome.kind is OutcomeKind.SUCCEEDED
         try:
             try:
-                await self._hand_in(performing, attempt.lease)
+                await self._hand_in(program, attempt.lease)
             except BaseException:  # also when cancelled: the job's user keeps no workspace; raised again
-                await asyncio.to_thread(place.give_back)
+                await asyncio.to_thread(folder.give_back)
                 raise
-            await asyncio.to_thread(place.discard if useless else place.give_back)
+            await asyncio.to_thread(folder.discard if useless else folder.give_back)
         except Exception as error:  # noqa: BLE001 - what cannot be kept never fails a job; it stays in the spool
-            performing.say(f"its output could not be kept, and stays in the spool: {error}")
+            program.say(f"its output could not be kept, and stays in the spool: {error}")
         finally:
-            self._places.pop(attempt, None)
+            self._folders.pop(attempt, None)
 
-    async def _hand_in(self, performing: ProgramAttempt, lease: Lease) -> None:
-        """Remarks on artifacts come first: the record of the attempt ends when it is handed in."""
-        keeper, task = self._neighbours.keeper, lease.record.job.task
+    async def _hand_in(self, program: ProgramAttempt, lease: Lease) -> None:
+        """Hand in the record and the artifacts. Remarks come first, because this ends the record."""
+        keeper, task = self._services.keeper, lease.record.job.task
         if keeper is None:
             return
         wanted = task.artifacts if isinstance(task, Steps) else ()
-        artifacts, left_out = await asyncio.to_thread(performing.place.artifacts, wanted)
+        artifacts, left_out = await asyncio.to_thread(program.folder.artifacts, wanted)
         for remark in left_out[:_MOST_REMARKS]:
-            performing.say(remark)
-        await asyncio.to_thread(keeper.hand_in, lease, _named(artifacts, performing.hidden))
+            program.say(remark)
+        await asyncio.to_thread(keeper.hand_in, lease, _named(artifacts, program.hidden))
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         self._running.discard(attempt)
@@ -206,7 +207,7 @@ _EVERY: Micros = 600 * SECOND
 
 
 class SpoolSweep(Service):
-    """Removes what nobody has used for `keep_workspaces`. Does nothing on a node that runs no programs."""
+    """Removes run folders that nobody has used for `keep_workspaces`. Does nothing if no programs run here."""
 
     name = "sweeping"
 
@@ -222,7 +223,7 @@ class SpoolSweep(Service):
         self.wake()  # the first program's job may be stored long after the start
 
     async def tick(self, now: Micros) -> Micros | None:
-        """One sweep."""
+        """Remove old folders once."""
         del now  # files bear the time of this machine, not of the store
         if self._runner is None:
             return None

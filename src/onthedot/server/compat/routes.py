@@ -1,6 +1,6 @@
 """The routes of the documents that onthedot was made after, exactly, with their words (`words.py`).
 
-The rest of the API says and can do more: these are for those who go by the documents.
+The rest of the API can do more.
 """
 
 from __future__ import annotations
@@ -178,16 +178,16 @@ async def document_submit_file(request: Request, there: There, who: Who) -> Any:
     jobs = await in_thread(_read_file, await _text_of(request))
     asked = [(JobKey(job.namespace, job.name), *_putting(who, job)) for job in parents_first(jobs)]
     new: Counter[Owner] = Counter()
-    for place, look, make in asked:
+    for place, check, make in asked:
         verbs_for(there, who, place.namespace)
         before = await there.store.queries.get_job(place.name, namespace=place.namespace)
-        job = checked_job(who, before, look, make)
+        job = checked_job(who, before, check, make)
         if before is None:
             new[owner_of(job)] += 1
     quotas = quotas_for(request)
     if quotas is not None:
         await quotas.check_jobs(who, new)
-    stored = {place: (await write_job(request, there, who, place, look, make)).put for place, look, make in asked}
+    stored = {place: (await write_job(request, there, who, place, check, make)).put for place, check, make in asked}
     made = [_submitted(stored[JobKey(job.namespace, job.name)]) for job in jobs]
     return {"job_id": made[0]["job_id"], "jobs": made}
 
@@ -240,11 +240,11 @@ async def document_status(there: There, who: Who, job_id: JobId) -> Any:
     )
 
 
-# ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── helpers ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _namespace(who: Principal) -> str:
-    """Where jobs go that say nothing of namespaces, which the documents do not know."""
+    """The namespace of new jobs: the documents know no namespaces."""
     return "default" if not who.namespaces or "default" in who.namespaces else who.namespaces[0]
 
 
@@ -274,15 +274,15 @@ def _read_file(text: str) -> list[Job]:
 
 
 def _putting(who: Principal, job: Job) -> tuple[Check, Make]:
-    """A job of a file takes the place of the one that has its name."""
+    """A job of a file replaces the one of its name."""
 
-    def look(before: JobRecord | None) -> None:
+    def check(before: JobRecord | None) -> None:
         check_sees(who, job.name, before)
 
     def make(before: JobRecord | None) -> Job:
         return with_owner(who, job, before, said=bool(job.owner))
 
-    return look, make
+    return check, make
 
 
 def _submitted(put: PutJob) -> dict[str, Any]:
@@ -335,21 +335,21 @@ def _logs_path(run: RunRecord) -> str:
     return f"/api/v1/runs/{run.id}/logs"
 
 
-# ── what has become of a job ───────────────────────────────────────────────────────────────────────────────────
+# ── executions ───────────────────────────────────────────────────────────────────────────────────
 
 _RUNNING = frozenset({RunState.RUNNING})
 _TRIED = TERMINAL - {RunState.SKIPPED}
 
 
 class JobStanding(NamedTuple):
-    """How a job stands: the run that says most about that, and when it runs next."""
+    """The run that tells most about a job, and when the job runs next."""
 
     newest: RunRecord | None
     next_at: Micros | None
 
 
 async def job_standing(there: OpenStore, record: JobRecord) -> JobStanding:
-    """How a job stands now."""
+    """Read the standing of a job from the store."""
     running = await _first(there, record, _RUNNING)
     waiting = await _first(there, record, LIVE - _RUNNING)
     newest = running or waiting or await _first(there, record, TERMINAL)

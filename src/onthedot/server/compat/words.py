@@ -1,4 +1,4 @@
-"""The words of the documents that onthedot was made after, and what they are called here. Pure.
+"""Translates between the words of the documents that onthedot was made after, and ours. Pure.
 
 A job has a number, a user, a frequency and a payload; it is pending, running, completed or failed.
 """
@@ -17,7 +17,7 @@ from onthedot.schedules import to_text
 Status = Literal["pending", "running", "completed", "failed"]
 
 OURS = {"user_id": "owner", "frequency": "schedule", "payload": "args"}
-"""A word of the documents, and ours."""
+"""Words of the documents, and ours."""
 
 AT_ONCE = "in 1ms"
 _WHEN = ("schedule", "schedules", "after")
@@ -25,8 +25,8 @@ _WHAT = (*TASKS, "steps", "url", "run", "argv", "command")
 
 
 def in_our_words(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What a document's body says, as a job is written here. Without a frequency it runs once, at once; without
-    anything to do, its payload goes to the handler of its name.
+    """Translate a document's body into the body of a job. Without a frequency it runs once, at once. Without a task,
+    its payload goes to the handler of its name.
 
     >>> in_our_words({"name": "report", "user_id": "u003", "payload": {"n": 1}})
     {'name': 'report', 'owner': 'u003', 'args': {'n': 1}, 'schedule': 'in 1ms', 'call': 'report'}
@@ -43,7 +43,7 @@ def in_our_words(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def status_of_run(run: RunRecord) -> Status:
-    """Of one execution."""
+    """The status of one execution."""
     if run.state is RunState.RUNNING:
         return "running"
     if run.state in LIVE:
@@ -52,13 +52,13 @@ def status_of_run(run: RunRecord) -> Status:
 
 
 def has_more(record: JobRecord) -> bool:
-    """Whether its schedules will ask for another run."""
+    """Whether its schedules have another slot."""
     return bool(record.job.schedules) and record.state is not JobState.EXHAUSTED
 
 
 def status_of_job(record: JobRecord, newest: RunRecord | None) -> Status:
-    """Of a job: running while a run is; pending while one waits or is to come; else what became of the newest.
-    `newest` is a running run, else one that waits, else the one that ended last."""
+    """The status of a job: running while a run is; pending while a run waits or is to come; else that of the newest.
+    `newest` is a running run, else a waiting one, else the one that ended last."""
     if newest is not None and newest.state in LIVE:
         return status_of_run(newest)
     return "pending" if newest is None or has_more(record) else status_of_run(newest)
@@ -76,7 +76,7 @@ def is_recurring(job: Job) -> bool:
 
 
 def frequency_of(job: Job) -> str | None:
-    """Its schedules as text; None: it has none, or was given none and runs once, at once.
+    """Its schedules as text; None if it has none, or was given none and runs once, at once.
 
     >>> from onthedot.schedules import every
     >>> from onthedot.model.task import Noop

@@ -1,1 +1,1 @@
-"""One file for each kind of thing. What each route takes to be called is in `server/permissions.py`."""
+"""The routes, one module for each kind of thing. Their permissions are in `server/permissions.py`."""

@@ -1,4 +1,4 @@
-"""What runs have left: files that were kept."""
+"""Artifacts: the files that attempts have kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from onthedot.server.visibility import visible_run
 
 routes = Routes(prefix="/api/v1", tags=["logs"])
 
-_LONGEST = 3 * 4_096  # characters of a name: a path, all of it escaped
+_LONGEST = 3 * 4_096  # characters of a name: a path, fully escaped
 
 
 class ArtifactOut(BaseModel):
@@ -69,7 +69,7 @@ async def get_artifact(
     if outputs is None or not found:
         raise Problem(404, "unknown", f"there is no artifact {name!r} of attempt {attempt}; list those of the run")
     pieces = run_output.read_artifact(outputs, found[-1])
-    first = await anext(pieces, b"")  # what cannot be read at all is a problem, not half an answer
+    first = await anext(pieces, b"")  # an error here is still a problem, not half an answer
     headers = {**attachment(name), "Content-Length": str(found[-1].kept.size)}
     return StreamingResponse(_from(first, pieces), headers=headers, media_type="application/octet-stream")
 

@@ -1,4 +1,4 @@
-"""What was changed, by whom."""
+"""The audit: who changed what."""
 
 from __future__ import annotations
 

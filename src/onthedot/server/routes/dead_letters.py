@@ -1,4 +1,4 @@
-"""Dead letters: dead runs about which nobody has done anything yet."""
+"""Dead letters: list, group, replay and discard dead runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens, as it happens."""
+"""The stream of events."""
 
 from __future__ import annotations
 

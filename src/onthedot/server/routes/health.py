@@ -1,4 +1,4 @@
-"""Whether the server lives, whether its store answers, what it is, and who asks."""
+"""Health, readiness and version of the server, and who the caller is."""
 
 from __future__ import annotations
 

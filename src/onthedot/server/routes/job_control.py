@@ -1,4 +1,4 @@
-"""Jobs that go on, wait, or run at other instants: pause, resume, skip, move, backfill."""
+"""Control of jobs: pause, resume, skip, move and backfill."""
 
 from __future__ import annotations
 

@@ -299,14 +299,14 @@ async def put_job(
     _check_same_place(body, job, namespace)
     read = await in_thread(read_definition, body)
 
-    def look(before: JobRecord | None) -> None:
+    def check(before: JobRecord | None) -> None:
         check_sees(who, job, before)
         check_match(before, if_match, if_none_match)
 
     def make(before: JobRecord | None) -> Job:
         return with_owner(who, read, before, said="owner" in body)
 
-    put = (await write_job(request, there, who, JobKey(namespace, job), look, make, revision=revision)).put
+    put = (await write_job(request, there, who, JobKey(namespace, job), check, make, revision=revision)).put
     more = {"change": put.change, "planned": put.planned, "withdrawn": put.withdrawn}
     return {**_answer(response, put.record, created=put.change == "created"), **more}
 
@@ -326,7 +326,7 @@ async def patch_job(
     _check_same_place(asked, job, namespace)
     await visible_job(there, who, job, namespace)
 
-    def look(before: JobRecord | None) -> None:
+    def check(before: JobRecord | None) -> None:
         check_sees(who, job, before)
         check_match(before, if_match, None)
 
@@ -336,7 +336,7 @@ async def patch_job(
         body = patched(definition_of(before.job), asked)
         return with_owner(who, read_definition(body), before, said="owner" in body)
 
-    written = await write_job(request, there, who, JobKey(namespace, job), look, make)
+    written = await write_job(request, there, who, JobKey(namespace, job), check, make)
     return _answer(response, written.put.record)
 
 

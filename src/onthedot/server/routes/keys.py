@@ -1,4 +1,4 @@
-"""Keys and users: who is let in, and what they may."""
+"""Keys and users: list, create, change and remove them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""To be let in for a while: by name and password, by a one-time token, or by what an identity provider says. And the
-sessions that come of it: listed, and ended."""
+"""Logins by password, one-time token or ID token, and the sessions that they open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs have said: a range of it, or all that comes."""
+"""Logs of runs: a range of them, or the stream of all that comes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics: how the cluster stands, and what the node in this process has counted, for Prometheus to read."""
+"""Metrics for Prometheus: of the cluster, and of the node in this process."""
 
 from __future__ import annotations
 

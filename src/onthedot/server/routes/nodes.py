@@ -1,4 +1,4 @@
-"""Nodes: who is there, who leads, and asking one to take no more work."""
+"""Nodes, leader terms and shards: list them, drain a node, change the number of shards."""
 
 from __future__ import annotations
 

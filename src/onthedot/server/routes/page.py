@@ -1,5 +1,5 @@
-"""A page for people: the jobs and the latest runs, plain and without a script. A one-time token in its address is
-exchanged for a session, which a cookie keeps.
+"""A page for people: the jobs and the latest runs, without scripts. It exchanges a one-time token in its address for a
+session, which a cookie keeps.
 
 The cookie opens this page and nothing else. What opens the API beside it (`X-CSRF-Token`) comes once, after the `#` of
 the address: scripts of this origin can read it there, and nobody else, not even servers at other ports of this host.
@@ -83,11 +83,11 @@ async def _signed_in(request: Request, there: OpenStore, token: str) -> Response
     return answer
 
 
-# ── what it shows ────────────────────────────────────────────────────────────────────────────────────────────
+# ── HTML ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def html_page(body: str, status: int = 200, *, title: str = "onthedot", refresh: bool = True) -> HTMLResponse:
-    """A whole page; with `refresh` a browser asks for it again every five seconds."""
+    """A whole page. With `refresh` a browser loads it again every five seconds."""
     again = '<meta http-equiv="refresh" content="5">' if refresh else ""
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'

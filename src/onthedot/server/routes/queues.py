@@ -1,4 +1,4 @@
-"""Queues: how long each line is, whether it moves, and who has which part of it."""
+"""Queues: list, pause, resume and share them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from onthedot.access.principal import Principal
 from onthedot.model.route import check_weights
-from onthedot.observe.cluster import queue_fields, said_of_queue
+from onthedot.observe.cluster import queue_fields, queue_settings
 from onthedot.operations.job_lookup import why_unused
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.server.audit import record_change
@@ -85,7 +85,7 @@ async def pause_queue(
     await _check(there, who, queue, unused=unused)
     changed = await there.store.pause_queue(queue, reason=asked.reason)
     await record_change(request, "queues.pause", f"queue/{queue}")
-    return said_of_queue(changed)
+    return queue_settings(changed)
 
 
 @routes.post("/queues/{queue}/resume", response_model=QueueSaidOut, responses={404: {}})
@@ -94,7 +94,7 @@ async def resume_queue(request: Request, there: There, who: Who, queue: QueueNam
     await _check(there, who, queue, unused=unused)
     changed = await there.store.resume_queue(queue)
     await record_change(request, "queues.resume", f"queue/{queue}")
-    return said_of_queue(changed)
+    return queue_settings(changed)
 
 
 @routes.post("/queues/{queue}/share", response_model=QueueSaidOut, responses={404: {}})
@@ -107,7 +107,7 @@ async def share_queue(
     await _check(there, who, queue, unused=unused)
     changed = await there.store.share_queue(queue, asked.weights)
     await record_change(request, "queues.share", f"queue/{queue}")
-    return said_of_queue(changed)
+    return queue_settings(changed)
 
 
 async def _check(there: OpenStore, who: Principal, queue: str, *, unused: bool) -> None:

@@ -1,5 +1,4 @@
-"""What the API has: an index of it, the OpenAPI document, and the same as a page for people. It tells no secrets, and
-takes no key."""
+"""The reference: an index of the API, the OpenAPI document, and the same as a page for people. It needs no key."""
 
 from __future__ import annotations
 

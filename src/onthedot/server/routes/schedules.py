@@ -1,4 +1,4 @@
-"""Schedules that nobody has stored yet: in words, their instants, and what is odd about them."""
+"""Schedules that are not stored: describe, lint and preview an expression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots that did not run, and why: the part of the ledger that is no run."""
+"""Skipped slots, and why they did not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources: all jobs of a file at once, and what that changes."""
+"""Sources: store all jobs of a file at once, and tell what that changes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class AppliedOut(BaseModel):
 
 
 class _Reviewed(Review):
-    """What is applied for somebody, who may not do everything; put on record as it is done."""
+    """Checks what a caller applies, and records each change."""
 
     def __init__(
         self, request: Request, who: Principal, said: frozenset[tuple[str, str]], quotas: Quotas | None
