@@ -127,12 +127,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/schedules/test_hostile.py",
         "tests/schedules/test_oracle.py",
     ),
-    "routes of several modules": (
-        "tests/server/routes/test_attempts.py",
-        "tests/server/routes/test_cluster.py",
-        "tests/server/routes/test_standing.py",
-        "tests/server/routes/test_upcoming.py",
-    ),
     "the whole API over HTTP": (
         "tests/server/test_access.py",
         "tests/server/test_generated_client.py",

@@ -132,7 +132,7 @@ def audit(
 
 
 def _follow(url: str, after: int | None, to: str | None, allow: tuple[str, ...]) -> None:
-    """Until somebody ends it: that is how it ends well."""
+    """Print or send new changes until Ctrl-C."""
     check_exists(url)
     with suppress(KeyboardInterrupt):
         if to is None:
@@ -165,7 +165,7 @@ async def _send(url: str, to: str, send: Send, first: int) -> None:
 
 
 async def _again_and_again(look: Callable[[], Awaitable[Micros]]) -> None:
-    """Until SIGTERM or SIGINT. A store that is down is asked again."""
+    """Call `look` until SIGTERM or SIGINT. If the store is down, try again later."""
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
@@ -186,7 +186,7 @@ def _tell_trouble(text: str) -> None:
 async def _entries(
     store: Store, after: int | None, limit: int | None, since: datetime | None, until: datetime | None
 ) -> list[Recorded]:
-    """So many after a number, or the newest, of a range of time; without a limit all of them, page by page."""
+    """Changes after a number, the newest, or those of a range of time. Without a limit all, page by page."""
     if since is not None or until is not None:
         first, end = (None if one is None else to_micros(one) for one in (since, until))
         return await read_between(store, first, end, limit=limit)
@@ -248,12 +248,12 @@ _PORTS = {"syslog": 514, "syslog+tcp": 601}
 
 
 def as_line(entry: Recorded) -> str:
-    """An entry as one line of JSON."""
+    """A change as one line of JSON."""
     return json.dumps({**entry._asdict(), "at": iso(entry.at)})
 
 
 def read_destination(text: str, allow: Sequence[str]) -> Send:
-    """What sends entries there. `BadInput` for what is no destination, or a webhook without a key."""
+    """Return the function that sends changes there. `BadInput` for a wrong destination, or a webhook without a key."""
     if text.startswith("syslog"):
         return _read_syslog(text).send
     if not text.startswith(("https://", "http://")):
@@ -283,8 +283,7 @@ def read_destination(text: str, allow: Sequence[str]) -> Send:
 
 
 class Webhook:
-    """Posts entries as JSON lines. The receiver answers 200 to 299 when it has stored them; anything else, a redirect
-    too, and they are sent again."""
+    """Posts changes as signed JSON lines. A status of 200 to 299 confirms them; after any other they are sent again."""
 
     def __init__(self, door: HttpExecutor, target: Target, key: str) -> None:
         self._door = door
@@ -350,7 +349,7 @@ class Syslog(NamedTuple):
         return link
 
     def _send_stream(self, messages: Sequence[bytes]) -> None:
-        """Each message with its length before it (RFC 6587). A receiver that reads to the end closes its side."""
+        """Send each message with its length before it (RFC 6587), then wait until the receiver closes."""
         with socket.create_connection(self.where, timeout=_SECONDS) as link:  # type: ignore[arg-type]  # host and port
             link.sendall(b"".join(b"%d %s" % (len(message), message) for message in messages))
             link.shutdown(socket.SHUT_WR)
@@ -364,7 +363,7 @@ def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
 
 
 def _message(entry: Recorded) -> bytes:
-    """RFC 5424. JSON in ASCII: no line ends, no control characters."""
+    """A change as an RFC 5424 message. Its JSON is ASCII, without line ends and control characters."""
     return f"<{_PRIORITY}>1 {iso(entry.at)} {socket.gethostname()} onthedot - audit - {as_line(entry)}".encode()
 
 
@@ -385,5 +384,5 @@ def _read_syslog(text: str) -> Syslog:
 async def record_change(
     store: Store, verb: str, object: str, *, before: Any = None, after: Any = None, namespace: str = ""
 ) -> None:
-    """Record what was done here. Whoever has the store's URL is `local`; the machine and its user say more."""
+    """Record a change that this command line has made. The user is `local`, with the names of machine and account."""
     await record(store, entry_of("command line", verb, object, before=before, after=after, namespace=namespace))

@@ -1,4 +1,4 @@
-"""`onthedot create | edit | rm`: stores, changes and ends jobs."""
+"""`onthedot create | edit | rm`: stores, changes and removes jobs."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _refuse(job: str) -> JobRecord:
 
 
 def _check_same(record: JobRecord, new: Job) -> None:
-    """A job keeps its name and its namespace: that is what others know it by."""
+    """Refuse another name or namespace: they identify the job."""
     old = record.job
     if (new.name, new.namespace) != (old.name, old.namespace):
         raise BadInput(
@@ -162,7 +162,7 @@ def _check_same(record: JobRecord, new: Job) -> None:
 
 
 def _edited(data: dict[str, Any]) -> Job:
-    """What somebody has made of it. A mistake is told, and can be mended."""
+    """Let the user edit the job as YAML. After a mistake the editor opens again."""
     text = yaml_text({"jobs": [data]})
     while True:
         edited = click.edit(text, extension=".yaml", require_save=False)
@@ -211,7 +211,7 @@ def rm(job: str, yes: bool, namespace: str, store: str | None, db: str | None, a
 
 
 def changed(data: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any]:
-    """A job's data with these options: `NAME=VALUE`, where dots lead inward; without a value, it is taken out.
+    """Job data with these options, `NAME=VALUE`. Dots lead to nested options; an empty value removes the option.
 
     >>> changed({"name": "a", "timeout": "5m"}, ("retry.attempts=3", "timeout="))
     {'name': 'a', 'retry': {'attempts': 3}}
@@ -236,7 +236,7 @@ def changed(data: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """3, true and "3" are JSON: a number, a truth value and text. What is no JSON is text."""
+    """Read a value as JSON; if it is none, it is text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -244,7 +244,7 @@ def _value(text: str) -> Any:
 
 
 def job_of(data: dict[str, Any]) -> Job:
-    """The job that they mean; `BadInput` with every problem."""
+    """The job of this data. `BadInput` lists every problem."""
     try:
         return read_job(data)
     except WrongText as error:
@@ -252,7 +252,7 @@ def job_of(data: dict[str, Any]) -> Job:
 
 
 def data_of(job: Job) -> dict[str, Any]:
-    """A stored job as data that can be changed; `BadInput` for one that a file cannot say."""
+    """A stored job as data that can be changed. `BadInput` if a file cannot express the job."""
     data = dict(written(job))
     try:
         same = read_job(data, stored=True) == job

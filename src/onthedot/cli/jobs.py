@@ -1,4 +1,4 @@
-"""`onthedot jobs | pause | resume | trigger`: lists stored jobs, pauses and resumes one, and asks for a run."""
+"""`onthedot jobs | pause | resume | trigger`: lists jobs, pauses and resumes one, and asks for a run of one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from onthedot.cli.words import in_words, in_zone, moment, reader_span, reader_ti
 from onthedot.clock import SystemClock, to_micros
 from onthedot.model.addresses import is_server
 from onthedot.model.job import JobState
-from onthedot.observe.formats import count, iso, plain
-from onthedot.observe.json_lines import optional_iso, run_fields
+from onthedot.observe.formats import count, iso, optional_iso, plain
+from onthedot.observe.json_fields import run_fields
 from onthedot.operations.job_views import shown
 from onthedot.runners.params import value_of_text
 from onthedot.schedules import describe, to_json
@@ -72,7 +72,7 @@ def jobs(store: str | None, db: str | None, limit: int | None, namespace: str | 
 
 
 def jobs_shown(url: str, now: Micros, most: int | None, namespace: str | None = None) -> list[Shown]:
-    """The jobs of a store, or of a server, at most so many (None: all), with their next instants and last runs."""
+    """The jobs of a store or a server, at most so many (None: all), with their next starts and last runs."""
     wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
 
     async def read(store: Store) -> list[Shown]:
@@ -92,7 +92,7 @@ def _echo_jobs(jobs: list[Shown], now: Micros) -> None:
 
 
 def _rows(job: Shown, now: Micros) -> list[list[str]]:
-    """One row for each schedule; the job itself is named in the first."""
+    """One row for each schedule. Only the first row names the job."""
     record = job.record
     name = record.job.name if record.job.namespace == "default" else f"{record.job.namespace}/{record.job.name}"
     head = [name, str(record.state), str(record.revision), _last(job.last, now)]
@@ -304,11 +304,11 @@ def trigger(
 
 
 def _follow(url: str, run_id: int, *, as_json: bool) -> int:
-    """Show what the run says until it has ended; the exit code."""
-    from onthedot.cli.log_printer import Telling
+    """Print what the run says until it ends. Return the exit code."""
+    from onthedot.cli.log_printer import LogPrinter
     from onthedot.cli.logs import tell_run
 
-    code = tell_run(url, run_id, Telling(attempt=None, step=None, as_json=as_json), follow=True)
+    code = tell_run(url, run_id, LogPrinter(attempt=None, step=None, as_json=as_json), follow=True)
     if code == CUT_SHORT:
         click.echo(on_this_store(f"run {run_id} goes on; 'onthedot logs {run_id} -f' follows it"), err=True)
     elif as_json:
@@ -351,7 +351,7 @@ async def _trigger(
 
 
 async def _read_args(verbs: Verbs, job: str, texts: dict[str, str]) -> dict[str, Any]:
-    """Each text as the job's parameter of that name declares it; without one, as JSON or else as text."""
+    """Read each text as the job's parameter of that name declares it; without one, as JSON or else as text."""
     record = await verbs.get_job(job) if texts else None
     declared = {} if record is None else {param.name: param for param in record.job.params}
     return {

@@ -1,4 +1,4 @@
-"""`onthedot keys create | list | show | revoke`: who may ask a server for what."""
+"""`onthedot keys create | list | show | revoke`: manages API keys."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from onthedot.cli.terminal import echo_table
 from onthedot.cli.words import in_zone, moment, reader_time
 from onthedot.clock import SystemClock
 from onthedot.model.errors import DefinitionError
-from onthedot.observe.formats import plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import optional_iso, plain
 
 if TYPE_CHECKING:
     from onthedot.access.keys import Issued, Key
@@ -203,7 +202,7 @@ async def _all(store: Store) -> list[Key]:
 
 
 def _moment(instant: Micros | None, now: Micros, never: str = "") -> str:
-    """In a table whose heading names the zone."""
+    """An instant in a table whose heading names the zone."""
     return never if instant is None else moment(instant, now)
 
 

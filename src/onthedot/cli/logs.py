@@ -1,18 +1,27 @@
-"""`onthedot logs`: what a run has said."""
+"""`onthedot logs`: prints the output of a run, and follows it."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.connect import ask_server
 from onthedot.cli.errors import BROKEN, CUT_SHORT, BadInput, Command
-from onthedot.cli.log_printer import PASSED_OVER, Telling
+from onthedot.cli.log_printer import PASSED_OVER, LogPrinter
 from onthedot.cli.open_store import read_store
-from onthedot.cli.options import RUN, check_range, store_url, with_debug, with_json, with_range, with_server
+from onthedot.cli.options import (
+    RUN,
+    check_range,
+    store_url,
+    unknown_run,
+    with_debug,
+    with_json,
+    with_range,
+    with_server,
+)
 from onthedot.clock import to_micros
 from onthedot.model.addresses import is_server
 from onthedot.model.run import TERMINAL, RunState
@@ -77,13 +86,13 @@ def logs(
     output_location(output or "", url)  # refused before the store is opened, if it is none
     check_range(since, until)
     first, end = (None if one is None else to_micros(one) for one in (since, until))
-    telling = Telling(attempt=attempt, step=step, as_json=as_json, plain=plain, between=(first, end))
+    telling = LogPrinter(attempt=attempt, step=step, as_json=as_json, plain=plain, between=(first, end))
 
     click.get_current_context().exit(tell_run(url, run_id, telling, follow=follow, output=output or ""))
 
 
-def tell_run(url: str, run_id: int, telling: Telling, *, follow: bool, output: str = "") -> int:
-    """Write what a run of this store or server has said, or with `follow` what it says until it ends; the exit code."""
+def tell_run(url: str, run_id: int, telling: LogPrinter, *, follow: bool, output: str = "") -> int:
+    """Print the output of a run of this store or server; with `follow`, until it ends. Return the exit code."""
 
     async def tell(opened: Store) -> int:
         outputs = OutputStore((await find_owner(opened)).location(output, url))
@@ -100,11 +109,13 @@ def tell_run(url: str, run_id: int, telling: Telling, *, follow: bool, output: s
     return code
 
 
-async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: bool) -> int:
-    """The same of a server: all at once, or as it comes."""
+async def _tell_asked(client: Client, run_id: int, telling: LogPrinter, follow: bool) -> int:
+    """The same from a server."""
     from onthedot.client import views
 
-    run = await client.get_run(run_id) or _refuse(run_id)
+    run = await client.get_run(run_id)
+    if run is None:
+        raise unknown_run(run_id)
     _check_attempt(run, telling, follow)
     if not follow:
         for said in await views.read_said(client.server, run_id):
@@ -120,27 +131,29 @@ async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: boo
     return _end(await client.get_run(run_id) or run, telling)
 
 
-async def _tell(store: Store, outputs: OutputStore, run_id: int, telling: Telling, follow: bool) -> int:
-    run = await store.queries.get_run(run_id) or _refuse(run_id)
+async def _tell(store: Store, outputs: OutputStore, run_id: int, telling: LogPrinter, follow: bool) -> int:
+    run = await store.queries.get_run(run_id)
+    if run is None:
+        raise unknown_run(run_id)
     _check_attempt(run, telling, follow)
     await _look(store, outputs, run_id, telling)
     return await _follow(store, outputs, run, telling) if follow else _told(run, telling)
 
 
-def _check_attempt(run: RunRecord, telling: Telling, follow: bool) -> None:
+def _check_attempt(run: RunRecord, telling: LogPrinter, follow: bool) -> None:
     if telling.attempt is not None and telling.attempt > max(run.attempts, 0 if not follow else telling.attempt):
         tries = f"1 to {run.attempts}" if run.attempts else "none: it has not been tried yet"
         raise BadInput(f"--attempt: expected {tries}, got {telling.attempt}")
 
 
-def _told(run: RunRecord, telling: Telling) -> int:
+def _told(run: RunRecord, telling: LogPrinter) -> int:
     telling.check_step()
     if not telling.told:
         click.echo(_silent(run, telling), err=True)
     return BROKEN if telling.trouble else 0
 
 
-async def _follow(store: Store, outputs: OutputStore, run: RunRecord, telling: Telling) -> int:
+async def _follow(store: Store, outputs: OutputStore, run: RunRecord, telling: LogPrinter) -> int:
     looks = 0
     while not _has_ended(run) or (looks := looks + 1) <= (0 if telling.is_complete(run.attempts) else LAST_LOOKS):
         await asyncio.sleep(LOOK_EVERY)
@@ -152,8 +165,8 @@ async def _follow(store: Store, outputs: OutputStore, run: RunRecord, telling: T
     return _end(run, telling)
 
 
-def _end(run: RunRecord, telling: Telling) -> int:
-    """How it ended, for people; the exit code."""
+def _end(run: RunRecord, telling: LogPrinter) -> int:
+    """Print how the run ended. Return the exit code."""
     telling.close()
     why = ": ".join(part for part in (run.reason, run.error) if part)
     tries = f" after {run.attempts} attempts" if run.attempts > 1 else ""
@@ -161,13 +174,13 @@ def _end(run: RunRecord, telling: Telling) -> int:
     return 0 if run.state is RunState.SUCCEEDED else BROKEN
 
 
-async def _look(store: Store, outputs: OutputStore, run_id: int, telling: Telling) -> None:
+async def _look(store: Store, outputs: OutputStore, run_id: int, telling: LogPrinter) -> None:
     for said in await read_said(store, outputs, run_id):
         telling.tell(said)
 
 
-def _silent(run: RunRecord, telling: Telling) -> str:
-    """What is told of a run without output: why, if it failed."""
+def _silent(run: RunRecord, telling: LogPrinter) -> str:
+    """The message for a run without output: why it failed, if it did."""
     silent = f"run {run.id} has said nothing{'' if _has_ended(run) else ' yet'}"
     if not run.error or telling.attempt is not None:  # that may have ended in another way
         return silent
@@ -177,7 +190,3 @@ def _silent(run: RunRecord, telling: Telling) -> str:
 
 def _has_ended(run: RunRecord) -> bool:
     return run.state in TERMINAL
-
-
-def _refuse(run_id: int) -> NoReturn:
-    raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")

@@ -75,7 +75,7 @@ def _paused_text(queue: Queue) -> str:
 
 
 def _shares_in_words(queue: Queue) -> str:
-    """Who has which part of a queue; `-` if it is not shared."""
+    """The weights of a shared queue; `-` if it is not shared."""
     if queue.weights is None:
         return "-"
     return " ".join([*(f"{name}={weight}" for name, weight in queue.weights.items()), "others=1"])
@@ -167,7 +167,7 @@ def _read_share(text: str) -> tuple[str, int]:
 
 
 def _change_queue(url: str, name: str, change: Callable[[Verbs], Awaitable[Queue]]) -> Queue:
-    """A queue is any name: so one that nobody uses is taken for a slip, and refused."""
+    """Change a queue. A name that no job uses is refused as a typing error."""
 
     async def work(verbs: Verbs) -> Queue:
         refused = await why_unused(finding(verbs), name)

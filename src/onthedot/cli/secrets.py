@@ -1,4 +1,4 @@
-"""`onthedot secret set | list | rm | rotate`: the secrets that are kept in the store, sealed."""
+"""`onthedot secret set | list | rm | rotate`: manages the secrets in the store, which are encrypted."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _secrets(store: Store) -> StoredSecrets:
 
 
 def _without_keys(store: Store) -> StoredSecrets:
-    """Names can be read and removed by who cannot read a value."""
+    """Secrets whose names can be listed and removed; without keys no value can be read."""
     return StoredSecrets(store.documents, Keys([]))
 
 
@@ -168,7 +168,7 @@ async def _names(store: Store) -> list[StoredSecret]:
 
 
 def _check(name: str, namespace: str) -> None:
-    """Refuse what cannot be a name, before anything is asked for or opened."""
+    """Refuse wrong names before anything is asked for or opened."""
     check_name(name)
     if not is_name(namespace):
         raise BadInput(f"--namespace: expected letters, digits, '_', '-', '.' or ':', got {namespace!r}")

@@ -1,4 +1,4 @@
-"""`onthedot sessions | login | logout | whoami`: signs in to a server and out of it, and lists who is signed in."""
+"""`onthedot login | logout | whoami | sessions`: signs in to a server and out, and lists and ends sessions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from contextlib import suppress
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -33,19 +32,18 @@ from onthedot.cli.options import (
     with_utc,
 )
 from onthedot.cli.terminal import echo_table
-from onthedot.cli.words import in_zone, moment
+from onthedot.cli.words import in_zone, moment, read_iso
 from onthedot.client.connection import ServerConnection, check_url, check_way
-from onthedot.clock import SystemClock, to_micros
+from onthedot.clock import SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import KeyRefused, OnTheDotError
 from onthedot.observe.formats import plain
-from onthedot.observe.json_lines import session_fields
+from onthedot.observe.json_fields import session_fields
 from onthedot.stores.addresses import shown_url
 
 if TYPE_CHECKING:
     from onthedot.access.users import OpenSession
     from onthedot.client.client import Client
-    from onthedot.clock import Micros
     from onthedot.stores.protocol import Store
 
 
@@ -102,7 +100,7 @@ def login(url: str, user: str | None, by_key: bool, by_id_token: bool, as_json: 
 
 
 def default_server() -> str:
-    """The server that is meant if none is named."""
+    """The server if none is named."""
     named = os.environ.get("ONTHEDOT_STORE", "")
     return named if is_server(named) else DEFAULT_SERVER
 
@@ -127,7 +125,7 @@ async def _sign_in(server: str, body: dict[str, str]) -> Login:
 
 
 async def _with_key(server: str, key: str) -> Login:
-    """A key that the server knows: one that it does not is not kept."""
+    """Check a key with the server, which must know it."""
     asked = ServerConnection(server, key, insecure=True)  # the way was checked, or allowed
     try:
         told = await asked.ask("GET", "/api/v1/whoami")
@@ -140,7 +138,7 @@ async def _with_key(server: str, key: str) -> Login:
 
 
 def _read_fields(server: str, told: Any, *names: str) -> list[str]:
-    """These texts of an answer; `Failure` if it is no answer of ours."""
+    """These texts of an answer. `Failure` if it is not from an onthedot server."""
     if isinstance(told, dict) and all(isinstance(told.get(name), str) for name in names):
         return [told[name] for name in names]
     got = f"an answer with {', '.join(sorted(map(str, told))[:5])}" if isinstance(told, dict) and told else "other JSON"
@@ -148,7 +146,7 @@ def _read_fields(server: str, told: Any, *names: str) -> list[str]:
 
 
 async def _end_session(login: Login) -> None:
-    """End it on its server."""
+    """End the session on its server."""
     asked = ServerConnection(login.server, login.key, insecure=True)  # it was sent there before, in the same way
     try:
         await asked.send("POST", "/api/v1/logout", repeat=True)
@@ -215,7 +213,7 @@ def _logins_meant(url: str, every: bool) -> list[Login]:
 
 
 def _end_login(login: Login) -> str:
-    """Why the session was not ended on its server; empty if it was, or is over, or is none."""
+    """End the session of a login. Return why that failed; empty if it worked, had ended before, or is a key."""
     if login.kind == "key":
         return ""
     try:
@@ -299,17 +297,12 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
         rows = [
             [one["id"] + (" (this one)" if one["current"] else ""), one["name"], one["role"],
              "page" if one["page"] else "program", one["source"],
-             _moment(one["made_at"], now), _moment(one["expires_at"], now)]
+             moment(read_iso(one["made_at"]), now), moment(read_iso(one["expires_at"]), now)]
             for one in found
         ]  # fmt: skip
         echo_table(["SESSION", "NAME", "ROLE", "OF", "FROM", in_zone("SINCE", now), "EXPIRES"], rows)
     else:
         click.echo("there are no sessions")
-
-
-def _moment(iso: str, now: Micros) -> str:
-    """An instant of the JSON, for people."""
-    return moment(to_micros(datetime.fromisoformat(iso)), now)
 
 
 @sessions.command(cls=Command, short_help="End a session.")

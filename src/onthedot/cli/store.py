@@ -1,4 +1,4 @@
-"""`onthedot store migrate | check`: bring a store's tables up to date, or say how it is."""
+"""`onthedot store migrate | check`: migrates a store, or checks it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def check(store: str | None, db: str | None, as_json: bool) -> None:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a look at a store has shown."""
+    """What a check of a store has found."""
 
     jobs: int
     runs: dict[str, int]  # by state

@@ -32,8 +32,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
-    """What was said on the command line; None: what the program says, or else the default."""
+class NodeOptions:
+    """The options of a node. None: the value of the program, or else the default."""
 
     store: str | None
     db: str | None
@@ -60,14 +60,14 @@ class Given:
     quota_submits: int | None = None
 
     def settings(self, own: Settings) -> Settings:
-        """The program's own settings, and what was said here."""
+        """The program's settings, changed by these options."""
         names = {field.name for field in fields(own)} & {field.name for field in fields(self)}
         given = {name: getattr(self, name) for name in names if getattr(self, name) not in (None, ())}
         changed = replace(own, **given, programs=True if own.programs is None else own.programs)
         return changed if self.lease is None else changed.with_leases(self.lease)
 
     def as_arguments(self) -> list[str]:
-        """All of it but what each has for itself (name, metrics), for a process that is to do the same."""
+        """These options as arguments for a child process, without those that differ for each (name, metrics)."""
         lengths = {"--lease": self.lease, "--grace": self.grace, "--for": self.duration}
         lists = {"--roles": self.roles, "--queues": self.queues, "--labels": self.labels}
         said: dict[str, str | None] = {"--store": self.store, "--db": self.db, "--output": self.output}
@@ -79,7 +79,7 @@ class Given:
 
 
 def with_node(command: F) -> F:
-    """The options of every node; they come to the command as the fields of `Given`."""
+    """The options of every node; the command receives them as the fields of `NodeOptions`."""
     command = with_debug(command)
     command = with_json("one JSON object per event and line")(command)
     command = click.option("--with-parent", is_flag=True, hidden=True)(command)
@@ -101,7 +101,7 @@ def with_node(command: F) -> F:
 
 
 def run(
-    program: str | None, given: Given, *, plain: bool = True, samples: bool = False, api: ApiGiven | None = None
+    program: str | None, given: NodeOptions, *, plain: bool = True, samples: bool = False, api: ApiOptions | None = None
 ) -> None:
     """Run one node, of a program or with sample jobs, and end with its exit code."""
     from onthedot.cli.node_process.node import run_program  # with the whole engine, which `--help` does not need
@@ -112,7 +112,7 @@ def run(
 
 
 def read_names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """The callback of options that take several names, with commas between them."""
+    """The callback of options that take several names, separated by commas."""
     if value is None:
         return None
     names = tuple(name.strip() for name in value.split(","))
@@ -136,8 +136,8 @@ _QUOTAS = {
 }
 
 
-class ApiGiven(NamedTuple):
-    """What was said about it. Without `listen`: at the usual port, or another free one; with `off`, nowhere."""
+class ApiOptions(NamedTuple):
+    """The options of the HTTP API. Without `listen` it uses the usual port, or else any free one."""
 
     listen: str | None = None
     off: bool = False
@@ -147,7 +147,7 @@ class ApiGiven(NamedTuple):
 
 
 def with_api(command: F) -> F:
-    """`--listen`, `--no-api` and `--insecure`, which `api_given` takes; the others are settings."""
+    """The options of the HTTP API: `take_api_options` takes some of them, the others are settings."""
     what = "Where the HTTP API listens.  [default: 127.0.0.1:7411, or another port if that is taken]"
     everybody = "Let everybody in without a key: on this machine only."
     chain = "Serve HTTPS with the certificate chain in this file (PEM).  [default: plain HTTP]"
@@ -176,13 +176,13 @@ def with_api(command: F) -> F:
     return click.option("--listen", metavar="HOST:PORT", help=what)(command)
 
 
-def api_given(options: dict[str, Any], *, link: bool) -> ApiGiven:
-    """What was said, taken out of a command's options."""
+def take_api_options(options: dict[str, Any], *, link: bool) -> ApiOptions:
+    """Take `--listen`, `--no-api` and `--insecure` out of a command's options."""
     listen, off, insecure = options.pop("listen"), options.pop("no_api"), options.pop("insecure")
     if off and (listen is not None or insecure):
         raise click.UsageError("expected --no-api by itself, got --listen or --insecure beside it; leave one out")
     terminal = sys.stdout.isatty() and not options.get("as_json")
-    return ApiGiven(listen, off, insecure, link, terminal)
+    return ApiOptions(listen, off, insecure, link, terminal)
 
 
 def read_metrics(ctx: click.Context, param: click.Parameter, value: str | None) -> Listen | None:
@@ -264,8 +264,8 @@ def up(program: str | None, plain: bool, **options: Any) -> None:
       onthedot up --db /tmp/try.db --for 10s
       onthedot up --json | jq 'select(.event == "AttemptEnded")'
     """
-    api = api_given(options, link=True)
-    run(program, Given(roles=("planner", "worker"), **options), plain=plain, samples=program is None, api=api)
+    api = take_api_options(options, link=True)
+    run(program, NodeOptions(roles=("planner", "worker"), **options), plain=plain, samples=program is None, api=api)
 
 
 MOST_PROCESSES = 256
@@ -317,28 +317,28 @@ def worker(program: str | None, processes: int, **options: Any) -> None:
       onthedot worker app.py --metrics 127.0.0.1:9411
       onthedot worker shop.jobs:sched --queues mail,reports --labels gpu
     """
-    given = Given(**options)
+    given = NodeOptions(**options)
     if processes == 1:
         run(program, given)
         return
     if given.metrics is not None and given.metrics.port + processes > 65_536:
         told = f"expected a port with room for {processes} processes above it, got {given.metrics.port}"
         raise click.BadParameter(told, param_hint="--metrics")
-    from onthedot.cli.node_process.processes import Processes
+    from onthedot.cli.node_process.processes import WorkerProcesses
     from onthedot.cli.program import load_program
 
     if program is not None:
         load_program(program)  # what is wrong with it is said once
     arguments = ["worker", *([program] if program is not None else []), *given.as_arguments()]
     own = partial(_own_metrics, given.metrics)
-    family = Processes(arguments, given.node_id, processes, as_json=given.as_json, own=own)
+    family = WorkerProcesses(arguments, given.node_id, processes, as_json=given.as_json, own=own)
     code = family.run()
     if code:
         click.get_current_context().exit(code)
 
 
 def _own_metrics(listen: Listen | None, number: int) -> list[str]:
-    """Where process `number`, counted from zero, tells its metrics; each at a port of its own."""
+    """The `--metrics` of child process `number`, counted from zero; each has its own port."""
     if listen is None:
         return []
     return ["--metrics", listen._replace(port=listen.port + number if listen.port else 0).text]
@@ -365,5 +365,5 @@ def server(program: str | None, **options: Any) -> None:
       onthedot server --listen 0.0.0.0:7411 --store postgresql://localhost/jobs
       onthedot server --node-id planner-1 --for 1h
     """
-    api = api_given(options, link=False)
-    run(program, Given(**options), api=api)
+    api = take_api_options(options, link=False)
+    run(program, NodeOptions(**options), api=api)

@@ -1,4 +1,4 @@
-"""`onthedot users create | list | edit | password | disable | enable | rm`: people who log in to a server."""
+"""`onthedot users create | list | edit | password | disable | enable | rm`: manages the users of a server."""
 
 from __future__ import annotations
 
@@ -265,7 +265,8 @@ async def _all(store: Store) -> list[User]:
 
 
 def _check(name: str, surplus: tuple[str, ...]) -> None:
-    """Refuse what cannot be a name, before anything is asked for or opened; and do not repeat what is too much."""
+    """Refuse a wrong name before anything is asked for or opened. Surplus arguments are not repeated: they may be
+    passwords."""
     if surplus:
         raise BadInput(
             "NAME: expected a name alone, got more; the password is read from standard input, because every user of "
@@ -293,5 +294,5 @@ def _as_json(user: User) -> dict[str, Any]:
 
 
 def _read_password(name: str) -> str:
-    """A new password of a user."""
+    """Read a new password."""
     return read_secret("password", f"Password of {name}", most=4 * MOST, is_new=True)
