@@ -30,7 +30,7 @@ from onthedot.model.events import Event, RunsReplayed
 from onthedot.model.policies import Rate
 from onthedot.model.run import RunRecord
 from onthedot.observe.formats import count
-from onthedot.observe.json_lines import run_fields
+from onthedot.observe.json_fields import run_fields
 from onthedot.operations.dead_letters import DeadLetters, Replayed, is_letter
 
 if TYPE_CHECKING:

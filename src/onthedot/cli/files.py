@@ -30,7 +30,7 @@ from onthedot.define.importers.tables import read_table
 from onthedot.define.job_reader import read_jobs, read_text
 from onthedot.define.job_writer import Exported, exported, written, yaml_file
 from onthedot.define.schema import file_schema
-from onthedot.define.wrong_text import Told, WrongText
+from onthedot.define.wrong_text import Problem, WrongText
 from onthedot.model.errors import DefinitionError, ScheduleError, did_you_mean
 from onthedot.model.job import Job, job_name
 from onthedot.observe.formats import count, iso, plain
@@ -50,7 +50,7 @@ class Checked(NamedTuple):
 
     file: str
     jobs: list[Job]
-    told: list[Told]
+    told: list[Problem]
     warnings: list[str]
 
 
@@ -111,12 +111,12 @@ def check_together(checked: list[Checked]) -> list[Checked]:
             before = first.setdefault(job_name(job), one.file)
             if before is not one.file:
                 one.told.append(
-                    Told(one.file, None, f"job {job.name!r}: expected each job once, it is in {before} already")
+                    Problem(one.file, None, f"job {job.name!r}: expected each job once, it is in {before} already")
                 )
     try:
         parents_first(job for one in checked for job in one.jobs)
     except DefinitionError as error:
-        checked[-1].told.append(Told(checked[-1].file, None, str(error)))
+        checked[-1].told.append(Problem(checked[-1].file, None, str(error)))
     if not any(one.told for one in checked):
         for one in checked:
             warned = [(job.name, missing_parents(job, first, "is in these files")) for job in one.jobs]
@@ -353,7 +353,7 @@ def _tell_remarks(found: list[ImportResult], jobs: int) -> None:
     click.echo(", ".join([*said, *([f"{incomplete} to complete"] if incomplete else [])]), err=True)
 
 
-def _by_line(told: Told) -> tuple[str, int]:
+def _by_line(told: Problem) -> tuple[str, int]:
     return (told.file, told.at.line if told.at else 0)
 
 

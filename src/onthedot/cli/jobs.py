@@ -18,8 +18,8 @@ from onthedot.clock import Micros, SystemClock, to_micros
 from onthedot.model.addresses import is_server
 from onthedot.model.job import JobRecord, JobState
 from onthedot.model.run import RunRecord
-from onthedot.observe.formats import count, iso, plain
-from onthedot.observe.json_lines import optional_iso, run_fields
+from onthedot.observe.formats import count, iso, optional_iso, plain
+from onthedot.observe.json_fields import run_fields
 from onthedot.operations.job_views import Next, Shown, shown
 from onthedot.runners.params import value_of_text
 from onthedot.schedules import describe, to_json

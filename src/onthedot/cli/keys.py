@@ -20,8 +20,7 @@ from onthedot.cli.terminal import echo_table
 from onthedot.cli.words import in_zone, moment, reader_time
 from onthedot.clock import Micros, SystemClock
 from onthedot.model.errors import DefinitionError
-from onthedot.observe.formats import plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import optional_iso, plain
 from onthedot.stores.protocol import Store
 
 

@@ -19,8 +19,7 @@ from onthedot.cli.words import in_zone, reader_time
 from onthedot.clock import SECOND, Micros, SystemClock
 from onthedot.define.differences import Difference, load_per_hour
 from onthedot.model.job import Job
-from onthedot.observe.formats import count, iso, length, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import count, iso, length, optional_iso, plain
 from onthedot.operations.apply import Applied
 from onthedot.stores.connect import sqlite_path
 

@@ -32,8 +32,8 @@ from onthedot.clock import Micros, SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import StateError, UnknownJob, UnknownRun, did_you_mean
 from onthedot.model.run import TERMINAL, AttemptRecord, Progress, RunRecord, RunState, SkipRecord, WaitReason
-from onthedot.observe.formats import count, iso, length, plain
-from onthedot.observe.json_lines import optional_iso, run_fields
+from onthedot.observe.formats import count, iso, length, optional_iso, plain
+from onthedot.observe.json_fields import run_fields
 from onthedot.operations.job_lookup import near_names
 from onthedot.operations.why_waiting import why_waiting
 from onthedot.output.run_output import read_logs

@@ -31,8 +31,8 @@ from onthedot.define.check import missing_parents
 from onthedot.define.job_reader import read_file
 from onthedot.model.addresses import is_server
 from onthedot.model.job import Call, Cron, FixedDelay, Job, Schedule, job_name
-from onthedot.observe.formats import count, iso, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import count, iso, optional_iso, plain
+from onthedot.observe.json_fields import coming_fields, start_fields
 from onthedot.operations.job_lookup import find_job
 from onthedot.operations.next_slots import gather, look_ahead
 from onthedot.rules.next_slots import coming
@@ -40,7 +40,7 @@ from onthedot.rules.next_slots import upcoming as order_starts
 from onthedot.runners.interpreters import doubts
 from onthedot.schedules import cron_fields, describe, parse, slots, to_text
 from onthedot.schedules.instants import format_instant, read_instant
-from onthedot.schedules.lint import Odd
+from onthedot.schedules.lint import ScheduleWarning
 from onthedot.schedules.lint import lint as find_odd
 from onthedot.schedules.zones import zone
 from onthedot.stores.protocol import Store
@@ -236,7 +236,6 @@ def upcoming(
 
 def _read_upcoming(url: str, now: Micros, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
     from onthedot.client import views
-    from onthedot.client.values import start_fields
 
     async def read(store: Store) -> Upcoming:
         wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
@@ -309,7 +308,6 @@ def _show_job(
     url: str, job: str, namespace: str, limit: int, until: Micros | None, now: Micros, *, as_json: bool
 ) -> None:
     from onthedot.client import views
-    from onthedot.client.values import coming_fields
 
     async def read(store: Store) -> tuple[str, list[Mapping[str, Any]]]:
         record = await find_job(store, job, namespace=namespace)
@@ -347,7 +345,7 @@ class Looked(NamedTuple):
 
     job: str
     schedule: Schedule
-    odd: list[Odd]
+    odd: list[ScheduleWarning]
 
 
 _FILES = (".yaml", ".yml", ".json")

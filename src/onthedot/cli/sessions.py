@@ -38,7 +38,7 @@ from onthedot.clock import SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import KeyRefused, OnTheDotError
 from onthedot.observe.formats import plain
-from onthedot.observe.json_lines import session_fields
+from onthedot.observe.json_fields import session_fields
 from onthedot.stores.addresses import shown_url
 from onthedot.stores.protocol import Store
 

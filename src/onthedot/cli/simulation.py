@@ -18,8 +18,7 @@ from onthedot.cli.words import in_words, local_time
 from onthedot.clock import SECOND, Micros, SystemClock, to_datetime, to_micros
 from onthedot.model.duration import micros, parse_duration
 from onthedot.model.job import Cron, Job, Sleep
-from onthedot.observe.formats import count, iso, length, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import count, iso, length, optional_iso, plain
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.zones import zone
 from onthedot.simulate.results import JobTally, Tally, Warning, warnings

@@ -35,8 +35,8 @@ from onthedot.model.errors import DefinitionError
 from onthedot.model.events import Event, RunsBackfilled
 from onthedot.model.job import JobRecord, JobState
 from onthedot.model.run import RunRecord, SkipRecord
-from onthedot.observe.formats import iso, plain
-from onthedot.observe.json_lines import optional_iso, skip_fields
+from onthedot.observe.formats import iso, optional_iso, plain
+from onthedot.observe.json_fields import coming_fields, skip_fields
 from onthedot.operations.backfill import Asked, Backfill
 from onthedot.operations.next_slots import look_ahead
 from onthedot.rules.next_slots import coming
@@ -125,7 +125,6 @@ def _change(url: str, job: str, namespace: str, as_json: bool, deed: Callable[[V
 async def _coming(verbs: Verbs, job: str, namespace: str, record: JobRecord | None) -> list[Mapping[str, Any]]:
     from onthedot.client import views
     from onthedot.client.client import Client
-    from onthedot.client.values import coming_fields
     from onthedot.operations.open_verbs import OpenVerbs
 
     if isinstance(verbs, Client):

@@ -1,4 +1,4 @@
-"""What happened in a simulation, counted, and what people would want to be warned of."""
+"""The results of a simulation: counts for each job and hour, and warnings."""
 
 from __future__ import annotations
 
