@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from onthedot.scheduler import Scheduler
 
 
+# ── the question ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 MOST_DAYS = 366
 _DAY = 86_400_000_000
 _PATIENCE = 2_000_000  # µs: who waits longer wants to see how far it is
@@ -183,6 +186,9 @@ class _Progress:
     def clear(self) -> None:
         if self._shown:
             click.echo("\r" + " " * 40 + "\r", err=True, nl=False)
+
+
+# ── the results ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 _QUARTER = 900 * SECOND  # no zone's offset is finer
