@@ -21,6 +21,7 @@ from onthedot.cli.open_store import read_store
 from onthedot.cli.options import RUN, store_url, unknown_run, with_debug, with_json, with_server
 from onthedot.cli.terminal import echo_table
 from onthedot.cli.words import local_time
+from onthedot.clock import Micros
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import did_you_mean
 from onthedot.observe.formats import iso, plain
@@ -28,11 +29,10 @@ from onthedot.output.locations import output_location
 from onthedot.output.output_owner import find_owner
 from onthedot.output.output_store import OutputStore
 from onthedot.output.run_output import Artifact, list_artifacts, read_artifact
+from onthedot.stores.protocol import Store
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
-    from onthedot.clock import Micros
-    from onthedot.stores.protocol import Store
 
 T = TypeVar("T")
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,7 @@ from onthedot.define.check import missing_parents, parents_first
 from onthedot.define.importers.crontab import read_crontab
 from onthedot.define.importers.file_kinds import PATTERNS, WORDS, by_name
 from onthedot.define.importers.file_kinds import look as guess_kind
-from onthedot.define.importers.import_result import name_apart
+from onthedot.define.importers.import_result import ImportResult, name_apart
 from onthedot.define.importers.kubernetes import read_cron_jobs
 from onthedot.define.importers.systemd import entries, read_timers
 from onthedot.define.importers.tables import read_table
@@ -31,18 +32,17 @@ from onthedot.define.job_writer import Exported, exported, written, yaml_file
 from onthedot.define.schema import file_schema
 from onthedot.define.wrong_text import Problem, WrongText
 from onthedot.model.errors import DefinitionError, ScheduleError, did_you_mean
-from onthedot.model.job import job_name
+from onthedot.model.job import Job, job_name
 from onthedot.observe.formats import count, iso, plain
 from onthedot.operations.job_views import Shown
 from onthedot.schedules import to_text
 from onthedot.schedules.zones import zone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onthedot.define.importers.import_result import ImportResult
-    from onthedot.model.job import Job
     from onthedot.operations.verbs import Verbs
+
+
+# ── check ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Checked(NamedTuple):
@@ -152,6 +152,9 @@ def _checked_as_json(one: Checked) -> dict[str, Any]:
         ],
         "warnings": one.warnings,
     }
+
+
+# ── import ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 FORMATS = ("csv", "crontab", "systemd", "kubernetes")
@@ -362,6 +365,9 @@ def _store_jobs(jobs: list[Job], url: str) -> dict[str, str]:
         return {job.name: (await verbs.put(job)).change for job in parents_first(jobs)}
 
     return ask(url, work)
+
+
+# ── export ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 COLUMNS = ("name", "namespace", "owner", "schedule", "task", "state", "next")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -24,19 +25,16 @@ from onthedot.cli.options import (
 )
 from onthedot.clock import to_micros
 from onthedot.model.addresses import is_server
-from onthedot.model.run import TERMINAL, RunState
+from onthedot.model.run import TERMINAL, RunRecord, RunState
 from onthedot.observe.formats import plain
 from onthedot.output.locations import output_location
 from onthedot.output.output_owner import find_owner
 from onthedot.output.output_store import OutputStore
 from onthedot.output.run_output import read_said
+from onthedot.stores.protocol import Store
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from onthedot.client.client import Client
-    from onthedot.model.run import RunRecord
-    from onthedot.stores.protocol import Store
 
 LOOK_EVERY = 0.5
 """Between two looks with --follow, in seconds. Running attempts tell the store about every second."""

@@ -6,8 +6,8 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import UTC, datetime, tzinfo
+from typing import Any, TypeVar
 
 import click
 
@@ -18,9 +18,6 @@ from onthedot.model.errors import DefinitionError, ScheduleError, shown
 from onthedot.model.run import HIGHEST_RUN
 from onthedot.schedules.instants import read_when
 from onthedot.stores.addresses import shown_url
-
-if TYPE_CHECKING:
-    from datetime import tzinfo
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -15,7 +15,7 @@ import click
 from onthedot.access import users
 from onthedot.access.grants import grant_in_words
 from onthedot.access.sessions import issue_token, token_named
-from onthedot.access.users import list_sessions
+from onthedot.access.users import OpenSession, list_sessions
 from onthedot.cli.audit import record_change
 from onthedot.cli.connect import ask_server, find_key, is_insecure
 from onthedot.cli.errors import BROKEN, BadInput, Command, Failure, Group
@@ -38,13 +38,15 @@ from onthedot.clock import SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import KeyRefused, OnTheDotError
 from onthedot.observe.formats import plain
-from onthedot.observe.json_lines import session_fields
+from onthedot.observe.json_fields import session_fields
 from onthedot.stores.addresses import shown_url
+from onthedot.stores.protocol import Store
 
 if TYPE_CHECKING:
-    from onthedot.access.users import OpenSession
     from onthedot.client.client import Client
-    from onthedot.stores.protocol import Store
+
+
+# ── login ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 DEFAULT_SERVER = "http://127.0.0.1:7411"
@@ -159,6 +161,9 @@ async def _end_quietly(login: Login) -> None:
         await _end_session(login)
 
 
+# ── logout ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command(cls=Command)
 @click.argument("url", metavar="[URL]", default="")
 @click.option("--all", "every", is_flag=True, help="Of every server.")
@@ -225,6 +230,9 @@ def _end_login(login: Login) -> str:
     return ""
 
 
+# ── whoami ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command(cls=Command)
 @click.argument("server", metavar="[URL]", required=False)
 @with_server
@@ -259,6 +267,9 @@ def whoami(server: str | None, store: str | None, db: str | None, as_json: bool)
     ]
     for name, text in facts:
         click.echo(f"{name:<6} {plain(str(text), most=1_000)}")
+
+
+# ── sessions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.group(cls=Group)

@@ -18,8 +18,7 @@ from onthedot.cli.words import in_words, local_time
 from onthedot.clock import SECOND, Micros, SystemClock, to_datetime, to_micros
 from onthedot.model.duration import micros, parse_duration
 from onthedot.model.job import Cron, Job, Sleep
-from onthedot.observe.formats import count, iso, length, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import count, iso, length, optional_iso, plain
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.zones import zone
 from onthedot.simulate.results import JobTally, Tally, Warning, warnings
@@ -27,6 +26,9 @@ from onthedot.simulate.scenario import ASSUMED, Outage, Scenario
 
 if TYPE_CHECKING:
     from onthedot.scheduler import Scheduler
+
+
+# ── the question ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 MOST_DAYS = 366
@@ -184,6 +186,9 @@ class _Progress:
     def clear(self) -> None:
         if self._shown:
             click.echo("\r" + " " * 40 + "\r", err=True, nl=False)
+
+
+# ── the results ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 _QUARTER = 900 * SECOND  # no zone's offset is finer

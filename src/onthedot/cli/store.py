@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
 
 import click
 
@@ -20,10 +19,8 @@ from onthedot.model.run import RunState
 from onthedot.observe.formats import count, plain
 from onthedot.stores.addresses import shown_url
 from onthedot.stores.connect import open_store, sqlite_path
+from onthedot.stores.protocol import Store
 from onthedot.stores.queries import RunFilter, all_runs
-
-if TYPE_CHECKING:
-    from onthedot.stores.protocol import Store
 
 
 @click.group(cls=Group)
