@@ -33,8 +33,8 @@ PRUNE_EVERY: Micros = HOUR
 BREATH: Micros = 200 * MILLISECOND
 """Between two groups of runs."""
 ENOUGH = 3
-"""A round ends when so many groups in a row had nothing to remove: runs go in about the order of their ids. Once a day a
-round goes through all groups."""
+"""A round ends when so many groups in a row had nothing to remove: runs go in about the order of their ids. Once a day
+a round goes through all groups."""
 
 
 class Patience:
