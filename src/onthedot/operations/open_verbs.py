@@ -13,6 +13,7 @@ from onthedot.define.job_writer import written
 from onthedot.ids import Ids, RandomIds
 from onthedot.loop import Loop
 from onthedot.model.events import Event, Events
+from onthedot.operations.known_jobs import KnownJobs
 from onthedot.operations.result_waiters import Ends
 from onthedot.operations.session import Session
 from onthedot.operations.store_verbs import StoreVerbs
@@ -39,6 +40,7 @@ class OpenStore:
         self.outputs = outputs
         self.ids: Ids = RandomIds()
         self.ends = Ends(store, settings)
+        self.known = KnownJobs(store)
         self._loop = Loop(clock, self.ids, _tell_trouble)
         self._loop.add(self.ends)
         store.hints.listen(self._hear)
@@ -64,6 +66,7 @@ class OpenStore:
             ids=self.ids,
             events=events,
             ends=self.ends,
+            known=self.known,
             outputs=self.outputs,
             recorder=recorder,
             namespace=namespace,

@@ -145,12 +145,11 @@ async def submit_run(
     asked = read_run_request(await request.body())
     verbs_for(there, who, namespace)
     key = run_key(who, idempotency_key, "submit", asked.key)
-    writes = writes_of(request)
-    known = writes.known(asked.job, namespace)
+    known = there.known.get(asked.job, namespace)
     if known is not None:
         with suppress(ArgumentsError, RevisionConflict, UnknownJob):  # what the job was: what it is decides
             return await _submit(request, known, asked, namespace, key, revision=known.revision)
-    return await _submit(request, await writes.read(asked.job, namespace), asked, namespace, key)
+    return await _submit(request, await there.known.read(asked.job, namespace), asked, namespace, key)
 
 
 async def _submit(
