@@ -95,7 +95,7 @@ def test_it_can_be_started_again_and_leaves_no_thread_behind():
             blocking.start()
         blocking.stop()
         blocking.stop()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("onthedot portal")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("onthedot loop")]
 
 
 def test_verbs_at_the_wrong_time_say_so():
@@ -108,7 +108,7 @@ def test_a_start_that_fails_is_raised_and_leaves_no_thread(tmp_path):
     blocking = otd.BlockingScheduler(otd.Scheduler(f"sqlite:///{tmp_path}"))
     with pytest.raises(otd.StoreError):
         blocking.start()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("onthedot portal")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("onthedot loop")]
 
 
 def test_a_wait_that_takes_too_long_raises():

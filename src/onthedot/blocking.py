@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
 
-from onthedot.loop_thread import Portal
+from onthedot.loop_thread import LoopThread
 from onthedot.model.errors import StateError
 from onthedot.operations.blocking_verbs import BlockingVerbs
 from onthedot.operations.run_request import given_connection
@@ -38,11 +38,11 @@ class BlockingScheduler(BlockingVerbs):
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
-        self._portal: Portal | None = None
+        self._thread: LoopThread | None = None
         self._changing = threading.Lock()
 
     def start(self) -> None:
-        """Open the store, store the jobs, and begin. Handlers that are coroutines run on the portal's loop.
+        """Open the store, store the jobs, and begin. Handlers that are coroutines run on the thread's loop.
 
         >>> blocking.start()
         >>> blocking.result(blocking.submit(add.call(2, 3)), timeout="10s")
@@ -50,15 +50,15 @@ class BlockingScheduler(BlockingVerbs):
         >>> blocking.stop()
         """
         with self._changing:
-            if self._portal is not None:
+            if self._thread is not None:
                 raise StateError("the scheduler is running already; stop it before you start it again")
-            portal = Portal()
+            thread = LoopThread()
             try:
-                portal.ask(self.scheduler.start())
+                thread.ask(self.scheduler.start())
             except BaseException:  # whatever kept it from starting: its thread must not stay
-                portal.close()
+                thread.close()
                 raise
-            self._portal = portal
+            self._thread = thread
 
     def stop(self) -> None:
         """Drain: take no new work, let attempts end (up to `settings.grace`), hand over, close. Twice is fine.
@@ -69,12 +69,12 @@ class BlockingScheduler(BlockingVerbs):
         >>> blocking.stop()
         """
         with self._changing:
-            portal, self._portal = self._portal, None
-            if portal is not None:
+            thread, self._thread = self._thread, None
+            if thread is not None:
                 try:
-                    portal.ask(self.scheduler.stop())
+                    thread.ask(self.scheduler.stop())
                 finally:
-                    portal.close()
+                    thread.close()
 
     def stop_now(self) -> None:
         """Do not wait any longer for attempts: called on another thread while `stop` is waiting.
@@ -105,8 +105,8 @@ class BlockingScheduler(BlockingVerbs):
         return given_connection(connection)
 
     def _ask(self, work: Coroutine[Any, Any, T]) -> T:
-        portal = self._portal
-        if portal is None:
+        thread = self._thread
+        if thread is None:
             work.close()
             raise StateError("the scheduler is not running; call start() first, or use 'with'")
-        return portal.ask(work)
+        return thread.ask(work)

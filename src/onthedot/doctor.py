@@ -63,7 +63,7 @@ class Finding:
         return self.wanted and self.state != "ok"
 
 
-class Asked(NamedTuple):
+class Configuration(NamedTuple):
     """What is to be looked at: a configuration, and where it keeps things."""
 
     settings: Settings
@@ -83,12 +83,12 @@ class Wants(NamedTuple):
     programs: bool = False
 
 
-def look(asked: Asked) -> list[Finding]:
+def look(asked: Configuration) -> list[Finding]:
     """One finding for each thing, in the order in which people want to know."""
     return [*asyncio.run(_elsewhere(asked)), *look_at_machine(asked.settings, wants_of(asked.settings, asked.jobs))]
 
 
-async def _elsewhere(asked: Asked) -> list[Finding]:
+async def _elsewhere(asked: Configuration) -> list[Finding]:
     found = await look_at_store(asked.store, asked.settings, wanted=asked.store_wanted)
     return [*found, await look_at_output(asked.output, RandomIds())] if asked.output else found
 

@@ -21,12 +21,12 @@ def ping_loop(loop: asyncio.AbstractEventLoop | None, answer: Callable[[], None]
         answer()
 
 
-class Portal:
+class LoopThread:
     """A thread with an event loop, and the way to it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="onthedot portal", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="onthedot loop", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:

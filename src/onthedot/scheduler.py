@@ -386,7 +386,7 @@ class Scheduler(StoreVerbs):
             events=self._events,
             ends=engine.ends,
             known=self._known,
-            outputs=None if engine.leaving is None else engine.leaving.outputs,
+            outputs=None if engine.output is None else engine.output.outputs,
             recorder=engine.recorder,
             jobs=self.jobs,
         )

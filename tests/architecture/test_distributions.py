@@ -72,7 +72,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_of_onthedot_has_the_package_and_the_plugin(dist: Path):
     wheel = open_wheel(dist, "onthedot")
     assert wheel.modules == sources(PACKAGE) | {"onthedot_pytest.py"}
-    assert {f"onthedot/testing/{name}.py" for name in ("harness", "fixture", "clock")} <= wheel.modules
+    assert {f"onthedot/testing/{name}.py" for name in ("harness", "fixture", "store_wrapper")} <= wheel.modules
     assert not [name for name in wheel.files if name.startswith(tuple(f"onthedot/testing/{part}" for part in PARTS))]
     assert not [name for name, content in wheel.files.items() if b"import onthedot_verify" in content]
     assert not [name for name, content in wheel.files.items() if b"from onthedot_verify" in content]

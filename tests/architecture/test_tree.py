@@ -94,7 +94,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "one rule of several modules": ("tests/rules/test_planned.py",),
     "a guard whose worker is gone, and two guards": (
-        "tests/runners/guard/test_guards.py",
+        "tests/runners/guard/test_client.py",
         "tests/runners/guard/test_lost_workers.py",
     ),
     "handlers in child processes": (
@@ -126,12 +126,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/schedules/test_doctests.py",
         "tests/schedules/test_hostile.py",
         "tests/schedules/test_oracle.py",
-    ),
-    "routes of several modules": (
-        "tests/server/routes/test_attempts.py",
-        "tests/server/routes/test_cluster.py",
-        "tests/server/routes/test_standing.py",
-        "tests/server/routes/test_upcoming.py",
     ),
     "the whole API over HTTP": (
         "tests/server/test_access.py",

@@ -11,8 +11,8 @@ import pytest
 
 import onthedot as otd
 from onthedot.cli.node_process import previous_state as finding
-from onthedot.cli.node_process.banner import Opening
-from onthedot.cli.node_process.previous_state import Found, look
+from onthedot.cli.node_process.banner import Banner
+from onthedot.cli.node_process.previous_state import PreviousState, read_previous_state
 from onthedot.clock import SECOND, SystemClock
 from onthedot.model.errors import UnknownJob
 from onthedot.model.job import Call as CallTask
@@ -62,7 +62,7 @@ def test_check_sees_the_overdue_run_of_the_last_namespace(call: Call, crowded: P
 
 
 async def test_a_start_counts_all_jobs_and_overdue_runs(crowded: Path):
-    found = await look(f"sqlite:///{crowded}", SystemClock().now())
+    found = await read_previous_state(f"sqlite:///{crowded}", SystemClock().now())
     assert found is not None
     assert found.in_words()[0] == f"{MANY + 2} jobs, 1 run waiting (1 of them due already)"
     assert found.as_json()["more_jobs"] is False
@@ -70,7 +70,7 @@ async def test_a_start_counts_all_jobs_and_overdue_runs(crowded: Path):
 
 async def test_a_start_says_that_it_did_not_look_at_all_jobs(crowded: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(finding, "_MOST_JOBS", 500)
-    found = await look(f"sqlite:///{crowded}", SystemClock().now())
+    found = await read_previous_state(f"sqlite:///{crowded}", SystemClock().now())
     assert found is not None
     assert found.in_words()[0].startswith("more than 500 jobs")
     assert (found.as_json()["jobs"], found.as_json()["more_jobs"]) == (500, True)
@@ -79,21 +79,21 @@ async def test_a_start_says_that_it_did_not_look_at_all_jobs(crowded: Path, monk
 
 
 async def test_a_start_warns_of_a_job_behind_the_first_thousand(crowded: Path):
-    opening = _opening(await look(f"sqlite:///{crowded}", SystemClock().now()))
+    opening = _opening(await read_previous_state(f"sqlite:///{crowded}", SystemClock().now()))
     assert [job.name for job in opening.unrunnable] == ["zoo"]
 
 
 async def test_many_jobs_that_cannot_be_done_are_counted(crowded: Path):
-    found = await look(f"sqlite:///{crowded}", SystemClock().now())
+    found = await read_previous_state(f"sqlite:///{crowded}", SystemClock().now())
     assert found is not None
     [foreign] = [record for record in found.jobs if record.job.name == "zoo"]
-    lines = _opening(Found(found.now, jobs=[foreign] * 13)).in_words()
+    lines = _opening(PreviousState(found.now, jobs=[foreign] * 13)).in_words()
     assert sum(line.startswith("warning   stored job 'zoo'") for line in lines) == 10
     assert "warning   3 other stored jobs cannot be done by this program either: 'onthedot jobs' lists them" in lines
 
 
-def _opening(found: Found | None) -> Opening:
-    return Opening.of("memory:", found, otd.Scheduler("memory:"), [], SystemClock().now())
+def _opening(found: PreviousState | None) -> Banner:
+    return Banner.of("memory:", found, otd.Scheduler("memory:"), [], SystemClock().now())
 
 
 def test_runs_suggests_a_job_behind_the_first_thousand(call: Call, crowded: Path):

@@ -12,7 +12,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.cli import logs
-from onthedot.cli.log_printer import PASSED_OVER, Telling
+from onthedot.cli.log_printer import PASSED_OVER, LogPrinter
 from onthedot.clock import SECOND
 from onthedot.model.run import RunRecord, RunState
 from onthedot.output.line_marks import Mark, encode_mark
@@ -23,7 +23,7 @@ from onthedot.output.run_output import Said
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import LogRecord
 from tests.cli.conftest import Call
-from tests.observe.made_up import NOON
+from tests.observe.sample_events import NOON
 from tests.servers.s3 import S3Server
 
 RECORDS = [
@@ -99,7 +99,7 @@ def test_a_line_that_comes_while_one_looks_has_the_time_of_its_coming(
     capsys: pytest.CaptureFixture[str], in_berlin: None
 ):
     clock = Turned()
-    telling = Telling(attempt=None, step=None, as_json=False, clock=clock)
+    telling = LogPrinter(attempt=None, step=None, as_json=False, clock=clock)
     telling.tell(Said(1, "before\n"))
     clock.at = 5 * SECOND
     telling.tell(Said(1, "before\nnow, and "))
@@ -117,7 +117,7 @@ def test_a_line_that_comes_while_one_looks_has_the_time_of_its_coming(
 
 def test_two_streams_do_not_share_a_line(capsys: pytest.CaptureFixture[str], in_berlin: None):
     records = [Record(NOON, "out", "", "50 %"), Record(NOON, "err", "", "oh\n"), Record(NOON, "out", "", "100 %\n")]
-    telling = Telling(attempt=None, step=None, as_json=False)
+    telling = LogPrinter(attempt=None, step=None, as_json=False)
     telling.tell(Said(1, "".join(record.text for record in records), records))
     assert capsys.readouterr().out.splitlines()[1:] == [
         "13:00:00.000 out | 50 %",
@@ -134,7 +134,7 @@ def test_one_attempt_and_one_step(call: Call, database: Path, output: Path):
 
 
 def test_a_run_without_output_tells_its_error():
-    telling = Telling(attempt=None, step=None, as_json=False, plain=True, between=(None, None))
+    telling = LogPrinter(attempt=None, step=None, as_json=False, plain=True, between=(None, None))
     run = RunRecord(
         4,
         "mail",
@@ -283,7 +283,7 @@ def test_follow_shows_each_word_once_and_ends_with_the_run(database: Path, capsy
         living: Any = Living(
             run, "", "one\n", "one\n", "one\ntwo \x1b[3", "one\ntwo \x1b[31mred", "one\ntwo \x1b[31mred!\n"
         )
-        telling = Telling(attempt=None, step=None, as_json=False)
+        telling = LogPrinter(attempt=None, step=None, as_json=False)
         return await logs._tell(living, OutputStore(None), 1, telling, True)
 
     assert asyncio.run(check()) == 0
@@ -307,7 +307,7 @@ def test_follow_shows_time_stream_and_step_of_live_lines(
         assert run is not None
         one, two, three = RECORDS
         living: Any = Living(run, marked(one), marked(one, two), marked(one, two, three._replace(text="ok\n")))
-        telling = Telling(attempt=None, step=step, as_json=False)
+        telling = LogPrinter(attempt=None, step=step, as_json=False)
         return await logs._tell(living, OutputStore(None), 1, telling, True)
 
     assert asyncio.run(check()) == 0
@@ -319,7 +319,7 @@ def test_follow_shows_time_stream_and_step_of_live_lines(
 
 
 def texts(capsys: pytest.CaptureFixture[str], *said: Said) -> str:
-    telling = Telling(attempt=None, step=None, as_json=False, plain=True)
+    telling = LogPrinter(attempt=None, step=None, as_json=False, plain=True)
     for one in said:
         telling.tell(one)
     telling.close()

@@ -15,7 +15,7 @@ import pytest
 import onthedot as otd
 from onthedot.cli.errors import BadInput
 from onthedot.cli.program import load_program
-from onthedot.cli.up import Given
+from onthedot.cli.up import NodeOptions
 from onthedot.clock import Micros, SystemClock, to_micros
 from onthedot.model.run import RunRecord
 from tests.define.test_job_reader import AS_GIVEN
@@ -105,7 +105,7 @@ def test_what_is_wrong_with_it_is_said_with_its_place(tmp_path):
 
 
 def test_a_node_of_the_command_line_runs_programs_unless_its_program_says_no():
-    given = Given(store=None, db=None, node_id=None, lease=None, grace=None, duration=None, as_json=False)
+    given = NodeOptions(store=None, db=None, node_id=None, lease=None, grace=None, duration=None, as_json=False)
     assert given.settings(otd.Settings()).programs is True
     assert given.settings(otd.Settings(programs=False)).programs is False
 

@@ -1,4 +1,4 @@
-"""The Flask example: requests in many threads ask by one portal."""
+"""The Flask example: requests in many threads use one loop thread."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from onthedot.model.errors import DefinitionError
 from onthedot.model.job import Job
 from onthedot.model.task import Command, Container, Param, Step, Steps, Task
 from onthedot.runners.interpreters import doubts
-from onthedot.runners.params import fill
+from onthedot.runners.task_template import fill
 
 X = "${{ params.x }}"
 

@@ -18,7 +18,7 @@ from onthedot.runners import io_runner
 from onthedot.runners.attempt import Attempt
 from onthedot.runners.io_runner import OutputWriter
 from onthedot.runners.outcomes import failed, without_secrets
-from onthedot.runners.params import Filled
+from onthedot.runners.task_template import Filled
 from tests.runners.attempts import Passing, lease_of, said
 
 

@@ -1,4 +1,4 @@
-"""Commands that a message suggests: on the store that the command at hand was given, so that they can be copied."""
+"""Completes the commands that messages suggest, with the store of the current command, so that they can be copied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SUGGESTED = re.compile(r"'(onthedot ([^'\n]+))'")
 
 
 def on_this_store(text: str) -> str:
-    """The text with every command that it suggests on the store that this command was given: a suggestion is copied."""
+    """Return the text; every command that it suggests gets the `--db` or `--store` of the current command."""
     context = click.get_current_context(silent=True)
     given = {} if context is None else {name: context.params.get(name) for name in ("db", "store")}
     said = [(name, str(value)) for name, value in given.items() if value]
@@ -26,7 +26,7 @@ def on_this_store(text: str) -> str:
 
 
 def _store_of(arguments: str, option: str, value: str) -> str:
-    """` --db FILE` for a command that takes it, and does not say it already."""
+    """` --db FILE`, for a command that has this option and does not use it yet; else nothing."""
     from onthedot.cli.main import cli
 
     words, command = arguments.split(), cast(click.Command, cli)
@@ -47,7 +47,7 @@ def _store_of(arguments: str, option: str, value: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    """A word for a shell. In double quotes if it needs any: the command around it is in single ones.
+    """Quote a word for a shell, with double quotes: the command around it is in single ones.
 
     >>> print(_quoted("shop.db"), _quoted("my jobs.db"), _quoted("a$b.db"))
     shop.db "my jobs.db" "a\\$b.db"

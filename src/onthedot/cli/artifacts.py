@@ -1,4 +1,4 @@
-"""`onthedot artifacts list | fetch`: files that runs have left."""
+"""`onthedot artifacts list | fetch`: lists and downloads the files that runs have left."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ import click
 from onthedot.cli.connect import ask_server
 from onthedot.cli.errors import BROKEN, BadInput, Command, Failure, Group
 from onthedot.cli.open_store import read_store
-from onthedot.cli.options import RUN, store_url, with_debug, with_json, with_server
+from onthedot.cli.options import RUN, store_url, unknown_run, with_debug, with_json, with_server
 from onthedot.cli.terminal import echo_table
 from onthedot.cli.words import local_time
+from onthedot.clock import Micros
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import did_you_mean
 from onthedot.observe.formats import iso, plain
@@ -28,20 +29,19 @@ from onthedot.output.locations import output_location
 from onthedot.output.output_owner import find_owner
 from onthedot.output.output_store import OutputStore
 from onthedot.output.run_output import Artifact, list_artifacts, read_artifact
+from onthedot.stores.protocol import Store
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
-    from onthedot.clock import Micros
-    from onthedot.stores.protocol import Store
 
 T = TypeVar("T")
 
 LARGE = 8 * 1024 * 1024
-"""From how many bytes on a terminal shows how far it is."""
+"""From this size in bytes a terminal shows a progress bar."""
 
 
 class File(NamedTuple):
-    """One file that an attempt has left, and how to read it."""
+    """One file of an attempt, and how to read it."""
 
     attempt: int
     name: str
@@ -64,7 +64,7 @@ def artifacts() -> None:
 
 
 def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--output`, as `logs` has it."""
+    """`--output`: where artifacts are stored."""
     what = "Where output is kept.  [default: where the store's nodes keep it]"
     return click.option("--output", metavar="PLACE", help=what)(command)
 
@@ -170,7 +170,7 @@ def fetch(
 
 
 def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[File]], Awaitable[T]]) -> T:
-    """What comes of the files of a run, while the store or the server can be asked for them."""
+    """Call `work` with the files of a run, while the store or the server is open."""
     if is_server(url):
         if output is not None:
             raise click.UsageError("--output: expected none with a server, which reads where it is kept; leave it out")
@@ -179,7 +179,7 @@ def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[
             return await work(await _of_server(client, run_id))
 
         return ask_server(url, ask)
-    output_location(output or "", url)  # refused before the store is opened, if it is none
+    output_location(output or "", url)  # refuse a wrong place before the store is opened
 
     async def read(store: Store) -> T:
         return await work(await _of_store(store, url, run_id, output or ""))
@@ -189,7 +189,7 @@ def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[
 
 async def _of_store(store: Store, url: str, run_id: int, output: str) -> list[File]:
     if await store.queries.get_run(run_id) is None:
-        _refuse(run_id)
+        raise unknown_run(run_id)
     outputs = OutputStore((await find_owner(store)).location(output, url))
 
     def file(one: Artifact) -> File:
@@ -203,7 +203,7 @@ async def _of_server(client: Client, run_id: int) -> list[File]:
     from onthedot.client import views
 
     if await client.get_run(run_id) is None:
-        _refuse(run_id)
+        raise unknown_run(run_id)
     server, ended = client.server, {one.attempt: one.ended_at for one in await client.history(run_id)}
 
     def file(told: Mapping[str, Any]) -> File:
@@ -216,12 +216,8 @@ async def _of_server(client: Client, run_id: int) -> list[File]:
     return [file(one) for one in await views.artifacts(server, run_id) if one["attempt"] in ended]
 
 
-def _refuse(run_id: int) -> None:
-    raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")
-
-
 def _meant(files: Sequence[File], names: Sequence[str], attempt: int | None, run_id: int) -> list[File]:
-    """The files that are named, or all; of several with one name, that of the newest attempt."""
+    """The named files, or all; if several attempts have a file of that name, that of the newest."""
     by_name = {one.name: one for one in files if attempt in (None, one.attempt)}
     for name in names:
         if name not in by_name:
@@ -234,17 +230,17 @@ def _meant(files: Sequence[File], names: Sequence[str], attempt: int | None, run
 
 
 def _target(folder: Path, name: str) -> Path | None:
-    """Where a file goes; None: outside of the folder, or nowhere."""
+    """The path for a file; None if its name leads out of the folder, or cannot be a file name."""
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or name.endswith("/") or ".." in parts or not _can_be_named(name):
         return None
     path = folder.joinpath(*parts)
-    inside = path.parent.resolve().is_relative_to(folder.resolve())  # a link may lead out, too
+    inside = path.parent.resolve().is_relative_to(folder.resolve())  # a symbolic link may lead out, too
     return path if inside else None
 
 
 def _can_be_named(name: str) -> bool:
-    """Whether a file can have this name here at all."""
+    """Whether a file on this machine can have this name."""
     try:
         return b"\0" not in os.fsencode(name)
     except UnicodeEncodeError:
@@ -260,7 +256,7 @@ def _check_new(paths: Sequence[Path]) -> None:
 
 @contextmanager
 def _new_file(folder: Path, path: Path, *, force: bool) -> Iterator[IO[bytes]]:
-    """Write beside the target, and name it when all is there."""
+    """Write a temporary file next to the target, and rename it when it is complete."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, written = tempfile.mkstemp(dir=path.parent, prefix=".onthedot-")
@@ -279,7 +275,8 @@ def _new_file(folder: Path, path: Path, *, force: bool) -> Iterator[IO[bytes]]:
 
 
 def _name_new(written: str, path: Path) -> None:
-    """Give a file its name, and replace nothing: a rename would. Some file systems have no links, such as vfat."""
+    """Rename without replacing a file, by a hard link. Some file systems have no links, such as vfat: there it
+    copies."""
     try:
         os.link(written, path)
     except FileExistsError:
@@ -289,7 +286,7 @@ def _name_new(written: str, path: Path) -> None:
             try:
                 with open(written, "rb") as source:
                     shutil.copyfileobj(source, target)
-            except BaseException:  # also on Ctrl-C: no half of a file stays; raised again
+            except BaseException:  # also Ctrl-C: remove the incomplete file, and raise again
                 path.unlink(missing_ok=True)
                 raise
 
@@ -301,7 +298,7 @@ def _give_usual_mode(path: str) -> None:
 
 
 async def _copy(file: File, target: IO[bytes]) -> None:
-    """Every byte, and the right ones."""
+    """Copy a file, and check its size and checksum."""
     shows = file.size >= LARGE and sys.stderr.isatty()
     bar: Any = click.progressbar(length=file.size, label=plain(file.name), file=sys.stderr) if shows else nullcontext()
     digest, size = hashlib.sha256(), 0

@@ -9,14 +9,15 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import click
 
-from onthedot.access.audit import last_number, read, read_between, read_newest, record
+from onthedot.access.audit import Recorded, last_number, read, read_between, read_newest, record
 from onthedot.access.audit_recorder import entry_of
-from onthedot.access.audit_seals import check, read_head
+from onthedot.access.audit_seals import Checked, Head, check, read_head
 from onthedot.access.audit_sender import AGAIN_AFTER, Send, Sender, SendFailed, signature
 from onthedot.cli.connect import check_readable
 from onthedot.cli.errors import BadInput, Command
@@ -24,25 +25,20 @@ from onthedot.cli.open_store import check_exists, read_store
 from onthedot.cli.options import check_range, store_url, with_debug, with_json, with_range, with_store
 from onthedot.cli.terminal import echo_more, echo_table
 from onthedot.cli.words import in_zone, moment
-from onthedot.clock import SECOND, SystemClock, to_micros
+from onthedot.clock import SECOND, Micros, SystemClock, to_micros
 from onthedot.model.addresses import AddressRefused, Allowed, Target, literal, read_url
 from onthedot.model.errors import StoreUnavailable
 from onthedot.observe.formats import count, iso
+from onthedot.stores.protocol import Store
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from onthedot.access.audit import Recorded
-    from onthedot.access.audit_seals import Checked, Head
-    from onthedot.clock import Micros
     from onthedot.runners.http import HttpExecutor
-    from onthedot.stores.protocol import Store
 
 
 _PAGE = 1_000
 NEWEST = 100
 LOOK_EVERY = 500_000
-"""Between two looks with --follow, in microseconds."""
+"""How often --follow reads new changes, in microseconds."""
 
 
 @click.command(cls=Command)
@@ -132,7 +128,7 @@ def audit(
 
 
 def _follow(url: str, after: int | None, to: str | None, allow: tuple[str, ...]) -> None:
-    """Until somebody ends it: that is how it ends well."""
+    """Print or send new changes until Ctrl-C."""
     check_exists(url)
     with suppress(KeyboardInterrupt):
         if to is None:
@@ -165,7 +161,7 @@ async def _send(url: str, to: str, send: Send, first: int) -> None:
 
 
 async def _again_and_again(look: Callable[[], Awaitable[Micros]]) -> None:
-    """Until SIGTERM or SIGINT. A store that is down is asked again."""
+    """Call `look` until SIGTERM or SIGINT. If the store is down, try again later."""
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
@@ -186,7 +182,7 @@ def _tell_trouble(text: str) -> None:
 async def _entries(
     store: Store, after: int | None, limit: int | None, since: datetime | None, until: datetime | None
 ) -> list[Recorded]:
-    """So many after a number, or the newest, of a range of time; without a limit all of them, page by page."""
+    """Changes after a number, the newest, or those of a range of time. Without a limit all, page by page."""
     if since is not None or until is not None:
         first, end = (None if one is None else to_micros(one) for one in (since, until))
         return await read_between(store, first, end, limit=limit)
@@ -238,22 +234,25 @@ def _tell(checked: Checked, *, as_json: bool) -> None:
         click.get_current_context().exit(1)
 
 
+# ── sending ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 KEY = "ONTHEDOT_AUDIT_KEY"
-"""The variable with the key that webhooks are signed with."""
+"""The environment variable with the key that signs webhooks."""
 LEAST_KEY = 16
 
 _PRIORITY = 13 * 8 + 5  # facility "log audit", severity "notice"
-_SECONDS = 5.0  # for a connection, and for the end of one
+_SECONDS = 5.0  # for opening and closing a connection
 _PORTS = {"syslog": 514, "syslog+tcp": 601}
 
 
 def as_line(entry: Recorded) -> str:
-    """An entry as one line of JSON."""
+    """A change as one line of JSON."""
     return json.dumps({**entry._asdict(), "at": iso(entry.at)})
 
 
 def read_destination(text: str, allow: Sequence[str]) -> Send:
-    """What sends entries there. `BadInput` for what is no destination, or a webhook without a key."""
+    """Return the function that sends changes there. `BadInput` for a wrong destination, or a webhook without a key."""
     if text.startswith("syslog"):
         return _read_syslog(text).send
     if not text.startswith(("https://", "http://")):
@@ -283,8 +282,7 @@ def read_destination(text: str, allow: Sequence[str]) -> Send:
 
 
 class Webhook:
-    """Posts entries as JSON lines. The receiver answers 200 to 299 when it has stored them; anything else, a redirect
-    too, and they are sent again."""
+    """Posts changes as signed JSON lines. A status of 200 to 299 confirms them; after any other they are sent again."""
 
     def __init__(self, door: HttpExecutor, target: Target, key: str) -> None:
         self._door = door
@@ -350,11 +348,11 @@ class Syslog(NamedTuple):
         return link
 
     def _send_stream(self, messages: Sequence[bytes]) -> None:
-        """Each message with its length before it (RFC 6587). A receiver that reads to the end closes its side."""
+        """Send each message with its length before it (RFC 6587), then wait until the receiver closes."""
         with socket.create_connection(self.where, timeout=_SECONDS) as link:  # type: ignore[arg-type]  # host and port
             link.sendall(b"".join(b"%d %s" % (len(message), message) for message in messages))
             link.shutdown(socket.SHUT_WR)
-            with suppress(TimeoutError):  # some keep it open, and have read all the same
+            with suppress(TimeoutError):  # some receivers keep the connection open after reading
                 link.recv(1)
 
 
@@ -364,7 +362,7 @@ def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
 
 
 def _message(entry: Recorded) -> bytes:
-    """RFC 5424. JSON in ASCII: no line ends, no control characters."""
+    """A change as an RFC 5424 message. Its JSON is ASCII, without line ends and control characters."""
     return f"<{_PRIORITY}>1 {iso(entry.at)} {socket.gethostname()} onthedot - audit - {as_line(entry)}".encode()
 
 
@@ -382,8 +380,11 @@ def _read_syslog(text: str) -> Syslog:
     return Syslog("tcp" if scheme == "syslog+tcp" else "udp", (host, port))
 
 
+# ── recording ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 async def record_change(
     store: Store, verb: str, object: str, *, before: Any = None, after: Any = None, namespace: str = ""
 ) -> None:
-    """Record what was done here. Whoever has the store's URL is `local`; the machine and its user say more."""
+    """Record a change that this command line has made. The user is `local`, with the names of machine and account."""
     await record(store, entry_of("command line", verb, object, before=before, after=after, namespace=namespace))

@@ -1,4 +1,7 @@
-"""Opens the store or the server that the command line names, and calls its operations (`operations/verbs.py`)."""
+"""Opens the store or the server that the command line names, and calls its operations (`operations/verbs.py`).
+
+The client and the verbs of a store are imported in the functions: each takes 60 ms, and a call needs one of them.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,9 @@ def ask(
     makes: bool = False,
     tell: Callable[[Event], None] | None = None,
 ) -> T:
-    """What comes of it. A store must be there, with the newest schema: who runs a node decides when that changes; or
-    with `makes`, it is made if there is none. `tell` hears how far it is; a server does not say so."""
+    """Call `work` with the verbs of a store or a server, for commands that change something. A store must exist and
+    have the newest schema: whoever runs a node decides about migrations. With `makes` it is created. `tell`
+    receives events about progress; a server sends none."""
     if is_server(url):
         return ask_server(url, work, namespace=namespace)
 
@@ -59,13 +63,13 @@ def ask(
 
 
 async def check_readable(url: str) -> None:
-    """Refuse a store that is not there, or is not to be used by this version."""
+    """Refuse a store that does not exist, or that this version cannot use."""
     check_exists(url)
     await (await open_store(url, read_only=True)).close()
 
 
 def look(url: str, work: Callable[[Verbs], Awaitable[T]], *, namespace: str = "default") -> T:
-    """The same for what only reads: a store is opened for nothing else."""
+    """Call `work` with the verbs of a store or a server, for commands that only read."""
     if is_server(url):
         return ask_server(url, work, namespace=namespace)
     from onthedot.operations.open_verbs import OpenStore
@@ -77,7 +81,7 @@ def look(url: str, work: Callable[[Verbs], Awaitable[T]], *, namespace: str = "d
 
 
 def ask_server(url: str, work: Callable[[Client], Awaitable[T]], *, namespace: str = "default") -> T:
-    """The same of a server; with what it has beside the verbs."""
+    """Call `work` with the client of a server."""
     from onthedot.client.client import Client
 
     given = find_key(url)
@@ -93,7 +97,7 @@ def ask_server(url: str, work: Callable[[Client], Awaitable[T]], *, namespace: s
 
 
 def finding(verbs: Verbs) -> FindsQueues:
-    """Pages of jobs, by what they are like, and lists of queues and nodes: of the store or the server behind these."""
+    """The queries of the store or the server behind these verbs."""
     from onthedot.client.client import Client
     from onthedot.client.views import ServerQueries
     from onthedot.operations.open_verbs import OpenVerbs
@@ -106,13 +110,13 @@ def finding(verbs: Verbs) -> FindsQueues:
 
 
 def is_insecure() -> bool:
-    """Whether the key may go to another machine in plain text."""
+    """Whether `--insecure` allows to send the key to another machine in plain text."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(INSECURE))
 
 
 class GivenKey(NamedTuple):
-    """A key, where it is from, and what to do if the server refuses it. In no `repr`: the key."""
+    """A key, its source, and what to do if the server refuses it. `repr` hides the key."""
 
     key: str
     source: str
@@ -123,7 +127,7 @@ class GivenKey(NamedTuple):
 
 
 def find_key(url: str) -> GivenKey:
-    """The key for this server: of `--key-file`, else of the environment, else what `onthedot login` has kept."""
+    """The key for this server: from `--key-file`, else from ONTHEDOT_KEY, else from `onthedot login`."""
     context = click.get_current_context(silent=True)
     path = None if context is None else context.meta.get(KEY_FILE)
     if path is not None:

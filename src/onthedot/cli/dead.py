@@ -1,4 +1,4 @@
-"""`onthedot dead list | show | replay | discard`: runs that have failed for good, and what to do about them."""
+"""`onthedot dead list | show | replay | discard`: lists runs that failed for good, and repeats or discards them."""
 
 from __future__ import annotations
 
@@ -24,19 +24,16 @@ from onthedot.cli.options import (
 from onthedot.cli.slots import ASK_ABOVE
 from onthedot.cli.terminal import echo_more, echo_table
 from onthedot.cli.words import in_zone, moment, reader_time
-from onthedot.clock import SystemClock, to_micros
+from onthedot.clock import Micros, SystemClock, to_micros
 from onthedot.model.errors import DefinitionError, StateError, UnknownRun
-from onthedot.model.events import RunsReplayed
+from onthedot.model.events import Event, RunsReplayed
 from onthedot.model.policies import Rate
+from onthedot.model.run import RunRecord
 from onthedot.observe.formats import count
-from onthedot.observe.json_lines import run_fields
-from onthedot.operations.dead_letters import Replayed, is_letter
+from onthedot.observe.json_fields import run_fields
+from onthedot.operations.dead_letters import DeadLetters, Replayed, is_letter
 
 if TYPE_CHECKING:
-    from onthedot.clock import Micros
-    from onthedot.model.events import Event
-    from onthedot.model.run import RunRecord
-    from onthedot.operations.dead_letters import DeadLetters
     from onthedot.operations.verbs import Verbs
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,7 +55,7 @@ def dead() -> None:
 
 
 def with_box(limit: int) -> Callable[[F], F]:
-    """The options that say which letters are meant."""
+    """The options that select dead letters."""
 
     def add(function: F) -> F:
         for option in reversed(
@@ -77,6 +74,7 @@ def with_box(limit: int) -> Callable[[F], F]:
 
 
 def with_fingerprint(function: F) -> F:
+    """`--fingerprint`."""
     return click.option("--fingerprint", metavar="TEXT", help="Only what died of this.")(function)
 
 
@@ -141,7 +139,7 @@ def show(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None
 
 
 def with_choice(function: F) -> F:
-    """Which letters are to be changed: some by number, those that match, or all."""
+    """The options that select dead letters to change: some by number, those that match, or all."""
     function = with_box(10_000)(with_fingerprint(function))
     function = click.option("--all", "everything", is_flag=True, help="All that there are, of the namespace.")(function)
     function = click.option("--dry-run", is_flag=True, help="Only tell what it would do.")(function)
@@ -262,7 +260,7 @@ async def _replay_box(verbs: Verbs, box: dict[str, Any], *, dry_run: bool, asks:
 
 
 def _tell(event: Event) -> None:
-    """How far it is, in one line that is written over."""
+    """Print the progress, on one line that is overwritten."""
     if isinstance(event, RunsReplayed):
         click.echo(f"\r{event.runs} of {event.of} asked for again", err=True, nl=event.runs == event.of)
 
@@ -275,7 +273,7 @@ def _may_ask(settled: bool) -> bool:
 
 
 def _check_choice(run_ids: tuple[int, ...], everything: bool, asked: dict[str, Any]) -> None:
-    """Some by number, or those that match, or all: never all by mistake."""
+    """Refuse a selection that mixes numbers with filters, and one that would mean all by mistake."""
     narrowing = [name for name in ("job", "fingerprint", "since", "until") if asked.get(name)]
     alone = [f"--{name}" for name in (*narrowing, "rate", "dry-run") if asked.get(name)]
     if run_ids and (everything or alone):
@@ -285,7 +283,7 @@ def _check_choice(run_ids: tuple[int, ...], everything: bool, asked: dict[str, A
 
 
 def _box(asked: dict[str, Any]) -> dict[str, Any]:
-    """Which letters are meant, as the verbs are told."""
+    """The selection as arguments of the verbs."""
     check_range(asked["since"], asked["until"])
     instants = {name: asked[name] for name in ("since", "until")}
     chosen = {"fingerprint": asked["fingerprint"]} if "fingerprint" in asked else {}
@@ -293,7 +291,8 @@ def _box(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_rate(text: str) -> Rate:
-    """
+    """Read `--rate`.
+
     >>> _read_rate("10/s").per, _read_rate("1/30s").per
     (datetime.timedelta(seconds=1), datetime.timedelta(seconds=30))
     """

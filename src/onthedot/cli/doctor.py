@@ -1,10 +1,9 @@
-"""`onthedot doctor`: what this machine and this configuration offer, and what is missing."""
+"""`onthedot doctor`: shows what this machine and this configuration offer, and what is missing."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,12 +11,9 @@ from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import Command
 from onthedot.cli.options import DEFAULT_STORE, store_url, with_debug, with_json, with_store
 from onthedot.cli.terminal import colours_wanted
-from onthedot.doctor import Asked, look
+from onthedot.doctor import Configuration, Finding, look
 from onthedot.observe.formats import plain
 from onthedot.settings import Settings
-
-if TYPE_CHECKING:
-    from onthedot.doctor import Finding
 
 _COLOURS = {"ok": "green", "missing": "yellow", "broken": "red"}
 
@@ -55,17 +51,17 @@ def doctor(program: str | None, output: str, store: str | None, db: str | None, 
         click.get_current_context().exit(1)
 
 
-def _asked(program: str | None, output: str, store: str | None, db: str | None) -> Asked:
+def _asked(program: str | None, output: str, store: str | None, db: str | None) -> Configuration:
     named = store is not None or db is not None
     url = store_url(store, db)
     if program is None:
-        return Asked(Settings(), (), url, named, output)
+        return Configuration(Settings(), (), url, named, output)
     from onthedot.cli.program import load_program
 
     scheduler = load_program(program)
     if not named and isinstance(scheduler.store, str):
         url, named = scheduler.store, scheduler.store != DEFAULT_STORE
-    return Asked(scheduler.settings, tuple(scheduler.jobs.values()), url, named, output)
+    return Configuration(scheduler.settings, tuple(scheduler.jobs.values()), url, named, output)
 
 
 def _echo(findings: list[Finding], faults: list[str]) -> None:

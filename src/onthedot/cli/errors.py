@@ -1,4 +1,4 @@
-"""Turns errors into one clear line and an exit code; a traceback only with `--debug`."""
+"""Turns errors into one line and an exit code, with a traceback only for `--debug`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DEBUG = "onthedot.debug"
 
 
 class Failure(click.ClickException):
-    """`Error: …` on standard error: something broke."""
+    """Something broke: `Error: …` on standard error, exit code 1."""
 
     exit_code = BROKEN
 
@@ -39,7 +39,7 @@ class Failure(click.ClickException):
 
 
 class BadInput(Failure):
-    """`Error: …` on standard error: what was asked for cannot be done as it is."""
+    """The input is wrong, or cannot be done: `Error: …` on standard error, exit code 2."""
 
     exit_code = BAD_INPUT
 
@@ -50,7 +50,7 @@ def remember_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 class Command(click.Command):
-    """A command whose errors are told in one line."""
+    """A command that prints each error as one line."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -61,7 +61,7 @@ class Command(click.Command):
                 raise cause from None
             raise
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise  # click's own, and a reader that has gone, for which click has an end of its own
+            raise  # click handles these
         except Exception as error:
             if ctx.meta.get(_DEBUG):
                 raise
@@ -69,7 +69,7 @@ class Command(click.Command):
 
 
 def fail(error: Exception) -> NoReturn:
-    """The error as people should see it."""
+    """Raise the error as `BadInput` or `Failure`, with text for people."""
     if isinstance(error, OnTheDotError):
         raise (BadInput if isinstance(error, _BAD_INPUT) else Failure)(str(error)) from error
     if isinstance(error, UnicodeEncodeError):
@@ -81,7 +81,7 @@ def fail(error: Exception) -> NoReturn:
 
 
 class Group(click.Group):
-    """Refuses a name that is none of its commands, with the nearest."""
+    """A group of commands. For an unknown name it suggests the nearest."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

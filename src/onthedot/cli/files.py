@@ -1,4 +1,4 @@
-"""`onthedot check | import | export`: checks files of jobs, makes them of crontabs, and writes stored jobs."""
+"""`onthedot check | import | export`: checks files of jobs, makes them from crontabs, and writes stored jobs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,35 +23,34 @@ from onthedot.define.check import missing_parents, parents_first
 from onthedot.define.importers.crontab import read_crontab
 from onthedot.define.importers.file_kinds import PATTERNS, WORDS, by_name
 from onthedot.define.importers.file_kinds import look as guess_kind
-from onthedot.define.importers.import_result import name_apart
+from onthedot.define.importers.import_result import ImportResult, name_apart
 from onthedot.define.importers.kubernetes import read_cron_jobs
 from onthedot.define.importers.systemd import entries, read_timers
 from onthedot.define.importers.tables import read_table
 from onthedot.define.job_reader import read_jobs, read_text
 from onthedot.define.job_writer import Exported, exported, written, yaml_file
 from onthedot.define.schema import file_schema
-from onthedot.define.wrong_text import Told, WrongText
+from onthedot.define.wrong_text import Problem, WrongText
 from onthedot.model.errors import DefinitionError, ScheduleError, did_you_mean
-from onthedot.model.job import job_name
+from onthedot.model.job import Job, job_name
 from onthedot.observe.formats import count, iso, plain
 from onthedot.operations.job_views import Shown
 from onthedot.schedules import to_text
 from onthedot.schedules.zones import zone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onthedot.define.importers.import_result import ImportResult
-    from onthedot.model.job import Job
     from onthedot.operations.verbs import Verbs
 
 
+# ── check ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 class Checked(NamedTuple):
-    """A file, its jobs, and what is wrong with it."""
+    """A file, its jobs, and its problems."""
 
     file: str
     jobs: list[Job]
-    told: list[Told]
+    told: list[Problem]
     warnings: list[str]
 
 
@@ -90,7 +90,7 @@ def check(files: tuple[str, ...], schema: bool, as_json: bool) -> None:
 
 
 def check_file(file: str) -> Checked:
-    """The jobs of a file, or its problems."""
+    """Read a file; return its jobs or its problems."""
     name = "standard input" if file == "-" else file
     try:
         return Checked(name, read_jobs(read_input(file), name), [], [])
@@ -99,24 +99,24 @@ def check_file(file: str) -> Checked:
 
 
 def read_input(file: str) -> str:
-    """The text of a file, or of standard input."""
+    """The text of a file; `-` is standard input."""
     return read_text(Path("/dev/stdin") if file == "-" else Path(file))
 
 
 def check_together(checked: list[Checked]) -> list[Checked]:
-    """The same, with what is wrong between the files: a job that is there twice, jobs that run after each other."""
+    """Add problems between the files: a job that is in two files, and jobs that run after each other in a circle."""
     first: dict[str, str] = {}
     for one in checked:
         for job in one.jobs:
             before = first.setdefault(job_name(job), one.file)
             if before is not one.file:
                 one.told.append(
-                    Told(one.file, None, f"job {job.name!r}: expected each job once, it is in {before} already")
+                    Problem(one.file, None, f"job {job.name!r}: expected each job once, it is in {before} already")
                 )
     try:
         parents_first(job for one in checked for job in one.jobs)
     except DefinitionError as error:
-        checked[-1].told.append(Told(checked[-1].file, None, str(error)))
+        checked[-1].told.append(Problem(checked[-1].file, None, str(error)))
     if not any(one.told for one in checked):
         for one in checked:
             warned = [(job.name, missing_parents(job, first, "is in these files")) for job in one.jobs]
@@ -154,9 +154,12 @@ def _checked_as_json(one: Checked) -> dict[str, Any]:
     }
 
 
+# ── import ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 FORMATS = ("csv", "crontab", "systemd", "kubernetes")
 LEFT_OUT = 3
-"""The exit code if there are jobs, and a job or a start was left out, or a job needs a change before it can run."""
+"""The exit code if a job or a start was left out, or if a job needs a change before it can run."""
 _UTC = frozenset({"Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu", "UCT", "Universal", "Zulu", "GMT", "Etc/GMT"})
 
 
@@ -222,7 +225,7 @@ def import_(
     else:
         notes = {name: lines for one in found for name, lines in one.notes.items()}
         lines = [Exported(job.name, written(job), notes.get(job_name(job), [])) for job in jobs]
-        lost = [f"not imported: {told}" for one in found for told in one.lost]  # who reads the file knows it, too
+        lost = [f"not imported: {told}" for one in found for told in one.lost]  # as comments in the file
         lost += [f"to complete: {told}" for one in found for told in one.incomplete]
         click.echo(yaml_file([*lines, Exported("", None, lost)]), nl=False)
     if not as_json:
@@ -232,7 +235,7 @@ def import_(
 
 
 def machine_zone() -> str:
-    """The zone that this machine's clocks show; UTC if it has no name that other machines know."""
+    """The time zone of this machine; UTC if it has no standard name."""
     for name in _zone_names():
         try:
             return "UTC" if name in _UTC else zone(name).key
@@ -284,7 +287,7 @@ def _read_foreign(texts: dict[str, str], form: str, tz: str, system: bool | None
 
 
 def _texts(files: tuple[str, ...], form: str | None) -> dict[str, str]:
-    """The files by name; of a folder, those that are of this form."""
+    """The texts of the files by name; of a folder, those of this kind."""
     return {
         "standard input" if file == "-" else file: read_input(file)
         for given in files
@@ -309,7 +312,7 @@ def _files_in(folder: Path, patterns: tuple[str, ...]) -> list[str]:
 
 
 def _form(texts: dict[str, str], form: str | None) -> str:
-    """What the files are: as it is said, or as they look. `BadInput` if they look otherwise."""
+    """The kind of the files, from `--from` or from their content. `BadInput` if the two differ."""
     forms: dict[str, str] = {}
     for file, text in texts.items():
         seen = guess_kind(text)
@@ -330,7 +333,7 @@ def _form(texts: dict[str, str], form: str | None) -> str:
 
 
 def _with_services(units: dict[str, str]) -> dict[str, str]:
-    """The files, and beside each timer the service that it names."""
+    """The files, and for each timer the service that it names."""
     for file, text in list(units.items()):
         if file.endswith(".timer"):
             named = [entry.value for entry in entries(text) if entry.key == "Unit"]
@@ -350,12 +353,12 @@ def _tell_remarks(found: list[ImportResult], jobs: int) -> None:
     click.echo(", ".join([*said, *([f"{incomplete} to complete"] if incomplete else [])]), err=True)
 
 
-def _by_line(told: Told) -> tuple[str, int]:
+def _by_line(told: Problem) -> tuple[str, int]:
     return (told.file, told.at.line if told.at else 0)
 
 
 def _store_jobs(jobs: list[Job], url: str) -> dict[str, str]:
-    """Store them; what that changed, by name."""
+    """Store the jobs; return the change of each by name."""
     check_exists(url)
 
     async def work(verbs: Verbs) -> dict[str, str]:
@@ -364,8 +367,11 @@ def _store_jobs(jobs: list[Job], url: str) -> dict[str, str]:
     return ask(url, work)
 
 
+# ── export ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 COLUMNS = ("name", "namespace", "owner", "schedule", "task", "state", "next")
-"""Of CSV."""
+"""The columns of CSV."""
 _MOST_CELL = 32_000  # characters; spreadsheets take 32,767
 
 
@@ -424,7 +430,7 @@ def _echo_exported(shown: list[Shown], form: str) -> None:
 
 
 def _safe_json(data: object) -> str:
-    """JSON for people and machines: letters of all languages as they are, what a terminal might obey escaped."""
+    """JSON in which letters of all languages stay as they are, and control characters are escaped."""
     text = json.dumps(data, indent=2, ensure_ascii=False)
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
@@ -438,7 +444,7 @@ def _csv(shown: list[Shown]) -> str:
 
 
 def _cell(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula, and no terminal for a command."""
+    """A cell that a spreadsheet does not read as a formula, without control characters."""
     shown = plain(text, most=_MOST_CELL)
     return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
 

@@ -1,16 +1,13 @@
-"""What `onthedot keys` and `onthedot users` share: options that say what is given, and the audit of what was done."""
+"""The options of `onthedot keys` and `onthedot users` that say what is granted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from onthedot.access.grants import grant_in_words
-
-if TYPE_CHECKING:
-    from onthedot.access.grants import Grant
+from onthedot.access.grants import Grant, grant_in_words
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,7 +26,7 @@ _OPTIONS = (
 
 
 def with_grant(command: F) -> F:
-    """`--role`, `--scope`, `--code`, `--namespace`, `--owner` and `--only-own`: what is given."""
+    """`--role`, `--scope`, `--code`, `--namespace`, `--owner` and `--only-own`."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -38,7 +35,7 @@ def with_grant(command: F) -> F:
 def grant_of(
     role: str, scopes: Sequence[str], may_code: bool, namespaces: Sequence[str], owner: str, only_own: bool
 ) -> Grant:
-    """What was said; `DefinitionError` with all that is wrong."""
+    """The grant of these options. `DefinitionError` lists everything that is wrong."""
     return grant_in_words(
         role, scopes=scopes or None, may_code=may_code, namespaces=namespaces, owner=owner, only_own=only_own
     )

@@ -1,4 +1,4 @@
-"""`onthedot create | edit | rm`: stores, changes and ends jobs."""
+"""`onthedot create | edit | rm`: stores, changes and removes jobs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from onthedot.define.job_writer import written
 from onthedot.define.wrong_text import WrongText
 from onthedot.define.yaml_text import yaml_text
 from onthedot.model.errors import DefinitionError, RevisionConflict
-from onthedot.model.job import Job
+from onthedot.model.job import Job, JobRecord
 from onthedot.observe.formats import count, plain
+from onthedot.stores.values import PutJob
 
 if TYPE_CHECKING:
-    from onthedot.model.job import JobRecord
     from onthedot.operations.verbs import Verbs
-    from onthedot.stores.values import PutJob
+
+
+# ── create ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)
@@ -112,6 +114,9 @@ def _tell(done: list[PutJob], *, as_json: bool) -> None:
         click.echo(f"job {plain(put.record.job.name)} {words}")
 
 
+# ── edit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command(cls=Command)
 @click.argument("job")
 @click.option("--set", "pairs", metavar="NAME=VALUE", multiple=True, help="An option as a file says it; without a "
@@ -141,7 +146,7 @@ def edit(job: str, pairs: tuple[str, ...], namespace: str, store: str | None, db
         click.echo(json.dumps(told, indent=2))
     elif put.change == "unchanged" and put.record.state == record.state:
         click.echo(f"job {plain(job)} is as it was")
-    elif put.change == "unchanged":  # it says 'paused', and nothing else is another
+    elif put.change == "unchanged":  # only 'paused' has changed
         click.echo(f"job {plain(job)} is {put.record.state}")
     else:
         click.echo(f"job {plain(job)} is changed: revision {put.record.revision}")
@@ -152,7 +157,7 @@ def _refuse(job: str) -> JobRecord:
 
 
 def _check_same(record: JobRecord, new: Job) -> None:
-    """A job keeps its name and its namespace: that is what others know it by."""
+    """Refuse another name or namespace: they identify the job."""
     old = record.job
     if (new.name, new.namespace) != (old.name, old.namespace):
         raise BadInput(
@@ -162,7 +167,7 @@ def _check_same(record: JobRecord, new: Job) -> None:
 
 
 def _edited(data: dict[str, Any]) -> Job:
-    """What somebody has made of it. A mistake is told, and can be mended."""
+    """Let the user edit the job as YAML. After a mistake the editor opens again."""
     text = yaml_text({"jobs": [data]})
     while True:
         edited = click.edit(text, extension=".yaml", require_save=False)
@@ -179,6 +184,9 @@ def _edited(data: dict[str, Any]) -> Job:
         click.echo(problem, err=True)
         if not click.confirm("Edit again?", default=True, err=True):
             raise BadInput("nothing is changed")
+
+
+# ── rm ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)
@@ -210,8 +218,11 @@ def rm(job: str, yes: bool, namespace: str, store: str | None, db: str | None, a
         click.echo(f"job {plain(job)} is gone, and {count(cancelled, 'waiting run')} with it")
 
 
+# ── the data of a job ────────────────────────────────────────────────────────────────────────────────────────────
+
+
 def changed(data: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any]:
-    """A job's data with these options: `NAME=VALUE`, where dots lead inward; without a value, it is taken out.
+    """Job data with these options, `NAME=VALUE`. Dots lead to nested options; an empty value removes the option.
 
     >>> changed({"name": "a", "timeout": "5m"}, ("retry.attempts=3", "timeout="))
     {'name': 'a', 'retry': {'attempts': 3}}
@@ -236,7 +247,7 @@ def changed(data: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """3, true and "3" are JSON: a number, a truth value and text. What is no JSON is text."""
+    """Read a value as JSON; if it is none, it is text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -244,7 +255,7 @@ def _value(text: str) -> Any:
 
 
 def job_of(data: dict[str, Any]) -> Job:
-    """The job that they mean; `BadInput` with every problem."""
+    """The job of this data. `BadInput` lists every problem."""
     try:
         return read_job(data)
     except WrongText as error:
@@ -252,7 +263,7 @@ def job_of(data: dict[str, Any]) -> Job:
 
 
 def data_of(job: Job) -> dict[str, Any]:
-    """A stored job as data that can be changed; `BadInput` for one that a file cannot say."""
+    """A stored job as data that can be changed. `BadInput` if a file cannot express the job."""
     data = dict(written(job))
     try:
         same = read_job(data, stored=True) == job

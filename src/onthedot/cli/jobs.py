@@ -1,4 +1,4 @@
-"""`onthedot jobs | pause | resume | trigger`: lists stored jobs, pauses and resumes one, and asks for a run."""
+"""`onthedot jobs | pause | resume | trigger`: lists jobs, pauses and resumes one, and asks for a run of one."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from onthedot.cli.open_store import read_store
 from onthedot.cli.options import read_ahead, store_url, with_debug, with_json, with_namespace, with_server, with_utc
 from onthedot.cli.terminal import echo_more, echo_table
 from onthedot.cli.words import in_words, in_zone, moment, reader_span, reader_time, relative, task_in_words
-from onthedot.clock import SystemClock, to_micros
+from onthedot.clock import Micros, SystemClock, to_micros
 from onthedot.model.addresses import is_server
-from onthedot.model.job import JobState
-from onthedot.observe.formats import count, iso, plain
-from onthedot.observe.json_lines import optional_iso, run_fields
-from onthedot.operations.job_views import shown
+from onthedot.model.job import JobRecord, JobState
+from onthedot.model.run import RunRecord
+from onthedot.observe.formats import count, iso, optional_iso, plain
+from onthedot.observe.json_fields import run_fields
+from onthedot.operations.job_views import Next, Shown, shown
 from onthedot.runners.params import value_of_text
 from onthedot.schedules import describe, to_json
+from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter, all_jobs
+from onthedot.stores.values import Resumed
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
-    from onthedot.clock import Micros
     from onthedot.model.after import After
-    from onthedot.model.job import JobRecord
-    from onthedot.model.run import RunRecord
-    from onthedot.operations.job_views import Next, Shown
     from onthedot.operations.verbs import Verbs
-    from onthedot.stores.protocol import Store
-    from onthedot.stores.values import Resumed
+
+
+# ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 MOST = 1_000
-"""How many a table shows without --limit."""
+"""How many jobs the table shows without --limit."""
 
 
 @click.command(cls=Command)
@@ -72,7 +72,7 @@ def jobs(store: str | None, db: str | None, limit: int | None, namespace: str | 
 
 
 def jobs_shown(url: str, now: Micros, most: int | None, namespace: str | None = None) -> list[Shown]:
-    """The jobs of a store, or of a server, at most so many (None: all), with their next instants and last runs."""
+    """The jobs of a store or a server, at most so many (None: all), with their next starts and last runs."""
     wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
 
     async def read(store: Store) -> list[Shown]:
@@ -92,7 +92,7 @@ def _echo_jobs(jobs: list[Shown], now: Micros) -> None:
 
 
 def _rows(job: Shown, now: Micros) -> list[list[str]]:
-    """One row for each schedule; the job itself is named in the first."""
+    """One row for each schedule. Only the first row names the job."""
     record = job.record
     name = record.job.name if record.job.namespace == "default" else f"{record.job.namespace}/{record.job.name}"
     head = [name, str(record.state), str(record.revision), _last(job.last, now)]
@@ -144,6 +144,9 @@ def _after_as_json(after: After | None) -> dict[str, Any] | None:
     return None if after is None else {"jobs": list(after.parents), "any": after.any, "on": after.on}
 
 
+# ── pause ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command(cls=Command)
 @click.argument("job")
 @click.option("--reason", metavar="TEXT", default="", help="Why; it is kept with the job.")
@@ -185,6 +188,9 @@ def pause(
     if paused.withdrawn:
         what = f"{count(paused.withdrawn, 'planned run')} withdrawn, {what}"
     click.echo(f"job {plain(job)} is paused{ends}: {what}")
+
+
+# ── resume ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 Missed = Literal["none", "last", "all"]
@@ -253,6 +259,9 @@ def _resumed_as_json(resumed: Resumed) -> dict[str, Any]:
     }
 
 
+# ── trigger ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command(cls=Command)
 @click.argument("job")
 @click.option(
@@ -304,16 +313,16 @@ def trigger(
 
 
 def _follow(url: str, run_id: int, *, as_json: bool) -> int:
-    """Show what the run says until it has ended; the exit code."""
-    from onthedot.cli.log_printer import Telling
+    """Print what the run says until it ends. Return the exit code."""
+    from onthedot.cli.log_printer import LogPrinter
     from onthedot.cli.logs import tell_run
 
-    code = tell_run(url, run_id, Telling(attempt=None, step=None, as_json=as_json), follow=True)
+    code = tell_run(url, run_id, LogPrinter(attempt=None, step=None, as_json=as_json), follow=True)
     if code == CUT_SHORT:
         click.echo(on_this_store(f"run {run_id} goes on; 'onthedot logs {run_id} -f' follows it"), err=True)
     elif as_json:
         ended = ask(url, lambda verbs: verbs.get_run(run_id))
-        if ended is not None:  # else it was forgotten
+        if ended is not None:  # None: deleted meanwhile, after its retention
             click.echo(json.dumps(run_fields(ended)))
     return code
 
@@ -351,7 +360,7 @@ async def _trigger(
 
 
 async def _read_args(verbs: Verbs, job: str, texts: dict[str, str]) -> dict[str, Any]:
-    """Each text as the job's parameter of that name declares it; without one, as JSON or else as text."""
+    """Read each text as the job's parameter of that name declares it; without one, as JSON or else as text."""
     record = await verbs.get_job(job) if texts else None
     declared = {} if record is None else {param.name: param for param in record.job.params}
     return {

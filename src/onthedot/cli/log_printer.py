@@ -1,4 +1,4 @@
-"""What attempts have said, written as it comes: what was written before is not written again."""
+"""Prints the output of attempts as it comes, each line once."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from onthedot.output.run_output import Said
 
 LIVE_AFTER: Micros = 1 * SECOND
-"""What comes so long after the command began, and has no time of its own, is said now."""
+"""Output without a time of its own gets the current time, if it comes this long after the start."""
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 PASSED_OVER = "\n… some output was passed over …\n"
 
 
-class Telling:
-    """Writes what was not written yet. `attempt`, `step` and `between` leave out all others.
+class LogPrinter:
+    """Prints what is new. `attempt`, `step` and `between` filter.
 
     Each line has what is known of it in front: its time in the reader's zone, its stream and its step. Of an attempt
     that runs on a node of an older version only the text is known: it gets the time at which it came here, with `~`.
@@ -51,7 +51,7 @@ class Telling:
         self._steps: set[str] = set()
         self._as_json = as_json
         self._display = Display()
-        self._seen: dict[int, str] = {}  # by attempt: its text as it was when we last looked
+        self._seen: dict[int, str] = {}  # the text of each attempt that was printed
         self._complete: set[int] = set()
         self._heading: tuple[int, str] | None = None
         self._at_line_start = True
@@ -60,12 +60,12 @@ class Telling:
         self._clock = clock or SystemClock()
         self._began = self._clock.steady()
         self._zone = reader_zone()
-        self._line_of: tuple[str, str] | None = None  # the stream and step of the line that is not ended
+        self._line_of: tuple[str, str] | None = None  # stream and step of the unfinished line
 
     def tell(self, said: Said) -> None:
-        """An attempt as it is now."""
+        """Print what is new of an attempt."""
         if said.trouble and not self.trouble:
-            of = f"attempt {said.attempt}: " if said.attempt else ""  # a server has said so
+            of = f"attempt {said.attempt}: " if said.attempt else ""  # 0: from a server, which names the attempt
             click.echo(plain(f"{of}{said.trouble}", most=2_000), err=True)
             self.trouble = said.trouble
         if self.attempt not in (None, said.attempt) or said.attempt in self._complete:
@@ -74,7 +74,7 @@ class Telling:
             self._complete.add(said.attempt)
             self._steps |= {record.step for record in said.records or ()}
         elif said.records is None and self._step is not None:
-            return  # an older node does not tell of which step a line is
+            return  # an older node does not send the step of a line
         seen, self._seen[said.attempt] = self._seen.get(said.attempt, ""), said.text
         skip = known(seen, said.text)
         lost = seen and not skip and not said.kept
@@ -86,24 +86,24 @@ class Telling:
             self._write(said.attempt, None, (PASSED_OVER if lost else "") + said.text[skip:])
 
     def tell_record(self, attempt: int, record: Record | None, text: str) -> None:
-        """What comes next of an attempt, told once and in order by whoever follows it."""
+        """Print the next output of an attempt, when the server sends each piece once and in order."""
         step = "" if record is None else record.step
         if self.attempt in (None, attempt) and self._step in (None, step):
             self._write(attempt, record, text)
 
     def is_complete(self, attempts: int) -> bool:
-        """Whether the last of so many attempts was written from where output is kept."""
+        """Whether the last of so many attempts was printed from the output store."""
         return attempts in self._complete or not attempts
 
     def check_step(self) -> None:
-        """Refuse a step that no record has."""
+        """Refuse a step that no output has."""
         if self._step is not None and self._steps and self._step not in self._steps:
             raise BadInput(
                 f"--step: expected one of its steps, got {self._step!r}{did_you_mean(self._step, self._steps)}"
             )
 
     def close(self) -> None:
-        """Colours end, and the last line does. Twice is fine."""
+        """End the last line, and reset colours. May be called twice."""
         if not self._as_json:
             click.echo(self._display.close() + ("" if self._at_line_start else "\n"), nl=False)
             self._at_line_start, self._line_of = True, None
@@ -136,13 +136,13 @@ class Telling:
             click.echo(lines, nl=False)
 
     def _is_between(self, record: Record | None) -> bool:
-        """Whether it was said in the range that was asked for; if nobody knows when, it may have been."""
+        """Whether it is in the selected range; without a known time it is."""
         if record is None:
             return True
         return (self._since is None or record.at >= self._since) and (self._until is None or record.at < self._until)
 
     def _head_plain(self, attempt: int, record: Record | None) -> None:
-        """A line where another attempt or step begins."""
+        """Print a heading where another attempt or step begins."""
         step = record.step if record is not None else ""
         if (attempt, step) != (self._heading or (attempt, step if record is None else "")) and self._step is None:
             of_step = f", step {plain(step)}" if step else ""
@@ -151,7 +151,7 @@ class Telling:
         self._heading = (attempt, step)
 
     def _head(self, attempt: int, record: Record | None) -> None:
-        """A line where another attempt or day begins: it names the date and the zone once."""
+        """Print a heading with date and zone where another attempt or day begins."""
         at = self._came_at() if record is None else record.at
         local = None if at is None else to_datetime(at).astimezone(self._zone)
         day = "" if local is None else f"{local:%Y-%m-%d} ({local:%Z})"
@@ -167,11 +167,11 @@ class Telling:
         self._line_of = line_of
 
     def _came_at(self) -> Micros | None:
-        """When a line of an attempt that runs came here; None: it was there before."""
+        """When a line of a running attempt arrived here; None: before the command began."""
         return self._clock.now() if self._clock.steady() - self._began > LIVE_AFTER else None
 
     def _front(self, record: Record | None) -> str:
-        """What is known of a line."""
+        """The prefix of a line: time, stream and step."""
         if record is None:
             at = self._came_at()
             return "" if at is None else f"~{time_of_day(at, self._zone)[:-4]} | "

@@ -1,4 +1,4 @@
-"""The keys that `onthedot login` keeps: one for each server, in a file that only its owner can read.
+"""Stores the keys of `onthedot login`, one for each server, in a file that only its owner can read.
 
     $XDG_STATE_HOME/onthedot/logins/servers.json     0600, in a folder 0700; without it below ~/.local/state
 
@@ -40,7 +40,7 @@ class Login(NamedTuple):
 
 
 def address_of(url: str) -> str:
-    """The address that an entry is for, however it is written.
+    """The address of an entry, in one normal form.
 
     >>> address_of("HTTPS://Jobs.Example.org:443/"), address_of("http://[::1]:7411/otd/")
     ('https://jobs.example.org', 'http://[::1]:7411/otd')
@@ -53,12 +53,12 @@ def address_of(url: str) -> str:
 
 
 def logins_file() -> Path:
-    """Where they are."""
+    """The path of the file."""
     return state_folder() / "logins" / "servers.json"
 
 
 def read_logins() -> dict[str, Login]:
-    """Every entry, by its address; `BadInput` if others can read or change the file."""
+    """All entries by address. `BadInput` if others can read or change the file."""
     path = logins_file()
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -94,13 +94,13 @@ def _check_private(path: Path, found: os.stat_result) -> None:
 
 
 def check_logins() -> None:
-    """`BadInput` if no entry could be stored now."""
+    """Raise `BadInput` if an entry could not be stored now."""
     with _changing(write=False):
         pass
 
 
 def keep_login(login: Login) -> Login | None:
-    """Keep it in place of the one for the same address, which is returned."""
+    """Store an entry. Return the one that it replaces."""
     with _changing() as logins:
         before = logins.get(login.server)
         logins[login.server] = login
@@ -115,7 +115,7 @@ def forget_login(address: str) -> None:
 
 @contextlib.contextmanager
 def _changing(*, write: bool = True) -> Iterator[dict[str, Login]]:
-    """The entries, written back as a whole; one process at a time."""
+    """The entries, written back as a whole at the end, under a lock."""
     path = logins_file()
     try:
         with _locked(path.parent):
@@ -129,7 +129,7 @@ def _changing(*, write: bool = True) -> Iterator[dict[str, Login]]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time, in a folder that is made if it is missing; `BadInput` if others can use it."""
+    """Lock the folder, which is created if missing. `BadInput` if others can use it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -145,13 +145,13 @@ def _write(path: Path, logins: dict[str, Login]) -> None:
         address: {"key": one.key, "kind": one.kind, "name": one.name, "expires_at": one.expires_at}
         for address, one in sorted(logins.items())
     }
-    handle, written = tempfile.mkstemp(dir=path.parent, prefix=".servers-")  # with mode 0600
+    handle, written = tempfile.mkstemp(dir=path.parent, prefix=".servers-")  # creates it with mode 0600
     try:
         with open(handle, "w", encoding="utf-8") as file:
             json.dump({"version": 1, "servers": told}, file, indent=2)
             file.flush()
             os.fsync(file.fileno())
         os.replace(written, path)
-    except BaseException:  # also on Ctrl-C: no copy of the keys stays; raised again
+    except BaseException:  # also Ctrl-C: remove the copy of the keys, and raise again
         Path(written).unlink(missing_ok=True)
         raise

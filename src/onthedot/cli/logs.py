@@ -1,38 +1,45 @@
-"""`onthedot logs`: what a run has said."""
+"""`onthedot logs`: prints the output of a run, and follows it."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NoReturn
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.connect import ask_server
 from onthedot.cli.errors import BROKEN, CUT_SHORT, BadInput, Command
-from onthedot.cli.log_printer import PASSED_OVER, Telling
+from onthedot.cli.log_printer import PASSED_OVER, LogPrinter
 from onthedot.cli.open_store import read_store
-from onthedot.cli.options import RUN, check_range, store_url, with_debug, with_json, with_range, with_server
+from onthedot.cli.options import (
+    RUN,
+    check_range,
+    store_url,
+    unknown_run,
+    with_debug,
+    with_json,
+    with_range,
+    with_server,
+)
 from onthedot.clock import to_micros
 from onthedot.model.addresses import is_server
-from onthedot.model.run import TERMINAL, RunState
+from onthedot.model.run import TERMINAL, RunRecord, RunState
 from onthedot.observe.formats import plain
 from onthedot.output.locations import output_location
 from onthedot.output.output_owner import find_owner
 from onthedot.output.output_store import OutputStore
 from onthedot.output.run_output import read_said
+from onthedot.stores.protocol import Store
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from onthedot.client.client import Client
-    from onthedot.model.run import RunRecord
-    from onthedot.stores.protocol import Store
 
 LOOK_EVERY = 0.5
-"""Between two looks with --follow, in seconds. Running attempts tell the store about every second."""
+"""How often --follow reads, in seconds. Running attempts write to the store about every second."""
 LAST_LOOKS = 6
-"""How often a run that has ended is looked at for output that is on its way."""
+"""How often output is read again after the run has ended: the last of it may come late."""
 
 
 @click.command(cls=Command)
@@ -74,16 +81,16 @@ def logs(
     url = store_url(store, db)
     if is_server(url) and output is not None:
         raise click.UsageError("--output: expected none with a server, which reads where it is kept; leave it out")
-    output_location(output or "", url)  # refused before the store is opened, if it is none
+    output_location(output or "", url)  # refuse a wrong place before the store is opened
     check_range(since, until)
     first, end = (None if one is None else to_micros(one) for one in (since, until))
-    telling = Telling(attempt=attempt, step=step, as_json=as_json, plain=plain, between=(first, end))
+    telling = LogPrinter(attempt=attempt, step=step, as_json=as_json, plain=plain, between=(first, end))
 
     click.get_current_context().exit(tell_run(url, run_id, telling, follow=follow, output=output or ""))
 
 
-def tell_run(url: str, run_id: int, telling: Telling, *, follow: bool, output: str = "") -> int:
-    """Write what a run of this store or server has said, or with `follow` what it says until it ends; the exit code."""
+def tell_run(url: str, run_id: int, telling: LogPrinter, *, follow: bool, output: str = "") -> int:
+    """Print the output of a run of this store or server; with `follow`, until it ends. Return the exit code."""
 
     async def tell(opened: Store) -> int:
         outputs = OutputStore((await find_owner(opened)).location(output, url))
@@ -100,11 +107,13 @@ def tell_run(url: str, run_id: int, telling: Telling, *, follow: bool, output: s
     return code
 
 
-async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: bool) -> int:
-    """The same of a server: all at once, or as it comes."""
+async def _tell_asked(client: Client, run_id: int, telling: LogPrinter, follow: bool) -> int:
+    """The same from a server."""
     from onthedot.client import views
 
-    run = await client.get_run(run_id) or _refuse(run_id)
+    run = await client.get_run(run_id)
+    if run is None:
+        raise unknown_run(run_id)
     _check_attempt(run, telling, follow)
     if not follow:
         for said in await views.read_said(client.server, run_id):
@@ -120,40 +129,42 @@ async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: boo
     return _end(await client.get_run(run_id) or run, telling)
 
 
-async def _tell(store: Store, outputs: OutputStore, run_id: int, telling: Telling, follow: bool) -> int:
-    run = await store.queries.get_run(run_id) or _refuse(run_id)
+async def _tell(store: Store, outputs: OutputStore, run_id: int, telling: LogPrinter, follow: bool) -> int:
+    run = await store.queries.get_run(run_id)
+    if run is None:
+        raise unknown_run(run_id)
     _check_attempt(run, telling, follow)
     await _look(store, outputs, run_id, telling)
     return await _follow(store, outputs, run, telling) if follow else _told(run, telling)
 
 
-def _check_attempt(run: RunRecord, telling: Telling, follow: bool) -> None:
+def _check_attempt(run: RunRecord, telling: LogPrinter, follow: bool) -> None:
     if telling.attempt is not None and telling.attempt > max(run.attempts, 0 if not follow else telling.attempt):
         tries = f"1 to {run.attempts}" if run.attempts else "none: it has not been tried yet"
         raise BadInput(f"--attempt: expected {tries}, got {telling.attempt}")
 
 
-def _told(run: RunRecord, telling: Telling) -> int:
+def _told(run: RunRecord, telling: LogPrinter) -> int:
     telling.check_step()
     if not telling.told:
         click.echo(_silent(run, telling), err=True)
     return BROKEN if telling.trouble else 0
 
 
-async def _follow(store: Store, outputs: OutputStore, run: RunRecord, telling: Telling) -> int:
+async def _follow(store: Store, outputs: OutputStore, run: RunRecord, telling: LogPrinter) -> int:
     looks = 0
     while not _has_ended(run) or (looks := looks + 1) <= (0 if telling.is_complete(run.attempts) else LAST_LOOKS):
         await asyncio.sleep(LOOK_EVERY)
         found = await store.queries.get_run(run.id)
         if found is None:
-            break  # it was forgotten: what is known of it is its end
+            break  # deleted meanwhile, after its retention
         run = found
         await _look(store, outputs, run.id, telling)
     return _end(run, telling)
 
 
-def _end(run: RunRecord, telling: Telling) -> int:
-    """How it ended, for people; the exit code."""
+def _end(run: RunRecord, telling: LogPrinter) -> int:
+    """Print how the run ended. Return the exit code."""
     telling.close()
     why = ": ".join(part for part in (run.reason, run.error) if part)
     tries = f" after {run.attempts} attempts" if run.attempts > 1 else ""
@@ -161,15 +172,15 @@ def _end(run: RunRecord, telling: Telling) -> int:
     return 0 if run.state is RunState.SUCCEEDED else BROKEN
 
 
-async def _look(store: Store, outputs: OutputStore, run_id: int, telling: Telling) -> None:
+async def _look(store: Store, outputs: OutputStore, run_id: int, telling: LogPrinter) -> None:
     for said in await read_said(store, outputs, run_id):
         telling.tell(said)
 
 
-def _silent(run: RunRecord, telling: Telling) -> str:
-    """What is told of a run without output: why, if it failed."""
+def _silent(run: RunRecord, telling: LogPrinter) -> str:
+    """The message for a run without output: why it failed, if it did."""
     silent = f"run {run.id} has said nothing{'' if _has_ended(run) else ' yet'}"
-    if not run.error or telling.attempt is not None:  # that may have ended in another way
+    if not run.error or telling.attempt is not None:  # that attempt may have ended in another way
         return silent
     first = plain(run.error.strip().partition("\n")[0], most=300)
     return on_this_store(f"{silent}; it is {run.state}: {first}; 'onthedot show {run.id}' tells more")
@@ -177,7 +188,3 @@ def _silent(run: RunRecord, telling: Telling) -> str:
 
 def _has_ended(run: RunRecord) -> bool:
     return run.state in TERMINAL
-
-
-def _refuse(run_id: int) -> NoReturn:
-    raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")

@@ -1,4 +1,4 @@
-"""Opens a store for one command: to read it, or to write once without a node. Running nodes notice by themselves."""
+"""Opens a store for one command: to read it, or to write once without a node. Running nodes notice a write."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 
 def read_store(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
-    """What `read` finds in the store, which must exist."""
+    """Call `read` with the store, which must exist. Nothing in it is changed."""
     check_exists(url)
     return asyncio.run(_read(url, read))
 
 
 def check_exists(url: str) -> None:
-    """Refuse a store that nobody has made yet, or that no other process can see."""
+    """Refuse a store that does not exist, or that other processes cannot see."""
     if is_server(url):
         raise click.UsageError(
             f"store: expected the store itself, got a server, {shown_url(url)!r}; this cannot be asked over HTTP"
@@ -50,7 +50,8 @@ async def _read(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
 
 
 def write_store(url: str, write: Callable[[Store], Awaitable[T]]) -> T:
-    """What `write` answers. The store must exist, with the newest schema: who runs a node decides when it changes."""
+    """Call `write` with the store, which must exist and have the newest schema: whoever runs a node decides about
+    migrations."""
     check_exists(url)
     return asyncio.run(_write(url, write))
 

@@ -1,4 +1,4 @@
-"""`onthedot openapi`: the document that describes the HTTP API."""
+"""`onthedot openapi`: prints the document that describes the HTTP API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the readers of their values."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import UTC, datetime, tzinfo
+from typing import Any, TypeVar
 
 import click
 
@@ -19,16 +19,13 @@ from onthedot.model.run import HIGHEST_RUN
 from onthedot.schedules.instants import read_when
 from onthedot.stores.addresses import shown_url
 
-if TYPE_CHECKING:
-    from datetime import tzinfo
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_STORE = "sqlite:///onthedot.db"
 KEY_FILE = "onthedot.key_file"
-"""Where a command's context has the file that `--key-file` names."""
+"""The key in click's context for the file of `--key-file`."""
 INSECURE = "onthedot.insecure"
-"""Where it has whether `--insecure` was said."""
+"""The key in click's context for `--insecure`."""
 _UTC = "onthedot.utc"
 
 
@@ -46,14 +43,14 @@ class RunNumber(click.ParamType[int]):
     name = "integer"
 
     def convert(self, value: Any, _: click.Parameter | None, __: click.Context | None) -> int:
-        """Refuse what is no number, and a number that no run can have."""
+        """Refuse text that is no number, and a number that no run can have."""
         text = str(value).strip()
         if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
             is_name = re.fullmatch(r"[\w.:-]{1,100}", text, re.ASCII)
             hint = f"; 'onthedot runs --job {text}' lists the runs of job {text}" if is_name else ""
             raise BadInput(f"RUN: expected the number of a run, got {shown(text)}{hint or _LISTS_RUNS}")
         if len(text) > _MOST_DIGITS or not 0 < int(text) <= HIGHEST_RUN:
-            raise BadInput(f"RUN: expected a stored run, got {text[:_SHOWN_DIGITS]}{_LISTS_RUNS}")
+            raise unknown_run(text[:_SHOWN_DIGITS])
         return int(text)
 
 
@@ -61,6 +58,11 @@ _LISTS_RUNS = "; 'onthedot runs' lists them"
 _MOST_DIGITS, _SHOWN_DIGITS = 20, 100
 
 RUN = RunNumber()
+
+
+def unknown_run(run_id: int | str) -> BadInput:
+    """The error for a run that is not stored."""
+    return BadInput(f"RUN: expected a stored run, got {run_id}{_LISTS_RUNS}")
 
 
 def with_store(command: F) -> F:
@@ -71,7 +73,7 @@ def with_store(command: F) -> F:
 
 
 def with_server(command: F) -> F:
-    """The same for commands that can ask a server as well; and `--key-file` and `--insecure`."""
+    """`--store`, `--db`, `--key-file` and `--insecure`: a store or a server."""
     command = with_insecure(command)
     command = click.option(
         "--key-file", metavar="FILE", expose_value=False, callback=_remember_key_file,
@@ -99,30 +101,30 @@ def _remember_insecure(ctx: click.Context, _: click.Parameter, value: bool) -> N
 
 
 def with_output(command: F) -> F:
-    """`--output`: where the output of attempts is kept."""
+    """`--output`: where the output of attempts is stored."""
     what = "Where output is kept: a directory, or s3://bucket/prefix?endpoint=…&region=…  [default: of this user]"
     return click.option("--output", metavar="PLACE", help=what)(command)
 
 
 def with_namespace(command: F) -> F:
-    """`--namespace`: where the job's name is looked up."""
+    """`--namespace`: the namespace of the job."""
     what = "The job's namespace."
     return click.option("--namespace", metavar="NAME", default="default", show_default=True, help=what)(command)
 
 
 def with_json(what: str) -> Callable[[F], F]:
-    """`--json`: for machines."""
+    """`--json`: output for machines."""
     return click.option("--json", "as_json", is_flag=True, help=f"Write {what}.")
 
 
 def with_debug(command: F) -> F:
-    """`--debug`: show where an error came from."""
+    """`--debug`: a traceback for errors."""
     what = "Show a traceback when something breaks."
     return click.option("--debug", is_flag=True, expose_value=False, callback=remember_debug, help=what)(command)
 
 
 def store_url(store: str | None, db: str | None) -> str:
-    """The store that was asked for."""
+    """The URL of the store or server, from `--store`, `--db` or ONTHEDOT_STORE."""
     if store is not None and db is not None:
         raise click.UsageError(f"expected --store or --db, got both ({shown_url(store)!r} and {db!r}); leave one out")
     if db == "":
@@ -134,7 +136,7 @@ def store_url(store: str | None, db: str | None) -> str:
 
 
 def with_utc(command: F) -> F:
-    """`--utc`: times are read and shown in UTC. For every command that shows times to people."""
+    """`--utc`: read and show times in UTC."""
     what = "Read and show times in UTC.  [default: this machine's zone, or TZ]"
     return click.option(
         "--utc", is_flag=True, is_eager=True, expose_value=False, callback=_remember_utc, help=what
@@ -142,18 +144,18 @@ def with_utc(command: F) -> F:
 
 
 def _remember_utc(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:  # also said before the command: onthedot --utc runs
+    if value:  # may come before the command: onthedot --utc runs
         ctx.meta[_UTC] = True
 
 
 def reader_zone() -> tzinfo | None:
-    """The zone of whoever reads what this command shows; None: this machine's (TZ)."""
+    """The zone in which times are read and shown; None: that of this machine (TZ)."""
     context = click.get_current_context(silent=True)
     return UTC if context is not None and context.meta.get(_UTC) else None
 
 
 def with_range(what: str) -> Callable[[F], F]:
-    """`--since` and `--until`: instants, from plain words; and `--utc`."""
+    """`--since` and `--until`, in plain words; and `--utc`."""
 
     def add(command: F) -> F:
         command = click.option(
@@ -171,7 +173,8 @@ def _read_when(_: click.Context, param: click.Parameter, value: str | None) -> d
 
 
 def read_time(text: str, what: str, *, ahead: bool = False) -> datetime:
-    """A point in time as this command's reader writes it; with `ahead`, one to come."""
+    """Read a point in time from plain words, in the reader's zone. With `ahead`, words without a date mean the
+    future."""
     try:
         return read_when(text, now=SystemClock().now(), tz=reader_zone(), what=what, ahead=ahead)
     except ScheduleError as error:
@@ -179,7 +182,7 @@ def read_time(text: str, what: str, *, ahead: bool = False) -> datetime:
 
 
 def read_ahead(text: str, what: str) -> datetime:
-    """A point in time to come, as this command's reader writes it."""
+    """Read a point in time that must be in the future."""
     found = read_time(text, what, ahead=True)
     if found < to_datetime(SystemClock().now()):
         local = found.astimezone(reader_zone()).isoformat(" ", "seconds")
@@ -188,7 +191,7 @@ def read_ahead(text: str, what: str) -> datetime:
 
 
 def is_date(text: str) -> bool:
-    """Whether it is ISO 8601 text, which a schedule may read in its own zone; and not plain words."""
+    """Whether it is ISO 8601 text, which a schedule may read in its own zone."""
     try:
         datetime.fromisoformat(text.strip())
     except ValueError:
@@ -197,7 +200,7 @@ def is_date(text: str) -> bool:
 
 
 def check_range(since: datetime | None, until: datetime | None) -> None:
-    """Refuse a range that holds nothing."""
+    """Refuse an empty range."""
 
     if since is not None and until is not None and since >= until:
         shown = [one.astimezone(reader_zone()).isoformat(" ", "seconds") for one in (since, until)]
@@ -205,9 +208,8 @@ def check_range(since: datetime | None, until: datetime | None) -> None:
 
 
 def read_secret(what: str, prompt: str, *, most: int, is_new: bool = False) -> str:
-    """Asked for on a terminal, read from standard input elsewhere: one line, or the same line twice, as scripts send it
-    that were written for the terminal. Never an argument, which everybody could read. A new secret is typed twice, and
-    whoever stores it says what it must be."""
+    """Read a secret: typed on a terminal (a new one twice), else from standard input, as one line or the same line
+    twice. It is never an argument, which every user of the machine could read. The caller checks its form."""
     if sys.stdin.isatty():
         typed: str = click.prompt(prompt, hide_input=True, confirmation_prompt=is_new)
         return typed

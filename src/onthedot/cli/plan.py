@@ -19,10 +19,12 @@ from onthedot.cli.words import in_zone, reader_time
 from onthedot.clock import SECOND, Micros, SystemClock
 from onthedot.define.differences import Difference, load_per_hour
 from onthedot.model.job import Job
-from onthedot.observe.formats import count, iso, length, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import count, iso, length, optional_iso, plain
 from onthedot.operations.apply import Applied
 from onthedot.stores.connect import sqlite_path
+
+# ── plan ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
 
 CHANGES = 3
 
@@ -62,7 +64,7 @@ def plan(
       onthedot plan jobs.yaml --prune --exit-code
       onthedot plan app.py --store postgresql://localhost/jobs --json
     """
-    asked = Asked.of(program, source, prune=prune, dry_run=True, take_over=take_over)
+    asked = _Request.of(program, source, prune=prune, dry_run=True, take_over=take_over)
     changes = _applied(asked, store_url(store, db))
     if as_json:
         click.echo(json.dumps(_changes_as_json(changes), indent=2))
@@ -72,6 +74,9 @@ def plan(
             _echo_load(asked)
     if exit_code and changes.changes:
         raise click.exceptions.Exit(CHANGES)
+
+
+# ── apply ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)
@@ -108,7 +113,7 @@ def apply(
       onthedot apply renamed.yaml --take-over
     """
     url = store_url(store, db)
-    asked = Asked.of(program, source, prune=prune, dry_run=False, take_over=take_over)
+    asked = _Request.of(program, source, prune=prune, dry_run=False, take_over=take_over)
     if prune and not yes and not as_json and sys.stdin.isatty():
         planned = _applied(asked._replace(dry_run=True), url)
         if any(one.kind == "removed" for one in planned.differences):
@@ -121,8 +126,11 @@ def apply(
         _echo_plan(changes, "changed")
 
 
-class Asked(NamedTuple):
-    """What is to be applied."""
+# ── applying a program ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Request(NamedTuple):
+    """What to apply."""
 
     jobs: tuple[Job, ...]
     source: str
@@ -131,14 +139,14 @@ class Asked(NamedTuple):
     take_over: bool
 
     @classmethod
-    def of(cls, program: str, source: str | None, *, prune: bool, dry_run: bool, take_over: bool) -> Asked:
-        """The jobs of a program; a YAML file's or a Python one's."""
+    def of(cls, program: str, source: str | None, *, prune: bool, dry_run: bool, take_over: bool) -> _Request:
+        """Read the jobs of a program or a YAML file."""
         jobs = tuple(load_program(program).jobs.values())
         return cls(jobs, source or Path(program.partition(":")[0]).name, prune, dry_run, take_over)
 
 
-def _applied(asked: Asked, url: str) -> Applied:
-    """What it does, or would do. A plan makes no store: where there is none, everything is new."""
+def _applied(asked: _Request, url: str) -> Applied:
+    """Apply it, or compute what that would change. A plan creates no store: without one, every job is new."""
     path = sqlite_path(url)
     if asked.dry_run and path is not None and not path.exists():
         url = "memory:"
@@ -156,19 +164,22 @@ def _applied(asked: Asked, url: str) -> Applied:
 
 
 def _echo_plan(applied: Applied, verb: str) -> None:
-    """For people."""
+    """Print the changes for people."""
     for line in _change_lines(applied):
         click.echo(line)
     click.echo(f"{plain(applied.source)}: {count(applied.changes, 'job')} {verb}" if applied.changes else "no changes")
 
 
-def _echo_load(asked: Asked) -> None:
-    """How many starts there are in each hour of the day, of the jobs in the file."""
+def _echo_load(asked: _Request) -> None:
+    """Print how many starts the jobs of the file have in each hour of the day."""
     now = SystemClock().now()
     hours = load_per_hour({job.name: job for job in asked.jobs}, now=now, tz=reader_zone())
     if any(hours):
         click.echo(f"\n{in_zone('starts in the next 30 days, by hour of the day', now)}:")
         echo_heat(HeatMap([("", [float(hour) for hour in hours])], "starts"), colours=colours_wanted())
+
+
+# ── showing the changes ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 _SIGNS = {"created": "+", "changed": "~", "removed": "-"}
@@ -177,7 +188,7 @@ _MOST_FIELDS = 12
 
 
 def _change_lines(applied: Applied) -> Iterator[str]:
-    """One job after the other; those that stay as they are only counted."""
+    """Lines for each changed job; unchanged jobs are only counted."""
     for one in applied.differences:
         if one.kind != "unchanged":
             yield f"{_SIGNS[one.kind]} {plain(one.name)}: {one.kind}{_notes(applied, one)}"
@@ -224,7 +235,7 @@ def _value_text(value: Any) -> str:
 
 
 def _starts(one: Difference) -> Iterator[str]:
-    """What it means in time: how many starts, and the first few, each with its date and zone."""
+    """The changes in time: how many starts, and the first few."""
     if one.moved:
         shifts = {move.new - move.old for move in one.moved}
         by = ""
@@ -262,7 +273,7 @@ def _few(shown: list[str]) -> Iterator[str]:
 
 
 def _changes_as_json(applied: Applied) -> dict[str, Any]:
-    """The same for machines: every start of the next 30 days that is another one."""
+    """The changes as JSON, with every changed start of the next 30 days."""
     return {
         "source": applied.source,
         "dry_run": applied.dry_run,

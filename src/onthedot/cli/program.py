@@ -1,4 +1,4 @@
-"""A user's program: the scheduler that its file or module defines, without running more of it than its definitions.
+"""Loads a user's program: the scheduler that its file or module defines, without starting it.
 
 It is imported under its own name, with its folder on the path, because processes that a worker starts for
 `isolation="process"` import the same module by that name.
@@ -23,7 +23,7 @@ from onthedot.settings import Settings
 
 
 class _StartsHere(BaseException):
-    """The program starts its scheduler: everything that it defines is defined by now."""
+    """Raised when the program starts its scheduler: by then it has defined its jobs."""
 
 
 def load_program(text: str) -> Scheduler:
@@ -45,8 +45,7 @@ def load_program(text: str) -> Scheduler:
 
 
 def _read_jobs(file: str) -> Scheduler:
-    """A scheduler for the jobs of a YAML file. Programs that say nothing else begin in its folder, as they would if
-    somebody who has the file before him typed them."""
+    """A scheduler for the jobs of a YAML file. Programs start in the file's folder, unless their job names another."""
     path = Path(file)
     if not path.is_file():
         folder = path.parent if path.parent.is_dir() else Path()
@@ -65,7 +64,7 @@ def _import_file(file: str) -> tuple[ModuleType, list[Scheduler]]:
     if not path.is_file():
         nearby = [other.name for other in (path.parent if path.parent.is_dir() else Path()).glob("*.py")]
         raise BadInput(f"PROGRAM: expected a Python file, found none at {file!r}{did_you_mean(path.name, nearby)}")
-    sys.path.insert(0, str(path.parent.resolve()))  # its neighbours, as for `python app.py`
+    sys.path.insert(0, str(path.parent.resolve()))  # its folder, as for `python app.py`
     module, started = _import(file, path.stem)
     if Path(module.__file__ or "").resolve() != path.resolve():
         raise BadInput(
@@ -95,16 +94,16 @@ def _import(where: str, name: str) -> tuple[ModuleType, list[Scheduler]]:
             raise BadInput(f"{where}: {error}") from error
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # our own stop is one, and a program may raise anything
+        except BaseException as error:  # includes `_StartsHere`; and a program may raise anything
             if stopped.module is None:
                 raise BadInput(_in_words(where, error)) from error
-            sys.modules[name] = stopped.module  # it stays importable, as far as it came
+            sys.modules[name] = stopped.module  # keep the module, as far as it was imported
             return stopped.module, stopped.schedulers
 
 
 @dataclass
 class _Stopped:
-    """Schedulers that a program started while it was imported, and how far its module had come."""
+    """Schedulers that a program started while it was imported, and the module as far as it was imported."""
 
     schedulers: list[Scheduler] = field(default_factory=list)
     module: ModuleType | None = None
@@ -112,7 +111,7 @@ class _Stopped:
 
 @contextmanager
 def _nobody_starts(name: str) -> Iterator[_Stopped]:
-    """Schedulers that are started meanwhile are noted, and stopped before anything happens."""
+    """Inside of this context, a scheduler that starts is noted, and stopped before it does anything."""
     stopped, start = _Stopped(), Scheduler.start
 
     async def note(scheduler: Scheduler) -> None:

@@ -1,10 +1,11 @@
-"""`onthedot runs | show | cancel | retry`: lists runs, shows one with all its attempts, and ends or repeats one."""
+"""`onthedot runs | show | cancel | retry`: lists runs, shows one with its attempts, and ends or repeats one."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -17,6 +18,7 @@ from onthedot.cli.options import (
     RUN,
     check_range,
     store_url,
+    unknown_run,
     with_debug,
     with_json,
     with_namespace,
@@ -26,33 +28,32 @@ from onthedot.cli.options import (
 )
 from onthedot.cli.terminal import echo_more, echo_table
 from onthedot.cli.words import in_zone, moment, reader_time, relative, skip_in_words, span
-from onthedot.clock import SystemClock
+from onthedot.clock import Micros, SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import StateError, UnknownJob, UnknownRun, did_you_mean
-from onthedot.model.run import TERMINAL, RunState
-from onthedot.observe.formats import count, iso, length, plain
-from onthedot.observe.json_lines import optional_iso, run_fields
+from onthedot.model.run import TERMINAL, AttemptRecord, Progress, RunRecord, RunState, SkipRecord, WaitReason
+from onthedot.observe.formats import count, iso, length, optional_iso, plain
+from onthedot.observe.json_fields import run_fields
 from onthedot.operations.job_lookup import near_names
 from onthedot.operations.why_waiting import why_waiting
 from onthedot.output.run_output import read_logs
+from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter
+from onthedot.stores.values import CancelAnswer, LogRecord
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from onthedot.client.client import Client
-    from onthedot.clock import Micros
-    from onthedot.model.run import AttemptRecord, Progress, RunRecord, SkipRecord, WaitReason
     from onthedot.operations.verbs import Verbs
-    from onthedot.stores.protocol import Store
-    from onthedot.stores.values import CancelAnswer, LogRecord
+
+
+# ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 MOST = 10_000
 NEXT_FEW = 5
 NEWEST_SKIPS = 5
 
-# Who asks for runs wants to see what happened, and a little of what comes: the look-ahead alone would fill a screen.
+# Which states are listed, and how many: planned runs alone would fill the screen.
 _PARTS: list[tuple[Iterable[RunState], int]] = [
     ([RunState.RUNNING], MOST),
     ([RunState.SCHEDULED, RunState.RESERVED], NEXT_FEW),
@@ -129,13 +130,10 @@ def runs(
 
 
 class Between(NamedTuple):
-    """A range of time; None: open."""
+    """A range of time; None: no limit."""
 
     since: datetime | None
     until: datetime | None
-
-
-# ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _list(
@@ -149,9 +147,6 @@ async def _list(
         limit = min(most, count - len(runs))
         runs += await verbs.list_runs(job, states=some, limit=limit, **between._asdict()) if limit else []
     return runs
-
-
-# ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _echo_runs(runs: list[RunRecord], skips: list[SkipRecord]) -> None:
@@ -186,7 +181,7 @@ def _run_row(run: RunRecord, now: Micros) -> list[str]:
 
 
 def took(run: RunRecord, now: Micros) -> str:
-    """How long a run took, or takes so far."""
+    """How long a run took, or has taken so far."""
     if run.started_at is not None and run.ended_at is not None:
         return length(run.ended_at - run.started_at)
     if run.running_since is not None:
@@ -195,19 +190,20 @@ def took(run: RunRecord, now: Micros) -> str:
 
 
 def _note(run: RunRecord) -> str:
-    """How far it is, or why it is where it is."""
+    """The progress, or the reason of the state."""
     if run.state is RunState.RUNNING and run.progress is not None:
         return progress_in_words(run.progress)
     return ": ".join(part for part in (reason_in_words(run), run.error) if part)
 
 
 def reason_in_words(run: RunRecord) -> str:
-    """Why the run is where it is, as people are told; empty: it says nothing."""
+    """The reason of the run's state; empty if there is none."""
     return skip_in_words(run.reason) if run.state is RunState.SKIPPED else run.reason
 
 
 def progress_in_words(progress: Progress) -> str:
-    """
+    """The progress of an attempt.
+
     >>> from onthedot.model.run import Progress
     >>> progress_in_words(Progress(60, 120)), progress_in_words(Progress(3))
     ('60 of 120 (50 %)', '3 done')
@@ -217,16 +213,19 @@ def progress_in_words(progress: Progress) -> str:
     return f"{progress.done:g} of {progress.of:g} ({100 * progress.done / progress.of:.0f} %)"
 
 
+# ── show ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 LOG_LINES = 20
-"""How many lines of the newest log are shown, from its end."""
+"""How many lines from the end of the newest log are shown."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A run with all that is known of it."""
+    """A run, its attempts and its logs."""
 
     run: RunRecord
-    standing: WaitReason | None  # of one that has not ended
+    standing: WaitReason | None  # None: the run has ended
     waits_for: list[str]
     attempts: list[AttemptRecord]
     logs: list[LogRecord]
@@ -261,7 +260,7 @@ def show(run_id: int, store: str | None, db: str | None, as_json: bool) -> None:
 async def _show_of_store(store: Store, run_id: int, now: Micros) -> Shown:
     run = await store.queries.get_run(run_id)
     if run is None:
-        raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")
+        raise unknown_run(run_id)
     standing = await store.queries.why_waiting(run_id)
     waits_for = await why_waiting(store, run, standing, now)
     return Shown(
@@ -274,12 +273,9 @@ async def _show_of_server(client: Client, run_id: int) -> Shown:
 
     run = await client.get_run(run_id)
     if run is None:
-        raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")
+        raise unknown_run(run_id)
     stands, waits_for = await standing(client.server, run_id)
     return Shown(run, stands, waits_for, await client.history(run_id), await client.logs(run_id))
-
-
-# ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _echo_shown(shown: Shown, now: Micros) -> None:
@@ -295,7 +291,7 @@ def _echo_shown(shown: Shown, now: Micros) -> None:
 
 
 def _echo_log(log: LogRecord) -> None:
-    """The end of the newest log: where it failed, if it did."""
+    """Print the end of the newest log, where an error would be."""
     lines = log.text.splitlines()
     cut = ["…"] if len(lines) > LOG_LINES else []
     told = [f"  {plain(line, most=1_000)}" for line in [*cut, *lines[-LOG_LINES:]]]
@@ -352,7 +348,7 @@ def _attempt_row(attempt: AttemptRecord, now: Micros) -> list[str]:
 
 
 def _present(shown: Shown, now: Micros) -> list[list[str]]:
-    """The attempt that is going on, or is about to."""
+    """A row for the attempt that is running or reserved."""
     run, standing = shown.run, shown.standing
     if standing is None or not standing.node:
         return []
@@ -401,6 +397,9 @@ def _shown_as_json(shown: Shown) -> dict[str, Any]:
     }
 
 
+# ── cancel ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command(cls=Command)
 @click.argument("run_id", type=RUN, metavar="RUN")
 @click.option("--reason", metavar="TEXT", default="cancelled", show_default=True, help="Why; it is kept with the run.")
@@ -431,10 +430,13 @@ def cancel(run_id: int, reason: str, store: str | None, db: str | None, as_json:
 async def _cancel(verbs: Verbs, run_id: int, reason: str) -> CancelAnswer:
     answer = await verbs.cancel(run_id, why=reason)
     if answer.kind == "unknown":
-        raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")
+        raise unknown_run(run_id)
     if answer.kind == "ended":
         raise BadInput(f"RUN: expected a run that waits or runs, got {run_id}, which has ended already: {answer.state}")
     return answer
+
+
+# ── retry ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)
@@ -463,7 +465,7 @@ async def _retry(verbs: Verbs, run_id: int, from_step: str | None) -> RunRecord:
     try:
         made = await verbs.retry_run(run_id, from_step=from_step)
     except UnknownRun:
-        raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them") from None
+        raise unknown_run(run_id) from None
     except StateError as error:
         raise BadInput(f"RUN: {error}") from None
     run = await verbs.get_run(made)

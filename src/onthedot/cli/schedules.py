@@ -16,14 +16,23 @@ from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.open_store import read_store
 from onthedot.cli.options import read_time, store_url, with_debug, with_json, with_server, with_utc
 from onthedot.cli.terminal import echo_table, table
-from onthedot.cli.words import clock_change, in_zone, local_time, moment, reader_time, relative, without_anchor
-from onthedot.clock import SECOND, SystemClock, to_datetime, to_micros
+from onthedot.cli.words import (
+    clock_change,
+    in_zone,
+    local_time,
+    moment,
+    read_iso,
+    reader_time,
+    relative,
+    without_anchor,
+)
+from onthedot.clock import SECOND, Micros, SystemClock, to_datetime, to_micros
 from onthedot.define.check import missing_parents
 from onthedot.define.job_reader import read_file
 from onthedot.model.addresses import is_server
-from onthedot.model.job import Call, Cron, FixedDelay, Job, job_name
-from onthedot.observe.formats import count, iso, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.model.job import Call, Cron, FixedDelay, Job, Schedule, job_name
+from onthedot.observe.formats import count, iso, optional_iso, plain
+from onthedot.observe.json_fields import coming_fields, start_fields
 from onthedot.operations.job_lookup import find_job
 from onthedot.operations.next_slots import gather, look_ahead
 from onthedot.rules.next_slots import coming
@@ -31,17 +40,18 @@ from onthedot.rules.next_slots import upcoming as order_starts
 from onthedot.runners.interpreters import doubts
 from onthedot.schedules import cron_fields, describe, parse, slots, to_text
 from onthedot.schedules.instants import format_instant, read_instant
+from onthedot.schedules.lint import ScheduleWarning
 from onthedot.schedules.lint import lint as find_odd
 from onthedot.schedules.zones import zone
+from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.client.views import Upcoming
-    from onthedot.clock import Micros
-    from onthedot.model.job import Schedule
-    from onthedot.schedules.lint import Odd
-    from onthedot.stores.protocol import Store
+
+
+# ── next ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 MOST_INSTANTS = 1_000
@@ -106,7 +116,7 @@ def _one_expression(words: tuple[str, ...]) -> str:
 
 
 def _of_job(schedule: Schedule, job: str | None) -> Schedule:
-    """The schedule as a job of this name has it."""
+    """The schedule of a job with this name, which chooses the values of H."""
     namespace, _, name = (job or "").rpartition("/")
     called = Job(name=name, namespace=namespace or "default", task=Call(handler=""), schedules=(schedule,))
     return called.schedules[0]
@@ -144,7 +154,7 @@ def _next_rows(schedule: Schedule, instants: list[Micros], now: Micros, where: t
 
 
 def _with_changes(instants: list[Micros], where: tzinfo) -> list[tuple[Micros, datetime, str | None]]:
-    """Each instant, its local time, and what the clocks did since the one before."""
+    """Each instant, its local time, and the clock change since the one before."""
     local = [to_datetime(instant).astimezone(where) for instant in instants]
     changes = [None, *(clock_change(before, after) for before, after in pairwise(local))]
     return list(zip(instants, local, changes, strict=True))
@@ -162,6 +172,9 @@ def _next_as_json(schedule: Schedule, instants: list[Micros], now: Micros, where
             for instant, local, change in _with_changes(instants, where)
         ],
     }
+
+
+# ── upcoming ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 MOST_STARTS = 1_000
@@ -223,7 +236,6 @@ def upcoming(
 
 def _read_upcoming(url: str, now: Micros, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
     from onthedot.client import views
-    from onthedot.client.values import start_fields
 
     async def read(store: Store) -> Upcoming:
         wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
@@ -235,9 +247,6 @@ def _read_upcoming(url: str, now: Micros, limit: int, until: Micros | None, name
         return await views.upcoming(client.server, limit=limit, until=until, namespace=namespace)
 
     return ask_server(url, asked) if is_server(url) else read_store(url, read)
-
-
-# ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _echo_upcoming(found: Upcoming, now: Micros, limit: int) -> None:
@@ -261,7 +270,7 @@ def _start_row(start: Mapping[str, Any], now: Micros) -> list[str]:
 
 
 def _due(start: Mapping[str, Any], now: Micros) -> list[str]:
-    due_at = _instant(start["due_at"])
+    due_at = read_iso(start["due_at"])
     return [moment(due_at, now), relative(due_at, now)]
 
 
@@ -274,17 +283,18 @@ def _what(start: Mapping[str, Any], now: Micros) -> str:
 
 
 def _of_run(start: Mapping[str, Any], now: Micros) -> str:
-    """What a run is that waits."""
+    """What a waiting run is."""
     if start["run_id"] is None:
         return ""
     tried = f", try {start['attempts'] + 1}" if start["attempts"] else ""
     slot = start["slot_at"] if start.get("moved") else start.get("moved_from")
-    why = start["trigger"].partition(":")[0] if slot is None else f"moved from {moment(_instant(slot), now)}"
+    why = start["trigger"].partition(":")[0] if slot is None else f"moved from {moment(read_iso(slot), now)}"
     return f"run {start['run_id']}{tried} ({why})"
 
 
 def _rate(every: float) -> str:
-    """
+    """How often something starts.
+
     >>> _rate(1.0), _rate(90.0), _rate(7200.0)
     ('60 a minute', '40 an hour', '12 a day')
     """
@@ -294,18 +304,10 @@ def _rate(every: float) -> str:
     return f"{7 * 24 * _HOUR / every:.3g} a week"
 
 
-def _instant(iso: str) -> Micros:
-    return to_micros(datetime.fromisoformat(iso))
-
-
-# ── one job ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _show_job(
     url: str, job: str, namespace: str, limit: int, until: Micros | None, now: Micros, *, as_json: bool
 ) -> None:
     from onthedot.client import views
-    from onthedot.client.values import coming_fields
 
     async def read(store: Store) -> tuple[str, list[Mapping[str, Any]]]:
         record = await find_job(store, job, namespace=namespace)
@@ -318,7 +320,7 @@ def _show_job(
         )
     else:
         state, found = read_store(url, read)
-    starts = [one for one in found if until is None or _instant(one["due_at"]) <= until]
+    starts = [one for one in found if until is None or read_iso(one["due_at"]) <= until]
     if as_json:
         click.echo(json.dumps({"job": job, "namespace": namespace, "state": state, "starts": starts}, indent=2))
         return
@@ -332,15 +334,18 @@ def _show_job(
         click.echo(f"job {plain(job)} has no start that is known")
 
 
+# ── lint ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 SOMETHING_ODD = 3
 
 
 class Looked(NamedTuple):
-    """One schedule, whose it is, and what is odd about it."""
+    """One schedule, its job, and what is odd about it."""
 
     job: str
     schedule: Schedule
-    odd: list[Odd]
+    odd: list[ScheduleWarning]
 
 
 _FILES = (".yaml", ".yml", ".json")
@@ -420,7 +425,7 @@ def _doubts(job: Job) -> list[str]:
 
 
 def _waiting(jobs: list[Job], where: str) -> list[tuple[str, str]]:
-    """The jobs that run after one that is not among them."""
+    """The jobs that run after a job that is missing."""
     known = {job_name(job) for job in jobs}
     return [(job.name, text) for job in jobs if (text := missing_parents(job, known, where))]
 

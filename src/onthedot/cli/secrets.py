@@ -1,11 +1,10 @@
-"""`onthedot secret set | list | rm | rotate`: the secrets that are kept in the store, sealed."""
+"""`onthedot secret set | list | rm | rotate`: manages the secrets in the store, which are encrypted."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,11 +18,8 @@ from onthedot.clock import SystemClock
 from onthedot.define.check import is_name
 from onthedot.observe.formats import count, iso
 from onthedot.runners.secrets import MOST, check_name
-from onthedot.runners.stored_secrets import Keys, StoredSecrets
-
-if TYPE_CHECKING:
-    from onthedot.runners.stored_secrets import StoredSecret
-    from onthedot.stores.protocol import Store
+from onthedot.runners.stored_secrets import Keys, StoredSecret, StoredSecrets
+from onthedot.stores.protocol import Store
 
 
 @click.group(cls=Group)
@@ -58,7 +54,7 @@ def set_(name: str, surplus: tuple[str, ...], namespace: str, store: str | None,
       onthedot secret set DB_PASSWORD
       openssl rand -hex 16 | onthedot secret set API_KEY --namespace team
     """
-    if surplus or "=" in name:  # click would repeat what is too much
+    if surplus or "=" in name:  # click would print the surplus argument
         raise BadInput(
             "NAME: expected a name alone, got more; the value is read from standard input, because every user of the "
             "machine can read a command line: choose another value"
@@ -159,7 +155,7 @@ def _secrets(store: Store) -> StoredSecrets:
 
 
 def _without_keys(store: Store) -> StoredSecrets:
-    """Names can be read and removed by who cannot read a value."""
+    """Secrets whose names can be listed and removed; without keys no value can be read."""
     return StoredSecrets(store.documents, Keys([]))
 
 
@@ -168,7 +164,7 @@ async def _names(store: Store) -> list[StoredSecret]:
 
 
 def _check(name: str, namespace: str) -> None:
-    """Refuse what cannot be a name, before anything is asked for or opened."""
+    """Refuse wrong names before anything is asked for or opened."""
     check_name(name)
     if not is_name(namespace):
         raise BadInput(f"--namespace: expected letters, digits, '_', '-', '.' or ':', got {namespace!r}")

@@ -1,4 +1,4 @@
-"""`onthedot sessions | login | logout | whoami`: signs in to a server and out of it, and lists who is signed in."""
+"""`onthedot login | logout | whoami | sessions`: signs in to a server and out, and lists and ends sessions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from contextlib import suppress
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -16,7 +15,7 @@ import click
 from onthedot.access import users
 from onthedot.access.grants import grant_in_words
 from onthedot.access.sessions import issue_token, token_named
-from onthedot.access.users import list_sessions
+from onthedot.access.users import OpenSession, list_sessions
 from onthedot.cli.audit import record_change
 from onthedot.cli.connect import ask_server, find_key, is_insecure
 from onthedot.cli.errors import BROKEN, BadInput, Command, Failure, Group
@@ -33,25 +32,26 @@ from onthedot.cli.options import (
     with_utc,
 )
 from onthedot.cli.terminal import echo_table
-from onthedot.cli.words import in_zone, moment
+from onthedot.cli.words import in_zone, moment, read_iso
 from onthedot.client.connection import ServerConnection, check_url, check_way
-from onthedot.clock import SystemClock, to_micros
+from onthedot.clock import SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import KeyRefused, OnTheDotError
 from onthedot.observe.formats import plain
-from onthedot.observe.json_lines import session_fields
+from onthedot.observe.json_fields import session_fields
 from onthedot.stores.addresses import shown_url
+from onthedot.stores.protocol import Store
 
 if TYPE_CHECKING:
-    from onthedot.access.users import OpenSession
     from onthedot.client.client import Client
-    from onthedot.clock import Micros
-    from onthedot.stores.protocol import Store
+
+
+# ── login ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 DEFAULT_SERVER = "http://127.0.0.1:7411"
 MOST_BYTES = 64 * 1024
-"""The most bytes that are read of a key or an ID token."""
+"""The longest key or ID token that is read, in bytes."""
 
 
 @click.command(cls=Command)
@@ -80,7 +80,7 @@ def login(url: str, user: str | None, by_key: bool, by_id_token: bool, as_json: 
     server = address_of(url or default_server())
     if not is_insecure():
         check_way(server)
-    check_logins()  # before anything is asked for or sent
+    check_logins()  # before the user types anything
     if by_key:
         login = asyncio.run(_with_key(server, read_secret("key", "Key", most=MOST_BYTES)))
     elif by_id_token:
@@ -102,7 +102,7 @@ def login(url: str, user: str | None, by_key: bool, by_id_token: bool, as_json: 
 
 
 def default_server() -> str:
-    """The server that is meant if none is named."""
+    """The server if none is named."""
     named = os.environ.get("ONTHEDOT_STORE", "")
     return named if is_server(named) else DEFAULT_SERVER
 
@@ -127,8 +127,8 @@ async def _sign_in(server: str, body: dict[str, str]) -> Login:
 
 
 async def _with_key(server: str, key: str) -> Login:
-    """A key that the server knows: one that it does not is not kept."""
-    asked = ServerConnection(server, key, insecure=True)  # the way was checked, or allowed
+    """Check a key with the server, which must know it."""
+    asked = ServerConnection(server, key, insecure=True)  # the connection was checked, or allowed
     try:
         told = await asked.ask("GET", "/api/v1/whoami")
     finally:
@@ -140,7 +140,7 @@ async def _with_key(server: str, key: str) -> Login:
 
 
 def _read_fields(server: str, told: Any, *names: str) -> list[str]:
-    """These texts of an answer; `Failure` if it is no answer of ours."""
+    """These texts of an answer. `Failure` if it is not from an onthedot server."""
     if isinstance(told, dict) and all(isinstance(told.get(name), str) for name in names):
         return [told[name] for name in names]
     got = f"an answer with {', '.join(sorted(map(str, told))[:5])}" if isinstance(told, dict) and told else "other JSON"
@@ -148,8 +148,8 @@ def _read_fields(server: str, told: Any, *names: str) -> list[str]:
 
 
 async def _end_session(login: Login) -> None:
-    """End it on its server."""
-    asked = ServerConnection(login.server, login.key, insecure=True)  # it was sent there before, in the same way
+    """End the session on its server."""
+    asked = ServerConnection(login.server, login.key, insecure=True)  # the key was sent there before
     try:
         await asked.send("POST", "/api/v1/logout", repeat=True)
     finally:
@@ -157,8 +157,11 @@ async def _end_session(login: Login) -> None:
 
 
 async def _end_quietly(login: Login) -> None:
-    with suppress(OnTheDotError):  # it ends by itself
+    with suppress(OnTheDotError):  # the session expires by itself
         await _end_session(login)
+
+
+# ── logout ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)
@@ -215,16 +218,19 @@ def _logins_meant(url: str, every: bool) -> list[Login]:
 
 
 def _end_login(login: Login) -> str:
-    """Why the session was not ended on its server; empty if it was, or is over, or is none."""
+    """End the session of a login. Return why that failed; empty if it worked, had ended before, or is a key."""
     if login.kind == "key":
         return ""
     try:
         asyncio.run(_end_session(login))
     except KeyRefused:
-        return ""  # it had ended
+        return ""  # the session had ended before
     except OnTheDotError as error:
         return str(error)
     return ""
+
+
+# ── whoami ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)
@@ -263,6 +269,9 @@ def whoami(server: str | None, store: str | None, db: str | None, as_json: bool)
         click.echo(f"{name:<6} {plain(str(text), most=1_000)}")
 
 
+# ── sessions ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.group(cls=Group)
 def sessions() -> None:
     """Look after sessions: people and programs that have signed in to a server, for 12 hours.
@@ -299,17 +308,12 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
         rows = [
             [one["id"] + (" (this one)" if one["current"] else ""), one["name"], one["role"],
              "page" if one["page"] else "program", one["source"],
-             _moment(one["made_at"], now), _moment(one["expires_at"], now)]
+             moment(read_iso(one["made_at"]), now), moment(read_iso(one["expires_at"]), now)]
             for one in found
         ]  # fmt: skip
         echo_table(["SESSION", "NAME", "ROLE", "OF", "FROM", in_zone("SINCE", now), "EXPIRES"], rows)
     else:
         click.echo("there are no sessions")
-
-
-def _moment(iso: str, now: Micros) -> str:
-    """An instant of the JSON, for people."""
-    return moment(to_micros(datetime.fromisoformat(iso)), now)
 
 
 @sessions.command(cls=Command, short_help="End a session.")

@@ -18,8 +18,7 @@ from onthedot.cli.words import in_words, local_time
 from onthedot.clock import SECOND, Micros, SystemClock, to_datetime, to_micros
 from onthedot.model.duration import micros, parse_duration
 from onthedot.model.job import Cron, Job, Sleep
-from onthedot.observe.formats import count, iso, length, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import count, iso, length, optional_iso, plain
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.zones import zone
 from onthedot.simulate.results import JobTally, Tally, Warning, warnings
@@ -29,9 +28,12 @@ if TYPE_CHECKING:
     from onthedot.scheduler import Scheduler
 
 
+# ── the question ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 MOST_DAYS = 366
 _DAY = 86_400_000_000
-_PATIENCE = 2_000_000  # µs: who waits longer wants to see how far it is
+_PATIENCE = 2_000_000  # µs until progress is printed
 
 
 @click.command(cls=Command)
@@ -135,7 +137,7 @@ def _scenario(
     lengths = dict(_duration(text) for text in durations)
     assumed = lengths.pop("*", ASSUMED)
     settings = scheduler.settings if seats is None else replace(scheduler.settings, seats=seats)
-    # By the calendar of the zone: a day on which clocks change has 23 hours, or 25.
+    # Days of the zone's calendar: a day on which the clocks change has 23 or 25 hours.
     end = to_datetime(begin).astimezone(zone(tz)) + timedelta(days=days)
     return Scenario(
         jobs=scheduler.jobs, start=begin, end=to_micros(end), outages=tuple(_outage(text, tz) for text in outages),
@@ -162,7 +164,7 @@ def _outage(text: str, tz: str) -> Outage:
 
 
 class _Progress:
-    """How far it is, on standard error, once somebody has waited long enough to wonder."""
+    """Prints the progress on standard error, after two seconds."""
 
     def __init__(self, scenario: Scenario, began: Micros) -> None:
         self._scenario = scenario
@@ -186,12 +188,15 @@ class _Progress:
             click.echo("\r" + " " * 40 + "\r", err=True, nl=False)
 
 
+# ── the results ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 _QUARTER = 900 * SECOND  # no zone's offset is finer
 _DAYS_ONE_BY_ONE = 14
 
 
 class Simulated:
-    """A scenario, and its answer."""
+    """A simulation and its results, for people and as JSON."""
 
     def __init__(self, program: str, scenario: Scenario, tz: str) -> None:
         self._program = program
@@ -204,7 +209,7 @@ class Simulated:
         self._warnings: list[Warning] = []
 
     def hour_of(self, instant: Micros) -> tuple[int, int]:
-        """The day, as a number, and the hour of it that an instant lies in."""
+        """The day, as a number, and the hour of an instant."""
         quarter = instant // _QUARTER
         found = self._hours.get(quarter)
         if found is None:
@@ -213,7 +218,7 @@ class Simulated:
         return found
 
     def take(self, tally: Tally, *, took: Micros) -> None:
-        """It is over, and took so long in real time."""
+        """Take the results. `took` is the real time that it took."""
         self._tally = tally
         self._took = took
         self._warnings = warnings(self._scenario, tally)
@@ -226,13 +231,13 @@ class Simulated:
 
     @property
     def _days(self) -> range:
-        """Every day that was played, a part of it at least."""
+        """Every day of the simulation."""
         return range(self.hour_of(self._scenario.start)[0], self.hour_of(self._scenario.end - 1)[0] + 1)
 
     # ── for people ───────────────────────────────────────────────────────────────────────────────────────────
 
     def show(self) -> None:
-        """On standard output."""
+        """Print the results for people."""
         for name, text in self._facts():
             click.echo(f"{name:<10} {text}")
         click.echo()
@@ -311,7 +316,7 @@ class Simulated:
     # ── for machines ─────────────────────────────────────────────────────────────────────────────────────────
 
     def as_json(self) -> dict[str, Any]:
-        """See `onthedot simulate --help`."""
+        """The results as JSON: see `onthedot simulate --help`."""
         scenario, tally = self._scenario, self.tally
         return {
             "version": 1,

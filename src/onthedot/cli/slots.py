@@ -28,33 +28,32 @@ from onthedot.cli.options import (
     with_utc,
 )
 from onthedot.cli.terminal import echo_more, echo_table
-from onthedot.cli.words import in_zone, local_time, moment, reader_time, relative, skip_in_words
-from onthedot.clock import SystemClock, to_datetime, to_micros
+from onthedot.cli.words import in_zone, local_time, moment, read_iso, reader_time, relative, skip_in_words
+from onthedot.clock import Micros, SystemClock, to_datetime, to_micros
 from onthedot.model.duration import micros, parse_duration
 from onthedot.model.errors import DefinitionError
-from onthedot.model.events import RunsBackfilled
-from onthedot.model.job import JobState
-from onthedot.observe.formats import iso, plain
-from onthedot.observe.json_lines import optional_iso, skip_fields
-from onthedot.operations.backfill import Asked
+from onthedot.model.events import Event, RunsBackfilled
+from onthedot.model.job import JobRecord, JobState
+from onthedot.model.run import RunRecord, SkipRecord
+from onthedot.observe.formats import iso, optional_iso, plain
+from onthedot.observe.json_fields import coming_fields, skip_fields
+from onthedot.operations.backfill import Asked, Backfill
 from onthedot.operations.next_slots import look_ahead
 from onthedot.rules.next_slots import coming
 from onthedot.schedules.instants import read_instant
+from onthedot.stores.values import MovedSlot
 
 if TYPE_CHECKING:
-    from onthedot.clock import Micros
-    from onthedot.model.events import Event
-    from onthedot.model.job import JobRecord
-    from onthedot.model.run import RunRecord, SkipRecord
-    from onthedot.operations.backfill import Backfill
     from onthedot.operations.verbs import Verbs
-    from onthedot.stores.values import MovedSlot
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# ── skip-next, and what it shares with move-next ─────────────────────────────────────────────────────────────────
+
+
 SHOWN = 3
-"""How many starts after it are shown."""
+"""How many of the next starts are shown."""
 
 
 def _with_slot(command: F) -> F:
@@ -93,13 +92,13 @@ def skip_next(
 
 
 def _read_slot(text: str | None) -> datetime | None:
-    """What `--slot` names."""
+    """Read `--slot`."""
     return None if text is None else read_instant(text, what="--slot")
 
 
 @dataclass(frozen=True)
 class Changed:
-    """What became of a start, the run that takes its place, and what comes after it."""
+    """A changed start, the run that replaces it, and the next starts."""
 
     job: JobRecord | None
     done: MovedSlot
@@ -108,7 +107,7 @@ class Changed:
 
 
 def _change(url: str, job: str, namespace: str, as_json: bool, deed: Callable[[Verbs], Awaitable[MovedSlot]]) -> None:
-    """Change one start, and tell what happens now."""
+    """Change one start, and print what starts next."""
 
     async def work(verbs: Verbs) -> Changed:
         done = await deed(verbs)
@@ -126,7 +125,6 @@ def _change(url: str, job: str, namespace: str, as_json: bool, deed: Callable[[V
 async def _coming(verbs: Verbs, job: str, namespace: str, record: JobRecord | None) -> list[Mapping[str, Any]]:
     from onthedot.client import views
     from onthedot.client.client import Client
-    from onthedot.client.values import coming_fields
     from onthedot.operations.open_verbs import OpenVerbs
 
     if isinstance(verbs, Client):
@@ -140,8 +138,6 @@ async def _coming(verbs: Verbs, job: str, namespace: str, record: JobRecord | No
 
 
 def _changed_lines(changed: Changed, job: str, now: Micros) -> list[str]:
-    from onthedot.client.values import instant
-
     def told(at: Micros) -> str:
         return f"{local_time(at, None, exact=False)}, {relative(at, now)}"
 
@@ -154,7 +150,7 @@ def _changed_lines(changed: Changed, job: str, now: Micros) -> list[str]:
     paused = changed.job is not None and changed.job.state is JobState.PAUSED
     held = [f"the job is paused: nothing starts until 'onthedot resume {plain(job)}'"] if paused else []
     several = changed.job is not None and len(changed.job.job.schedules) > 1
-    after = [f"  {told(instant(one['due_at']))}{_which(one, several=several)}" for one in changed.coming]
+    after = [f"  {told(read_iso(one['due_at']))}{_which(one, several=several)}" for one in changed.coming]
     return [first, *held, *(["next starts:", *after] if after else ["no start comes after it"])]
 
 
@@ -178,8 +174,11 @@ def _changed_as_json(changed: Changed, job: str, namespace: str) -> dict[str, An
     }
 
 
+# ── move-next ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 class Earlier(Command):
-    """Takes a distance such as -10m as a value: it is no option."""
+    """Accepts a distance such as -10m as an argument, not as an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         distances = [one for one in args if re.match(r"-\d", one)]
@@ -222,8 +221,11 @@ def move_next(
     )  # fmt: skip
 
 
+# ── backfill ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 ASK_ABOVE = 100
-"""On a terminal, more new runs than this are made only when somebody says yes."""
+"""On a terminal, more new runs than this need a confirmation."""
 
 _OPTIONS = {"start": "--from", "end": "--to", "limit": "--limit", "schedule": "--schedule"}
 
@@ -303,8 +305,8 @@ async def _backfill(
 
 
 def when(given: Any, now: Micros, what: str) -> Any:
-    """A length of time ago, such as -2h, is an instant; a date is one of the schedule's own zone; other words are those
-    of the reader."""
+    """Read a point in time: a length of time ago such as -2h, a date in the schedule's own zone, or other words in
+    the reader's zone."""
     if not isinstance(given, str) or is_date(given):
         return given
     if not given.startswith("-"):
@@ -317,20 +319,20 @@ def _backfill_in_words(done: Backfill) -> str:
 
 
 def _confirm(preview: Backfill) -> None:
-    """Let somebody look first; `click.Abort` if the answer is no."""
+    """Ask for a confirmation of many runs; `click.Abort` if the answer is no."""
     if preview.created > ASK_ABOVE:
         click.confirm(f"{_backfill_in_words(preview)}. Go on?", abort=True)
 
 
 def _tell_progress(event: Event) -> None:
-    """How far it is, in one line that is written over."""
+    """Print the progress, on one line that is overwritten."""
     if isinstance(event, RunsBackfilled):
         done = event.runs == event.of
         click.echo(f"\r{event.runs} of {event.of} runs asked for", err=True, nl=done)
 
 
 def _in_options(message: str) -> str:
-    """An error of the verb in the words of the command line.
+    """An error of the verb, with the options of the command line.
 
     >>> _in_options("end: expected an instant after start")
     '--to: expected an instant after start'
@@ -352,6 +354,9 @@ def _backfill_as_json(done: Backfill, namespace: str) -> dict[str, Any]:
         "succeeded": done.succeeded,
         "run_ids": list(done.run_ids),
     }
+
+
+# ── skips ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)

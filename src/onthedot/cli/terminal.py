@@ -1,4 +1,4 @@
-"""Draws tables and heat maps on the terminal, in the width and the colours that it has."""
+"""Draws tables and heat maps on the terminal, with the width and colours that it has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAST = 6
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> str:
-    """The table as text. Cells are made harmless here; `width` is the terminal's, None for no terminal.
+    """The table as text. Control characters are removed from cells. `width` is the terminal's width; None: no limit.
 
     >>> print(table(["RUN", "STATE"], [["1", "dead"], ["22", "succeeded"]]))
     RUN  STATE
@@ -35,7 +35,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, width: int 
 
 
 def _fitted(widths: list[int], headings: Sequence[int], width: int) -> list[int]:
-    """The widths with the widest columns made narrower, one by one, until a line fits or nothing more can go.
+    """Make the widest columns narrower, one by one, until a line fits.
 
     >>> _fitted([4, 30, 20], [4, 4, 4], 40)
     [4, 16, 16]
@@ -55,7 +55,7 @@ def _cut(cell: str, size: int) -> str:
 
 
 def terminal_width() -> int | None:
-    """How wide the terminal is; None when the output goes elsewhere and need not be cut."""
+    """The width of the terminal; None if the output goes elsewhere."""
     if not sys.stdout.isatty():
         return None
     try:
@@ -65,23 +65,23 @@ def terminal_width() -> int | None:
 
 
 def echo_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print the table, its headings bold on a terminal."""
+    """Print the table; on a terminal with bold headings."""
     head, *lines = table(headings, rows, width=terminal_width()).split("\n")
     click.echo("\n".join([click.style(head, bold=True) if colours_wanted() else head, *lines]))
 
 
 def echo_more(shown: int, noun: str, option: str, *, as_json: bool = False) -> None:
-    """Say that a list was cut, and how to get the rest; beside JSON on standard error."""
+    """Print that a list was cut, and which option shows more; with JSON on standard error."""
     click.echo(f"showing {count(shown, noun)}, and there are more; {option}", err=as_json)
 
 
 def colours_wanted() -> bool:
-    """Colours only on a terminal, and not when the user has asked for none (https://no-color.org)."""
+    """Whether to use colours: on a terminal, unless NO_COLOR is set (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def can_draw() -> bool:
-    """Whether standard output is a terminal on which something can be drawn in place."""
+    """Whether standard output is a terminal that can redraw lines."""
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown", "")
 
 
@@ -102,7 +102,7 @@ class HeatMap:
         return max((value for _, hours in self.rows for value in hours), default=0.0)
 
     def level(self, value: float) -> int:
-        """0: nothing; 4: as much as there ever is.
+        """0: nothing; 4: the highest.
 
         >>> heat = HeatMap([("Mon", [0.0, 1.0, 30.0, 100.0])], "starts")
         >>> [heat.level(value) for value in heat.rows[0][1]]
@@ -125,7 +125,8 @@ class HeatMap:
 
 
 def _number(value: float) -> str:
-    """
+    """A number for the legend.
+
     >>> _number(1050.0), _number(2.25)
     ('1,050', '2.25')
     """
@@ -133,7 +134,7 @@ def _number(value: float) -> str:
 
 
 def echo_heat(heat: HeatMap, *, colours: bool) -> None:
-    """Print the map; in colours, the blocks have those of their level."""
+    """Print the map; with colours, each block has the colour of its level."""
     lines = heat.lines(blocks=can_show(_BLOCKS))
     if not colours:
         sys.stdout.write("\n".join(lines) + "\n")
@@ -150,7 +151,7 @@ def echo_heat(heat: HeatMap, *, colours: bool) -> None:
 
 
 def can_show(text: str) -> bool:
-    """Whether standard output has these characters at all."""
+    """Whether the encoding of standard output has these characters."""
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "ascii")
     except UnicodeEncodeError:

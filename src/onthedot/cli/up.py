@@ -21,19 +21,21 @@ from onthedot.cli.options import (
     with_store,
 )
 from onthedot.model.errors import DefinitionError
-from onthedot.model.host_port import read_listen
+from onthedot.model.host_port import Listen, read_listen
 
 if TYPE_CHECKING:
-    from onthedot.model.host_port import Listen
     from onthedot.settings import Settings
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+# ── options of every node ────────────────────────────────────────────────────────────────────────────────────────
+
+
 @dataclass(frozen=True, kw_only=True)
-class Given:
-    """What was said on the command line; None: what the program says, or else the default."""
+class NodeOptions:
+    """The options of a node. None: the value of the program, or else the default."""
 
     store: str | None
     db: str | None
@@ -60,14 +62,14 @@ class Given:
     quota_submits: int | None = None
 
     def settings(self, own: Settings) -> Settings:
-        """The program's own settings, and what was said here."""
+        """The program's settings, changed by these options."""
         names = {field.name for field in fields(own)} & {field.name for field in fields(self)}
         given = {name: getattr(self, name) for name in names if getattr(self, name) not in (None, ())}
         changed = replace(own, **given, programs=True if own.programs is None else own.programs)
         return changed if self.lease is None else changed.with_leases(self.lease)
 
     def as_arguments(self) -> list[str]:
-        """All of it but what each has for itself (name, metrics), for a process that is to do the same."""
+        """These options as arguments for a child process, without those that differ for each (name, metrics)."""
         lengths = {"--lease": self.lease, "--grace": self.grace, "--for": self.duration}
         lists = {"--roles": self.roles, "--queues": self.queues, "--labels": self.labels}
         said: dict[str, str | None] = {"--store": self.store, "--db": self.db, "--output": self.output}
@@ -79,7 +81,7 @@ class Given:
 
 
 def with_node(command: F) -> F:
-    """The options of every node; they come to the command as the fields of `Given`."""
+    """The options of every node; the command receives them as the fields of `NodeOptions`."""
     command = with_debug(command)
     command = with_json("one JSON object per event and line")(command)
     command = click.option("--with-parent", is_flag=True, hidden=True)(command)
@@ -101,7 +103,7 @@ def with_node(command: F) -> F:
 
 
 def run(
-    program: str | None, given: Given, *, plain: bool = True, samples: bool = False, api: ApiGiven | None = None
+    program: str | None, given: NodeOptions, *, plain: bool = True, samples: bool = False, api: ApiOptions | None = None
 ) -> None:
     """Run one node, of a program or with sample jobs, and end with its exit code."""
     from onthedot.cli.node_process.node import run_program  # with the whole engine, which `--help` does not need
@@ -112,7 +114,7 @@ def run(
 
 
 def read_names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """The callback of options that take several names, with commas between them."""
+    """The callback of options that take several names, separated by commas."""
     if value is None:
         return None
     names = tuple(name.strip() for name in value.split(","))
@@ -129,6 +131,29 @@ def read_roles(ctx: click.Context, param: click.Parameter, value: str) -> tuple[
     return roles
 
 
+_NODE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
+_SHORTEST_LEASE = 1_000_000
+
+
+def check_node_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The callback of options that name a node."""
+    if value is not None and not _NODE_ID.fullmatch(value):
+        expected = "expected letters, digits, '_', '-', '.' or ':', at most 100 of them"
+        raise click.BadParameter(f"{expected}, got {value!r}", ctx, param)
+    return value
+
+
+def read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
+    """The callback of options that give the length of a lease."""
+    lease = read_length(ctx, param, value)
+    if lease is not None and lease < _SHORTEST_LEASE:
+        raise click.BadParameter("expected at least 1s: a shorter lease ends whenever the machine is busy", ctx, param)
+    return lease
+
+
+# ── options of the HTTP API and of metrics ───────────────────────────────────────────────────────────────────────
+
+
 _QUOTAS = {
     "submits": "How many runs one owner may ask for in a minute.  [default: any number]",
     "runs": "How many runs of one owner's jobs may wait or run.  [default: any number]",
@@ -136,18 +161,18 @@ _QUOTAS = {
 }
 
 
-class ApiGiven(NamedTuple):
-    """What was said about it. Without `listen`: at the usual port, or another free one; with `off`, nowhere."""
+class ApiOptions(NamedTuple):
+    """The options of the HTTP API. Without `listen` it uses the usual port, or else any free one."""
 
     listen: str | None = None
     off: bool = False
     insecure: bool = False
-    link: bool = False  # whether its owner signs in by a link with a one-time token
-    terminal: bool = False  # whether a person reads what is told: only then the link is made and told
+    link: bool = False  # show a link with a one-time token
+    terminal: bool = False  # on a terminal: only there the link is made and shown
 
 
 def with_api(command: F) -> F:
-    """`--listen`, `--no-api` and `--insecure`, which `api_given` takes; the others are settings."""
+    """The options of the HTTP API: `take_api_options` takes some of them, the others are settings."""
     what = "Where the HTTP API listens.  [default: 127.0.0.1:7411, or another port if that is taken]"
     everybody = "Let everybody in without a key: on this machine only."
     chain = "Serve HTTPS with the certificate chain in this file (PEM).  [default: plain HTTP]"
@@ -176,13 +201,13 @@ def with_api(command: F) -> F:
     return click.option("--listen", metavar="HOST:PORT", help=what)(command)
 
 
-def api_given(options: dict[str, Any], *, link: bool) -> ApiGiven:
-    """What was said, taken out of a command's options."""
+def take_api_options(options: dict[str, Any], *, link: bool) -> ApiOptions:
+    """Take `--listen`, `--no-api` and `--insecure` out of a command's options."""
     listen, off, insecure = options.pop("listen"), options.pop("no_api"), options.pop("insecure")
     if off and (listen is not None or insecure):
         raise click.UsageError("expected --no-api by itself, got --listen or --insecure beside it; leave one out")
     terminal = sys.stdout.isatty() and not options.get("as_json")
-    return ApiGiven(listen, off, insecure, link, terminal)
+    return ApiOptions(listen, off, insecure, link, terminal)
 
 
 def read_metrics(ctx: click.Context, param: click.Parameter, value: str | None) -> Listen | None:
@@ -197,24 +222,7 @@ def read_metrics(ctx: click.Context, param: click.Parameter, value: str | None) 
         raise click.BadParameter(str(error), ctx, param) from None
 
 
-_NODE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
-_SHORTEST_LEASE = 1_000_000
-
-
-def check_node_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """The callback of options that name a node."""
-    if value is not None and not _NODE_ID.fullmatch(value):
-        expected = "expected letters, digits, '_', '-', '.' or ':', at most 100 of them"
-        raise click.BadParameter(f"{expected}, got {value!r}", ctx, param)
-    return value
-
-
-def read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
-    """The callback of options that give the length of a lease."""
-    lease = read_length(ctx, param, value)
-    if lease is not None and lease < _SHORTEST_LEASE:
-        raise click.BadParameter("expected at least 1s: a shorter lease ends whenever the machine is busy", ctx, param)
-    return lease
+# ── up ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)
@@ -264,8 +272,11 @@ def up(program: str | None, plain: bool, **options: Any) -> None:
       onthedot up --db /tmp/try.db --for 10s
       onthedot up --json | jq 'select(.event == "AttemptEnded")'
     """
-    api = api_given(options, link=True)
-    run(program, Given(roles=("planner", "worker"), **options), plain=plain, samples=program is None, api=api)
+    api = take_api_options(options, link=True)
+    run(program, NodeOptions(roles=("planner", "worker"), **options), plain=plain, samples=program is None, api=api)
+
+
+# ── worker ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 MOST_PROCESSES = 256
@@ -317,31 +328,34 @@ def worker(program: str | None, processes: int, **options: Any) -> None:
       onthedot worker app.py --metrics 127.0.0.1:9411
       onthedot worker shop.jobs:sched --queues mail,reports --labels gpu
     """
-    given = Given(**options)
+    given = NodeOptions(**options)
     if processes == 1:
         run(program, given)
         return
     if given.metrics is not None and given.metrics.port + processes > 65_536:
         told = f"expected a port with room for {processes} processes above it, got {given.metrics.port}"
         raise click.BadParameter(told, param_hint="--metrics")
-    from onthedot.cli.node_process.processes import Processes
+    from onthedot.cli.node_process.processes import WorkerProcesses
     from onthedot.cli.program import load_program
 
     if program is not None:
-        load_program(program)  # what is wrong with it is said once
+        load_program(program)  # so that an error is printed once, not by each process
     arguments = ["worker", *([program] if program is not None else []), *given.as_arguments()]
     own = partial(_own_metrics, given.metrics)
-    family = Processes(arguments, given.node_id, processes, as_json=given.as_json, own=own)
+    family = WorkerProcesses(arguments, given.node_id, processes, as_json=given.as_json, own=own)
     code = family.run()
     if code:
         click.get_current_context().exit(code)
 
 
 def _own_metrics(listen: Listen | None, number: int) -> list[str]:
-    """Where process `number`, counted from zero, tells its metrics; each at a port of its own."""
+    """The `--metrics` of child process `number`, counted from zero; each has its own port."""
     if listen is None:
         return []
     return ["--metrics", listen._replace(port=listen.port + number if listen.port else 0).text]
+
+
+# ── server ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)
@@ -365,5 +379,5 @@ def server(program: str | None, **options: Any) -> None:
       onthedot server --listen 0.0.0.0:7411 --store postgresql://localhost/jobs
       onthedot server --node-id planner-1 --for 1h
     """
-    api = api_given(options, link=False)
-    run(program, Given(**options), api=api)
+    api = take_api_options(options, link=False)
+    run(program, NodeOptions(**options), api=api)

@@ -1,16 +1,16 @@
-"""`onthedot users create | list | edit | password | disable | enable | rm`: people who log in to a server."""
+"""`onthedot users create | list | edit | password | disable | enable | rm`: manages the users of a server."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from onthedot.access import users as accounts
 from onthedot.access.grants import check_name
 from onthedot.access.passwords import MOST, check_password
-from onthedot.access.users import list_users
+from onthedot.access.users import User, list_users
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.audit import record_change
 from onthedot.cli.errors import BadInput, Command, Group
@@ -21,10 +21,7 @@ from onthedot.cli.terminal import echo_table
 from onthedot.cli.words import in_zone, moment
 from onthedot.clock import SystemClock
 from onthedot.observe.formats import iso
-
-if TYPE_CHECKING:
-    from onthedot.access.users import User
-    from onthedot.stores.protocol import Store
+from onthedot.stores.protocol import Store
 
 
 @click.group(cls=Group)
@@ -265,7 +262,8 @@ async def _all(store: Store) -> list[User]:
 
 
 def _check(name: str, surplus: tuple[str, ...]) -> None:
-    """Refuse what cannot be a name, before anything is asked for or opened; and do not repeat what is too much."""
+    """Refuse a wrong name before anything is asked for or opened. Surplus arguments are not repeated: they may be
+    passwords."""
     if surplus:
         raise BadInput(
             "NAME: expected a name alone, got more; the password is read from standard input, because every user of "
@@ -293,5 +291,5 @@ def _as_json(user: User) -> dict[str, Any]:
 
 
 def _read_password(name: str) -> str:
-    """A new password of a user."""
+    """Read a new password."""
     return read_secret("password", f"Password of {name}", most=4 * MOST, is_new=True)

@@ -1,4 +1,4 @@
-"""Schedules, tasks and instants as the commands show them."""
+"""Words for schedules, tasks and instants, as commands show them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 from datetime import datetime, timedelta, tzinfo
 
 from onthedot.cli.options import reader_zone
-from onthedot.clock import MILLISECOND, Micros, to_datetime
+from onthedot.clock import MILLISECOND, Micros, to_datetime, to_micros
 from onthedot.model.duration import format_duration
 from onthedot.model.job import Job, Schedule
 from onthedot.model.task import Call, Command, Container, Http, Noop, Sleep, Steps
@@ -18,17 +18,17 @@ _DEFAULT_ANCHOR = ", counted from 1970-01-01 00:00 UTC"
 
 
 def in_words(schedule: Schedule) -> str:
-    """The reading of a schedule, short enough for a table: an interval's default anchor goes without saying."""
+    """A schedule in words, for a table: without the default anchor of an interval."""
     return without_anchor(describe(schedule))
 
 
 def without_anchor(reading: str) -> str:
-    """The same of a reading."""
+    """A reading of a schedule without the default anchor."""
     return reading.replace(_DEFAULT_ANCHOR, "", 1)
 
 
 def task_in_words(job: Job) -> str:
-    """What a job does."""
+    """What a job runs."""
     match job.task:
         case Call(handler=handler):
             return f"call {handler}"
@@ -50,7 +50,7 @@ _BY_HAND = {"cancelled": "skipped by hand", "moved": "moved by hand"}
 
 
 def skip_in_words(reason: str) -> str:
-    """Why a slot did not run: what `skip-next` and `move-next` store, said in words.
+    """Why a slot did not run: the stored reason, in words.
 
     >>> skip_in_words("cancelled"), skip_in_words("missed")
     ('skipped by hand', 'missed')
@@ -61,9 +61,18 @@ def skip_in_words(reason: str) -> str:
 # ── instants: in the reader's zone (`options.reader_zone`), everywhere ───────────────────────────────────────
 
 
+def read_iso(text: str) -> Micros:
+    """An instant as JSON has it.
+
+    >>> read_iso("1970-01-01T00:00:00.000001Z")
+    1
+    """
+    return to_micros(datetime.fromisoformat(text))
+
+
 def moment(instant: Micros, now: Micros) -> str:
-    """A point in time in a table whose heading names the zone (`in_zone`); where the clocks differ from now, the time
-    names its own."""
+    """An instant in a table whose heading names the zone (`in_zone`). It has a zone of its own if the clocks differ
+    from now."""
     where = reader_zone()
     local, today = to_datetime(instant).astimezone(where), to_datetime(now).astimezone(where)
     own = "" if local.utcoffset() == today.utcoffset() else f" {local:%Z}"
@@ -71,27 +80,27 @@ def moment(instant: Micros, now: Micros) -> str:
 
 
 def span(first: Micros, last: Micros, now: Micros) -> str:
-    """From one point in time to another, near `now`."""
+    """A range of two instants, in a table."""
     return f"at {moment(first, now)}" if first == last else f"from {moment(first, now)} to {moment(last, now)}"
 
 
 def in_zone(heading: str, now: Micros) -> str:
-    """The heading of a table's first column of times: it names the reader's zone."""
+    """The heading of a table's first column of times, with the reader's zone."""
     return f"{heading} ({to_datetime(now).astimezone(reader_zone()):%Z})"
 
 
 def reader_time(instant: Micros, *, exact: bool = True) -> str:
-    """A point in time on its own: with its date and its distance from UTC."""
+    """An instant with its date and its offset from UTC, in the reader's zone."""
     return local_time(instant, reader_zone(), exact=exact)
 
 
 def reader_span(first: Micros, last: Micros) -> str:
-    """From one point in time to another, each on its own."""
+    """A range of two instants, with dates and offsets."""
     return f"at {reader_time(first)}" if first == last else f"from {reader_time(first)} to {reader_time(last)}"
 
 
 def local_time(instant: Micros, where: tzinfo | None, *, exact: bool = True) -> str:
-    """A local time that cannot be mistaken, with its date and its distance from UTC; to the millisecond if not exact.
+    """A local time with its date and its offset from UTC; to the millisecond if not exact.
 
     >>> from datetime import UTC
     >>> local_time(0, UTC), local_time(1_500, UTC), local_time(1_500, UTC, exact=False)
@@ -102,7 +111,8 @@ def local_time(instant: Micros, where: tzinfo | None, *, exact: bool = True) -> 
 
 
 def offset_in_words(local: datetime) -> str:
-    """
+    """The offset from UTC of a local time.
+
     >>> from datetime import UTC
     >>> offset_in_words(datetime(2026, 1, 1, tzinfo=UTC))
     '+00:00'
@@ -115,7 +125,8 @@ def _timespec(local: datetime) -> str:
 
 
 def relative(instant: Micros, now: Micros) -> str:
-    """
+    """How long until an instant, or since.
+
     >>> relative(11_520_000_000, 0), relative(0, 3_200_000)
     ('in 3 h 12 m', '3.2 s ago')
     """

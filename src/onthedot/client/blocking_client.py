@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from onthedot.client.client import Client
-from onthedot.loop_thread import Portal
+from onthedot.loop_thread import LoopThread
 from onthedot.operations.blocking_verbs import BlockingVerbs
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class BlockingClient(BlockingVerbs):
 
     def __init__(self, url: str, *, key: str = "", namespace: str = "default", insecure: bool = False) -> None:
         self.client = Client(url, key=key, namespace=namespace, insecure=insecure)
-        self._portal: Portal | None = None
+        self._thread: LoopThread | None = None
         self._changing = threading.Lock()
 
     def close(self) -> None:
@@ -42,12 +42,12 @@ class BlockingClient(BlockingVerbs):
         >>> client.close()
         """
         with self._changing:
-            portal, self._portal = self._portal, None
-            if portal is not None:
+            thread, self._thread = self._thread, None
+            if thread is not None:
                 try:
-                    portal.ask(self.client.close())
+                    thread.ask(self.client.close())
                 finally:
-                    portal.close()
+                    thread.close()
 
     def __enter__(self) -> BlockingClient:
         return self
@@ -63,5 +63,5 @@ class BlockingClient(BlockingVerbs):
 
     def _ask(self, work: Coroutine[Any, Any, T]) -> T:
         with self._changing:
-            portal = self._portal = self._portal or Portal()
-        return portal.ask(work)
+            thread = self._thread = self._thread or LoopThread()
+        return thread.ask(work)

@@ -18,9 +18,18 @@ from onthedot.model.route import PRIORITIES
 from onthedot.model.task import Call, Command, Level, Param, Steps
 from onthedot.runners.interpreters import doubts
 from onthedot.runners.param_patterns import pattern_problem
-from onthedot.runners.params import KINDS, check_params, names_in_environment, value_problems
-from onthedot.runners.task_texts import NAME as PARAM_NAME
-from onthedot.runners.task_texts import TAKES, Place, Reference, What, is_meant_as_one, places, references
+from onthedot.runners.params import KINDS, check_params, value_problems
+from onthedot.runners.task_template import NAME as PARAM_NAME
+from onthedot.runners.task_template import (
+    TAKES,
+    Reference,
+    TaskText,
+    What,
+    is_meant_as_one,
+    names_in_environment,
+    references,
+    texts_of,
+)
 from onthedot.schedules import check as check_schedule
 from onthedot.schedules import schedule_id
 
@@ -294,7 +303,7 @@ def _pattern_problem(param: Param) -> str:
 
 def _reference_problems(job: Job) -> Iterable[str]:
     known = {param.name for param in job.params}
-    for place in places(job.task):
+    for place in texts_of(job.task):
         if place.what == "plain":
             if is_meant_as_one(place.text):
                 yield f"{place.name}: expected no '${{{{ … }}}}': nothing is filled in here; {_INSTEAD['plain']}"
@@ -303,7 +312,7 @@ def _reference_problems(job: Job) -> Iterable[str]:
             yield from _one_reference(place, reference, known)
 
 
-def _one_reference(place: Place, reference: Reference, known: set[str]) -> Iterable[str]:
+def _one_reference(place: TaskText, reference: Reference, known: set[str]) -> Iterable[str]:
     if reference.source is None:
         yield (
             f"{place.name}: expected '${{{{ params.name }}}}' or '${{{{ secrets.NAME }}}}', got {reference.written!r}; "

@@ -37,7 +37,7 @@ from onthedot.define.nodes import (
     OF_FILES,
     Limits,
     Node,
-    Trouble,
+    NodeError,
     check_names,
     inner_place,
     plain_nodes,
@@ -48,7 +48,7 @@ from onthedot.define.option_readers import READERS, read_pause, read_schedules
 from onthedot.define.options import OPTIONS, build_job
 from onthedot.define.task_readers import READERS as TASKS
 from onthedot.define.task_readers import read_delay
-from onthedot.define.wrong_text import Place, Told, WrongText, in_data
+from onthedot.define.wrong_text import Place, Problem, WrongText, in_data
 from onthedot.model.duration import parse_duration
 from onthedot.model.errors import DefinitionError
 from onthedot.model.job import Job, job_name
@@ -85,14 +85,14 @@ def read_text(path: Path, most: int = MOST_CHARACTERS) -> str:
         with path.open("rb") as file:
             found = file.read(bytes_ + 1)
     except OSError as error:
-        raise WrongText([Told(str(path), None, f"expected a file that can be read, got {error.strerror}")]) from None
+        raise WrongText([Problem(str(path), None, f"expected a file that can be read, got {error.strerror}")]) from None
     try:
         text = found[:bytes_].decode("utf-8-sig", errors="strict" if len(found) <= bytes_ else "ignore")
     except UnicodeDecodeError as error:
         problem = f"expected text in UTF-8, got other bytes at {error.start}"
-        raise WrongText([Told(str(path), None, problem)]) from None
+        raise WrongText([Problem(str(path), None, problem)]) from None
     if len(found) > bytes_ or len(text) > most:
-        raise WrongText([Told(str(path), None, f"expected at most {most} characters, got more")])
+        raise WrongText([Problem(str(path), None, f"expected at most {most} characters, got more")])
     return text
 
 
@@ -107,7 +107,7 @@ def read_jobs(text: str, file: str = "jobs.yaml", limits: Limits = OF_FILES, *, 
     root = read_nodes(text, file, limits)
     jobs = found.jobs(root)
     if found.problems:
-        raise WrongText(Told(file, at, problem) for at, problem in sorted(found.problems))
+        raise WrongText(Problem(file, at, problem) for at, problem in sorted(found.problems))
     return jobs
 
 
@@ -374,8 +374,8 @@ class JobReader:
         """Call a reader; report its problems at the place of the key, or of the inner key that they name."""
         try:
             return read()
-        except Trouble as trouble:
-            self.problems += trouble.found
+        except NodeError as error:
+            self.problems += error.problems
         except DefinitionError as error:
             for problem in error.problems:
                 named = problem.partition(":")[0]  # `retry.delay: …`

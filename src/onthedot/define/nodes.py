@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from onthedot.define.wrong_text import Place, Told, WrongText, has_surrogate
+from onthedot.define.wrong_text import Place, Problem, WrongText, has_surrogate
 from onthedot.model.errors import did_you_mean
 from onthedot.model.errors import shown as brief
 
@@ -86,12 +86,12 @@ def _scalar(text: str) -> Any:
     return float(text) if _NUMBER.fullmatch(text) else text
 
 
-class Trouble(Exception):
-    """Problems, each with its place."""
+class NodeError(Exception):
+    """A node cannot be read. `problems` has every reason with its place."""
 
     def __init__(self, at: Place, problem: str, *more: tuple[Place, str]) -> None:
         super().__init__(problem)
-        self.found = [(at, problem), *more]
+        self.problems = [(at, problem), *more]
 
 
 def check_names(node: Node, allowed: tuple[str, ...], may_be_null: tuple[str, ...] = ()) -> Iterator[tuple[Place, str]]:
@@ -109,18 +109,18 @@ def is_null(node: Node) -> bool:
 
 
 def named_values(node: Node, allowed: tuple[str, ...], may_be_null: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The plain data of a mapping with these names; `Trouble` with every unknown one."""
+    """The plain data of a mapping with these names; `NodeError` with every unknown one."""
     if node.names is None:
-        raise Trouble(node.at, f"expected names with their values, got {shown(node)}")
+        raise NodeError(node.at, f"expected names with their values, got {shown(node)}")
     raise_all(list(check_names(node, allowed, may_be_null)))
     value: dict[str, Any] = node.value
     return value
 
 
 def raise_all(found: list[tuple[Place, str]]) -> None:
-    """`Trouble` with all of them, if there is one."""
+    """`NodeError` with all of them, if there is one."""
     if found:
-        raise Trouble(*found[0], *found[1:])
+        raise NodeError(*found[0], *found[1:])
 
 
 def shown(node: Node) -> str:
@@ -150,14 +150,14 @@ def read_nodes(text: str, file: str, limits: Limits = OF_FILES) -> Node:
     from ruamel.yaml.error import YAMLError
 
     if len(text) > limits.characters:
-        raise WrongText([Told(file, None, f"expected at most {limits.characters} characters, got {len(text)}")])
+        raise WrongText([Problem(file, None, f"expected at most {limits.characters} characters, got {len(text)}")])
     try:
         return _Builder(file, limits.nodes).build(YAML(typ="safe", pure=True).parse(text))
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = Place(mark.line + 1, mark.column + 1) if mark is not None else None
         said = getattr(error, "problem", None) or str(error).split("\n")[0]
-        raise WrongText([Told(file, at, f"expected YAML, but {said}")]) from None
+        raise WrongText([Problem(file, at, f"expected YAML, but {said}")]) from None
 
 
 class _Builder:
@@ -176,7 +176,7 @@ class _Builder:
         for event in events:
             self._take(event, type(event).__name__)
         if self._root is None:
-            raise WrongText([Told(self._file, None, "expected YAML with jobs in it, got nothing")])
+            raise WrongText([Problem(self._file, None, "expected YAML with jobs in it, got nothing")])
         return self._root
 
     def _take(self, event: Any, kind: str) -> None:
@@ -264,7 +264,7 @@ class _Builder:
         self._keys[-1] = (name, node.at)
 
     def _refuse(self, at: Place, problem: str) -> None:
-        raise WrongText([Told(self._file, at, problem)])
+        raise WrongText([Problem(self._file, at, problem)])
 
 
 # ── from plain data ──────────────────────────────────────────────────────────────────────────────────────────
@@ -335,4 +335,4 @@ class _PlainNodes:
 
 
 def _wrong(at: Place, problem: str) -> WrongText:
-    return WrongText([Told("", at, problem)])
+    return WrongText([Problem("", at, problem)])

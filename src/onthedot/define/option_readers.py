@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onthedot.define.nodes import Node, Trouble, named_values, raise_all, shown
+from onthedot.define.nodes import Node, NodeError, named_values, raise_all, shown
 from onthedot.define.wrong_text import Place
 from onthedot.model.after import After
 from onthedot.model.errors import DefinitionError
@@ -48,21 +48,21 @@ def read_schedules(names: Mapping[str, Node], *, four_fields: bool = False) -> t
     `seconds: true`.
     """
     if "schedule" in names and "schedules" in names:
-        raise Trouble(names["schedules"].at, "schedules: expected either 'schedule' or 'schedules', got both")
+        raise NodeError(names["schedules"].at, "schedules: expected either 'schedule' or 'schedules', got both")
     given = names.get("schedule", names.get("schedules"))
     shared = _shared(names)
     four_fields = four_fields or "run_once" in names or "is_recurring" in names
     if given is None:
         for key in ("run_once", "is_recurring", "tz"):
             if key in names:
-                raise Trouble(names[key].at, f"{key}: expected a schedule beside it, got none")
+                raise NodeError(names[key].at, f"{key}: expected a schedule beside it, got none")
         return None
     schedules, found = [], []
     for node in given.items if given.items is not None else [given]:
         try:
             schedules.append(_schedule(node, shared, four_fields))
-        except Trouble as trouble:
-            found += trouble.found
+        except NodeError as error:
+            found += error.problems
     raise_all(found)
     return tuple(schedules)
 
@@ -75,10 +75,10 @@ def _shared(names: Mapping[str, Node]) -> dict[str, Any]:
     flags = {key: names[key].value for key in ("run_once", "is_recurring") if key in names}
     for key, value in flags.items():
         if not isinstance(value, bool):
-            raise Trouble(names[key].at, f"{key}: expected true or false, got {value!r}")
+            raise NodeError(names[key].at, f"{key}: expected true or false, got {value!r}")
     once = {value if key == "run_once" else not value for key, value in flags.items()}
     if len(once) > 1:
-        raise Trouble(names["is_recurring"].at, "is_recurring: expected the opposite of run_once, got the same")
+        raise NodeError(names["is_recurring"].at, "is_recurring: expected the opposite of run_once, got the same")
     if True in once:
         said["run_once"] = True
     return said
@@ -94,18 +94,18 @@ def _schedule(node: Node, shared: dict[str, Any], four_fields: bool) -> Schedule
         text = _line(form, own.pop(form))
         options |= own
     if text is None:
-        raise Trouble(node.at, f"schedule: expected a text such as '0 2 * * *' or 'every 10m', got {shown(node)}")
+        raise NodeError(node.at, f"schedule: expected a text such as '0 2 * * *' or 'every 10m', got {shown(node)}")
     if not all(isinstance(options.get(key, ""), str) for key in ("tz", "id")):
-        raise Trouble(node.at, f"schedule: expected texts as tz and id, got {brief(options)}")
+        raise NodeError(node.at, f"schedule: expected texts as tz and id, got {brief(options)}")
     if four_fields and form in ("", "cron") and is_four_fields(text):
         options.setdefault("seconds", True)
     try:
         return parse(text, **options)
     except DefinitionError as error:
         found = [(_at_option(node, form, problem), f"schedule: {problem}") for problem in error.problems]
-        raise Trouble(*found[0], *found[1:]) from None
+        raise NodeError(*found[0], *found[1:]) from None
     except TypeError as error:
-        raise Trouble(node.at, f"schedule: expected values of other kinds: {error}") from None
+        raise NodeError(node.at, f"schedule: expected values of other kinds: {error}") from None
 
 
 def _form(node: Node) -> str:
@@ -113,7 +113,7 @@ def _form(node: Node) -> str:
     if "gap" in forms and forms[0] == "cron":
         forms.remove("gap")
     if len(forms) != 1:
-        raise Trouble(node.at, f"schedule: expected one of {', '.join(FORMS)}, got {' and '.join(forms) or 'none'}")
+        raise NodeError(node.at, f"schedule: expected one of {', '.join(FORMS)}, got {' and '.join(forms) or 'none'}")
     return forms[0]
 
 
@@ -138,7 +138,7 @@ def read_pause(node: Node) -> Pause:
     """`true`, `false`, or a mapping with `reason` and `until`."""
     if node.names is None:
         if not isinstance(node.value, bool):
-            raise Trouble(
+            raise NodeError(
                 node.at, f"paused: expected true, false, or a mapping with reason and until, got {shown(node)}"
             )
         return Pause(on=node.value)
@@ -146,7 +146,7 @@ def read_pause(node: Node) -> Pause:
     reason = node.names["reason"].text if "reason" in given else ""
     if reason is None or len(reason) > MOST_REASON or not reason.isprintable():
         at = node.names["reason"].at
-        raise Trouble(at, f"paused.reason: expected one line of at most {MOST_REASON} characters")
+        raise NodeError(at, f"paused.reason: expected one line of at most {MOST_REASON} characters")
     until = read_instant(node.names["until"].text or "", what="paused.until") if "until" in given else None
     return Pause(reason=reason, until=until)
 
@@ -160,7 +160,7 @@ def _retry(node: Node) -> Any:
     given = named_values(node, RETRY)
     _flags(node, given, "jitter", "on_timeout")
     if not isinstance(given.get("when", ""), str):
-        raise Trouble(node.names["when"].at, f"retry.when: expected the name of a function, got {given['when']!r}")
+        raise NodeError(node.names["when"].at, f"retry.when: expected the name of a function, got {given['when']!r}")
     if isinstance(given.get("on"), list):
         given["on"] = [f"onthedot.ExitCode.{kind}" if type(kind) is int else kind for kind in given["on"]]
     return Retry(given.pop("attempts", 1), **given)
@@ -174,7 +174,7 @@ def _policy(policy: Callable[..., Any], first: str, *more: str) -> Callable[[Nod
             return node.value
         given = named_values(node, (first, *more))
         if first not in given:
-            raise Trouble(node.at, f"expected {first!r} among its keys")
+            raise NodeError(node.at, f"expected {first!r} among its keys")
         return policy(given.pop(first), **given)
 
     return read
@@ -201,29 +201,31 @@ def _params(node: Node) -> list[Param]:
     if node.items is not None:
         return [_param(item, None) for item in node.items]
     if node.names is None:
-        raise Trouble(node.at, "params: expected names with what they are, such as 'region: {choices: [eu, us]}'")
+        raise NodeError(node.at, "params: expected names with what they are, such as 'region: {choices: [eu, us]}'")
     return [_param(item, name) for name, item in node.names.items()]
 
 
 def _param(node: Node, name: str | None) -> Param:
     if node.names is None:
         if name is None:
-            raise Trouble(node.at, "params: expected a mapping with name and kind")
+            raise NodeError(node.at, "params: expected a mapping with name and kind")
         return Param(name=name, kind=_kind_of(node.value), default=node.value)
     given = named_values(node, ("name", "kind", "default", "choices", "required", "pattern"), ("default",))
     _flags(node, given, "required")
     if not isinstance(given.get("kind", ""), str):
-        raise Trouble(node.names["kind"].at, f"kind: expected a text such as 'whole', got {given['kind']!r}")
+        raise NodeError(node.names["kind"].at, f"kind: expected a text such as 'whole', got {given['kind']!r}")
     if not isinstance(given.get("pattern", ""), str):
-        raise Trouble(node.names["pattern"].at, f"pattern: expected a text such as 'v[0-9]+', got {given['pattern']!r}")
+        raise NodeError(
+            node.names["pattern"].at, f"pattern: expected a text such as 'v[0-9]+', got {given['pattern']!r}"
+        )
     if name is not None and "name" in given:
-        raise Trouble(node.names["name"].at, f"name: expected it once, got it within {name!r} again; leave it out")
+        raise NodeError(node.names["name"].at, f"name: expected it once, got it within {name!r} again; leave it out")
     choices = given.pop("choices", [])
     if not isinstance(choices, list):
-        raise Trouble(node.names["choices"].at, "choices: expected a list")
+        raise NodeError(node.names["choices"].at, "choices: expected a list")
     named = given.pop("name", None) if name is None else name
     if not isinstance(named, str):
-        raise Trouble(node.at, "params: expected a name for each, such as 'name: region'")
+        raise NodeError(node.at, "params: expected a name for each, such as 'name: region'")
     return Param(name=named, choices=tuple(choices), **given)
 
 

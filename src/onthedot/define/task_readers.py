@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from onthedot.define.nodes import Node, Trouble, is_null, named_values, raise_all, shown
+from onthedot.define.nodes import Node, NodeError, is_null, named_values, raise_all, shown
 from onthedot.model.duration import parse_duration
 from onthedot.model.task import Call, Container, Http, Mount, Noop, Sleep, Task
 
@@ -43,7 +43,7 @@ def _sleep(node: Node) -> Task:
 
 def _noop(node: Node) -> Task:
     if node.value is not True:
-        raise Trouble(node.at, f"noop: expected true, got {shown(node)}")
+        raise NodeError(node.at, f"noop: expected true, got {shown(node)}")
     return Noop()
 
 
@@ -74,7 +74,7 @@ def _container(node: Node) -> Task:
         fields["env"] = _texts_by_name("env", names["env"])
     if "mounts" in names:
         if names["mounts"].items is None:
-            raise Trouble(names["mounts"].at, f"mounts: expected a list of mounts, got {shown(names['mounts'])}")
+            raise NodeError(names["mounts"].at, f"mounts: expected a list of mounts, got {shown(names['mounts'])}")
         fields["mounts"] = tuple(_mount(one) for one in names["mounts"].items)
     return Container(**fields)
 
@@ -82,10 +82,10 @@ def _container(node: Node) -> Task:
 def _mount(node: Node) -> Mount:
     names = _names("mounts", node, MOUNT, needed="source")
     if "target" not in names:
-        raise Trouble(node.at, "mounts: expected 'target' among its keys")
+        raise NodeError(node.at, "mounts: expected 'target' among its keys")
     writable = names["writable"].value if "writable" in names else False
     if not isinstance(writable, bool):
-        raise Trouble(names["writable"].at, f"writable: expected true or false, got {writable!r}")
+        raise NodeError(names["writable"].at, f"writable: expected true or false, got {writable!r}")
     return Mount(source=_text("source", names["source"]), target=_text("target", names["target"]), writable=writable)
 
 
@@ -93,29 +93,29 @@ def _names(
     what: str, node: Node, allowed: tuple[str, ...], may_be_null: tuple[str, ...] = (), *, needed: str
 ) -> dict[str, Node]:
     if node.names is None:
-        raise Trouble(node.at, f"{what}: expected a mapping with {needed!r}, got {shown(node)}")
+        raise NodeError(node.at, f"{what}: expected a mapping with {needed!r}, got {shown(node)}")
     named_values(node, allowed, may_be_null)
     if needed not in node.names:
-        raise Trouble(node.at, f"{what}: expected {needed!r} among its keys")
+        raise NodeError(node.at, f"{what}: expected {needed!r} among its keys")
     return node.names
 
 
 def _text(what: str, node: Node) -> str:
     if not node.text or is_null(node):
-        raise Trouble(node.at, f"{what}: expected a text, got {shown(node)}")
+        raise NodeError(node.at, f"{what}: expected a text, got {shown(node)}")
     return node.text
 
 
 def _texts(what: str, node: Node) -> tuple[str, ...]:
     if node.items is None or any(item.text is None for item in node.items):
-        raise Trouble(node.at, f"{what}: expected a list of texts, got {shown(node)}")
+        raise NodeError(node.at, f"{what}: expected a list of texts, got {shown(node)}")
     return tuple(item.text or "" for item in node.items)
 
 
 def _texts_by_name(what: str, node: Node) -> dict[str, str]:
     """The values exactly as they are written: `1.10` is no number here."""
     if node.names is None:
-        raise Trouble(node.at, f"{what}: expected names with their values, got {shown(node)}")
+        raise NodeError(node.at, f"{what}: expected names with their values, got {shown(node)}")
     raise_all(
         [
             (value.at, f"{what}: expected a text for {name!r}, got {shown(value)}")

@@ -19,7 +19,7 @@ class Place(NamedTuple):
     path: str = ""
 
 
-class Told(NamedTuple):
+class Problem(NamedTuple):
     """One problem and its place. `file` is empty for plain data."""
 
     file: str
@@ -37,31 +37,31 @@ class Told(NamedTuple):
 class WrongText(DefinitionError):
     """The text cannot be jobs. `told` has every problem with its place, `problems` the same as lines.
 
-    >>> WrongText([Told("jobs.yaml", Place(3, 5), "name: expected a text")]).problems
+    >>> WrongText([Problem("jobs.yaml", Place(3, 5), "name: expected a text")]).problems
     ['jobs.yaml:3:5: name: expected a text']
     """
 
-    def __init__(self, told: Iterable[Told]) -> None:
+    def __init__(self, told: Iterable[Problem]) -> None:
         self.told = tuple(dict.fromkeys(told))
         super().__init__([str(one) for one in self.told])
 
 
-def in_data(at: Place, problem: str) -> Told:
+def in_data(at: Place, problem: str) -> Problem:
     """The problem at its path. The message does not repeat the path.
 
     >>> in_data(Place(1, 0, "steps[0].timeout"), "timeout: expected a length of time")
-    Told(file='', at=Place(line=1, column=0, path='steps[0].timeout'), problem='expected a length of time')
+    Problem(file='', at=Place(line=1, column=0, path='steps[0].timeout'), problem='expected a length of time')
     >>> in_data(Place(1, 0, "schedules[0].cron"), "schedule: minute: expected 0-59").problem
     'minute: expected 0-59'
     """
     key = _KEY.match(problem)
     if key is None:
-        return Told("", at, problem)
+        return Problem("", at, problem)
     if at.path.endswith(f".{key[1]}") or key[1] in (at.path, *_parts(at.path)):
         return in_data(at, problem[key.end() :])
     if not at.path:  # of what is not there at all
-        return Told("", at._replace(path=key[1]), problem[key.end() :])
-    return Told("", at, problem)
+        return Problem("", at._replace(path=key[1]), problem[key.end() :])
+    return Problem("", at, problem)
 
 
 def _parts(path: str) -> list[str]:

@@ -1,9 +1,9 @@
 """Finds parameters that a shell or another interpreter could read as code. Pure.
 
-`places.py` refuses what is code for certain, also for jobs that are stored already. These rules are stricter, and are
-for new definitions: in doubt, a parameter goes through the environment, or behind `--`.
+`task_template.py` refuses places that are code for certain, also in stored jobs. These rules are stricter, and hold for
+new definitions: in doubt, a parameter goes through the environment, or behind `--`.
 
-No list knows every program. So the rules look at what an argument list says, whichever program it is for:
+No list has every program. So the rules look at the argument list, for any program:
 
 * a parameter is a whole argument, or the value in `--name=…`, where `name` does not speak of commands or code;
 * it does not follow a short option (`-c`, `-exec`), which does not say what its value is;
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from onthedot.model.task import Command, Container, Param, Steps, Task
 from onthedot.runners.param_patterns import is_harmless
-from onthedot.runners.task_texts import references
+from onthedot.runners.task_template import references
 
 _ENVIRONMENT = 'put it into env, and write "$NAME" in a script'
 

@@ -1,7 +1,7 @@
-"""Declared parameters: checked when a run is asked for, and filled into its task just before it starts. Pure.
+"""Checks the arguments of a run against the parameters that its job declares. Pure.
 
-Values go into elements of an argument list and into values of the environment, each as one piece: nothing in them is
-read again here, and none of them is ever part of a shell's text. See `interpreters.py` for what programs make of them.
+They are checked when a run is submitted, and once more before its task is filled in (`task_template.py`). See
+`interpreters.py` for parameters that a program could read as code.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 import copy
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from onthedot.model.errors import ArgumentsError, UnknownSecret, did_you_mean
+from onthedot.model.errors import ArgumentsError, did_you_mean
 from onthedot.model.job import Job
 from onthedot.model.run import Lease
-from onthedot.model.task import Call, Command, Container, Http, Json, Param, Step, Steps, Task
+from onthedot.model.task import Call, Json, Param
 from onthedot.runners.param_patterns import MOST_VALUE, matches
-from onthedot.runners.task_texts import MARK, TAKES, What, places, read_mark, references
+from onthedot.runners.task_template import BREAK, names_in_environment
 
 KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "text": ("text", lambda value: isinstance(value, str)),
@@ -27,41 +25,16 @@ KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "whole": ("a whole number", lambda value: _is_number(value) and isinstance(value, int)),
     "yes_or_no": ("true or false", lambda value: isinstance(value, bool)),
 }
-"""By kind: its words, and whether a value is one."""
+"""The words for each kind of parameter, and the check of a value."""
 
 _UNKNOWN: tuple[str, Callable[[Any], bool]] = ("a kind of value that this version knows", lambda _: False)
 
 
-class Filled(NamedTuple):
-    """A task with nothing left to be filled in, and the secret values that are in it."""
-
-    task: Task
-    secrets: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"Filled({self.task!r}, {len(self.secrets)} secrets)"
-
-
-class Hidden(str):
-    """A text with a secret in it: as any other, but that it does not show when somebody prints what it is part of.
-
-    >>> [Hidden("hush")]
-    ['***']
-    """
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'***'"
-
-
-# ── checking ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def check_params(job: Job, arguments: Mapping[str, Json], *, complete: bool = True) -> list[str]:
-    """Every problem with the arguments of a run (without `complete`: and perhaps more of them); none for handlers,
-    whose functions say what they take.
+    """Every problem with the arguments of a run. Without `complete` more arguments may come. No problems for handlers:
+    their functions say what they take.
 
+    >>> from onthedot.model.task import Command
     >>> job = Job(name="j", task=Command(argv=("ls",)), params=(Param(name="depth", kind="whole", choices=(1, 2)),))
     >>> check_params(job, {"depth": 3, "dept": 1})
     ["dept: expected a parameter of the job, did you mean 'depth'?", 'depth: expected one of 1, 2, got 3']
@@ -95,13 +68,13 @@ def value_problems(param: Param, value: Json, *, one_line: bool = False) -> list
         return [f"{param.name}: expected text{most} that matches {param.pattern!r}, got {_shown(value)}"]
     if isinstance(value, str) and "\0" in value:
         return [f"{param.name}: expected text without a zero character, got {_shown(value)}"]
-    if one_line and isinstance(value, str) and _BREAK.search(value):
+    if one_line and isinstance(value, str) and BREAK.search(value):
         return [f"{param.name}: expected one line, because it goes into the environment, got {_shown(value)}"]
     return []
 
 
 def value_of_text(param: Param, text: str) -> Json:
-    """What a text of the command line means for a parameter; the text itself if it is no such value.
+    """The value of a parameter that was given as text on a command line; the text itself if it is no such value.
 
     >>> value_of_text(Param(name="n"), "137"), value_of_text(Param(name="n", kind="whole"), "137")
     ('137', 137)
@@ -119,7 +92,7 @@ def value_of_text(param: Param, text: str) -> Json:
 
 
 def require_params(job: Job, arguments: Mapping[str, Json]) -> None:
-    """`ArgumentsError` with every problem, if there is one."""
+    """Raise `ArgumentsError` with every problem, if there is one."""
     given: object = arguments
     if not isinstance(given, Mapping):
         raise ArgumentsError(f"arguments: expected names and values, got {_shown(given)}", subject=f"job {job.name!r}")
@@ -129,8 +102,9 @@ def require_params(job: Job, arguments: Mapping[str, Json]) -> None:
 
 
 def with_defaults(job: Job, arguments: Mapping[str, Json]) -> dict[str, Json]:
-    """Every parameter of the job: what was given, or its default.
+    """The value of every parameter of the job: the given one, or its default.
 
+    >>> from onthedot.model.task import Command
     >>> with_defaults(Job(name="j", task=Command(argv=("ls",)), params=(Param(name="a", default="x"),)), {})
     {'a': 'x'}
     """
@@ -138,19 +112,12 @@ def with_defaults(job: Job, arguments: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def arguments_of(lease: Lease) -> dict[str, Any]:
-    """A run's own arguments, fresh for each attempt: what a handler changes stays with it."""
+    """A run's arguments, as a new copy for each attempt, so that a handler may change them."""
     if lease.args is not None:
         arguments: dict[str, Any] = json.loads(lease.args)
         return arguments
     defaults = lease.record.job.args
     return copy.deepcopy(dict(defaults)) if defaults else {}
-
-
-def names_in_environment(task: Task) -> frozenset[str]:
-    """The parameters that a task puts into the environment: their values must be one line."""
-    texts = (place.text for place in places(task) if place.what == "environment")
-    marked = (reference for text in texts for reference in references(text))
-    return frozenset(reference.name for reference in marked if reference.source == "params")
 
 
 def _is_number(value: Any) -> bool:
@@ -165,108 +132,3 @@ def _is_same(value: Json, choice: Json) -> bool:
 def _shown(value: Json) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else f"{text[:80]}…"
-
-
-# ── filling in ───────────────────────────────────────────────────────────────────────────────────────────────
-
-_BREAK = re.compile(r"[\r\n\0]")
-
-
-def secret_names(task: Task) -> frozenset[str]:
-    """The secrets that a task refers to.
-
-    >>> secret_names(Command(argv=("ls",), env={"TOKEN": "${{ secrets.API }}"}))
-    frozenset({'API'})
-    """
-    marked = (reference for place in places(task) if TAKES[place.what] for reference in references(place.text))
-    return frozenset(reference.name for reference in marked if reference.source == "secrets")
-
-
-def fill(task: Task, arguments: Mapping[str, Json], secrets: Mapping[str, str]) -> Filled:
-    """The task with the values in their places, and those of the secrets that were used.
-
-    `ArgumentsError` for a reference to what is not among the arguments, or that may not stand where it does, and for a
-    value that cannot go where it would; `UnknownSecret` for a secret that was not handed in.
-
-    >>> fill(Command(argv=("ls", "-${{ params.how }}"), env={"A": "$${{"}), {"how": "l"}, {}).task
-    Command(argv=('ls', '-l'), script='', directory='', env={'A': '${{'}, stdin='')
-    """
-    filling = _Filling(arguments, secrets)
-    return Filled(filling.task(task), tuple(dict.fromkeys(filling.used)))
-
-
-class _Filling:
-    """One task being filled in."""
-
-    def __init__(self, arguments: Mapping[str, Json], secrets: Mapping[str, str]) -> None:
-        self._arguments = arguments
-        self._secrets = secrets
-        self.used: list[str] = []
-
-    def task(self, task: Task) -> Task:
-        match task:
-            case Command():
-                return replace(task, argv=self._argv(task.argv), env=self._mapping("env", "environment", task.env))
-            case Steps():
-                env = self._mapping("env", "environment", task.env)
-                source = task.source
-                if source is not None:
-                    source = replace(source, key=self._text("source.key", "key", source.key))
-                return replace(task, env=env, source=source, steps=tuple(self._step(step) for step in task.steps))
-            case Container():
-                words = self._argv(task.words)
-                first, rest = (words[0], words[1:]) if task.entrypoint else ("", words)
-                env = self._mapping("env", "environment", task.env)
-                return replace(task, entrypoint=first, argv=rest, env=env)
-            case Http():
-                return replace(task, headers=self._mapping("headers", "header", task.headers))
-            case _:
-                return task
-
-    def _step(self, step: Step) -> Step:
-        return replace(step, argv=self._argv(step.argv), env=self._mapping("env", "environment", step.env))
-
-    def _argv(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        # What may not stand in a program's name or code was refused when it was defined; a row that somebody wrote
-        # into the store is refused here.
-        shown = [place for place in places(Command(argv=argv)) if place.name.startswith("argv")]
-        return tuple(self._text(place.name, place.what, place.text) for place in shown)
-
-    def _mapping(self, name: str, what: What, given: Mapping[str, str]) -> dict[str, str]:
-        return {key: self._text(f"{name}.{key}", what, text) for key, text in given.items()}
-
-    def _text(self, name: str, what: What, text: str) -> str:
-        if "${{" not in text:
-            return text
-        before = len(self.used)
-        made = MARK.sub(lambda found: self._value(name, what, found), text)
-        return Hidden(made) if len(self.used) > before else made
-
-    def _value(self, name: str, what: What, found: re.Match[str]) -> str:
-        if found[0].startswith("$$"):
-            return found[0][1:]
-        reference = read_mark(found)
-        if reference.source is None or reference.source not in TAKES[what]:
-            raise ArgumentsError(f"{name}: expected nothing to fill in here, got {reference.written!r}")
-        if reference.source == "secrets":
-            value = self._secret(reference.name)
-        else:
-            value = self._argument(name, reference.name)
-        if "\0" in value or (what not in ("argument", "key") and _BREAK.search(value)):
-            came = "a value with a line break or a zero character"
-            raise ArgumentsError(f"{name}: expected one line for {reference.written!r}, got {came}")
-        return value
-
-    def _argument(self, name: str, wanted: str) -> str:
-        if wanted not in self._arguments:
-            raise ArgumentsError(f"{name}: expected a parameter, got {wanted!r}{did_you_mean(wanted, self._arguments)}")
-        value = self._arguments[wanted]
-        if value is None:
-            return ""
-        return value if isinstance(value, str) else json.dumps(value)
-
-    def _secret(self, name: str) -> str:
-        if name not in self._secrets:
-            raise UnknownSecret(f"secret {name}: expected its value, got none")
-        self.used.append(self._secrets[name])
-        return self._secrets[name]

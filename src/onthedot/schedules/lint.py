@@ -28,7 +28,7 @@ _YEAR: Micros = 366 * _DAY
 _UNITS = (("second", 60, "minute"), ("minute", 60, "hour"), ("hour", 24, "day"))
 
 
-class Odd(NamedTuple):
+class ScheduleWarning(NamedTuple):
     """Something odd, and what to do about it."""
 
     kind: Kind
@@ -36,7 +36,7 @@ class Odd(NamedTuple):
     advice: str
 
 
-def lint(schedule: Schedule, now: Micros) -> list[Odd]:
+def lint(schedule: Schedule, now: Micros) -> list[ScheduleWarning]:
     """Everything odd about a schedule that was checked already; nothing if there is nothing.
 
     >>> [found.kind for found in lint(Cron(expression="*/7 * * * *"), now=0)]
@@ -53,28 +53,30 @@ def lint(schedule: Schedule, now: Micros) -> list[Odd]:
 # ── every kind ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _over(schedule: Schedule, now: Micros) -> Iterator[Odd]:
+def _over(schedule: Schedule, now: Micros) -> Iterator[ScheduleWarning]:
     if isinstance(schedule, At):
         past = [instant for instant in schedule.instants if to_micros(instant) <= now]
         if past:
             some = "it lies" if len(schedule.instants) == 1 else f"{len(past)} of {len(schedule.instants)} instants lie"
-            yield Odd("past", f"{some} in the past", "a past instant runs at once if catch_up allows it, or never")
+            yield ScheduleWarning(
+                "past", f"{some} in the past", "a past instant runs at once if catch_up allows it, or never"
+            )
         return
     if not isinstance(schedule, FixedDelay) and next_after(schedule, now, origin=now) is None:
-        yield Odd("never", "it never comes any more", "look at its end, and at day and month")
+        yield ScheduleWarning("never", "it never comes any more", "look at its end, and at day and month")
     elif isinstance(schedule, Cron | Every) and schedule.run_once:
-        yield Odd(
+        yield ScheduleWarning(
             "once", "it runs once, at its first match, and never again", "leave run_once out if it is to come again"
         )
 
 
-def _jitter(schedule: Schedule, now: Micros) -> Iterator[Odd]:
+def _jitter(schedule: Schedule, now: Micros) -> Iterator[ScheduleWarning]:
     if isinstance(schedule, FixedDelay) or not schedule.jitter:
         return
     first, *more = [*islice(slots(schedule, now, origin=now), 2)] or [now]
     if more and micros(schedule.jitter) >= more[0] - first:
         distance = format_duration(more[0] - first)
-        yield Odd(
+        yield ScheduleWarning(
             "jitter",
             f"jitter ({format_duration(schedule.jitter)}) is not less than the distance of slots ({distance}), so that "
             "starts may come in another order",
@@ -82,17 +84,17 @@ def _jitter(schedule: Schedule, now: Micros) -> Iterator[Odd]:
         )
 
 
-def _every(schedule: Every) -> Iterator[Odd]:
+def _every(schedule: Every) -> Iterator[ScheduleWarning]:
     day = timedelta(days=1)
     if schedule.anchor is None and schedule.interval >= day:
-        yield Odd(
+        yield ScheduleWarning(
             "uneven",
             f"every {format_duration(schedule.interval)} is counted from 1970-01-01 00:00 UTC, in real time: the local "
             "time of day moves when clocks change",
             "say where it begins ('every … from …'), or use cron for a time of day",
         )
     elif schedule.interval < day and day % schedule.interval and schedule.interval >= timedelta(minutes=1):
-        yield Odd(
+        yield ScheduleWarning(
             "uneven",
             f"every {format_duration(schedule.interval)} does not divide a day: it comes at other times each day",
             "that is a steady rhythm; for the same times each day use cron",
@@ -102,17 +104,17 @@ def _every(schedule: Every) -> Iterator[Odd]:
 # ── cron ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _cron(schedule: Cron, now: Micros) -> Iterator[Odd]:
+def _cron(schedule: Cron, now: Micros) -> Iterator[ScheduleWarning]:
     fields = cron_fields(schedule.expression, schedule.spread)
     written = schedule.expression.split()
     if len(written) == 4:
-        yield Odd(
+        yield ScheduleWarning(
             "four_fields",
             f"four fields are read as 'second minute hour day': {_read(fields)}",
             "write five fields (minute hour day month weekday) if you mean cron as it is usual",
         )
     elif len(written) == 6 and fields["second"].startswith("*"):
-        yield Odd(
+        yield ScheduleWarning(
             "seconds", "of six fields the first is the second: it comes more than once a minute",
             "leave the first field out if you mean minutes",
         )  # fmt: skip
@@ -128,32 +130,32 @@ def _read(fields: dict[str, str]) -> str:
     return ", ".join(f"{name} {text}" for name, text in fields.items() if name in ("second", "minute", "hour", "day"))
 
 
-def _days(fields: dict[str, str]) -> Iterator[Odd]:
+def _days(fields: dict[str, str]) -> Iterator[ScheduleWarning]:
     day, weekday = fields["day"], fields["weekday"]
     if day == "*" or weekday == "*":
         return
     if day.startswith("*") or weekday.startswith("*"):
-        yield Odd(
+        yield ScheduleWarning(
             "both_days",
             f"day {day} and weekday {weekday} are both said, and one begins with '*': both must match",
             "write '*' in one of them",
         )
         return
-    yield Odd(
+    yield ScheduleWarning(
         "both_days",
         f"day {day} and weekday {weekday} are both said: either one suffices, not both together",
         "write '*' in one of them; for 'the second Friday' write 'FRI#2' as the weekday",
     )
 
 
-def _steps(fields: dict[str, str]) -> Iterator[Odd]:
+def _steps(fields: dict[str, str]) -> Iterator[ScheduleWarning]:
     """Steps that begin anew before they are through."""
     for name, size, outer in _UNITS:
         base, slash, step = fields[name].partition("/")
         if not slash or base != "*" or not step.isdigit() or not size % int(step):
             continue
         last = (size - 1) // int(step) * int(step)
-        yield Odd(
+        yield ScheduleWarning(
             "uneven",
             f"every {int(step)} {name}s does not divide {_article(outer)}: after {name} {last} comes {name} 0, "
             f"{size - last} {name}{'s' if size - last > 1 else ''} later",
@@ -161,13 +163,13 @@ def _steps(fields: dict[str, str]) -> Iterator[Odd]:
         )
     base, slash, step = fields["day"].partition("/")
     if slash and base == "*" and step.isdigit() and int(step) > 1:
-        yield Odd(
+        yield ScheduleWarning(
             "uneven", f"every {int(step)} days begins anew on the first of each month",
             f"use 'every {int(step)}d from …' for a steady rhythm",
         )  # fmt: skip
 
 
-def _wrapped(fields: dict[str, str]) -> Iterator[Odd]:
+def _wrapped(fields: dict[str, str]) -> Iterator[ScheduleWarning]:
     """Ranges that go past the end and round to nearly all values, such as `10-5`: `22-4` is a night."""
     for name, size, _ in _UNITS:
         for term in fields[name].split(","):
@@ -176,7 +178,7 @@ def _wrapped(fields: dict[str, str]) -> Iterator[Odd]:
                 continue
             values = size - int(first) + int(last) + 1
             if values * 4 > size * 3:
-                yield Odd(
+                yield ScheduleWarning(
                     "wrapped",
                     f"{name} {term}: from {first} past {size - 1} to {last}, {values} of {size} {name}s",
                     f"write '{last}-{first}' if you mean those between, or '*'",
@@ -187,13 +189,13 @@ def _article(word: str) -> str:
     return f"an {word}" if word == "hour" else f"a {word}"
 
 
-def _rare(schedule: Cron, now: Micros) -> Iterator[Odd]:
+def _rare(schedule: Cron, now: Micros) -> Iterator[ScheduleWarning]:
     """Years between two slots, or months that are left out."""
     plain = Cron(expression=schedule.expression, tz=schedule.tz, spread=schedule.spread)
     coming = list(islice(slots(plain, now, origin=now), 2))
     if len(coming) == 2 and coming[0] - now > _YEAR and coming[1] - coming[0] > _YEAR:
         years = round((coming[1] - coming[0]) / (365.25 * _DAY))
-        yield Odd(
+        yield ScheduleWarning(
             "rare", f"it comes once in {years} years; next on {to_datetime(coming[0]):%Y-%m-%d}",
             "check day, month and weekday",
         )  # fmt: skip
@@ -202,13 +204,13 @@ def _rare(schedule: Cron, now: Micros) -> Iterator[Odd]:
     written = [part.removesuffix("W") for part in fields["day"].split(",")]
     days = {int(part) for part in written if part.isdigit()}
     if days and len(days) == len(written) and min(days) > 28 and fields["month"].startswith("*"):
-        yield Odd(
+        yield ScheduleWarning(
             "months", f"not every month has a day {min(days)}: those that have none are left out",
             "write 'L' as the day for the last of each month",
         )  # fmt: skip
 
 
-def _clocks(schedule: Cron, now: Micros) -> Iterator[Odd]:
+def _clocks(schedule: Cron, now: Micros) -> Iterator[ScheduleWarning]:
     """The next year's clock changes that take starts away, or in which a fixed time comes twice."""
     times = wall_times(schedule.expression, schedule.spread)
     told: set[str] = set()
@@ -227,7 +229,7 @@ def _clocks(schedule: Cron, now: Micros) -> Iterator[Odd]:
             and times.within(first, stretch.repeated_until)
         ):
             told.add("clocks_repeat")
-            yield Odd(
+            yield ScheduleWarning(
                 "clocks_repeat",
                 f"on {to_datetime(first):%Y-%m-%d} the clocks in {schedule.tz} show {to_datetime(first):%H:%M} to "
                 f"{to_datetime(stretch.repeated_until):%H:%M} twice: it runs "
@@ -247,7 +249,7 @@ def _moved(schedule: Cron, times: WallTimes, stretch: Stretch) -> str:
     return f"; on {begin:%Y-%m-%d} they skip from {begin:%H:%M} to {end:%H:%M}: it runs right after, at {end:%H:%M}"
 
 
-def _skipped(schedule: Cron, times: WallTimes, stretch: Stretch) -> Iterator[Odd]:
+def _skipped(schedule: Cron, times: WallTimes, stretch: Stretch) -> Iterator[ScheduleWarning]:
     """The starts that a gap before this stretch takes away; nothing if they take place after it."""
     first = stretch.start + stretch.offset
     in_gap = times.count(stretch.skipped_from, first)
@@ -263,7 +265,7 @@ def _skipped(schedule: Cron, times: WallTimes, stretch: Stretch) -> Iterator[Odd
         other = "say gap: run_after" if times.fixed else "write minutes and hours without '*': then it runs right after"
         advice = f"choose times that every day has, or {other}"
     begin, end = to_datetime(stretch.skipped_from), to_datetime(first)
-    yield Odd(
+    yield ScheduleWarning(
         "clocks_skip",
         f"on {begin:%Y-%m-%d} the clocks in {schedule.tz} skip from {begin:%H:%M} to {end:%H:%M}: {what}",
         advice,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import onthedot as otd
-from onthedot.cli.node_process.banner import Opening
-from onthedot.cli.node_process.previous_state import Found
+from onthedot.cli.node_process.banner import Banner
+from onthedot.cli.node_process.previous_state import PreviousState
 from onthedot.cli.node_process.samples import add_samples
 from onthedot.clock import SECOND
 from onthedot.model.events import Event, JobPut, NodeJoined, TermWon
 from onthedot.model.job import Call, Job, JobRecord, JobState
-from tests.observe.made_up import NOON, started
+from tests.observe.sample_events import NOON, started
 
 NOW = NOON + 2 * SECOND
 EVENTS: list[Event] = [
@@ -23,10 +23,10 @@ EVENTS: list[Event] = [
 ]
 
 
-def opening(events: list[Event], found: Found | None = None) -> Opening:
+def opening(events: list[Event], found: PreviousState | None = None) -> Banner:
     sched = otd.Scheduler("memory:")
     add_samples(sched)
-    return Opening.of("memory:", found, sched, events, NOW)
+    return Banner.of("memory:", found, sched, events, NOW)
 
 
 def test_a_first_start(in_berlin: None):
@@ -54,7 +54,7 @@ def test_a_paused_job_has_no_next_start():
 
 def test_a_server_is_named_without_its_password():
     sched = otd.Scheduler("postgresql://ann:secret@db/shop")
-    said = Opening.of("postgresql://ann:secret@db/shop", None, sched, EVENTS, NOW)
+    said = Banner.of("postgresql://ann:secret@db/shop", None, sched, EVENTS, NOW)
     assert said.in_words()[1] == "store     postgresql://ann:***@db/shop"
     assert json.loads(said.as_json())["store"] == "postgresql://ann:***@db/shop"
 
@@ -67,7 +67,7 @@ def test_a_follower_says_so():
 
 def test_a_stored_job_that_nobody_here_can_run_is_a_warning():
     forged = Job(name="old\nname", task=Call(handler="old"))
-    found = Found(NOW, jobs=[JobRecord(1, 1, forged, JobState.ACTIVE, NOON, NOON)])
+    found = PreviousState(NOW, jobs=[JobRecord(1, 1, forged, JobState.ACTIVE, NOON, NOON)])
     lines = opening(EVENTS, found).in_words()
     assert "found     1 job, 0 runs waiting" in lines
     [warning] = [line for line in lines if line.startswith("warning")]
@@ -78,7 +78,7 @@ def test_a_stored_job_that_nobody_here_can_run_is_a_warning():
 
 
 def test_json():
-    fields = json.loads(opening(EVENTS, Found(NOW)).as_json())
+    fields = json.loads(opening(EVENTS, PreviousState(NOW)).as_json())
     assert (fields["event"], fields["node_id"], fields["leads"]) == ("Opening", "one", True)
     assert [job["job"] for job in fields["jobs"]] == ["heartbeat", "minute_report", "flaky_import", "nap"]
     assert fields["jobs"][0]["next_at"] == "2026-01-01T12:00:05.000000Z"
@@ -86,5 +86,5 @@ def test_json():
 
 
 def test_what_it_tells_is_not_told_again_as_events():
-    assert all(Opening.is_told(event) for event in EVENTS)
-    assert not Opening.is_told(started())
+    assert all(Banner.is_told(event) for event in EVENTS)
+    assert not Banner.is_told(started())

@@ -17,7 +17,7 @@ import pytest
 
 from onthedot.access import audit
 from onthedot.cli.open_store import read_store
-from onthedot.cli.up import Given
+from onthedot.cli.up import NodeOptions
 from onthedot.model.host_port import PORT
 from onthedot.settings import Settings
 from tests.cli.conftest import Call
@@ -199,7 +199,7 @@ def test_what_cannot_be_listened_at_is_told(call: Call, tmp_path: Path, options:
 
 @pytest.mark.parametrize("command", ["up", "server"])
 def test_quotas_are_settings(monkeypatch: pytest.MonkeyPatch, call: Call, command: str):
-    given: list[Given] = []
+    given: list[NodeOptions] = []
     monkeypatch.setattr("onthedot.cli.up.run", lambda program, said, **more: given.append(said))
     monkeypatch.setenv("ONTHEDOT_QUOTA_SUBMITS", "60")
     said = call(command, "--quota-jobs", "10", "--quota-runs", "1000")

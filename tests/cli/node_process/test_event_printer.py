@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from onthedot.cli.node_process.event_printer import JsonPrinter, Outbox, echo
+from onthedot.cli.node_process.event_printer import EventPrinter, JsonPrinter, echo
 from onthedot.clock import Micros, SystemClock
 from onthedot.model.events import DrainBegun, Event, EventsLeftOut
 
@@ -65,8 +65,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     made.takes.set()
 
 
-def outbox(*, most: int = 100, broken: threading.Event | None = None) -> Outbox:
-    return Outbox(Numbers(), SystemClock(), on_broken=(broken or threading.Event()).set, most=most)
+def outbox(*, most: int = 100, broken: threading.Event | None = None) -> EventPrinter:
+    return EventPrinter(Numbers(), SystemClock(), on_broken=(broken or threading.Event()).set, most=most)
 
 
 def test_the_opening_comes_first_then_events_in_order(terminal: Terminal):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onthedot.cli.node_process.node import Ending
+from onthedot.cli.node_process.node import DrainResult
 from onthedot.clock import SECOND
 from onthedot.model.events import AttemptEnded, AttemptStarted, DrainBegun, LeaseLost, NodeLeft
 from onthedot.model.job import Call, Job, JobRecord, JobState
@@ -18,8 +18,8 @@ def lost(run_id: int, job: str, error: str | None) -> Finish:
     return Finish(lease, Verdict(RunState.SCHEDULED, OutcomeKind.LOST, "recovered", error=error), 1, 2)
 
 
-def ended(*events) -> Ending:
-    ending = Ending()
+def ended(*events) -> DrainResult:
+    ending = DrainResult()
     for event in events:
         ending.heed(event)
     return ending

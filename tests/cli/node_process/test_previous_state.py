@@ -10,30 +10,30 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.cli.node_process.previous_state import Found, look
+from onthedot.cli.node_process.previous_state import PreviousState, read_previous_state
 from onthedot.clock import SECOND, to_datetime, to_micros
 from onthedot.schedules import schedule_id
 from onthedot.stores.values import Node
 from tests.cli.conftest import Call, past_program
-from tests.observe.made_up import NOON
+from tests.observe.sample_events import NOON
 
 NO_PROCESS = 2**22 + 1  # above the largest process number that Linux gives out
 
 
 async def test_no_file_is_nothing_found(tmp_path: Path):
-    assert await look(f"sqlite:///{tmp_path}/new.db", NOON) is None
-    assert await look(f"sqlite:///{tmp_path}/new.db", NOON) is None, "looking did not create it"
-    assert await look("memory:", NOON) is None
+    assert await read_previous_state(f"sqlite:///{tmp_path}/new.db", NOON) is None
+    assert await read_previous_state(f"sqlite:///{tmp_path}/new.db", NOON) is None, "looking did not create it"
+    assert await read_previous_state("memory:", NOON) is None
 
 
 async def test_a_file_that_is_no_store_is_left_to_the_engine(tmp_path: Path):
     (tmp_path / "text.db").write_text("this is not a database " * 100)
-    assert await look(f"sqlite:///{tmp_path}/text.db", NOON) is None
+    assert await read_previous_state(f"sqlite:///{tmp_path}/text.db", NOON) is None
 
 
 async def test_a_store_with_a_past(database: Path):
     now = to_micros(datetime.fromisoformat("2026-03-28T12:00:45+01:00"))
-    found = await look(f"sqlite:///{database}", now)
+    found = await read_previous_state(f"sqlite:///{database}", now)
     assert found is not None
     assert [record.job.name for record in found.jobs] == ["broken", "long", "on_demand", "poll", "report", "tick"]
     assert (found.waiting, found.overdue, found.running) == (3, 2, 1)
@@ -70,16 +70,16 @@ def node(**fields: object) -> Node:
     ids=["stopped", "vanished", "killed", "alive", "alive elsewhere", "its number is ours now"],
 )
 def test_what_became_of_the_last_node(in_berlin: None, last: Node, words: str):
-    assert Found(NOON, nodes=[last]).in_words() == ["0 jobs, 0 runs waiting", words]
+    assert PreviousState(NOON, nodes=[last]).in_words() == ["0 jobs, 0 runs waiting", words]
 
 
 async def test_it_knows_which_starts_were_skipped_by_hand(database: Path, call: Call):
     report = next(one for one in past_program().jobs.values() if one.name == "report")
     by_cron = schedule_id(report.schedules[0])
     now = to_micros(datetime.fromisoformat("2026-03-28T12:00:27+01:00"))
-    before = await look(f"sqlite:///{database}", now, [report])
+    before = await read_previous_state(f"sqlite:///{database}", now, [report])
     await asyncio.to_thread(call, "skip-next", "report", "--schedule", by_cron, "--db", database)
-    after = await look(f"sqlite:///{database}", now, [report])
+    after = await read_previous_state(f"sqlite:///{database}", now, [report])
     key = ("default", "report", by_cron)
     assert before is not None
     assert after is not None

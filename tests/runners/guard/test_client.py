@@ -1,4 +1,6 @@
-"""What a program does and how it ends is told; its tree is gone by then."""
+"""A worker and its guards: what a program does and how it ends is told; two guards share what comes at once."""
+
+from __future__ import annotations
 
 import asyncio
 import hashlib
@@ -6,8 +8,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +18,8 @@ from onthedot.clock import MILLISECOND, SECOND, SystemClock
 from onthedot.model.task import Bounds
 from onthedot.output.records import decode
 from onthedot.runners.guard import trees
-from onthedot.runners.guard.client import GuardClient
+from onthedot.runners.guard.client import AT_ONCE, GuardClient, Guards
+from onthedot.runners.program.protocol import Program, ProgramEnd
 from tests.runners.guard.yard import OFFERS, Yard, descriptors, is_alive, look_until, rss
 
 SLEEPS = "echo $$ > main; setsid sh -c 'echo $$ > away; exec sleep 300' & while :; do sleep 1; done"
@@ -294,3 +298,80 @@ async def test_what_a_dead_guard_has_left_is_looked_for_beside_the_loop(yard: Ya
     assert end.kind == "stopped"
     assert threads
     assert not any(threads)
+
+
+# ── two guards ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+async def guards() -> AsyncIterator[Guards]:
+    made = Guards(offers=frozenset(["none"]))
+    yield made
+    await made.close()
+    assert made.pids == []
+
+
+def program(folder: Path, *argv: str, log: str = "log") -> Program:
+    env = {"PATH": os.environ["PATH"]}
+    return Program(argv, env, str(folder), str(folder), str(folder / log))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+async def test_what_comes_one_after_the_other_has_one_guard(guards, tmp_path):
+    for _ in range(2 * AT_ONCE):
+        assert (await guards.run(program(tmp_path, "true"))).code == 0
+    assert len(guards.pids) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+async def test_what_comes_at_once_is_shared(guards, tmp_path):
+    parents = [program(tmp_path, "sh", "-c", "echo $PPID", log=f"log{number}") for number in range(40)]
+    ends = await asyncio.gather(*map(guards.run, parents))
+    assert [end.code for end in ends] == [0] * 40
+    pids = set(guards.pids)
+    assert len(pids) == 2
+    said = await asyncio.to_thread(lambda: [Path(each.log).read_text() for each in parents])
+    assert all(any(f'"{pid}\\n"' in text for pid in pids) for text in said)
+    assert all(any(f'"{pid}\\n"' in text for text in said) for pid in pids)
+
+
+async def both_busy(guards: Guards, folder: Path) -> list[asyncio.Task[ProgramEnd]]:
+    running = [asyncio.create_task(guards.run(program(folder, "sleep", "300"))) for _ in range(2 * AT_ONCE)]
+    await asyncio.sleep(0)  # all of them have asked
+    await asyncio.to_thread(look_until, lambda: len(guards.pids) == 2 and not any(g.starting for g in guards._guards))
+    return running
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+async def test_a_lease_that_ends_ends_the_programs_of_both(guards, tmp_path):
+    running = await both_busy(guards, tmp_path)
+    guards.renew(SystemClock().steady() + SECOND // 5)
+    assert {end.kind for end in await asyncio.gather(*running)} == {"stopped"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+async def test_the_death_of_one_stops_only_its_own(guards, tmp_path):
+    running = await both_busy(guards, tmp_path)
+    os.kill(guards.pids[0], signal.SIGKILL)
+    ended, alive = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+    assert {task.result().kind for task in ended} == {"stopped"}
+    assert alive
+    assert (await guards.run(program(tmp_path, "true"))).code == 0
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+async def test_both_end_with_their_worker(tmp_path):
+    guards = Guards(offers=frozenset(["none"]))
+    running = await both_busy(guards, tmp_path)
+    await guards.close()
+    assert {end.kind for end in await asyncio.gather(*running)} == {"stopped"}
+    assert guards.pids == []
+    assert (await guards.run(program(tmp_path, "true"))).kind == "refused"

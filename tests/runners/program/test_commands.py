@@ -21,9 +21,9 @@ from onthedot.model.run import Lease
 from onthedot.model.task import Command, Step, Steps, Task
 from onthedot.node.runner_set import RunnerSet
 from onthedot.output.records import decode
-from onthedot.runners.params import Filled
 from onthedot.runners.program import program_attempt, program_services
 from onthedot.runners.program.protocol import ProgramEnd
+from onthedot.runners.task_template import Filled
 from tests.runners.program.plain_guard import PlainGuard, guard
 
 pytestmark = pytest.mark.slow

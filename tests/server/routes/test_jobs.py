@@ -1,4 +1,4 @@
-"""The routes about jobs as they are stored: list, read, create, replace, patch, delete, and the next instants."""
+"""The routes about jobs: list, read, create, replace, patch, delete, and when they run next."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import onthedot as otd
 from onthedot.access import audit
 from onthedot.access.permissions import Permission, Role
 from onthedot.define.yaml_text import yaml_text
-from onthedot.model.job import Call, JobRecord
-from onthedot.model.task import Command, Noop
+from onthedot.model.job import JobRecord
+from onthedot.model.task import Call, Command, Noop
 from onthedot.server.definitions import definition_of, patched
+from onthedot.server.routes.jobs import UpcomingOut
 from onthedot.stores.queries import JobCursor, RunCursor, encode_cursor
 from tests.server.kit import Served, served
 
@@ -571,3 +572,57 @@ async def test_who_may_not_pause_may_not_write_that_a_job_is_paused(there: Serve
         assert "may not pause or resume 'nap': expected jobs:control" in refused.json()["detail"]
     assert await stored(there) is None
     assert (await there.client.put("/api/v1/jobs/nap", json=body(NAP), headers=writer)).status_code == 201
+
+
+UPCOMING = "/api/v1/upcoming"
+
+
+@pytest.fixture
+async def jobs(server: Served) -> None:
+    """Jobs of two owners in two namespaces; one is paused, one starts every second."""
+    for name, owner, namespace, every in (
+        ("tick", "ann", "default", "1s"),
+        ("daily", "bob", "default", "1d"),
+        ("weekly", "ann", "team", "7d"),
+        ("held", "bob", "default", "1d"),
+    ):
+        schedules = (otd.every(every),)
+        task = Call(handler=name)
+        verbs = server.there.verbs(namespace)
+        await verbs.put(otd.Job(name=name, task=task, owner=owner, namespace=namespace, schedules=schedules))
+    await server.there.verbs().pause("held")
+    await server.there.verbs().submit("daily", delay="30s")
+
+
+async def told(server: Served, who: dict[str, str], **query: Any) -> UpcomingOut:
+    answer = await server.client.get(UPCOMING, params=query, headers=who)
+    assert answer.status_code == 200, answer.text
+    return UpcomingOut.model_validate(answer.json())
+
+
+async def test_it_is_in_order_and_a_dense_job_is_told_once(server: Served, viewer: dict[str, str], jobs: None):
+    found = await told(server, viewer, limit=4)
+    assert [one.job for one in found.items[:2]] == ["tick", "daily"]
+    assert (found.items[0].every_s, found.items[0].run_id) == (1.0, None)
+    assert (found.items[1].run_id is not None, found.items[1].schedule) == (True, None)
+    assert [one.due_at for one in found.items] == sorted(one.due_at for one in found.items)
+    assert (found.paused, found.read_until, len(found.items)) == (1, None, 4)
+
+
+async def test_namespaces_and_owners(server: Served, viewer: dict[str, str], jobs: None):
+    assert {one.job for one in (await told(server, viewer, namespace="team")).items} == {"weekly"}
+    bob = server.keys.add(Role.ADMIN, owner="bob", only_own=True)
+    of_bob = await told(server, bob)
+    assert ({one.job for one in of_bob.items}, of_bob.paused) == ({"daily"}, 1)
+    elsewhere = server.keys.add(Role.ADMIN, namespaces=("other",))
+    nothing = await told(server, elsewhere)
+    assert (nothing.items, nothing.paused) == ([], 0)
+    team = server.keys.add(Role.VIEWER, namespaces=("team",))
+    assert {one.job for one in (await told(server, team)).items} == {"weekly"}
+    assert (await told(server, team, namespace="default")).items == []
+
+
+@pytest.mark.parametrize("query", [{"limit": 0}, {"limit": 1001}, {"until": "soon"}, {"until": "tomorrow"}])
+async def test_what_is_wrong_is_refused(server: Served, viewer: dict[str, str], query: dict[str, Any]):
+    answer = await server.client.get(UPCOMING, params=query, headers=viewer)
+    assert answer.status_code in (400, 422), answer.text

@@ -1,8 +1,9 @@
-"""Runs over HTTP: asked for, looked at, ended; by those for whom they are there."""
+"""Runs and their attempts over HTTP: submitted, listed, waited for, cancelled, retried, and why they wait."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ import onthedot as otd
 from onthedot.access import audit
 from onthedot.access.permissions import Role
 from onthedot.clock import SECOND
-from onthedot.model.run import RunState
+from onthedot.model.run import Gate, GateAsk, OnBusy, RunState
 from onthedot.model.task import Call
-from onthedot.server.models import AttemptOut, RunsOut
+from onthedot.server.models import AttemptOut, AttemptsOut, RunsOut
 from onthedot.server.routes.runs import CancelOut, ResultOut, Submitted
+from onthedot.stores.values import Node, ReserveRequest
 from tests.server.kit import Served
 from tests.server.worker import Worker
 
@@ -378,3 +380,90 @@ async def test_a_retry_does_not_run_the_job_of_another_that_has_the_name_now(ser
     answer = await server.client.post(f"{RUNS}/{run_id}/retry", json={}, headers=ann)
     assert (answer.status_code, answer.json()["error"]) == (404, "UnknownJob")
     assert [run.id for run in await server.there.verbs().list_runs("greet")] == [run_id]
+
+
+ATTEMPTS = "/api/v1/attempts"
+
+
+async def test_attempts_are_found_by_who_tried(server: Served, viewer: dict[str, str], worker: Worker, tmp_path: Path):
+    other = Worker(server.there, tmp_path, "worker-2")
+    run_id = (await server.there.verbs().submit("mail")).id
+    await worker.end(await worker.take_one(), RunState.SCHEDULED, error="boom")
+    await other.end(await other.take_one())
+    second = (await server.there.verbs().submit("mail")).id
+    await worker.end(await worker.take_one())
+
+    async def found(query: str) -> list[tuple[int, int, str]]:
+        page = AttemptsOut.model_validate((await server.client.get(f"{ATTEMPTS}?{query}", headers=viewer)).json())
+        return [(one.run_id, one.attempt, one.node) for one in page.items]
+
+    newest_first = [(second, 1, "worker-1"), (run_id, 2, "worker-2"), (run_id, 1, "worker-1")]
+    assert await found("") == newest_first
+    assert await found("worker=worker-1") == [newest_first[0], newest_first[2]]
+    assert await found("worker=nobody") == []
+    first = (await server.client.get(f"{ATTEMPTS}?limit=2", headers=viewer)).json()
+    assert await found(f"limit=2&after={first['next']}") == newest_first[2:]
+
+
+async def test_attempts_of_others_are_not_there(server: Served, stranger: dict[str, str], worker: Worker):
+    await server.there.verbs().submit("mail")
+    await worker.end(await worker.take_one())
+    assert (await server.client.get(ATTEMPTS, headers=stranger)).json() == {"items": [], "next": None}
+
+
+@pytest.mark.parametrize("query", ["limit=0", "after=x", "since=soon", "worker=%00"])
+async def test_questions_about_attempts_that_cannot_be_understood(server: Served, viewer: dict[str, str], query: str):
+    assert (await server.client.get(f"{ATTEMPTS}?{query}", headers=viewer)).status_code == 422
+
+
+async def test_nobody_asks_without_a_key(server: Served):
+    assert (await server.client.get(ATTEMPTS)).status_code == 401
+
+
+OWNERS = {"mine": ("default", "bob"), "own": ("default", "bob"), "theirs": ("default", "ann"), "far": ("team", "ann")}
+
+
+async def waiting_at(server: Served, *holders: str) -> tuple[int, list[int]]:
+    """A run of bob's that waits at a gate, and the runs that hold it."""
+    store = server.there.store
+    await store.register(Node(id="worker-1", incarnation="i"), ttl=600 * SECOND)
+    runs: list[int] = []
+    for number, name in enumerate([*holders, "mine"], start=1):
+        namespace, owner = OWNERS[name]
+        limit = otd.Limit(len(holders), name="printer")
+        job = otd.Job(name=name, namespace=namespace, owner=owner, task=Call(handler="print"), concurrency=limit)
+        await server.there.verbs(namespace).put(job)
+        runs.append((await server.there.verbs(namespace).submit(name)).id)
+        ask = ReserveRequest("i", [f"l{number}"], 1, tasks=frozenset({"call:print"}), number=number)
+        [lease] = (await store.reserve(ask)).held
+        gates = GateAsk((Gate("limit:printer", len(holders)),), OnBusy("wait"))
+        await store.arm([lease], gates={lease.lease_id: gates})
+    return runs[-1], runs[:-1]
+
+
+async def told(server: Served, run_id: int, **who: Any) -> tuple[list[int], str]:
+    headers = server.keys.add(Role.VIEWER, **who)
+    answer = await server.client.get(f"/api/v1/runs/{run_id}/standing", headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["standing"]["holders"], answer.json()["waits_for"][0]
+
+
+GATE = "the gate limit:printer, which is held by"
+BOB: dict[str, Any] = {"owner": "bob", "only_own": True}
+
+
+async def test_who_sees_everything_is_told_who_holds_a_gate(server: Served):
+    run, [own, theirs, far] = await waiting_at(server, "own", "theirs", "far")
+    assert await told(server, run) == ([own, theirs, far], f"{GATE} run {own}, {theirs}, {far}")
+
+
+async def test_runs_of_others_are_not_named(server: Served):
+    run, [own, theirs, _] = await waiting_at(server, "own", "theirs", "far")
+    assert await told(server, run, **BOB) == ([own], f"{GATE} run {own} and 2 other runs")
+    here = await told(server, run, namespaces=("default",))
+    assert here == ([own, theirs], f"{GATE} run {own}, {theirs} and another run")
+
+
+async def test_one_that_is_anothers_is_another(server: Served):
+    run, [_] = await waiting_at(server, "far")
+    assert await told(server, run, namespaces=("default",)) == ([], f"{GATE} another run")

@@ -1,4 +1,4 @@
-"""What `onthedot up` says before the first event: where it works, as whom, what it found, and what it will do when."""
+"""The banner of `onthedot up`: store, node, what a previous node left, and when each job starts next."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ from pathlib import Path
 from typing import Any
 
 import onthedot
-from onthedot.cli.node_process.previous_state import Found
+from onthedot.cli.node_process.previous_state import PreviousState
 from onthedot.cli.terminal import table
 from onthedot.cli.words import in_words, reader_time, relative
 from onthedot.clock import Micros
 from onthedot.model.events import Event, JobPut, NodeJoined, TermWon
 from onthedot.model.job import Job, Schedule, ability_of
-from onthedot.observe.formats import count, iso, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import count, iso, optional_iso, plain
 from onthedot.scheduler import Scheduler
 from onthedot.schedules import describe, due_of, next_after, schedule_id
 from onthedot.stores.addresses import shown_url
 from onthedot.stores.connect import sqlite_path
 
-_MOST_NAMED = 10  # jobs that the program cannot do
+_MOST_NAMED = 10  # of the jobs that the program cannot run
 
 
 @dataclass(frozen=True)
-class Opening:
-    """How a node starts."""
+class Banner:
+    """What a node prints when it has started, as text or JSON."""
 
     url: str
-    found: Found | None
+    found: PreviousState | None
     jobs: list[Job]
     node_id: str
     term: int | None
     changes: dict[str, JobPut]
-    unrunnable: list[Job]  # stored by another program, and not to be done by this one
+    unrunnable: list[Job]  # stored by another program; this one cannot run them
     now: Micros
     plans: bool = True
     works: bool = True
-    more: tuple[tuple[str, str], ...] = ()  # what else there is to tell: a word and a text each
+    more: tuple[tuple[str, str], ...] = ()  # further lines: a word and a text each
 
     @classmethod
-    def of(cls, url: str, found: Found | None, scheduler: Scheduler, events: Iterable[Event], now: Micros) -> Opening:
-        """From what was found before, and from the events of the start itself."""
+    def of(
+        cls, url: str, found: PreviousState | None, scheduler: Scheduler, events: Iterable[Event], now: Micros
+    ) -> Banner:
+        """Make it from the previous state and from the events of the start."""
         node_id, term, changes = "", None, {}
         for event in events:
             match event:
@@ -63,7 +64,7 @@ class Opening:
 
     @staticmethod
     def is_told(event: Event) -> bool:
-        """Whether the opening has said this already."""
+        """Whether the banner already shows this event."""
         return isinstance(event, NodeJoined | TermWon | JobPut)
 
     # ── for people ───────────────────────────────────────────────────────────────────────────────────────────
@@ -122,7 +123,7 @@ class Opening:
         return f"next {reader_time(at, exact=False)}, {relative(at, self.now)}"
 
     def _next_at(self, job: Job, schedule: Schedule) -> Micros | None:
-        """When it starts next: as the store tells, which knows what was skipped or moved; else by its rule."""
+        """When it starts next: from the store, which knows skipped and moved starts; else from the schedule."""
         key = (job.namespace, job.name, schedule_id(schedule))
         if self.found is not None and self.found.next.get(key, self.now) > self.now:
             return self.found.next[key]
@@ -136,7 +137,7 @@ class Opening:
         return "new" if put.change == "created" else f"changed: revision {put.revision}"
 
     def _warnings(self) -> Iterator[str]:
-        """Jobs that this program cannot do: the first ones by name, then how many more there are."""
+        """Jobs that this program cannot run: the first ten by name, then how many more."""
         yield from map(self._unrunnable, self.unrunnable[:_MOST_NAMED])
         if len(self.unrunnable) > _MOST_NAMED:
             others = count(len(self.unrunnable) - _MOST_NAMED, "other stored job")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from onthedot.access.authenticator import Authenticator
 from onthedot.access.grants import Grant
@@ -16,7 +16,7 @@ from onthedot.model.errors import DefinitionError
 from onthedot.model.host_port import Listen, read_listen
 
 if TYPE_CHECKING:
-    from onthedot.cli.up import ApiGiven
+    from onthedot.cli.up import ApiOptions
     from onthedot.observe.counters import Counters
     from onthedot.observe.metrics_server import MetricsServer
     from onthedot.operations.open_verbs import OpenStore
@@ -24,10 +24,26 @@ if TYPE_CHECKING:
     from onthedot.settings import Settings
 
 
-class Api:
-    """The API of a node's process, from `start` to `stop`. Where there can be none, it says why."""
+class Endpoint(Protocol):
+    """Something that a node's process serves beside the node."""
 
-    def __init__(self, given: ApiGiven, url: str, settings: Settings, counters: Counters | None = None) -> None:
+    def start(self) -> list[tuple[str, str]]:
+        """Start; return what the banner shows about it, as pairs of a word and a text."""
+        ...
+
+    def stop(self) -> None:
+        """Stop. May be called twice, and without a start."""
+        ...
+
+    def ping(self, answer: Callable[[], None]) -> None:
+        """Call `answer` on its event loop, if it has one that runs; else at once."""
+        ...
+
+
+class Api:
+    """The HTTP API. If it cannot run here, the banner says why."""
+
+    def __init__(self, given: ApiOptions, url: str, settings: Settings, counters: Counters | None = None) -> None:
         self._given = given
         self._url = url
         self._settings = settings
@@ -38,7 +54,7 @@ class Api:
         self._make_link = on_this_store("'onthedot sessions link URL'")
 
     def start(self) -> list[tuple[str, str]]:
-        """Serve; what is to be told about it, as pairs of a word and a text."""
+        """Serve; return what the banner shows about it. `DefinitionError` if `--listen` was given and it cannot run."""
         given = self._given
         if given.off:
             return []
@@ -100,12 +116,12 @@ class Api:
         ]
 
     def stop(self) -> None:
-        """Twice is fine."""
+        """Stop. May be called twice."""
         if self._serving is not None:
             self._serving.stop()
 
     def ping(self, answer: Callable[[], None]) -> None:
-        """See `Beside`."""
+        """Call `answer` on the API's event loop."""
         if self._serving is None:
             answer()
         else:
@@ -113,7 +129,7 @@ class Api:
 
 
 class Metrics:
-    """The door, from `start` to `stop`."""
+    """Metrics for Prometheus, of a node without an API."""
 
     def __init__(self, counters: Counters, listen: Listen) -> None:
         self._counters = counters
@@ -121,17 +137,17 @@ class Metrics:
         self._door: MetricsServer | None = None
 
     def start(self) -> list[tuple[str, str]]:
-        """Open it; what is to be told about it."""
+        """Listen; return what the banner shows about it."""
         from onthedot.observe.metrics_server import MetricsServer
 
         self._door = MetricsServer(self._counters, self._listen)
         return [("metrics", self._door.start())]
 
     def stop(self) -> None:
-        """Twice is fine."""
+        """Stop. May be called twice."""
         if self._door is not None:
             self._door.stop()
 
     def ping(self, answer: Callable[[], None]) -> None:
-        """See `Beside`: each request has a thread of its own."""
+        """Call `answer` at once: there is no event loop, each request has its own thread."""
         answer()

@@ -1,7 +1,7 @@
-"""Events on their way to standard output.
+"""Writes a node's events to standard output, on a thread of its own.
 
-The engine's thread must not wait for a terminal (Ctrl-S stops one for as long as you like): it only fills a mailbox.
-Wording and writing are done on a thread of their own. What a full mailbox has left out is counted, and told.
+The engine's thread must not wait for a terminal, which Ctrl-S can stop for hours: it only fills a buffer.
+This thread formats and writes. Events that a full buffer dropped are counted, and the count is printed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COLOURS: dict[Tone, dict[str, object]] = {
 
 
 class Printer(Protocol):
-    """From events to text, and out. Used on one thread."""
+    """Formats events and writes lines. Used on one thread."""
 
     def of(self, event: Event, at: Micros) -> list[str]: ...
 
@@ -63,7 +63,7 @@ class PeoplePrinter:
         echo(lines)
 
     def close(self) -> None:
-        """Nothing is kept back."""
+        """Nothing is buffered."""
 
 
 class JsonPrinter:
@@ -84,18 +84,18 @@ class JsonPrinter:
         echo(lines)
 
     def close(self) -> None:
-        """Nothing is kept back."""
+        """Nothing is buffered."""
 
 
 def _paint(word: str, tone: Tone) -> str:
     return click.style(word, **_COLOURS[tone])  # type: ignore[arg-type]  # the styles above
 
 
-class Outbox:
-    """Reads events from its mailbox on a thread of its own, and writes them.
+class EventPrinter:
+    """Reads events from its buffer on its own thread, and prints them.
 
-    When that cannot go on (nobody reads any more, or a bug), `error` says why and `on_broken` is called: a node that
-    nobody can watch should stop in order, not run on in silence.
+    If that fails (the reader is gone, or a bug), `error` holds the reason and `on_broken` is called: a node whose
+    output nobody can see should drain, not run on in silence.
     """
 
     def __init__(self, printer: Printer, clock: Clock, *, on_broken: Callable[[], None], most: int = MOST) -> None:
@@ -113,7 +113,7 @@ class Outbox:
         *,
         is_told: Callable[[Event], bool] | None = None,
     ) -> None:
-        """Begin to write: first these lines, then these events (but for those that the lines tell), then what comes."""
+        """Start the thread. It writes these lines, then these events (without those that `is_told`), then new ones."""
         for at, event in events:
             lines = self._printer.of(event, at)
             opening = opening if is_told and is_told(event) else [*opening, *lines]
@@ -121,14 +121,14 @@ class Outbox:
         self._thread.start()
 
     def so_far(self) -> list[tuple[Micros, Event]]:
-        """Take out what has come before `start`."""
+        """Return and remove the events that came before `start`."""
         found = []
         while (entry := self.mailbox.get(0)) is not None:
             found.append(entry)
         return found
 
     def close(self, *, patience: float = 2.0) -> None:
-        """Write what is left; a terminal that does not take it is given up after `patience` seconds."""
+        """Write what is left. Give up after `patience` seconds if the terminal does not take it."""
         self.mailbox.close()
         if self._thread is not None:
             self._thread.join(patience)
@@ -151,7 +151,7 @@ class Outbox:
                 self._serve_some()
             self._printer.write(self._printer.pause(self._clock.now()))
         finally:
-            self._printer.close()  # whatever went wrong: a terminal is left as it was found
+            self._printer.close()  # restores the terminal in any case
 
     def _serve_some(self) -> None:
         """Wait for an event or a pause, and write."""
@@ -175,7 +175,7 @@ def echo(lines: list[str]) -> None:
 
 
 def _silence() -> None:
-    """Nothing more can be written; without this the interpreter would complain again when it ends."""
+    """Point standard output at /dev/null: else the interpreter reports the broken pipe again at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -1,4 +1,16 @@
-"""The live view of `onthedot up`: log lines scroll above it."""
+"""Draws the live view of `onthedot up`, from events. Log lines scroll above it.
+
+     ────────────────────────────────────────────────────────────────────────────────────────────
+     onthedot  node web-1 · leads (term 3) · shop.db
+     next      heartbeat  20:54:20  in 3.2 s
+     running   nap        run 41    1.4 s      attempt 2  ━━━━━━────  60 of 100
+     finished  heartbeat  run 40    succeeded  +1.2 ms late, in 3.1 ms
+     so far    12 started, 11 succeeded, 1 failed, 0 dead, 0 skipped; late p50 0.8 ms, p99 2.9 ms
+     Ctrl-C drains and stops; a second one stops now
+
+`NextStarts` computes the next starts, `View` holds the state and makes the lines, `LivePrinter` puts them on the
+terminal. Nothing here calls the store or the engine.
+"""
 
 from __future__ import annotations
 
@@ -40,16 +52,16 @@ from onthedot.observe.formats import count, length, moment, plain
 from onthedot.schedules import due_of, next_after
 
 _MOST_AT_ONCE = 100
-"""How many schedules one look computes anew: the rest are brought up to date by the next looks."""
+"""How many schedules one call of `next` computes; later calls do the rest."""
 _MOST_RETRIES = 1_000
 
 
 class NextStart(NamedTuple):
-    """A run to come."""
+    """One run that will start."""
 
     at: Micros
     job: str
-    note: str = ""  # what it is, if it is no slot
+    note: str = ""  # what it is, unless it is a slot
 
 
 @dataclass(order=True)
@@ -63,9 +75,9 @@ class _Line:
 
 
 class NextStarts:
-    """The next slot of every schedule of the jobs that are active, and the retries that this node has decided.
+    """The next slot of every schedule of the active jobs, and the retries that this node has decided.
 
-    A slot that was moved or left out by hand is shown all the same: only the store knows of that.
+    Slots that were moved or skipped by hand are not known here: only the store has them.
     """
 
     def __init__(self, jobs: Iterable[Job], now: Micros) -> None:
@@ -89,7 +101,7 @@ class NextStarts:
             heappush(self._heap, _Line(due_of(job, schedule)(slot), slot, job, schedule))
 
     def learn(self, records: Iterable[JobRecord], now: Micros, *, complete: bool) -> None:
-        """What is stored: jobs may be paused, edited or new; and, if the records are complete, deleted."""
+        """Update from stored jobs: paused, edited or new ones; and deleted ones, if the records are complete."""
         found = {_key(record.job): record for record in records}
         self._silent = {key for key, record in found.items() if record.state is not JobState.ACTIVE}
         if complete:
@@ -122,12 +134,12 @@ class NextStarts:
         self._retries.pop(run_id, None)
 
     def next(self, most: int, now: Micros) -> list[NextStart]:
-        """The first ones after now."""
+        """The first starts after now."""
         for _ in range(_MOST_AT_ONCE):
             if not self._heap or self._heap[0].at > now:
                 break
             line = heappop(self._heap)
-            if not isinstance(line.schedule, FixedDelay):  # that one goes on when its run has ended
+            if not isinstance(line.schedule, FixedDelay):  # its next slot is known when the run has ended
                 self._push(line.job, line.schedule, max(line.slot, now - micros(line.schedule.jitter or timedelta())))
         self._retries = {run_id: retry for run_id, retry in self._retries.items() if retry.at > now}
         lines = nsmallest(most + len(self._silent), self._heap)
@@ -160,7 +172,7 @@ _BAR = 10
 
 @dataclass(slots=True)
 class Running:
-    """An attempt under way."""
+    """An attempt that is running."""
 
     lease: Lease
     started_at: Micros
@@ -176,12 +188,12 @@ class Row(NamedTuple):
 
 
 class View:
-    """The state of one node, as its events tell it. Used on one thread, but for `stored`."""
+    """The state of one node, from its events. Used on one thread, except for `stored`."""
 
     def __init__(
         self, *, store: str, jobs: Sequence[Job], seats: int, grace: Micros, now: Micros, zone: tzinfo | None = None
     ) -> None:
-        self.stored: tuple[Iterable[JobRecord], bool] | None = None  # put here by whoever has looked; see `NextStarts`
+        self.stored: tuple[Iterable[JobRecord], bool] | None = None  # set from another thread; see `NextStarts.learn`
         self._store = store
         self._seats = seats
         self._grace = grace
@@ -192,13 +204,13 @@ class View:
         self._finished: deque[tuple[Finish, str]] = deque(maxlen=_MOST["finished"])
         self._node = ""
         self._terms: dict[int, int] = {}  # by shard
-        self._asked_to_drain = False  # by somebody else, while it stays
+        self._asked_to_drain = False  # by `onthedot node drain`
         self._stopping_since: Micros | None = None
 
     # ── from events ──────────────────────────────────────────────────────────────────────────────────────────
 
     def heed(self, event: Event, at: Micros) -> None:
-        """Something has happened."""
+        """Update from one event."""
         self._counters(event)
         match event:
             case AttemptStarted(lease, started_at):
@@ -213,7 +225,7 @@ class View:
             case LeaseLost(finish):
                 self._end(finish, "refused")
             case EventsLeftOut():
-                self._running.clear()  # nobody will tell of those that have ended meanwhile
+                self._running.clear()  # events about their ends may be among those left out
             case _:
                 self._heed_node(event, at)
 
@@ -240,13 +252,13 @@ class View:
 
     @property
     def moves(self) -> bool:
-        """Whether there is something to watch from moment to moment."""
+        """Whether it changes without events: while attempts run."""
         return bool(self._running)
 
     # ── to lines ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def lines(self, width: int, height: int, now: Micros) -> list[Text]:
-        """At most `height` lines, none wider than `width`. The fewer there may be, the less is told."""
+        """At most `height` lines, at most `width` wide. With few lines it shows less."""
         if self.stored is not None:
             (records, complete), self.stored = self.stored, None
             self._upcoming.learn(records, now, complete=complete)
@@ -307,7 +319,7 @@ class View:
         return drawn
 
     def _counts(self, width: int | None = None) -> Text:
-        """What was counted; where that is too wide, without what never happened."""
+        """The counts; if that is too wide, without those that are zero."""
         line = self._counted(all_of_them=True)
         return line if width is None or line.cell_len <= width else self._counted(all_of_them=False)
 
@@ -342,12 +354,12 @@ class View:
         return Text(waits, "bold yellow")
 
     def last_words(self) -> Text:
-        """What stays on the terminal when the view is gone."""
+        """The line that stays on the terminal at the end."""
         return self._counts()
 
 
 def _shared(room: int, asked: dict[str, int]) -> dict[str, int]:
-    """How many rows each part gets: one each as far as they go, then the others in turn, the first named first.
+    """How many rows each part gets: they take turns, in their order, until the room is used up.
 
     >>> _shared(3, {"running": 8, "next": 4, "finished": 0})
     {'running': 2, 'next': 1, 'finished': 0}
@@ -362,7 +374,7 @@ def _shared(room: int, asked: dict[str, int]) -> dict[str, int]:
 
 
 def _aligned(parts: Mapping[str, Sequence[Row | Text]]) -> list[Text]:
-    """The rows of all parts in the same columns, each part with its name in front of the first."""
+    """The rows of all parts in common columns; the name of each part is before its first row."""
     rows = [row for part in parts.values() for row in part if isinstance(row, Row)]
     name = min(max((cell_len(plain(row.job)) for row in rows), default=0), _WIDEST_NAME)
     which = max((len(row.which) for row in rows), default=0)
@@ -377,7 +389,7 @@ def _aligned(parts: Mapping[str, Sequence[Row | Text]]) -> list[Text]:
 
 
 def _padded(name: str, wide: int) -> str:
-    """A name from outside, made harmless, and exactly so wide."""
+    """A name without control characters, cut or padded to this width."""
     shown = plain(name)
     return set_cell_size(shown, wide) if cell_len(shown) <= wide else set_cell_size(shown, wide - 1) + "…"
 
@@ -411,7 +423,7 @@ def _ended(finish: Finish, word: str) -> Row:
 
 
 def _rough(micros: Micros) -> str:
-    """A length of time that is looked at while it changes.
+    """A length of time, short enough for a value that changes on the screen.
 
     >>> _rough(3_240_000), _rough(42_300_000), _rough(3_700_000_000)
     ('3.2 s', '42 s', '1 h 1 m')
@@ -423,16 +435,16 @@ def _rough(micros: Micros) -> str:
 
 
 DRAW_EVERY: Micros = 250 * MILLISECOND
-"""Drawing costs some milliseconds of this process's time, which its jobs may want: four times a second is enough."""
+"""Drawing costs some milliseconds of CPU: four times a second is enough."""
 LOOK_EVERY: Micros = 1 * SECOND
-"""How often it is drawn when nothing happens and nothing runs: only the instants to come are nearer then."""
+"""How often it is drawn while nothing runs and no events come."""
 
 _LOG_LINES = 3
-"""How many lines of a terminal are left for the log, at least."""
+"""Lines of the terminal that stay free for the log, at least."""
 
 
 class LivePrinter:
-    """A printer (see `Outbox`) that keeps the view below its lines."""
+    """A printer (see `EventPrinter`) that draws the view below its lines."""
 
     def __init__(self, printer: Printer, view: View, clock: Clock, console: Console | None = None) -> None:
         self._printer = printer
@@ -458,7 +470,7 @@ class LivePrinter:
         return max(0, min(wait, self._printer.pause_in(now) or wait))
 
     def write(self, lines: list[str]) -> None:
-        """Show these, and the view as it is now; or, if that was done a moment ago, a moment later."""
+        """Show these lines and the view. If the view was drawn a moment ago, wait for the next draw."""
         self._waiting += lines
         now = self._clock.steady()
         if self._drawn_at is not None and now - self._drawn_at < DRAW_EVERY:
@@ -466,7 +478,7 @@ class LivePrinter:
         self._draw()
 
     def close(self) -> None:
-        """Show the last lines, and leave the terminal as it was found."""
+        """Show the last lines, and restore the terminal."""
         self._draw()
         self._live.stop()
         self._console.print(self._view.last_words())
@@ -476,14 +488,14 @@ class LivePrinter:
         if not self._live.is_started:
             self._live.start()
         if lines:
-            self._console.print(Text.from_ansi("\n".join(lines)), soft_wrap=True)  # this draws the view, too
+            self._console.print(Text.from_ansi("\n".join(lines)), soft_wrap=True)  # draws the view, too
         else:
             self._live.refresh()
         self._drawn_at = self._clock.steady()
 
 
 class _Frame:
-    """The view as it is at the moment at which it is drawn."""
+    """Renders the view at the moment of drawing."""
 
     def __init__(self, view: View, clock: Clock) -> None:
         self._view = view

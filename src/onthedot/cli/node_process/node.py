@@ -10,25 +10,25 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from onthedot.cli.errors import BROKEN, CUT_SHORT, BadInput, Failure
 from onthedot.cli.node_process import signals
-from onthedot.cli.node_process.banner import Opening
-from onthedot.cli.node_process.endpoints import Api, Metrics
-from onthedot.cli.node_process.event_printer import JsonPrinter, Outbox, PeoplePrinter
-from onthedot.cli.node_process.previous_state import look
+from onthedot.cli.node_process.banner import Banner
+from onthedot.cli.node_process.endpoints import Api, Endpoint, Metrics
+from onthedot.cli.node_process.event_printer import EventPrinter, JsonPrinter, PeoplePrinter, Printer
+from onthedot.cli.node_process.previous_state import PreviousState, read_previous_state
 from onthedot.cli.node_process.samples import add_samples
-from onthedot.cli.node_process.signals import Stopping
+from onthedot.cli.node_process.signals import StopSignals
 from onthedot.cli.node_process.systemd import Notifier, Watchdog
 from onthedot.cli.options import DEFAULT_STORE, reader_zone, store_url
 from onthedot.cli.program import load_program
 from onthedot.cli.terminal import can_draw, colours_wanted
-from onthedot.clock import SystemClock
+from onthedot.clock import Micros, SystemClock
 from onthedot.model.errors import OnTheDotError, StoreUnavailable
-from onthedot.model.events import AttemptEnded, AttemptStarted, DrainBegun, LeaseLost, NodeLeft
+from onthedot.model.events import AttemptEnded, AttemptStarted, DrainBegun, Event, LeaseLost, NodeLeft
 from onthedot.model.verdict import LEASE_ENDED, OUT_OF_REACH, OutcomeKind
 from onthedot.observe.counters import Counters
 from onthedot.observe.formats import count, length, plain
@@ -38,48 +38,27 @@ from onthedot.stores.addresses import shown_url
 from onthedot.stores.connect import sqlite_path
 
 if TYPE_CHECKING:
-    from onthedot.cli.node_process.event_printer import Printer
     from onthedot.cli.node_process.live_view import View
-    from onthedot.cli.node_process.previous_state import Found
-    from onthedot.cli.up import ApiGiven, Given
-    from onthedot.clock import Micros
-    from onthedot.model.events import Event
+    from onthedot.cli.up import ApiOptions, NodeOptions
     from onthedot.settings import Settings
 
 _LAST_MOMENT = 1.0  # seconds for a start that is nearly done when a signal comes
 _LOOK_EVERY, _MOST_JOBS = 5.0, 200  # seconds between two looks of the live view at the stored jobs, and how many
 
 
-class Beside(Protocol):
-    """What a node's process does besides, such as serving the API."""
-
-    def start(self) -> list[tuple[str, str]]:
-        """Begin; what is to be told about it, as pairs of a word and a text."""
-        ...
-
-    def stop(self) -> None:
-        """End. Twice is fine, and so is without a start."""
-        ...
-
-    def ping(self, answer: Callable[[], None]) -> None:
-        """Call `answer` on its event loop, if it has one that runs; else at once."""
-        ...
+OutputForm = Literal["live", "lines", "json"]
 
 
-Shape = Literal["live", "lines", "json"]
-
-
-def shape_of(*, as_json: bool, plain: bool) -> Shape:
-    """How a node is shown: as a live view on a terminal, unless told otherwise."""
+def output_form(*, as_json: bool, plain: bool) -> OutputForm:
+    """How the node's events are shown: as a live view on a terminal, unless the options say otherwise."""
     if as_json:
         return "json"
-
     return "live" if can_draw() and not plain else "lines"
 
 
-def run_program(program: str | None, given: Given, *, plain: bool, samples: bool, api: ApiGiven | None) -> int:
-    """Run one node, of a program or with sample jobs; the exit code."""
-    # Measured: beside threads that are busy in Python, the engine's thread wakes four times sooner.
+def run_program(program: str | None, given: NodeOptions, *, plain: bool, samples: bool, api: ApiOptions | None) -> int:
+    """Run one node, of a program or with sample jobs. Return the exit code."""
+    # Measured: next to threads that are busy in Python, the engine's thread wakes four times sooner.
     sys.setswitchinterval(0.0005)
     scheduler = _scheduler(program, given)
     if samples:
@@ -87,13 +66,13 @@ def run_program(program: str | None, given: Given, *, plain: bool, samples: bool
     url = scheduler.store
     if not isinstance(url, str):
         raise BadInput("PROGRAM: expected a scheduler with the URL of a store, got a store as an object; give --store")
-    shape = shape_of(as_json=given.as_json, plain=plain)
+    shape = output_form(as_json=given.as_json, plain=plain)
     watch = _end_with_parent if given.with_parent else None
-    beside = _beside(scheduler, url, given, api)
+    beside = _endpoints(scheduler, url, given, api)
     return asyncio.run(run_node(scheduler, url, given.duration, shape, on_signals=watch, beside=beside))
 
 
-def _scheduler(program: str | None, given: Given) -> Scheduler:
+def _scheduler(program: str | None, given: NodeOptions) -> Scheduler:
     scheduler = load_program(program) if program is not None else Scheduler(DEFAULT_STORE)
     if given.store is not None or given.db is not None or scheduler.store == DEFAULT_STORE:
         scheduler.store = store_url(given.store, given.db)
@@ -101,10 +80,10 @@ def _scheduler(program: str | None, given: Given) -> Scheduler:
     return scheduler
 
 
-def _beside(scheduler: Scheduler, url: str, given: Given, api: ApiGiven | None) -> list[Beside]:
-    """What this process does besides; both tell what its node has counted."""
+def _endpoints(scheduler: Scheduler, url: str, given: NodeOptions, api: ApiOptions | None) -> list[Endpoint]:
+    """What this process serves. The API and the metrics show what the node counts."""
     counters = Counters()
-    beside: list[Beside] = []
+    beside: list[Endpoint] = []
     if api is not None and not api.off:
         beside.append(Api(api, url, scheduler.settings, counters))
     if given.metrics is not None:
@@ -114,11 +93,11 @@ def _beside(scheduler: Scheduler, url: str, given: Given, api: ApiGiven | None) 
     return beside
 
 
-def _end_with_parent(stopping: Stopping) -> None:
-    """Drain when standard input ends: it is the hand of the process that has started this one."""
+def _end_with_parent(stopping: StopSignals) -> None:
+    """Drain when standard input ends: then the process that started this one is gone."""
 
     def watch() -> None:
-        while os.read(0, 1024):  # not by sys.stdin: its lock would be in the way of the interpreter's end
+        while os.read(0, 1024):  # not sys.stdin: its lock would block the interpreter's exit
             continue
         stopping.drain()
 
@@ -129,28 +108,30 @@ async def run_node(
     scheduler: Scheduler,
     url: str,
     duration: Micros | None,
-    shape: Shape,
+    shape: OutputForm,
     *,
-    on_signals: Callable[[Stopping], None] | None = None,
-    beside: Sequence[Beside] = (),
+    on_signals: Callable[[StopSignals], None] | None = None,
+    beside: Sequence[Endpoint] = (),
 ) -> int:
-    """One node of a program, from start to exit code. `on_signals` is given what it can be stopped by."""
+    """Run a program's node until it is asked to stop and has drained. Return the exit code. `on_signals` receives the
+    object that can stop it."""
     settings = scheduler.settings
     notifier = Notifier.take(os.environ)
     watchdog = Watchdog(notifier, [partial(ping_engine, scheduler), *(one.ping for one in beside)])
-    stopping = Stopping(scheduler.stop_now)
+    stopping = StopSignals(scheduler.stop_now)
     if on_signals is not None:
         on_signals(stopping)
     view = _view(scheduler, url) if shape == "live" else None
-    outbox = Outbox(_printer(scheduler, shape, view), SystemClock(), on_broken=stopping.drain)
-    ending = Ending()
-    scheduler.subscribe(outbox.mailbox)
-    scheduler.subscribe(ending.heed)
+    printer = EventPrinter(_printer(scheduler, shape, view), SystemClock(), on_broken=stopping.drain)
+    result = DrainResult()
+    scheduler.subscribe(printer.mailbox)
+    scheduler.subscribe(result.heed)
 
     async def start() -> None:
-        found = await look(url, SystemClock().now(), scheduler.jobs.values())  # before anybody makes the store
+        # Before the start, which creates the store.
+        found = await read_previous_state(url, SystemClock().now(), scheduler.jobs.values())
         told = [pair for one in beside for pair in await asyncio.to_thread(one.start)]
-        await _start(scheduler, url, outbox, found, tuple(told), as_json=shape == "json")
+        await _start(scheduler, url, printer, found, tuple(told), as_json=shape == "json")
 
     with stopping.signals():
         try:
@@ -165,19 +146,19 @@ async def run_node(
             for one in beside:
                 await asyncio.to_thread(one.stop)
             watchdog.stop()
-            outbox.close()
-    if outbox.error is not None:
-        raise outbox.error
-    code = ending.code(hurried=stopping.hurried)
+            printer.close()
+    if printer.error is not None:
+        raise printer.error
+    code = result.code(hurried=stopping.hurried)
     if code == BROKEN:
-        for reason in ending.reasons(settings.grace):
+        for reason in result.reasons(settings.grace):
             click.echo(f"Error: {reason}", err=True)
-    if ending.abandoned:
+    if result.abandoned:
         _leave_now(code)
     return code
 
 
-def _printer(scheduler: Scheduler, shape: Shape, view: View | None) -> Printer:
+def _printer(scheduler: Scheduler, shape: OutputForm, view: View | None) -> Printer:
     if shape == "json":
         return JsonPrinter()
     settings = scheduler.settings
@@ -201,10 +182,9 @@ def _view(scheduler: Scheduler, url: str) -> View:
 
 
 async def _look(scheduler: Scheduler, view: View) -> None:
-    """Let the view know which jobs are paused, edited or new: of that no event tells. Seldom, and only the first ones:
-    it is for a person to look at."""
+    """Tell the view which of the first 200 jobs are paused, edited or new: no event reports that."""
     while True:
-        with suppress(OnTheDotError):  # the store is away, or the node stops: others tell that
+        with suppress(OnTheDotError):  # the store is down, or the node stops: events report that
             records = await scheduler.list_jobs(limit=_MOST_JOBS)
             view.stored = records, len(records) < _MOST_JOBS
         await asyncio.sleep(_LOOK_EVERY)
@@ -213,34 +193,36 @@ async def _look(scheduler: Scheduler, view: View) -> None:
 async def _start(
     scheduler: Scheduler,
     url: str,
-    outbox: Outbox,
-    found: Found | None,
+    printer: EventPrinter,
+    found: PreviousState | None,
     more: tuple[tuple[str, str], ...],
     *,
     as_json: bool,
 ) -> None:
     await scheduler.start()
-    events = outbox.so_far()
-    opening = Opening.of(url, found, scheduler, [event for _, event in events], SystemClock().now())
-    opening = replace(opening, more=more)
+    events = printer.so_far()
+    banner = Banner.of(url, found, scheduler, [event for _, event in events], SystemClock().now())
+    banner = replace(banner, more=more)
     if as_json:
-        outbox.start([opening.as_json()], events)
+        printer.start([banner.as_json()], events)
     else:
-        outbox.start(opening.in_words(), events, is_told=Opening.is_told)
+        printer.start(banner.in_words(), events, is_told=Banner.is_told)
 
 
-async def _run(scheduler: Scheduler, stopping: Stopping, duration: Micros | None, on_drain: Callable[[], None]) -> None:
-    """From the start to the end of the drain, which is told when it begins."""
+async def _run(
+    scheduler: Scheduler, stopping: StopSignals, duration: Micros | None, on_drain: Callable[[], None]
+) -> None:
+    """Wait until the node is asked to stop, then drain. `on_drain` is called when the drain begins."""
     try:
         await _until_asked(scheduler, stopping, duration)
         on_drain()
         await scheduler.stop()
-    except OnTheDotError as error:  # no bad input any more, whatever it is: it had started well
+    except OnTheDotError as error:  # never bad input: the node had started
         raise Failure(f"the node broke: {error}") from error
 
 
-async def _until_asked(scheduler: Scheduler, stopping: Stopping, duration: Micros | None) -> None:
-    """Until a signal, the end of `--for`, or a fault of the engine, which is raised."""
+async def _until_asked(scheduler: Scheduler, stopping: StopSignals, duration: Micros | None) -> None:
+    """Wait for a signal or the end of `--for`. An error of the engine is raised."""
     asked = asyncio.create_task(stopping.asked())
     broken = asyncio.create_task(scheduler.broken())
     seconds = None if duration is None else duration / 1_000_000
@@ -252,10 +234,10 @@ async def _until_asked(scheduler: Scheduler, stopping: Stopping, duration: Micro
     stopping.drain()
 
 
-async def _unless_asked(start: Coroutine[Any, Any, None], stopping: Stopping) -> None:
-    """Start. If a signal comes before that is done, there is nothing to drain: the process ends here, as after a drain.
+async def _unless_asked(start: Coroutine[Any, Any, None], stopping: StopSignals) -> None:
+    """Start, unless a signal comes first: then there is nothing to drain, and the process exits with 0.
 
-    A start that is nearly done gets a moment, so that the node can leave in order.
+    A start that is nearly done gets one more second, so that the node can leave the cluster in order.
     """
     starting, asked = asyncio.create_task(start), asyncio.create_task(stopping.asked())
     await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -264,7 +246,7 @@ async def _unless_asked(start: Coroutine[Any, Any, None], stopping: Stopping) ->
     error = starting.exception() if starting.done() else None
     if asked.done() and (not starting.done() or isinstance(error, StoreUnavailable)):
         click.echo(signals.STOPPED + (f": {error}" if error is not None else ""), err=True)
-        _leave_now(0)  # whatever waits for the store: nobody waits for it
+        _leave_now(0)  # without waiting for calls to the store
     asked.cancel()
     await starting
 
@@ -277,24 +259,24 @@ def _duties(settings: Settings) -> Iterator[str]:
 
 
 def _leave_now(code: int) -> None:
-    """Something cannot be ended, such as a handler that ignores being cancelled; an orderly end of the event loop would
-    wait for it."""
+    """Exit without closing the event loop, which would wait for handlers that ignore cancellation."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 @dataclass
-class Ending:
-    """How the attempts ended that were running when the drain began, or started since."""
+class DrainResult:
+    """How the attempts ended that ran when the drain began, or started after that."""
 
-    running: set[int] | None = None  # their runs, once it has begun
-    cut_short: list[str] = field(default_factory=list)  # of which jobs: the drain has stopped them
-    out_of_reach: list[str] = field(default_factory=list)  # the store was away, or took them for dead
-    abandoned: int = 0  # they did not stop
-    unwritten: int = 0  # ended, at whatever time, and the store does not know
+    running: set[int] | None = None  # run ids; None before the drain
+    cut_short: list[str] = field(default_factory=list)  # jobs whose attempts the drain stopped
+    out_of_reach: list[str] = field(default_factory=list)  # jobs whose attempts lost the store or their lease
+    abandoned: int = 0  # attempts that did not stop
+    unwritten: int = 0  # outcomes that could not be stored
 
     def heed(self, event: Event) -> None:
+        """Update from one event of the node."""
         match event:
             case DrainBegun():
                 self.running = set(event.run_ids)
@@ -310,13 +292,13 @@ class Ending:
                 pass
 
     def code(self, *, hurried: bool) -> int:
-        """0: every attempt ended by itself, and the store knows how."""
+        """The exit code: 0 if every attempt ended by itself and its outcome is stored."""
         if self.cut_short or self.abandoned:
             return CUT_SHORT if hurried else BROKEN
         return BROKEN if self.out_of_reach or self.unwritten else 0
 
     def reasons(self, grace: Micros) -> Iterator[str]:
-        """Why the drain was not a clean one."""
+        """Why the drain was not clean."""
         if self.cut_short or self.abandoned:
             cut = count(len(self.cut_short) + self.abandoned, "attempt") + _names(self.cut_short)
             yield f"expected every attempt to end within {length(grace)}, gave up on {cut}; raise --grace"

@@ -1,4 +1,4 @@
-"""What a store held before this node started: a first start, a restart and a restart after a crash differ."""
+"""Reads what a store held before this node started, for the banner: jobs, waiting runs, previous nodes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from onthedot.clock import Micros
 from onthedot.model.errors import StoreError
 from onthedot.model.job import Job, JobRecord
 from onthedot.model.run import RunState
-from onthedot.observe.formats import count, iso, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import count, iso, optional_iso, plain
 from onthedot.operations.next_slots import look_ahead
 from onthedot.rules.next_slots import next_of_each
 from onthedot.stores.connect import open_store, sqlite_path
@@ -24,22 +23,22 @@ from onthedot.stores.values import Node
 
 _MOST_RUNS = 1_000
 _MOST_AHEAD = 200
-"""Of how many jobs it looks for starts that somebody has skipped or moved."""
+"""For how many jobs it looks up skipped and moved starts."""
 _MOST_JOBS = 5_000
-"""How many a start looks at: 0.2 s on SQLite. Of more it says so."""
+"""How many jobs it reads: 0.2 s on SQLite. If there are more, the banner says so."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """The store as the last nodes left it."""
+class PreviousState:
+    """A store as the previous nodes left it."""
 
     now: Micros
     jobs: list[JobRecord] = field(default_factory=list)
-    more_jobs: bool = False  # there are others that were not looked at
+    more_jobs: bool = False  # there are more that were not read
     waiting: int = 0
     overdue: int = 0
     running: int = 0
-    nodes: list[Node] = field(default_factory=list)  # the last one, and every other whose lease goes on
+    nodes: list[Node] = field(default_factory=list)  # the last one, and others whose lease has not ended
     next: dict[tuple[str, str, str], Micros] = field(default_factory=dict)  # of namespace, job, schedule id
 
     def as_json(self) -> dict[str, Any]:
@@ -63,7 +62,7 @@ class Found:
         }
 
     def in_words(self) -> list[str]:
-        """For people: what is there, then what became of the nodes before this one."""
+        """Lines for people: what is stored, then how each previous node ended."""
         least = "at least " if self.overdue >= _MOST_RUNS else ""
         overdue = f" ({least}{self.overdue} of them due already)" if self.overdue else ""
         running = f", {self.running} running" if self.running else ""
@@ -72,27 +71,27 @@ class Found:
         return [there, *(_node_in_words(node, self.now) for node in self.nodes)]
 
 
-async def look(url: str, now: Micros, jobs: Iterable[Job] = ()) -> Found | None:
-    """What is in the store, and when these jobs start next; None when there is none yet. Nothing is created."""
+async def read_previous_state(url: str, now: Micros, jobs: Iterable[Job] = ()) -> PreviousState | None:
+    """Read the store, and when these jobs start next. None if there is no store yet; it creates none."""
     path = sqlite_path(url)
     if path is None or not path.exists():
         return None
     try:
         store = await open_store(url)
         try:
-            return await _look(store, now, {(job.namespace, job.name) for job in jobs})
+            return await _read(store, now, {(job.namespace, job.name) for job in jobs})
         finally:
             await store.close()
     except StoreError:
-        return None  # the engine opens it for writing next, and says what is wrong if something is
+        return None  # the engine opens it next, and reports what is wrong
 
 
-async def _look(store: Store, now: Micros, wanted: set[tuple[str, str]]) -> Found:
+async def _read(store: Store, now: Micros, wanted: set[tuple[str, str]]) -> PreviousState:
     counts = await store.queries.count_runs()
     overdue = RunFilter(states=frozenset({RunState.SCHEDULED, RunState.RESERVED}), until=now)
     nodes, jobs = await store.queries.list_nodes(), await store.queries.list_jobs(limit=_MOST_JOBS + 1)
     mine = [one for one in jobs if (one.job.namespace, one.job.name) in wanted][:_MOST_AHEAD]
-    return Found(
+    return PreviousState(
         now,
         next={
             (one.job.namespace, one.job.name, name): start.due_at
@@ -125,7 +124,7 @@ def _node_in_words(node: Node, now: Micros) -> str:
 
 
 def _process_is_gone(node: Node) -> bool:
-    """Whether a node of this machine has died: its lease would tell as well, only later."""
+    """Whether the process of a node on this machine is gone: known before its lease ends."""
     if node.host != socket.gethostname() or node.pid <= 0:
         return False
     try:
@@ -134,4 +133,4 @@ def _process_is_gone(node: Node) -> bool:
         return True
     except PermissionError:
         return False
-    return node.pid == os.getpid()  # ours: the number was given to us after the other had died
+    return node.pid == os.getpid()  # this process has got the number of the dead one

@@ -1,7 +1,7 @@
-"""Several nodes as child processes of one command: started, watched, started again, and stopped together.
+"""Runs several nodes as child processes of one command: starts, restarts and stops them together.
 
-Each child has its own session, so that a Ctrl-C reaches this process only, which passes it on; and each reads its
-standard input, so that it drains when this process is gone, however it went.
+Each child has its own session, so that Ctrl-C reaches this process only, which passes it on. Each child reads its
+standard input, so that it drains when this process is gone, even after a kill.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import click
 
 from onthedot.cli.errors import BAD_INPUT, BROKEN
 from onthedot.cli.node_process import signals
-from onthedot.cli.node_process.systemd import Family, Notifier
+from onthedot.cli.node_process.systemd import Notifier, NotifierGroup
 from onthedot.clock import SECOND, Micros, SystemClock
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds before one that died is started again
-STEADY: Micros = 60 * SECOND  # who has lived for as long did not die of its start
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds before a dead child is started again
+STEADY: Micros = 60 * SECOND  # a child that ran this long did not fail at its start
 
 
 @dataclass
 class _Child:
-    """One node, through all its lives."""
+    """One node, with all processes that it had."""
 
     name: str
     own: list[str]
@@ -40,7 +40,7 @@ class _Child:
 
 
 def worst(codes: Sequence[int]) -> int:
-    """The exit code of all of them: cut short before broken before well; one that was killed is broken.
+    """The exit code of all children: the highest; a child that was killed counts as 1.
 
     >>> worst([0, -9, 0]), worst([1, 130]), worst([0, 0])
     (1, 130, 0)
@@ -48,8 +48,8 @@ def worst(codes: Sequence[int]) -> int:
     return max((code if code >= 0 else BROKEN for code in codes), default=0)
 
 
-class Processes:
-    """Nodes that share a command line and differ by name, and by what `own` says for each, counted from zero."""
+class WorkerProcesses:
+    """Nodes with a common command line. They differ by name and by the arguments of `own(number)`, from zero."""
 
     def __init__(
         self,
@@ -64,25 +64,25 @@ class Processes:
         stem = name or f"{os.uname().nodename}-{os.getpid()}"
         self._children = [_Child(f"{stem}-{number + 1}", own(number)) for number in range(count)]
         self._as_json = as_json
-        self._lock = threading.Lock()  # around what the signal handler and the threads share
-        self._asked = 0  # how often somebody has asked to stop
+        self._lock = threading.Lock()  # guards what the signal handler and the threads share
+        self._asked = 0  # number of requests to stop
         self._stopping = threading.Event()
         self._unread = False
-        self._family = Family(Notifier.take(os.environ), count, self._lives)
+        self._family = NotifierGroup(Notifier.take(os.environ), count, self._lives)
 
     def run(self) -> int:
-        """Until all have ended, after a signal or because they cannot start; the exit code."""
+        """Run until all have ended: after a signal, or because they cannot start. Return the exit code."""
         with closing(self._family), signals.node_signals(self._on_signal):
             threads = [threading.Thread(target=self._look_after, args=(child,)) for child in self._children]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 while thread.is_alive():
-                    thread.join(0.2)  # in steps: a signal is handled between two
+                    thread.join(0.2)  # in steps, so that signals are handled in between
         return worst([child.codes[-1] for child in self._children if child.codes])
 
     def _look_after(self, child: _Child) -> None:
-        """All lives of one node."""
+        """Start one node, and start it again when it dies."""
         clock = SystemClock()
         while True:
             born = clock.steady()
@@ -94,7 +94,7 @@ class Processes:
             child.codes.append(code)
             if self._stopping.is_set() or code == 0:
                 return
-            if code == BAD_INPUT and len(child.codes) == 1:  # later it is bad luck, such as a port that is taken
+            if code == BAD_INPUT and len(child.codes) == 1:  # a later one may pass, such as a port that is taken
                 self._stop_all()
                 return
             if clock.steady() - born > STEADY:
@@ -122,7 +122,7 @@ class Processes:
         return process is not None and process.poll() is None
 
     def _pass_on(self, name: str, process: subprocess.Popen[str]) -> None:
-        """Its lines, until it has ended; each says whose it is."""
+        """Print its lines with its name, until it ends."""
         if process.stdout is None or process.stdin is None:
             return
         with process.stdout, process.stdin:
@@ -133,7 +133,7 @@ class Processes:
                     self._say(f"{name}  {line}")
 
     def _say(self, line: str) -> None:
-        """If nobody reads any more, this command is to end, as it would be with one process."""
+        """Print a line. If the reader is gone, stop all, as one process would."""
         if self._unread:
             return
         try:
@@ -146,10 +146,10 @@ class Processes:
         del frame
         if signals.is_ignored(number, draining=self._asked > 0):
             return
-        threading.Thread(target=self._stop_all).start()  # not here: the lock may be taken by what was interrupted
+        threading.Thread(target=self._stop_all).start()  # not here: the interrupted code may hold the lock
 
     def _stop_all(self) -> None:
-        """The first time they drain, the second time they stop now."""
+        """Pass SIGTERM on: the first drains, the second stops now."""
         with self._lock:
             self._asked += 1
             if self._asked == 1:

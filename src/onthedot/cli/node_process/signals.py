@@ -1,4 +1,10 @@
-"""Handles SIGINT, SIGTERM and SIGHUP: before the node has started, while it runs, and after it has ended."""
+"""Handles SIGINT, SIGTERM and SIGHUP before, during and after the node.
+
+Before the node has started there is nothing to drain: SIGTERM and SIGHUP exit at once, with 0. While it runs, the first
+signal drains, the second stops now, and the third kills the process. SIGHUP drains, however often it comes: a closing
+terminal may send it twice, and systemd can send it right after SIGTERM. Under `nohup` it stays ignored. After the
+node has ended, the process exits with the code that it has.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +21,20 @@ _begun = False
 
 
 def install() -> None:
-    """Handle both until the node installs its own handler."""
+    """Handle SIGTERM and SIGHUP until the node installs its own handler."""
     signal.signal(signal.SIGTERM, _on_signal)
     if hears_hangup():
         signal.signal(signal.SIGHUP, _on_signal)
 
 
 def hears_hangup() -> bool:
-    """Whether SIGHUP means something here: `nohup` has it ignored."""
+    """Whether SIGHUP is handled: `nohup` ignores it."""
     return signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
 
 @contextmanager
 def node_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """The node's own handler for Ctrl-C, SIGTERM and SIGHUP meanwhile. From here on the process ends by itself."""
+    """Use the node's handler for SIGINT, SIGTERM and SIGHUP. From here on only the node ends the process."""
     global _begun
     numbers = (*STOPS, signal.SIGHUP) if hears_hangup() else STOPS
     before = {number: signal.signal(number, handler) for number in numbers}
@@ -41,24 +47,23 @@ def node_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[N
 
 
 def is_ignored(number: int, *, draining: bool) -> bool:
-    """Whether a signal changes nothing: SIGHUP drains, however often it comes, and never hurries."""
+    """Whether a signal changes nothing: SIGHUP starts a drain, and never speeds it up."""
     return draining and number == signal.SIGHUP
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     del frame
     if _begun:
-        signal.signal(number, signal.SIG_DFL)  # a second one ends it
+        signal.signal(number, signal.SIG_DFL)  # the next one kills the process
         return
     os.write(2, f"{STOPPED}\n".encode())
     os._exit(0)
 
 
-class Stopping:
-    """Whether the node was asked to stop, and how urgently.
+class StopSignals:
+    """Whether signals have asked the node to stop, and how urgently.
 
-    Plain signal handlers instead of the event loop's: they also run while a sample of user code blocks the loop, so
-    that the second and the third signal always have their effect.
+    It uses plain signal handlers, not the event loop's: they also run while user code blocks the loop.
     """
 
     def __init__(self, hurry: Callable[[], None]) -> None:
@@ -71,18 +76,18 @@ class Stopping:
         self._draining = False
 
     async def asked(self) -> None:
-        """Wait until somebody wants the node to stop."""
+        """Wait until the node is asked to stop."""
         await self._asked.wait()
 
     def drain(self) -> None:
-        """Ask for an orderly stop, from any thread. The next signal then stops now."""
+        """Ask for a drain, from any thread. The next signal then stops now."""
         self._draining = True
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._asked.set)
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Listen to the signals meanwhile."""
+        """Handle signals inside of this context."""
         with node_signals(self._on_signal):
             yield
 

@@ -1,7 +1,7 @@
-"""Tells systemd how the node is: ready, stopping, alive. Does nothing where no `NOTIFY_SOCKET` is set.
+"""Reports to systemd that the node is ready, stopping or alive. Does nothing without `NOTIFY_SOCKET`.
 
-The protocol is one datagram of `NAME=value` lines. The watchdog's sign of life is sent only after every event loop of
-the process has answered: a loop that hangs ends the signs, and systemd restarts the service.
+The protocol is one datagram of `NAME=value` lines. The watchdog message is sent only after every event loop of
+the process has answered: if a loop hangs, the messages stop, and systemd restarts the service.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LEAVING: Micros = 30 * SECOND  # for what comes after the grace: killing, stori
 _MOST = 4096  # bytes of a datagram that a node sends
 
 Ping = Callable[[Callable[[], None]], None]
-"""Calls what it is given on an event loop: a sign that the loop runs."""
+"""Calls its argument on an event loop, to show that the loop runs."""
 
 
 class Notifier:
-    """Where systemd listens; `watchdog` is the longest silence that it accepts, in microseconds (0: any)."""
+    """Sends messages to systemd. `watchdog` is the longest silence that it accepts, in microseconds (0: any)."""
 
     def __init__(self, address: str = "", watchdog: Micros = 0) -> None:
         self._address = _read_address(address)
@@ -36,36 +36,36 @@ class Notifier:
 
     @classmethod
     def take(cls, environment: MutableMapping[str, str]) -> Notifier:
-        """From the variables that systemd sets. They are removed: what this process starts is not the service."""
+        """Read the variables that systemd sets, and remove them: child processes are not the service."""
         address, length, pid = (environment.pop(name, "") for name in VARIABLES)
         ours = pid in ("", str(os.getpid()))
         return cls(address, int(length) if ours and length.isascii() and length.isdigit() else 0)
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody listens."""
+        """Whether systemd listens."""
         return self._address != ""
 
     def ready(self, status: str) -> None:
-        """The node has started."""
+        """Report that the node has started."""
         self.tell("READY=1", f"STATUS={status}")
 
     def stopping(self, grace: Micros) -> None:
-        """The drain begins. It takes as long as the grace, whatever `TimeoutStopSec` is."""
+        """Report that the drain begins. It may take the whole grace, whatever `TimeoutStopSec` is."""
         self.tell("STOPPING=1", "STATUS=draining", f"EXTEND_TIMEOUT_USEC={grace + _LEAVING}")
 
     def alive(self) -> None:
-        """A sign of life for the watchdog."""
+        """Report to the watchdog that the node is alive."""
         self.tell("WATCHDOG=1")
 
     def tell(self, *lines: str) -> None:
-        """Send these. A node that cannot tell goes on: it is systemd that decides what to do about that."""
+        """Send these lines. An error is logged, and the node goes on: systemd decides what to do."""
         if not self._address:
             return
         text = "\n".join(line.replace("\n", " ") for line in lines)
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-                sender.settimeout(1.0)  # a full queue must not hold up the node
+                sender.settimeout(1.0)  # a full queue must not block the node
                 sender.sendto(text.encode(), self._address)
         except OSError as error:
             logger.warning("systemd could not be told %r at NOTIFY_SOCKET: %s", lines[0], error)
@@ -83,7 +83,7 @@ def _read_address(text: str) -> str:
 
 
 class Watchdog:
-    """Sends a sign of life every half of the time that systemd waits for one, while all event loops answer."""
+    """Reports twice in each watchdog period that the node is alive, while all event loops answer."""
 
     def __init__(self, notifier: Notifier, pings: Sequence[Ping]) -> None:
         self._notifier = notifier
@@ -92,13 +92,13 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, if systemd waits for signs."""
+        """Start the thread, if systemd has a watchdog."""
         if self._notifier.watchdog:
             self._thread = threading.Thread(target=self._main, name="onthedot watchdog", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Send no more. Twice is fine."""
+        """Stop. May be called twice."""
         self._stopped.set()
 
     def _main(self) -> None:
@@ -115,7 +115,7 @@ class Watchdog:
             self._stopped.wait(half)
 
 
-class Family:
+class NotifierGroup:
     """Collects the messages of all nodes and sends one to systemd. Each node gets a socket of its own, because systemd
     listens to the first process only. `lives` returns whether a node is running now."""
 
@@ -130,18 +130,18 @@ class Family:
         self._sockets = [self._listen(number) for number in range(size)] if notifier.is_wanted else []
 
     def environment(self, number: int) -> dict[str, str]:
-        """The variables of this node."""
+        """The environment variables for this node."""
         if not self._sockets:
             return {}
         own = {"NOTIFY_SOCKET": self._sockets[number].getsockname()}
         return {**own, "WATCHDOG_USEC": str(self._notifier.watchdog)} if self._notifier.watchdog else own
 
     def stopping(self) -> None:
-        """All of them drain. How long that takes they say themselves."""
+        """Report that all nodes drain. Each node reports how long that may take."""
         self._notifier.tell("STOPPING=1", "STATUS=draining")
 
     def close(self) -> None:
-        """Nobody listens any more. Twice is fine."""
+        """Stop listening. May be called twice."""
         sockets, self._sockets = self._sockets, []
         for one in sockets:
             one.shutdown(socket.SHUT_RDWR)  # wakes its thread
@@ -160,7 +160,7 @@ class Family:
                 self.heard(number, text.decode(errors="replace").split("\n"))
 
     def heard(self, number: int, lines: Sequence[str]) -> None:
-        """A node has told this."""
+        """Handle a message of one node."""
         with self._lock:
             if "READY=1" in lines and number not in self._ready:
                 self._ready.add(number)

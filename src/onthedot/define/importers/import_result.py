@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from onthedot.define.job_reader import read_job
-from onthedot.define.wrong_text import Place, Told, WrongText
+from onthedot.define.wrong_text import Place, Problem, WrongText
 from onthedot.model.after import After
 from onthedot.model.job import Job, job_name
 
@@ -23,28 +23,28 @@ class ImportResult:
 
     file: str
     jobs: list[Job] = field(default_factory=list)
-    remarks: list[Told] = field(default_factory=list)
-    lost: list[Told] = field(default_factory=list)  # the remarks about jobs and starts that were left out
-    incomplete: list[Told] = field(default_factory=list)  # the remarks about jobs that need a change before they run
+    remarks: list[Problem] = field(default_factory=list)
+    lost: list[Problem] = field(default_factory=list)  # the remarks about jobs and starts that were left out
+    incomplete: list[Problem] = field(default_factory=list)  # the remarks about jobs that need a change before they run
     notes: dict[str, list[str]] = field(default_factory=dict)  # by job name: comments that were above it
     lines: dict[str, int] = field(default_factory=dict)  # by job name: where it was
     zone_assumed: bool = False  # whether a time without a zone was read in the zone that the caller gave
 
     def remark(self, line: int | None, text: str) -> None:
         """Report what is not the same here, once."""
-        told = Told(self.file, None if line is None else Place(line, 1), text)
+        told = Problem(self.file, None if line is None else Place(line, 1), text)
         if told not in self.remarks:
             self.remarks.append(told)
 
     def lose(self, line: int | None, text: str) -> None:
         """Report a job, or a start of one, that is left out."""
         self.remark(line, f"{text}; left out")
-        self.lost.append(Told(self.file, None if line is None else Place(line, 1), f"{text}; left out"))
+        self.lost.append(Problem(self.file, None if line is None else Place(line, 1), f"{text}; left out"))
 
     def complete(self, line: int | None, text: str) -> None:
         """Report a job that is imported, but cannot run as it is."""
         self.remark(line, text)
-        self.incomplete.append(Told(self.file, None if line is None else Place(line, 1), text))
+        self.incomplete.append(Problem(self.file, None if line is None else Place(line, 1), text))
 
     def add(self, line: int, data: Mapping[str, Any], *, more: str = "", notes: Iterable[str] = ()) -> None:
         """A job in the words of our files. If its name is taken, it gets a name with `more` (what tells it from

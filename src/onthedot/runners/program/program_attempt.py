@@ -31,12 +31,12 @@ from onthedot.rules.steps import Failed, Progress
 from onthedot.runners.attempt import Attempt
 from onthedot.runners.context import Context, LiveLines
 from onthedot.runners.outcomes import succeeded, type_names
-from onthedot.runners.params import Filled
 from onthedot.runners.program.program_ends import failure_of, stopped_of
 from onthedot.runners.program.program_services import ProgramServices
 from onthedot.runners.program.protocol import Program, ProgramEnd
 from onthedot.runners.program.source import checkout, find_way, git_environment, git_level, ssh_files
 from onthedot.runners.program.workspace import RunFolder, environment, folder_name
+from onthedot.runners.task_template import Filled
 from onthedot.settings import Settings
 
 _LOOK_EVERY = 1.0  # seconds between two looks at what a program has saved

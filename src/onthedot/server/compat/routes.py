@@ -17,8 +17,7 @@ from onthedot.define.job_reader import read_jobs
 from onthedot.model.errors import DefinitionError
 from onthedot.model.job import Job, JobRecord, JobState
 from onthedot.model.run import LIVE, TERMINAL, RunRecord, RunState
-from onthedot.observe.formats import iso
-from onthedot.observe.json_lines import milliseconds, optional_iso
+from onthedot.observe.formats import iso, milliseconds, optional_iso
 from onthedot.operations.next_slots import look_ahead
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.rules.next_slots import coming

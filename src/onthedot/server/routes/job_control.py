@@ -13,8 +13,7 @@ from onthedot.model.errors import DefinitionError
 from onthedot.model.events import Events
 from onthedot.model.job import JobRecord, JobState
 from onthedot.model.run import manual_trigger
-from onthedot.observe.formats import iso
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import iso, optional_iso
 from onthedot.operations.backfill import Asked as Range
 from onthedot.operations.backfill import Backfill as Filled
 from onthedot.operations.backfill import backfill

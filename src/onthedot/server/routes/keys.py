@@ -10,8 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 from onthedot.access import keys, users
 from onthedot.access.grants import Grant, grant_in_words
 from onthedot.clock import Micros
-from onthedot.observe.formats import iso
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import iso, optional_iso
 from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who
 from onthedot.server.models import Body

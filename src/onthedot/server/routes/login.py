@@ -12,7 +12,7 @@ from onthedot.access.id_tokens import MOST
 from onthedot.access.sign_on import sign_on
 from onthedot.model.errors import DefinitionError, LoginLimited, LoginRefused
 from onthedot.observe.formats import iso
-from onthedot.observe.json_lines import session_fields
+from onthedot.observe.json_fields import session_fields
 from onthedot.server.audit import logins_of, record_change, record_login, record_refusal, source_of
 from onthedot.server.auth import There, Who
 from onthedot.server.models import Body

@@ -18,7 +18,7 @@ from onthedot.model.duration import micros, parse_duration
 from onthedot.model.errors import ArgumentsError, DefinitionError, RevisionConflict, UnknownJob, UnknownRun
 from onthedot.model.job import JobRecord
 from onthedot.model.run import TERMINAL, NewRun, RunRecord, RunState, manual_trigger
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import optional_iso
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.rerun import rerun
 from onthedot.operations.why_waiting import why_waiting

@@ -1,4 +1,4 @@
-"""Nodes, terms and queues over HTTP."""
+"""Nodes, terms and shards over HTTP."""
 
 from __future__ import annotations
 
@@ -83,52 +83,6 @@ async def test_only_an_admin_changes_the_cluster(there: Served, role: Role):
     await register(there, "web-1")
     assert (await there.client.post("/api/v1/nodes/web-1/drain", json={}, headers=headers)).status_code == 403
     assert (await there.client.put("/api/v1/shards", json={"shards": 2}, headers=headers)).status_code == 403
-
-
-# ── queues ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_queue_is_paused_shared_and_resumed(there: Served):
-    operator = there.keys.add(Role.OPERATOR)
-    ask = there.client
-    await there.there.verbs().submit("mail")
-    paused = (await ask.post("/api/v1/queues/mail/pause", json={"reason": "down"}, headers=operator)).json()
-    assert (paused["paused"], paused["reason"]) == (True, "down")
-    shared = (await ask.post("/api/v1/queues/mail/share", json={"weights": {"big": 3}}, headers=operator)).json()
-    assert shared["weights"] == {"big": 3}
-    [queue] = (await ask.get("/api/v1/queues", headers=operator)).json()["items"]
-    assert (queue["queue"], queue["waiting"], queue["due"], queue["paused"]) == ("mail", 1, 1, True)
-    resumed = (await ask.post("/api/v1/queues/mail/resume", headers=operator)).json()
-    assert resumed["paused"] is False
-    unshared = (await ask.post("/api/v1/queues/mail/share", json={"weights": None}, headers=operator)).json()
-    assert unshared["weights"] is None
-
-
-async def test_a_queue_that_nobody_uses_is_a_slip(there: Served):
-    operator = there.keys.add(Role.OPERATOR)
-    for deed, body in (("pause", {}), ("resume", None), ("share", {"weights": {}})):
-        answer = await there.client.post(f"/api/v1/queues/mial/{deed}", json=body, headers=operator)
-        assert answer.status_code == 404
-        assert "did you mean 'mail'" in answer.json()["detail"]
-    assert (await there.client.get("/api/v1/queues", headers=operator)).json()["items"] == []
-
-
-@pytest.mark.parametrize("weights", [{"a": 0}, {"a": 1001}, {"a": "3"}, {"a": 1.5}, [], {"a\x00": 1}, "all"])
-async def test_what_is_no_share(there: Served, weights: Any):
-    operator = there.keys.add(Role.OPERATOR)
-    answer = await there.client.post("/api/v1/queues/mail/share", json={"weights": weights}, headers=operator)
-    assert answer.status_code == 422
-
-
-async def test_a_viewer_only_looks(there: Served):
-    for role in (Role.VIEWER, Role.WORKER):
-        headers = there.keys.add(role)
-        assert (await there.client.get("/api/v1/queues", headers=headers)).status_code == 200
-        for deed in ("pause", "resume", "share"):
-            body: dict[str, Any] = {"weights": {}} if deed == "share" else {}
-            assert (
-                await there.client.post(f"/api/v1/queues/mail/{deed}", json=body, headers=headers)
-            ).status_code == 403
 
 
 @pytest.mark.parametrize("whose", [{"namespaces": ("default",)}, {"owner": "ann", "only_own": True}])
