@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _PAGE = 1_000
 NEWEST = 100
 LOOK_EVERY = 500_000
-"""Between two looks with --follow, in microseconds."""
+"""How often --follow reads new changes, in microseconds."""
 
 
 @click.command(cls=Command)
@@ -238,11 +238,11 @@ def _tell(checked: Checked, *, as_json: bool) -> None:
 
 
 KEY = "ONTHEDOT_AUDIT_KEY"
-"""The variable with the key that webhooks are signed with."""
+"""The environment variable with the key that signs webhooks."""
 LEAST_KEY = 16
 
 _PRIORITY = 13 * 8 + 5  # facility "log audit", severity "notice"
-_SECONDS = 5.0  # for a connection, and for the end of one
+_SECONDS = 5.0  # for opening and closing a connection
 _PORTS = {"syslog": 514, "syslog+tcp": 601}
 
 
@@ -352,7 +352,7 @@ class Syslog(NamedTuple):
         with socket.create_connection(self.where, timeout=_SECONDS) as link:  # type: ignore[arg-type]  # host and port
             link.sendall(b"".join(b"%d %s" % (len(message), message) for message in messages))
             link.shutdown(socket.SHUT_WR)
-            with suppress(TimeoutError):  # some keep it open, and have read all the same
+            with suppress(TimeoutError):  # some receivers keep the connection open after reading
                 link.recv(1)
 
 

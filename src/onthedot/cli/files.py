@@ -159,7 +159,7 @@ def _checked_as_json(one: Checked) -> dict[str, Any]:
 
 FORMATS = ("csv", "crontab", "systemd", "kubernetes")
 LEFT_OUT = 3
-"""The exit code if there are jobs, and a job or a start was left out, or a job needs a change before it can run."""
+"""The exit code if a job or a start was left out, or if a job needs a change before it can run."""
 _UTC = frozenset({"Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu", "UCT", "Universal", "Zulu", "GMT", "Etc/GMT"})
 
 
@@ -225,7 +225,7 @@ def import_(
     else:
         notes = {name: lines for one in found for name, lines in one.notes.items()}
         lines = [Exported(job.name, written(job), notes.get(job_name(job), [])) for job in jobs]
-        lost = [f"not imported: {told}" for one in found for told in one.lost]  # who reads the file knows it, too
+        lost = [f"not imported: {told}" for one in found for told in one.lost]  # as comments in the file
         lost += [f"to complete: {told}" for one in found for told in one.incomplete]
         click.echo(yaml_file([*lines, Exported("", None, lost)]), nl=False)
     if not as_json:
@@ -371,7 +371,7 @@ def _store_jobs(jobs: list[Job], url: str) -> dict[str, str]:
 
 
 COLUMNS = ("name", "namespace", "owner", "schedule", "task", "state", "next")
-"""Of CSV."""
+"""The columns of CSV."""
 _MOST_CELL = 32_000  # characters; spreadsheets take 32,767
 
 

@@ -146,7 +146,7 @@ def edit(job: str, pairs: tuple[str, ...], namespace: str, store: str | None, db
         click.echo(json.dumps(told, indent=2))
     elif put.change == "unchanged" and put.record.state == record.state:
         click.echo(f"job {plain(job)} is as it was")
-    elif put.change == "unchanged":  # it says 'paused', and nothing else is another
+    elif put.change == "unchanged":  # only 'paused' has changed
         click.echo(f"job {plain(job)} is {put.record.state}")
     else:
         click.echo(f"job {plain(job)} is changed: revision {put.record.revision}")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 MOST = 1_000
-"""How many a table shows without --limit."""
+"""How many jobs the table shows without --limit."""
 
 
 @click.command(cls=Command)
@@ -322,7 +322,7 @@ def _follow(url: str, run_id: int, *, as_json: bool) -> int:
         click.echo(on_this_store(f"run {run_id} goes on; 'onthedot logs {run_id} -f' follows it"), err=True)
     elif as_json:
         ended = ask(url, lambda verbs: verbs.get_run(run_id))
-        if ended is not None:  # else it was forgotten
+        if ended is not None:  # None: deleted meanwhile, after its retention
             click.echo(json.dumps(run_fields(ended)))
     return code
 

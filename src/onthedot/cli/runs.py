@@ -53,7 +53,7 @@ MOST = 10_000
 NEXT_FEW = 5
 NEWEST_SKIPS = 5
 
-# Who asks for runs wants to see what happened, and a little of what comes: the look-ahead alone would fill a screen.
+# Which states are listed, and how many: planned runs alone would fill the screen.
 _PARTS: list[tuple[Iterable[RunState], int]] = [
     ([RunState.RUNNING], MOST),
     ([RunState.SCHEDULED, RunState.RESERVED], NEXT_FEW),
@@ -217,7 +217,7 @@ def progress_in_words(progress: Progress) -> str:
 
 
 LOG_LINES = 20
-"""How many lines of the newest log are shown, from its end."""
+"""How many lines from the end of the newest log are shown."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class Shown:
     """A run, its attempts and its logs."""
 
     run: RunRecord
-    standing: WaitReason | None  # of one that has not ended
+    standing: WaitReason | None  # None: the run has ended
     waits_for: list[str]
     attempts: list[AttemptRecord]
     logs: list[LogRecord]

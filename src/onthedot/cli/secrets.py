@@ -54,7 +54,7 @@ def set_(name: str, surplus: tuple[str, ...], namespace: str, store: str | None,
       onthedot secret set DB_PASSWORD
       openssl rand -hex 16 | onthedot secret set API_KEY --namespace team
     """
-    if surplus or "=" in name:  # click would repeat what is too much
+    if surplus or "=" in name:  # click would print the surplus argument
         raise BadInput(
             "NAME: expected a name alone, got more; the value is read from standard input, because every user of the "
             "machine can read a command line: choose another value"

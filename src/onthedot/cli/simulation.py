@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MOST_DAYS = 366
 _DAY = 86_400_000_000
-_PATIENCE = 2_000_000  # µs: who waits longer wants to see how far it is
+_PATIENCE = 2_000_000  # µs until progress is printed
 
 
 @click.command(cls=Command)
@@ -137,7 +137,7 @@ def _scenario(
     lengths = dict(_duration(text) for text in durations)
     assumed = lengths.pop("*", ASSUMED)
     settings = scheduler.settings if seats is None else replace(scheduler.settings, seats=seats)
-    # By the calendar of the zone: a day on which clocks change has 23 hours, or 25.
+    # Days of the zone's calendar: a day on which the clocks change has 23 or 25 hours.
     end = to_datetime(begin).astimezone(zone(tz)) + timedelta(days=days)
     return Scenario(
         jobs=scheduler.jobs, start=begin, end=to_micros(end), outages=tuple(_outage(text, tz) for text in outages),

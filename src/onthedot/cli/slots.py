@@ -53,7 +53,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 SHOWN = 3
-"""How many starts after it are shown."""
+"""How many of the next starts are shown."""
 
 
 def _with_slot(command: F) -> F:
@@ -225,7 +225,7 @@ def move_next(
 
 
 ASK_ABOVE = 100
-"""On a terminal, more new runs than this are made only when somebody says yes."""
+"""On a terminal, more new runs than this need a confirmation."""
 
 _OPTIONS = {"start": "--from", "end": "--to", "limit": "--limit", "schedule": "--schedule"}
 

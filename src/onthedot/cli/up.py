@@ -167,8 +167,8 @@ class ApiOptions(NamedTuple):
     listen: str | None = None
     off: bool = False
     insecure: bool = False
-    link: bool = False  # whether its owner signs in by a link with a one-time token
-    terminal: bool = False  # whether a person reads what is told: only then the link is made and told
+    link: bool = False  # show a link with a one-time token
+    terminal: bool = False  # on a terminal: only there the link is made and shown
 
 
 def with_api(command: F) -> F:
@@ -339,7 +339,7 @@ def worker(program: str | None, processes: int, **options: Any) -> None:
     from onthedot.cli.program import load_program
 
     if program is not None:
-        load_program(program)  # what is wrong with it is said once
+        load_program(program)  # so that an error is printed once, not by each process
     arguments = ["worker", *([program] if program is not None else []), *given.as_arguments()]
     own = partial(_own_metrics, given.metrics)
     family = WorkerProcesses(arguments, given.node_id, processes, as_json=given.as_json, own=own)
