@@ -38,8 +38,8 @@ from onthedot.stores.protocol import Store
 from tests import audited
 from tests.audited import COMMANDS, ROUTES, VERBS, Command
 from tests.server.kit import served
+from tests.server.sample_data import fill
 from tests.server.test_matrix import ask as ask_route
-from tests.server.things import fill
 from tests.upgrades import dumps
 from tests.upgrades.test_old_stores import STORES
 

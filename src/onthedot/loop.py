@@ -18,7 +18,7 @@ _FIRST_BACKOFF = 50 * MILLISECOND
 _LONGEST_BACKOFF = 5 * SECOND
 
 OnTrouble = Callable[[str, Exception, Micros], None]
-"""Told which service met which error, and after how long it tries again."""
+"""Called with the name of a service, its error, and the delay until it tries again."""
 
 
 class Service:
@@ -125,14 +125,14 @@ class Loop:
                 raise result
 
     async def abandon(self) -> None:
-        """Drop every service where it stands."""
+        """Cancel every service in the middle of its tick."""
         tasks, self._tasks = list(self._tasks.values()), {}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def broken(self) -> BaseException:
-        """Wait until a service breaks, and answer with its error."""
+        """Wait until a service breaks, and return its error."""
         while self._tasks:
             done, _ = await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -140,4 +140,4 @@ class Loop:
                 if error is not None:
                     return error
             self._tasks = {driver: task for driver, task in self._tasks.items() if not task.done()}
-        return await asyncio.Future()  # stopped in order: nothing will break any more
+        return await asyncio.Future()  # all are stopped: nothing can break any more

@@ -381,7 +381,7 @@ class Scheduler(StoreVerbs):
             ids=self._ids,
             events=self._events,
             ends=engine.ends,
-            outputs=None if engine.leaving is None else engine.leaving.outputs,
+            outputs=None if engine.output is None else engine.output.outputs,
             recorder=engine.recorder,
             jobs=self.jobs,
         )

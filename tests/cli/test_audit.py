@@ -17,7 +17,7 @@ from onthedot.cli.main import cli
 from onthedot.cli.open_store import write_store
 from onthedot.clock import SystemClock
 from onthedot.stores.protocol import Store
-from tests.observe.made_up import NOON
+from tests.observe.sample_events import NOON
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from onthedot.output.run_output import Said
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import LogRecord
 from tests.cli.conftest import Call
-from tests.observe.made_up import NOON
+from tests.observe.sample_events import NOON
 from tests.servers.s3 import S3Server
 
 RECORDS = [

@@ -62,15 +62,27 @@ def test_it_runs_as_a_module():
     assert (done.returncode, done.stdout) == (0, f"onthedot {onthedot.__version__}\n")
 
 
+def loaded(arguments: list[str], names: str, folder: Path) -> list[str]:
+    """Which of these modules a command has loaded."""
+    probe = "import sys\nfrom onthedot.cli.main import cli\ncli(sys.argv[2:], standalone_mode=False)\n"
+    probe += "print('LOADED', *(name for name in sys.argv[1].split() if name in sys.modules))"
+    run = [sys.executable, "-c", probe, names, *arguments]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=30, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1].split()[1:]
+
+
 @pytest.mark.slow
-def test_help_loads_no_database():
-    probe = "import sys\nfrom onthedot.cli.main import cli\ncli(['--help'], standalone_mode=False)\n"
-    probe += (
-        "names = ('sqlite3', 'asyncpg', 'asyncio', 'onthedot.cli.jobs', 'onthedot.cli.node_process.event_printer')\n"
-    )
-    probe += "print('LOADED', *(name for name in names if name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=30)
-    assert done.stdout.splitlines()[-1].split() == ["LOADED"]
+def test_help_loads_no_database(tmp_path: Path):
+    commands = " ".join(f"onthedot.cli.{entry.module}" for entry in COMMANDS.values() if entry.module != "main")
+    assert loaded(["--help"], f"sqlite3 asyncpg asyncio rich {commands}", tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_list_loads_neither_the_client_nor_the_engine(call: Call, tmp_path: Path):
+    assert call("store", "migrate", "--db", tmp_path / "onthedot.db").exit_code == 0
+    slow = "onthedot.client.client onthedot.client.views onthedot.operations.open_verbs onthedot.scheduler rich fastapi"
+    assert loaded(["jobs"], f"{slow} onthedot.cli.jobs", tmp_path) == ["onthedot.cli.jobs"]
 
 
 ONTHEDOT = Path(sys.executable).with_name("onthedot")

@@ -13,7 +13,7 @@ from onthedot.model.run import RunState
 from onthedot.model.verdict import OutcomeKind, Verdict
 from onthedot.observe import counters as module
 from onthedot.observe.counters import Counters, Histogram
-from tests.observe.made_up import LOST, NOON, ONE_OF_EACH, failure, finish, lease, missed, started
+from tests.observe.sample_events import LOST, NOON, ONE_OF_EACH, failure, finish, lease, missed, started
 
 DEAD = failure(state=RunState.DEAD)
 

@@ -9,7 +9,7 @@ import pytest
 from onthedot.clock import SECOND, Micros
 from onthedot.model.events import DrainBegun, EventsLeftOut
 from onthedot.observe.event_buffer import EventBuffer
-from tests.observe.made_up import NOON
+from tests.observe.sample_events import NOON
 
 PATIENCE = 10 * SECOND
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from onthedot.clock import SECOND
 from onthedot.observe.formats import count, iso, length, moment, plain, span, time_of_day
-from tests.observe.made_up import NOON
+from tests.observe.sample_events import NOON
 
 DAY = 86_400 * SECOND
 

@@ -11,7 +11,7 @@ from onthedot.clock import SECOND
 from onthedot.model.events import AttemptEnded, Event, JobPut, StoreTrouble
 from onthedot.model.job import Retry
 from onthedot.observe.json_lines import json_line
-from tests.observe.made_up import NOON, ONE_OF_EACH, failure, finish, missed, started
+from tests.observe.sample_events import NOON, ONE_OF_EACH, failure, finish, missed, started
 
 AT = "2026-01-01T12:00:00.000000Z"
 

@@ -24,7 +24,7 @@ from onthedot.model.job import Guarantee, Retry
 from onthedot.model.run import RunState
 from onthedot.model.verdict import OutcomeKind, Verdict
 from onthedot.observe.log_lines import Line, Lines, format_line
-from tests.observe.made_up import LOST, NOON, ONE_OF_EACH, failure, finish, lease, missed, started
+from tests.observe.sample_events import LOST, NOON, ONE_OF_EACH, failure, finish, lease, missed, started
 
 FIVE = Retry(5)
 MINUTE = 60 * SECOND

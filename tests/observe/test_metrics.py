@@ -19,7 +19,7 @@ from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import BOUNDS, NodeMetrics, Snapshot, exposed
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.values import Held, Node, Queue
-from tests.observe.made_up import NOON, failure, finish, lease, started
+from tests.observe.sample_events import NOON, failure, finish, lease, started
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -18,7 +18,7 @@ from onthedot.model.host_port import Listen
 from onthedot.observe import metrics_server
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics_server import MetricsServer
-from tests.observe.made_up import started
+from tests.observe.sample_events import started
 from tests.processes.kit import wait_until
 
 pytestmark = pytest.mark.slow

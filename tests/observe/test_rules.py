@@ -16,7 +16,7 @@ from onthedot.model.events import AttemptEnded, RunSkipped, StoreTrouble
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import NodeMetrics, Snapshot, exposed
 from onthedot.stores.values import Queue
-from tests.observe.made_up import NOON, finish, lease, started
+from tests.observe.sample_events import NOON, finish, lease, started
 from tests.servers import setup
 from tests.servers.plugin import need
 

@@ -15,7 +15,7 @@ from onthedot.runners.notes import CHECKPOINT_LIMIT
 from onthedot.stores.memory import MemoryStore
 from onthedot.testing import Harness, run_virtual
 from tests.behind import behind
-from tests.observe.made_up import lease
+from tests.observe.sample_events import lease
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""A server without a socket: the real application on a real store, asked in this process."""
+"""A server without a socket: the real application on a real store, called in this process."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from onthedot.access.permissions import ROLES, Permission, Role
 from onthedot.model.job import JobRecord
 from onthedot.server.permissions import EVERYBODY, ROUTE_PERMISSIONS
 from onthedot.stores.queries import RunFilter
+from tests.server.event_reader import reading
 from tests.server.kit import Served, served
-from tests.server.samples import SAMPLES, Sample
-from tests.server.streams import reading
-from tests.server.things import fill
+from tests.server.sample_data import fill
+from tests.server.sample_requests import SAMPLES, Sample
 
 ASKING: dict[str, dict[str, Any] | None] = {
     "anonymous": None,

@@ -26,8 +26,8 @@ from onthedot.server.app import describe_api
 from onthedot.server.http_server import HttpServer
 from onthedot.settings import Settings
 from tests.lanes import SOAK
-from tests.server.asker import Orders, operations, write
-from tests.server.things import fill
+from tests.server.sample_data import fill
+from tests.server.schemathesis_process import Orders, operations, write
 
 EXAMPLES = 5
 SETTINGS = Settings(api_rate=1_000_000, api_burst=1_000_000)  # one key asks as fast as it can
@@ -67,7 +67,7 @@ def serving(url: str, key: keys.Issued) -> Iterator[HttpServer]:
 @pytest.mark.timeout(0 if SOAK else 900)
 def test_the_api_does_what_its_document_says(serving: HttpServer, key: keys.Issued, tmp_path: Path):
     write(tmp_path, Orders(serving.url, key.text, key.key.id, None if SOAK else EXAMPLES))
-    command = [sys.executable, "-m", "tests.server.asker", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.server.schemathesis_process", str(tmp_path)]
     asker = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert asker.returncode == 0, asker.stdout
     found = json.loads((tmp_path / "found").read_text())

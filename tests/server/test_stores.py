@@ -14,7 +14,7 @@ from onthedot.access.permissions import Role
 from onthedot.server.app import openapi_of
 from onthedot.server.permissions import ROUTE_PERMISSIONS
 from tests.server.kit import served
-from tests.server.samples import SAMPLES
+from tests.server.sample_requests import SAMPLES
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])

@@ -1,4 +1,4 @@
-"""A node that does what a test tells it, on the store behind a server."""
+"""A node that a test controls, on the store of a server."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from onthedot.cli.open_store import read_store
 from onthedot.cli.options import RUN, store_url, unknown_run, with_debug, with_json, with_server
 from onthedot.cli.terminal import echo_table
 from onthedot.cli.words import local_time
+from onthedot.clock import Micros
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import did_you_mean
 from onthedot.observe.formats import iso, plain
@@ -28,16 +29,15 @@ from onthedot.output.locations import output_location
 from onthedot.output.output_owner import find_owner
 from onthedot.output.output_store import OutputStore
 from onthedot.output.run_output import Artifact, list_artifacts, read_artifact
+from onthedot.stores.protocol import Store
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
-    from onthedot.clock import Micros
-    from onthedot.stores.protocol import Store
 
 T = TypeVar("T")
 
 LARGE = 8 * 1024 * 1024
-"""From how many bytes on a terminal shows how far it is."""
+"""From this size in bytes a terminal shows a progress bar."""
 
 
 class File(NamedTuple):
@@ -179,7 +179,7 @@ def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[
             return await work(await _of_server(client, run_id))
 
         return ask_server(url, ask)
-    output_location(output or "", url)  # refused before the store is opened, if it is none
+    output_location(output or "", url)  # refuse a wrong place before the store is opened
 
     async def read(store: Store) -> T:
         return await work(await _of_store(store, url, run_id, output or ""))
@@ -235,7 +235,7 @@ def _target(folder: Path, name: str) -> Path | None:
     if not parts or name.startswith("/") or name.endswith("/") or ".." in parts or not _can_be_named(name):
         return None
     path = folder.joinpath(*parts)
-    inside = path.parent.resolve().is_relative_to(folder.resolve())  # a link may lead out, too
+    inside = path.parent.resolve().is_relative_to(folder.resolve())  # a symbolic link may lead out, too
     return path if inside else None
 
 
@@ -286,7 +286,7 @@ def _name_new(written: str, path: Path) -> None:
             try:
                 with open(written, "rb") as source:
                     shutil.copyfileobj(source, target)
-            except BaseException:  # also on Ctrl-C: no half of a file stays; raised again
+            except BaseException:  # also Ctrl-C: remove the incomplete file, and raise again
                 path.unlink(missing_ok=True)
                 raise
 

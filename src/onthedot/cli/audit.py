@@ -9,14 +9,15 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import click
 
-from onthedot.access.audit import last_number, read, read_between, read_newest, record
+from onthedot.access.audit import Recorded, last_number, read, read_between, read_newest, record
 from onthedot.access.audit_recorder import entry_of
-from onthedot.access.audit_seals import check, read_head
+from onthedot.access.audit_seals import Checked, Head, check, read_head
 from onthedot.access.audit_sender import AGAIN_AFTER, Send, Sender, SendFailed, signature
 from onthedot.cli.connect import check_readable
 from onthedot.cli.errors import BadInput, Command
@@ -24,25 +25,20 @@ from onthedot.cli.open_store import check_exists, read_store
 from onthedot.cli.options import check_range, store_url, with_debug, with_json, with_range, with_store
 from onthedot.cli.terminal import echo_more, echo_table
 from onthedot.cli.words import in_zone, moment
-from onthedot.clock import SECOND, SystemClock, to_micros
+from onthedot.clock import SECOND, Micros, SystemClock, to_micros
 from onthedot.model.addresses import AddressRefused, Allowed, Target, literal, read_url
 from onthedot.model.errors import StoreUnavailable
 from onthedot.observe.formats import count, iso
+from onthedot.stores.protocol import Store
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from onthedot.access.audit import Recorded
-    from onthedot.access.audit_seals import Checked, Head
-    from onthedot.clock import Micros
     from onthedot.runners.http import HttpExecutor
-    from onthedot.stores.protocol import Store
 
 
 _PAGE = 1_000
 NEWEST = 100
 LOOK_EVERY = 500_000
-"""Between two looks with --follow, in microseconds."""
+"""How often --follow reads new changes, in microseconds."""
 
 
 @click.command(cls=Command)
@@ -238,12 +234,15 @@ def _tell(checked: Checked, *, as_json: bool) -> None:
         click.get_current_context().exit(1)
 
 
+# ── sending ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 KEY = "ONTHEDOT_AUDIT_KEY"
-"""The variable with the key that webhooks are signed with."""
+"""The environment variable with the key that signs webhooks."""
 LEAST_KEY = 16
 
 _PRIORITY = 13 * 8 + 5  # facility "log audit", severity "notice"
-_SECONDS = 5.0  # for a connection, and for the end of one
+_SECONDS = 5.0  # for opening and closing a connection
 _PORTS = {"syslog": 514, "syslog+tcp": 601}
 
 
@@ -353,7 +352,7 @@ class Syslog(NamedTuple):
         with socket.create_connection(self.where, timeout=_SECONDS) as link:  # type: ignore[arg-type]  # host and port
             link.sendall(b"".join(b"%d %s" % (len(message), message) for message in messages))
             link.shutdown(socket.SHUT_WR)
-            with suppress(TimeoutError):  # some keep it open, and have read all the same
+            with suppress(TimeoutError):  # some receivers keep the connection open after reading
                 link.recv(1)
 
 
@@ -379,6 +378,9 @@ def _read_syslog(text: str) -> Syslog:
     if not host:
         raise BadInput(f"--to: expected syslog:/dev/log, syslog://HOST:PORT or syslog+tcp://HOST:PORT, got {text!r}")
     return Syslog("tcp" if scheme == "syslog+tcp" else "udp", (host, port))
+
+
+# ── recording ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def record_change(

@@ -24,19 +24,16 @@ from onthedot.cli.options import (
 from onthedot.cli.slots import ASK_ABOVE
 from onthedot.cli.terminal import echo_more, echo_table
 from onthedot.cli.words import in_zone, moment, reader_time
-from onthedot.clock import SystemClock, to_micros
+from onthedot.clock import Micros, SystemClock, to_micros
 from onthedot.model.errors import DefinitionError, StateError, UnknownRun
-from onthedot.model.events import RunsReplayed
+from onthedot.model.events import Event, RunsReplayed
 from onthedot.model.policies import Rate
+from onthedot.model.run import RunRecord
 from onthedot.observe.formats import count
-from onthedot.observe.json_lines import run_fields
-from onthedot.operations.dead_letters import Replayed, is_letter
+from onthedot.observe.json_fields import run_fields
+from onthedot.operations.dead_letters import DeadLetters, Replayed, is_letter
 
 if TYPE_CHECKING:
-    from onthedot.clock import Micros
-    from onthedot.model.events import Event
-    from onthedot.model.run import RunRecord
-    from onthedot.operations.dead_letters import DeadLetters
     from onthedot.operations.verbs import Verbs
 
 F = TypeVar("F", bound=Callable[..., Any])

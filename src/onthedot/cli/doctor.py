@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,12 +11,9 @@ from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import Command
 from onthedot.cli.options import DEFAULT_STORE, store_url, with_debug, with_json, with_store
 from onthedot.cli.terminal import colours_wanted
-from onthedot.doctor import Configuration, look
+from onthedot.doctor import Configuration, Finding, look
 from onthedot.observe.formats import plain
 from onthedot.settings import Settings
-
-if TYPE_CHECKING:
-    from onthedot.doctor import Finding
 
 _COLOURS = {"ok": "green", "missing": "yellow", "broken": "red"}
 

@@ -61,7 +61,7 @@ class Command(click.Command):
                 raise cause from None
             raise
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise  # click's own, and a reader that has gone, for which click has an end of its own
+            raise  # click handles these
         except Exception as error:
             if ctx.meta.get(_DEBUG):
                 raise

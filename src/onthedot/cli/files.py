@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,7 @@ from onthedot.define.check import missing_parents, parents_first
 from onthedot.define.importers.crontab import read_crontab
 from onthedot.define.importers.file_kinds import PATTERNS, WORDS, by_name
 from onthedot.define.importers.file_kinds import look as guess_kind
-from onthedot.define.importers.import_result import name_apart
+from onthedot.define.importers.import_result import ImportResult, name_apart
 from onthedot.define.importers.kubernetes import read_cron_jobs
 from onthedot.define.importers.systemd import entries, read_timers
 from onthedot.define.importers.tables import read_table
@@ -31,18 +32,17 @@ from onthedot.define.job_writer import Exported, exported, written, yaml_file
 from onthedot.define.schema import file_schema
 from onthedot.define.wrong_text import Problem, WrongText
 from onthedot.model.errors import DefinitionError, ScheduleError, did_you_mean
-from onthedot.model.job import job_name
+from onthedot.model.job import Job, job_name
 from onthedot.observe.formats import count, iso, plain
 from onthedot.operations.job_views import Shown
 from onthedot.schedules import to_text
 from onthedot.schedules.zones import zone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onthedot.define.importers.import_result import ImportResult
-    from onthedot.model.job import Job
     from onthedot.operations.verbs import Verbs
+
+
+# ── check ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Checked(NamedTuple):
@@ -154,9 +154,12 @@ def _checked_as_json(one: Checked) -> dict[str, Any]:
     }
 
 
+# ── import ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 FORMATS = ("csv", "crontab", "systemd", "kubernetes")
 LEFT_OUT = 3
-"""The exit code if there are jobs, and a job or a start was left out, or a job needs a change before it can run."""
+"""The exit code if a job or a start was left out, or if a job needs a change before it can run."""
 _UTC = frozenset({"Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu", "UCT", "Universal", "Zulu", "GMT", "Etc/GMT"})
 
 
@@ -222,7 +225,7 @@ def import_(
     else:
         notes = {name: lines for one in found for name, lines in one.notes.items()}
         lines = [Exported(job.name, written(job), notes.get(job_name(job), [])) for job in jobs]
-        lost = [f"not imported: {told}" for one in found for told in one.lost]  # who reads the file knows it, too
+        lost = [f"not imported: {told}" for one in found for told in one.lost]  # as comments in the file
         lost += [f"to complete: {told}" for one in found for told in one.incomplete]
         click.echo(yaml_file([*lines, Exported("", None, lost)]), nl=False)
     if not as_json:
@@ -364,8 +367,11 @@ def _store_jobs(jobs: list[Job], url: str) -> dict[str, str]:
     return ask(url, work)
 
 
+# ── export ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 COLUMNS = ("name", "namespace", "owner", "schedule", "task", "state", "next")
-"""Of CSV."""
+"""The columns of CSV."""
 _MOST_CELL = 32_000  # characters; spreadsheets take 32,767
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from onthedot.access.grants import grant_in_words
-
-if TYPE_CHECKING:
-    from onthedot.access.grants import Grant
+from onthedot.access.grants import Grant, grant_in_words
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -17,13 +17,15 @@ from onthedot.define.job_writer import written
 from onthedot.define.wrong_text import WrongText
 from onthedot.define.yaml_text import yaml_text
 from onthedot.model.errors import DefinitionError, RevisionConflict
-from onthedot.model.job import Job
+from onthedot.model.job import Job, JobRecord
 from onthedot.observe.formats import count, plain
+from onthedot.stores.values import PutJob
 
 if TYPE_CHECKING:
-    from onthedot.model.job import JobRecord
     from onthedot.operations.verbs import Verbs
-    from onthedot.stores.values import PutJob
+
+
+# ── create ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)
@@ -112,6 +114,9 @@ def _tell(done: list[PutJob], *, as_json: bool) -> None:
         click.echo(f"job {plain(put.record.job.name)} {words}")
 
 
+# ── edit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command(cls=Command)
 @click.argument("job")
 @click.option("--set", "pairs", metavar="NAME=VALUE", multiple=True, help="An option as a file says it; without a "
@@ -141,7 +146,7 @@ def edit(job: str, pairs: tuple[str, ...], namespace: str, store: str | None, db
         click.echo(json.dumps(told, indent=2))
     elif put.change == "unchanged" and put.record.state == record.state:
         click.echo(f"job {plain(job)} is as it was")
-    elif put.change == "unchanged":  # it says 'paused', and nothing else is another
+    elif put.change == "unchanged":  # only 'paused' has changed
         click.echo(f"job {plain(job)} is {put.record.state}")
     else:
         click.echo(f"job {plain(job)} is changed: revision {put.record.revision}")
@@ -181,6 +186,9 @@ def _edited(data: dict[str, Any]) -> Job:
             raise BadInput("nothing is changed")
 
 
+# ── rm ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command(cls=Command)
 @click.argument("job")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -208,6 +216,9 @@ def rm(job: str, yes: bool, namespace: str, store: str | None, db: str | None, a
         click.echo(json.dumps({"job": job, "namespace": namespace, "cancelled": cancelled}, indent=2))
     else:
         click.echo(f"job {plain(job)} is gone, and {count(cancelled, 'waiting run')} with it")
+
+
+# ── the data of a job ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def changed(data: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any]:

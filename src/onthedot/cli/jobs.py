@@ -14,30 +14,30 @@ from onthedot.cli.open_store import read_store
 from onthedot.cli.options import read_ahead, store_url, with_debug, with_json, with_namespace, with_server, with_utc
 from onthedot.cli.terminal import echo_more, echo_table
 from onthedot.cli.words import in_words, in_zone, moment, reader_span, reader_time, relative, task_in_words
-from onthedot.clock import SystemClock, to_micros
+from onthedot.clock import Micros, SystemClock, to_micros
 from onthedot.model.addresses import is_server
-from onthedot.model.job import JobState
-from onthedot.observe.formats import count, iso, plain
-from onthedot.observe.json_lines import optional_iso, run_fields
-from onthedot.operations.job_views import shown
+from onthedot.model.job import JobRecord, JobState
+from onthedot.model.run import RunRecord
+from onthedot.observe.formats import count, iso, optional_iso, plain
+from onthedot.observe.json_fields import run_fields
+from onthedot.operations.job_views import Next, Shown, shown
 from onthedot.runners.params import value_of_text
 from onthedot.schedules import describe, to_json
+from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter, all_jobs
+from onthedot.stores.values import Resumed
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
-    from onthedot.clock import Micros
     from onthedot.model.after import After
-    from onthedot.model.job import JobRecord
-    from onthedot.model.run import RunRecord
-    from onthedot.operations.job_views import Next, Shown
     from onthedot.operations.verbs import Verbs
-    from onthedot.stores.protocol import Store
-    from onthedot.stores.values import Resumed
+
+
+# ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 MOST = 1_000
-"""How many a table shows without --limit."""
+"""How many jobs the table shows without --limit."""
 
 
 @click.command(cls=Command)
@@ -144,6 +144,9 @@ def _after_as_json(after: After | None) -> dict[str, Any] | None:
     return None if after is None else {"jobs": list(after.parents), "any": after.any, "on": after.on}
 
 
+# ── pause ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command(cls=Command)
 @click.argument("job")
 @click.option("--reason", metavar="TEXT", default="", help="Why; it is kept with the job.")
@@ -185,6 +188,9 @@ def pause(
     if paused.withdrawn:
         what = f"{count(paused.withdrawn, 'planned run')} withdrawn, {what}"
     click.echo(f"job {plain(job)} is paused{ends}: {what}")
+
+
+# ── resume ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 Missed = Literal["none", "last", "all"]
@@ -253,6 +259,9 @@ def _resumed_as_json(resumed: Resumed) -> dict[str, Any]:
     }
 
 
+# ── trigger ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command(cls=Command)
 @click.argument("job")
 @click.option(
@@ -313,7 +322,7 @@ def _follow(url: str, run_id: int, *, as_json: bool) -> int:
         click.echo(on_this_store(f"run {run_id} goes on; 'onthedot logs {run_id} -f' follows it"), err=True)
     elif as_json:
         ended = ask(url, lambda verbs: verbs.get_run(run_id))
-        if ended is not None:  # else it was forgotten
+        if ended is not None:  # None: deleted meanwhile, after its retention
             click.echo(json.dumps(run_fields(ended)))
     return code
 

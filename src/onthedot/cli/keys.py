@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from onthedot.access.grants import check_name
-from onthedot.access.keys import get_key, issue, list_keys, read_lasts
+from onthedot.access.keys import Issued, Key, get_key, issue, list_keys, read_lasts
 from onthedot.access.keys import revoke as end
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.audit import record_change
@@ -18,15 +18,10 @@ from onthedot.cli.open_store import read_store, write_store
 from onthedot.cli.options import store_url, with_debug, with_json, with_store, with_utc
 from onthedot.cli.terminal import echo_table
 from onthedot.cli.words import in_zone, moment, reader_time
-from onthedot.clock import SystemClock
+from onthedot.clock import Micros, SystemClock
 from onthedot.model.errors import DefinitionError
-from onthedot.observe.formats import plain
-from onthedot.observe.json_lines import optional_iso
-
-if TYPE_CHECKING:
-    from onthedot.access.keys import Issued, Key
-    from onthedot.clock import Micros
-    from onthedot.stores.protocol import Store
+from onthedot.observe.formats import optional_iso, plain
+from onthedot.stores.protocol import Store
 
 
 def _read_expires(ctx: click.Context, param: click.Parameter, value: str) -> int | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onthedot.output.run_output import Said
 
 LIVE_AFTER: Micros = 1 * SECOND
-"""What comes so long after the command began, and has no time of its own, is said now."""
+"""Output without a time of its own gets the current time, if it comes this long after the start."""
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 PASSED_OVER = "\n… some output was passed over …\n"
 
@@ -51,7 +51,7 @@ class LogPrinter:
         self._steps: set[str] = set()
         self._as_json = as_json
         self._display = Display()
-        self._seen: dict[int, str] = {}  # by attempt: its text as it was when we last looked
+        self._seen: dict[int, str] = {}  # the text of each attempt that was printed
         self._complete: set[int] = set()
         self._heading: tuple[int, str] | None = None
         self._at_line_start = True
@@ -60,12 +60,12 @@ class LogPrinter:
         self._clock = clock or SystemClock()
         self._began = self._clock.steady()
         self._zone = reader_zone()
-        self._line_of: tuple[str, str] | None = None  # the stream and step of the line that is not ended
+        self._line_of: tuple[str, str] | None = None  # stream and step of the unfinished line
 
     def tell(self, said: Said) -> None:
         """Print what is new of an attempt."""
         if said.trouble and not self.trouble:
-            of = f"attempt {said.attempt}: " if said.attempt else ""  # a server has said so
+            of = f"attempt {said.attempt}: " if said.attempt else ""  # 0: from a server, which names the attempt
             click.echo(plain(f"{of}{said.trouble}", most=2_000), err=True)
             self.trouble = said.trouble
         if self.attempt not in (None, said.attempt) or said.attempt in self._complete:
@@ -74,7 +74,7 @@ class LogPrinter:
             self._complete.add(said.attempt)
             self._steps |= {record.step for record in said.records or ()}
         elif said.records is None and self._step is not None:
-            return  # an older node does not tell of which step a line is
+            return  # an older node does not send the step of a line
         seen, self._seen[said.attempt] = self._seen.get(said.attempt, ""), said.text
         skip = known(seen, said.text)
         lost = seen and not skip and not said.kept

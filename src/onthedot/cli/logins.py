@@ -145,13 +145,13 @@ def _write(path: Path, logins: dict[str, Login]) -> None:
         address: {"key": one.key, "kind": one.kind, "name": one.name, "expires_at": one.expires_at}
         for address, one in sorted(logins.items())
     }
-    handle, written = tempfile.mkstemp(dir=path.parent, prefix=".servers-")  # with mode 0600
+    handle, written = tempfile.mkstemp(dir=path.parent, prefix=".servers-")  # creates it with mode 0600
     try:
         with open(handle, "w", encoding="utf-8") as file:
             json.dump({"version": 1, "servers": told}, file, indent=2)
             file.flush()
             os.fsync(file.fileno())
         os.replace(written, path)
-    except BaseException:  # also on Ctrl-C: no copy of the keys stays; raised again
+    except BaseException:  # also Ctrl-C: remove the copy of the keys, and raise again
         Path(written).unlink(missing_ok=True)
         raise

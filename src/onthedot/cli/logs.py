@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -24,24 +25,21 @@ from onthedot.cli.options import (
 )
 from onthedot.clock import to_micros
 from onthedot.model.addresses import is_server
-from onthedot.model.run import TERMINAL, RunState
+from onthedot.model.run import TERMINAL, RunRecord, RunState
 from onthedot.observe.formats import plain
 from onthedot.output.locations import output_location
 from onthedot.output.output_owner import find_owner
 from onthedot.output.output_store import OutputStore
 from onthedot.output.run_output import read_said
+from onthedot.stores.protocol import Store
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from onthedot.client.client import Client
-    from onthedot.model.run import RunRecord
-    from onthedot.stores.protocol import Store
 
 LOOK_EVERY = 0.5
-"""Between two looks with --follow, in seconds. Running attempts tell the store about every second."""
+"""How often --follow reads, in seconds. Running attempts write to the store about every second."""
 LAST_LOOKS = 6
-"""How often a run that has ended is looked at for output that is on its way."""
+"""How often output is read again after the run has ended: the last of it may come late."""
 
 
 @click.command(cls=Command)
@@ -83,7 +81,7 @@ def logs(
     url = store_url(store, db)
     if is_server(url) and output is not None:
         raise click.UsageError("--output: expected none with a server, which reads where it is kept; leave it out")
-    output_location(output or "", url)  # refused before the store is opened, if it is none
+    output_location(output or "", url)  # refuse a wrong place before the store is opened
     check_range(since, until)
     first, end = (None if one is None else to_micros(one) for one in (since, until))
     telling = LogPrinter(attempt=attempt, step=step, as_json=as_json, plain=plain, between=(first, end))
@@ -159,7 +157,7 @@ async def _follow(store: Store, outputs: OutputStore, run: RunRecord, telling: L
         await asyncio.sleep(LOOK_EVERY)
         found = await store.queries.get_run(run.id)
         if found is None:
-            break  # it was forgotten: what is known of it is its end
+            break  # deleted meanwhile, after its retention
         run = found
         await _look(store, outputs, run.id, telling)
     return _end(run, telling)
@@ -182,7 +180,7 @@ async def _look(store: Store, outputs: OutputStore, run_id: int, telling: LogPri
 def _silent(run: RunRecord, telling: LogPrinter) -> str:
     """The message for a run without output: why it failed, if it did."""
     silent = f"run {run.id} has said nothing{'' if _has_ended(run) else ' yet'}"
-    if not run.error or telling.attempt is not None:  # that may have ended in another way
+    if not run.error or telling.attempt is not None:  # that attempt may have ended in another way
         return silent
     first = plain(run.error.strip().partition("\n")[0], most=300)
     return on_this_store(f"{silent}; it is {run.state}: {first}; 'onthedot show {run.id}' tells more")

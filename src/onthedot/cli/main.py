@@ -29,14 +29,14 @@ COMMANDS = {
     "worker": Entry("up", "Execute the runs of stored jobs, or of a program's."),
     "server": Entry("up", "Plan the runs of all stored jobs, and serve the HTTP API."),
     "store": Entry("store", "Migrate a store, or check it."),
-    # jobs as text
+    # files of jobs
     "check": Entry("files", "Check files of jobs: every mistake at once, with its place."),
     "lint": Entry("schedules", "Tell what is odd about a schedule, a file, or the stored jobs."),
     "plan": Entry("plan", "Tell what a file of jobs would change, in text and in time."),
     "apply": Entry("plan", "Store the jobs of a file."),
     "export": Entry("files", "Write stored jobs as YAML, JSON or CSV."),
     "import": Entry("files", "Make jobs of crontabs, timers, CronJobs or tables."),
-    # look
+    # read
     "next": Entry("schedules", "Show what a schedule means and its next instants."),
     "simulate": Entry("simulation", "Play a program's schedules in advance, without running its code."),
     "jobs": Entry("jobs", "List the stored jobs: schedule, next instant, last run."),
@@ -69,7 +69,7 @@ COMMANDS = {
     "node": Entry("nodes", "Drain a node, or let it go on."),
     "queue": Entry("queues", "Pause, resume or share a queue."),
     "secret": Entry("secrets", "Set, list or remove secrets that are kept in the store."),
-    # allow
+    # access
     "keys": Entry("keys", "Create, list, show or revoke API keys."),
     "users": Entry("users", "Create, list, edit, disable or remove users, or set a password."),
     "sessions": Entry("sessions", "List or end sessions, or make a link that signs you in."),
@@ -79,7 +79,7 @@ COMMANDS = {
 }
 """All commands, in the order of `--help`. In its module a command is the function of its name (`skip_next`)."""
 
-_TAKEN = ("import", "next")  # Python has these names already
+_TAKEN = ("import", "next")  # names that Python uses
 _OF_COMMANDS = ("--db", "--store", "--json", "--namespace", "--key-file", "--debug")
 
 
@@ -136,7 +136,7 @@ def cli() -> None:
 
 
 SHELLS = ("bash", "zsh", "fish")
-ASKED_BY = "_ONTHEDOT_COMPLETE"  # the variable by which the shell asks us
+ASKED_BY = "_ONTHEDOT_COMPLETE"  # the variable with which the shell calls the completion
 
 
 @click.command(cls=Command)
@@ -165,6 +165,6 @@ def main() -> None:
     if sys.argv[1:2] in (["up"], ["worker"], ["server"]):
         signals.install()
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character must not end the program
+        if hasattr(stream, "reconfigure"):  # escape what the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
     cli(prog_name="onthedot")

@@ -13,17 +13,18 @@ from onthedot.cli.open_store import read_store
 from onthedot.cli.options import store_url, with_debug, with_json, with_server
 from onthedot.cli.terminal import echo_table
 from onthedot.cli.words import relative
-from onthedot.clock import SystemClock
+from onthedot.clock import Micros, SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import did_you_mean
-from onthedot.observe.cluster import node_fields, nodes_shown
+from onthedot.observe.cluster import NodeShown, node_fields, nodes_shown
 from onthedot.observe.formats import plain
 from onthedot.stores.living import is_living
 
 if TYPE_CHECKING:
-    from onthedot.clock import Micros
-    from onthedot.observe.cluster import NodeShown
     from onthedot.operations.verbs import Verbs
+
+
+# ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 DAY = 86_400_000_000
@@ -83,6 +84,9 @@ def _node_row(shown: NodeShown, now: Micros) -> list[str]:
         ",".join(node.queues) or "-",
         ",".join(node.labels) or "-",
     ]
+
+
+# ── node ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.group(cls=Group)

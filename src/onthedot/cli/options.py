@@ -6,8 +6,8 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import UTC, datetime, tzinfo
+from typing import Any, TypeVar
 
 import click
 
@@ -19,16 +19,13 @@ from onthedot.model.run import HIGHEST_RUN
 from onthedot.schedules.instants import read_when
 from onthedot.stores.addresses import shown_url
 
-if TYPE_CHECKING:
-    from datetime import tzinfo
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_STORE = "sqlite:///onthedot.db"
 KEY_FILE = "onthedot.key_file"
-"""Where a command's context has the file that `--key-file` names."""
+"""The key in click's context for the file of `--key-file`."""
 INSECURE = "onthedot.insecure"
-"""Where it has whether `--insecure` was said."""
+"""The key in click's context for `--insecure`."""
 _UTC = "onthedot.utc"
 
 
@@ -147,7 +144,7 @@ def with_utc(command: F) -> F:
 
 
 def _remember_utc(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:  # also said before the command: onthedot --utc runs
+    if value:  # may come before the command: onthedot --utc runs
         ctx.meta[_UTC] = True
 
 

@@ -19,10 +19,12 @@ from onthedot.cli.words import in_zone, reader_time
 from onthedot.clock import SECOND, Micros, SystemClock
 from onthedot.define.differences import Difference, load_per_hour
 from onthedot.model.job import Job
-from onthedot.observe.formats import count, iso, length, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import count, iso, length, optional_iso, plain
 from onthedot.operations.apply import Applied
 from onthedot.stores.connect import sqlite_path
+
+# ── plan ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
 
 CHANGES = 3
 
@@ -74,6 +76,9 @@ def plan(
         raise click.exceptions.Exit(CHANGES)
 
 
+# ── apply ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command(cls=Command)
 @click.argument("program")
 @click.option("--source", metavar="NAME", help="What its jobs are marked with.  [default: the file's name]")
@@ -119,6 +124,9 @@ def apply(
         click.echo(json.dumps(_changes_as_json(changes), indent=2))
     else:
         _echo_plan(changes, "changed")
+
+
+# ── applying a program ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Request(NamedTuple):
@@ -169,6 +177,9 @@ def _echo_load(asked: _Request) -> None:
     if any(hours):
         click.echo(f"\n{in_zone('starts in the next 30 days, by hour of the day', now)}:")
         echo_heat(HeatMap([("", [float(hour) for hour in hours])], "starts"), colours=colours_wanted())
+
+
+# ── showing the changes ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 _SIGNS = {"created": "+", "changed": "~", "removed": "-"}

@@ -64,7 +64,7 @@ def _import_file(file: str) -> tuple[ModuleType, list[Scheduler]]:
     if not path.is_file():
         nearby = [other.name for other in (path.parent if path.parent.is_dir() else Path()).glob("*.py")]
         raise BadInput(f"PROGRAM: expected a Python file, found none at {file!r}{did_you_mean(path.name, nearby)}")
-    sys.path.insert(0, str(path.parent.resolve()))  # its neighbours, as for `python app.py`
+    sys.path.insert(0, str(path.parent.resolve()))  # its folder, as for `python app.py`
     module, started = _import(file, path.stem)
     if Path(module.__file__ or "").resolve() != path.resolve():
         raise BadInput(
@@ -94,10 +94,10 @@ def _import(where: str, name: str) -> tuple[ModuleType, list[Scheduler]]:
             raise BadInput(f"{where}: {error}") from error
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # our own stop is one, and a program may raise anything
+        except BaseException as error:  # includes `_StartsHere`; and a program may raise anything
             if stopped.module is None:
                 raise BadInput(_in_words(where, error)) from error
-            sys.modules[name] = stopped.module  # it stays importable, as far as it came
+            sys.modules[name] = stopped.module  # keep the module, as far as it was imported
             return stopped.module, stopped.schedulers
 
 

@@ -13,16 +13,18 @@ from onthedot.cli.errors import BadInput, Command, Group
 from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_utc
 from onthedot.cli.terminal import echo_table
 from onthedot.cli.words import reader_time, relative
-from onthedot.clock import SystemClock
+from onthedot.clock import Micros, SystemClock
 from onthedot.model.route import check_weights
 from onthedot.observe.cluster import queue_fields, queue_settings
 from onthedot.observe.formats import plain
 from onthedot.operations.job_lookup import why_unused
+from onthedot.stores.values import Queue
 
 if TYPE_CHECKING:
-    from onthedot.clock import Micros
     from onthedot.operations.verbs import Verbs
-    from onthedot.stores.values import Queue
+
+
+# ── queues ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)
@@ -79,6 +81,9 @@ def _shares_in_words(queue: Queue) -> str:
     if queue.weights is None:
         return "-"
     return " ".join([*(f"{name}={weight}" for name, weight in queue.weights.items()), "others=1"])
+
+
+# ── queue ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.group(cls=Group)

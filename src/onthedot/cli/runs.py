@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -27,33 +28,32 @@ from onthedot.cli.options import (
 )
 from onthedot.cli.terminal import echo_more, echo_table
 from onthedot.cli.words import in_zone, moment, reader_time, relative, skip_in_words, span
-from onthedot.clock import SystemClock
+from onthedot.clock import Micros, SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import StateError, UnknownJob, UnknownRun, did_you_mean
-from onthedot.model.run import TERMINAL, RunState
-from onthedot.observe.formats import count, iso, length, plain
-from onthedot.observe.json_lines import optional_iso, run_fields
+from onthedot.model.run import TERMINAL, AttemptRecord, Progress, RunRecord, RunState, SkipRecord, WaitReason
+from onthedot.observe.formats import count, iso, length, optional_iso, plain
+from onthedot.observe.json_fields import run_fields
 from onthedot.operations.job_lookup import near_names
 from onthedot.operations.why_waiting import why_waiting
 from onthedot.output.run_output import read_logs
+from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter
+from onthedot.stores.values import CancelAnswer, LogRecord
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from onthedot.client.client import Client
-    from onthedot.clock import Micros
-    from onthedot.model.run import AttemptRecord, Progress, RunRecord, SkipRecord, WaitReason
     from onthedot.operations.verbs import Verbs
-    from onthedot.stores.protocol import Store
-    from onthedot.stores.values import CancelAnswer, LogRecord
+
+
+# ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 MOST = 10_000
 NEXT_FEW = 5
 NEWEST_SKIPS = 5
 
-# Who asks for runs wants to see what happened, and a little of what comes: the look-ahead alone would fill a screen.
+# Which states are listed, and how many: planned runs alone would fill the screen.
 _PARTS: list[tuple[Iterable[RunState], int]] = [
     ([RunState.RUNNING], MOST),
     ([RunState.SCHEDULED, RunState.RESERVED], NEXT_FEW),
@@ -136,9 +136,6 @@ class Between(NamedTuple):
     until: datetime | None
 
 
-# ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 async def _list(
     verbs: Verbs, job: str | None, namespace: str, states: list[RunState] | None, count: int, between: Between
 ) -> list[RunRecord]:
@@ -150,9 +147,6 @@ async def _list(
         limit = min(most, count - len(runs))
         runs += await verbs.list_runs(job, states=some, limit=limit, **between._asdict()) if limit else []
     return runs
-
-
-# ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _echo_runs(runs: list[RunRecord], skips: list[SkipRecord]) -> None:
@@ -219,8 +213,11 @@ def progress_in_words(progress: Progress) -> str:
     return f"{progress.done:g} of {progress.of:g} ({100 * progress.done / progress.of:.0f} %)"
 
 
+# ── show ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 LOG_LINES = 20
-"""How many lines of the newest log are shown, from its end."""
+"""How many lines from the end of the newest log are shown."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +225,7 @@ class Shown:
     """A run, its attempts and its logs."""
 
     run: RunRecord
-    standing: WaitReason | None  # of one that has not ended
+    standing: WaitReason | None  # None: the run has ended
     waits_for: list[str]
     attempts: list[AttemptRecord]
     logs: list[LogRecord]
@@ -279,9 +276,6 @@ async def _show_of_server(client: Client, run_id: int) -> Shown:
         raise unknown_run(run_id)
     stands, waits_for = await standing(client.server, run_id)
     return Shown(run, stands, waits_for, await client.history(run_id), await client.logs(run_id))
-
-
-# ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _echo_shown(shown: Shown, now: Micros) -> None:
@@ -403,6 +397,9 @@ def _shown_as_json(shown: Shown) -> dict[str, Any]:
     }
 
 
+# ── cancel ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command(cls=Command)
 @click.argument("run_id", type=RUN, metavar="RUN")
 @click.option("--reason", metavar="TEXT", default="cancelled", show_default=True, help="Why; it is kept with the run.")
@@ -437,6 +434,9 @@ async def _cancel(verbs: Verbs, run_id: int, reason: str) -> CancelAnswer:
     if answer.kind == "ended":
         raise BadInput(f"RUN: expected a run that waits or runs, got {run_id}, which has ended already: {answer.state}")
     return answer
+
+
+# ── retry ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)

@@ -26,13 +26,13 @@ from onthedot.cli.words import (
     relative,
     without_anchor,
 )
-from onthedot.clock import SECOND, SystemClock, to_datetime, to_micros
+from onthedot.clock import SECOND, Micros, SystemClock, to_datetime, to_micros
 from onthedot.define.check import missing_parents
 from onthedot.define.job_reader import read_file
 from onthedot.model.addresses import is_server
-from onthedot.model.job import Call, Cron, FixedDelay, Job, job_name
-from onthedot.observe.formats import count, iso, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.model.job import Call, Cron, FixedDelay, Job, Schedule, job_name
+from onthedot.observe.formats import count, iso, optional_iso, plain
+from onthedot.observe.json_fields import coming_fields, start_fields
 from onthedot.operations.job_lookup import find_job
 from onthedot.operations.next_slots import gather, look_ahead
 from onthedot.rules.next_slots import coming
@@ -40,17 +40,18 @@ from onthedot.rules.next_slots import upcoming as order_starts
 from onthedot.runners.interpreters import doubts
 from onthedot.schedules import cron_fields, describe, parse, slots, to_text
 from onthedot.schedules.instants import format_instant, read_instant
+from onthedot.schedules.lint import ScheduleWarning
 from onthedot.schedules.lint import lint as find_odd
 from onthedot.schedules.zones import zone
+from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.client.views import Upcoming
-    from onthedot.clock import Micros
-    from onthedot.model.job import Schedule
-    from onthedot.schedules.lint import ScheduleWarning
-    from onthedot.stores.protocol import Store
+
+
+# ── next ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 MOST_INSTANTS = 1_000
@@ -173,6 +174,9 @@ def _next_as_json(schedule: Schedule, instants: list[Micros], now: Micros, where
     }
 
 
+# ── upcoming ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 MOST_STARTS = 1_000
 _MOST_COUNTED = 1_000
 _MINUTE, _HOUR = 60, 3_600
@@ -232,7 +236,6 @@ def upcoming(
 
 def _read_upcoming(url: str, now: Micros, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
     from onthedot.client import views
-    from onthedot.client.values import start_fields
 
     async def read(store: Store) -> Upcoming:
         wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
@@ -244,9 +247,6 @@ def _read_upcoming(url: str, now: Micros, limit: int, until: Micros | None, name
         return await views.upcoming(client.server, limit=limit, until=until, namespace=namespace)
 
     return ask_server(url, asked) if is_server(url) else read_store(url, read)
-
-
-# ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _echo_upcoming(found: Upcoming, now: Micros, limit: int) -> None:
@@ -304,14 +304,10 @@ def _rate(every: float) -> str:
     return f"{7 * 24 * _HOUR / every:.3g} a week"
 
 
-# ── one job ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _show_job(
     url: str, job: str, namespace: str, limit: int, until: Micros | None, now: Micros, *, as_json: bool
 ) -> None:
     from onthedot.client import views
-    from onthedot.client.values import coming_fields
 
     async def read(store: Store) -> tuple[str, list[Mapping[str, Any]]]:
         record = await find_job(store, job, namespace=namespace)
@@ -336,6 +332,9 @@ def _show_job(
         echo_table(*((heads, rows) if any(row[-1] for row in rows) else (heads[:-1], [row[:-1] for row in rows])))
     else:
         click.echo(f"job {plain(job)} has no start that is known")
+
+
+# ── lint ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 SOMETHING_ODD = 3

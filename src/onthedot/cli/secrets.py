@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,11 +18,8 @@ from onthedot.clock import SystemClock
 from onthedot.define.check import is_name
 from onthedot.observe.formats import count, iso
 from onthedot.runners.secrets import MOST, check_name
-from onthedot.runners.stored_secrets import Keys, StoredSecrets
-
-if TYPE_CHECKING:
-    from onthedot.runners.stored_secrets import StoredSecret
-    from onthedot.stores.protocol import Store
+from onthedot.runners.stored_secrets import Keys, StoredSecret, StoredSecrets
+from onthedot.stores.protocol import Store
 
 
 @click.group(cls=Group)
@@ -58,7 +54,7 @@ def set_(name: str, surplus: tuple[str, ...], namespace: str, store: str | None,
       onthedot secret set DB_PASSWORD
       openssl rand -hex 16 | onthedot secret set API_KEY --namespace team
     """
-    if surplus or "=" in name:  # click would repeat what is too much
+    if surplus or "=" in name:  # click would print the surplus argument
         raise BadInput(
             "NAME: expected a name alone, got more; the value is read from standard input, because every user of the "
             "machine can read a command line: choose another value"

@@ -15,7 +15,7 @@ import click
 from onthedot.access import users
 from onthedot.access.grants import grant_in_words
 from onthedot.access.sessions import issue_token, token_named
-from onthedot.access.users import list_sessions
+from onthedot.access.users import OpenSession, list_sessions
 from onthedot.cli.audit import record_change
 from onthedot.cli.connect import ask_server, find_key, is_insecure
 from onthedot.cli.errors import BROKEN, BadInput, Command, Failure, Group
@@ -38,18 +38,20 @@ from onthedot.clock import SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import KeyRefused, OnTheDotError
 from onthedot.observe.formats import plain
-from onthedot.observe.json_lines import session_fields
+from onthedot.observe.json_fields import session_fields
 from onthedot.stores.addresses import shown_url
+from onthedot.stores.protocol import Store
 
 if TYPE_CHECKING:
-    from onthedot.access.users import OpenSession
     from onthedot.client.client import Client
-    from onthedot.stores.protocol import Store
+
+
+# ── login ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 DEFAULT_SERVER = "http://127.0.0.1:7411"
 MOST_BYTES = 64 * 1024
-"""The most bytes that are read of a key or an ID token."""
+"""The longest key or ID token that is read, in bytes."""
 
 
 @click.command(cls=Command)
@@ -78,7 +80,7 @@ def login(url: str, user: str | None, by_key: bool, by_id_token: bool, as_json: 
     server = address_of(url or default_server())
     if not is_insecure():
         check_way(server)
-    check_logins()  # before anything is asked for or sent
+    check_logins()  # before the user types anything
     if by_key:
         login = asyncio.run(_with_key(server, read_secret("key", "Key", most=MOST_BYTES)))
     elif by_id_token:
@@ -126,7 +128,7 @@ async def _sign_in(server: str, body: dict[str, str]) -> Login:
 
 async def _with_key(server: str, key: str) -> Login:
     """Check a key with the server, which must know it."""
-    asked = ServerConnection(server, key, insecure=True)  # the way was checked, or allowed
+    asked = ServerConnection(server, key, insecure=True)  # the connection was checked, or allowed
     try:
         told = await asked.ask("GET", "/api/v1/whoami")
     finally:
@@ -147,7 +149,7 @@ def _read_fields(server: str, told: Any, *names: str) -> list[str]:
 
 async def _end_session(login: Login) -> None:
     """End the session on its server."""
-    asked = ServerConnection(login.server, login.key, insecure=True)  # it was sent there before, in the same way
+    asked = ServerConnection(login.server, login.key, insecure=True)  # the key was sent there before
     try:
         await asked.send("POST", "/api/v1/logout", repeat=True)
     finally:
@@ -155,8 +157,11 @@ async def _end_session(login: Login) -> None:
 
 
 async def _end_quietly(login: Login) -> None:
-    with suppress(OnTheDotError):  # it ends by itself
+    with suppress(OnTheDotError):  # the session expires by itself
         await _end_session(login)
+
+
+# ── logout ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)
@@ -219,10 +224,13 @@ def _end_login(login: Login) -> str:
     try:
         asyncio.run(_end_session(login))
     except KeyRefused:
-        return ""  # it had ended
+        return ""  # the session had ended before
     except OnTheDotError as error:
         return str(error)
     return ""
+
+
+# ── whoami ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)
@@ -259,6 +267,9 @@ def whoami(server: str | None, store: str | None, db: str | None, as_json: bool)
     ]
     for name, text in facts:
         click.echo(f"{name:<6} {plain(str(text), most=1_000)}")
+
+
+# ── sessions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.group(cls=Group)

@@ -18,8 +18,7 @@ from onthedot.cli.words import in_words, local_time
 from onthedot.clock import SECOND, Micros, SystemClock, to_datetime, to_micros
 from onthedot.model.duration import micros, parse_duration
 from onthedot.model.job import Cron, Job, Sleep
-from onthedot.observe.formats import count, iso, length, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import count, iso, length, optional_iso, plain
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.zones import zone
 from onthedot.simulate.results import JobTally, Tally, Warning, warnings
@@ -29,9 +28,12 @@ if TYPE_CHECKING:
     from onthedot.scheduler import Scheduler
 
 
+# ── the question ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 MOST_DAYS = 366
 _DAY = 86_400_000_000
-_PATIENCE = 2_000_000  # µs: who waits longer wants to see how far it is
+_PATIENCE = 2_000_000  # µs until progress is printed
 
 
 @click.command(cls=Command)
@@ -135,7 +137,7 @@ def _scenario(
     lengths = dict(_duration(text) for text in durations)
     assumed = lengths.pop("*", ASSUMED)
     settings = scheduler.settings if seats is None else replace(scheduler.settings, seats=seats)
-    # By the calendar of the zone: a day on which clocks change has 23 hours, or 25.
+    # Days of the zone's calendar: a day on which the clocks change has 23 or 25 hours.
     end = to_datetime(begin).astimezone(zone(tz)) + timedelta(days=days)
     return Scenario(
         jobs=scheduler.jobs, start=begin, end=to_micros(end), outages=tuple(_outage(text, tz) for text in outages),
@@ -184,6 +186,9 @@ class _Progress:
     def clear(self) -> None:
         if self._shown:
             click.echo("\r" + " " * 40 + "\r", err=True, nl=False)
+
+
+# ── the results ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 _QUARTER = 900 * SECOND  # no zone's offset is finer

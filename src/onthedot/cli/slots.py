@@ -29,32 +29,31 @@ from onthedot.cli.options import (
 )
 from onthedot.cli.terminal import echo_more, echo_table
 from onthedot.cli.words import in_zone, local_time, moment, read_iso, reader_time, relative, skip_in_words
-from onthedot.clock import SystemClock, to_datetime, to_micros
+from onthedot.clock import Micros, SystemClock, to_datetime, to_micros
 from onthedot.model.duration import micros, parse_duration
 from onthedot.model.errors import DefinitionError
-from onthedot.model.events import RunsBackfilled
-from onthedot.model.job import JobState
-from onthedot.observe.formats import iso, plain
-from onthedot.observe.json_lines import optional_iso, skip_fields
-from onthedot.operations.backfill import Asked
+from onthedot.model.events import Event, RunsBackfilled
+from onthedot.model.job import JobRecord, JobState
+from onthedot.model.run import RunRecord, SkipRecord
+from onthedot.observe.formats import iso, optional_iso, plain
+from onthedot.observe.json_fields import coming_fields, skip_fields
+from onthedot.operations.backfill import Asked, Backfill
 from onthedot.operations.next_slots import look_ahead
 from onthedot.rules.next_slots import coming
 from onthedot.schedules.instants import read_instant
+from onthedot.stores.values import MovedSlot
 
 if TYPE_CHECKING:
-    from onthedot.clock import Micros
-    from onthedot.model.events import Event
-    from onthedot.model.job import JobRecord
-    from onthedot.model.run import RunRecord, SkipRecord
-    from onthedot.operations.backfill import Backfill
     from onthedot.operations.verbs import Verbs
-    from onthedot.stores.values import MovedSlot
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# ── skip-next, and what it shares with move-next ─────────────────────────────────────────────────────────────────
+
+
 SHOWN = 3
-"""How many starts after it are shown."""
+"""How many of the next starts are shown."""
 
 
 def _with_slot(command: F) -> F:
@@ -126,7 +125,6 @@ def _change(url: str, job: str, namespace: str, as_json: bool, deed: Callable[[V
 async def _coming(verbs: Verbs, job: str, namespace: str, record: JobRecord | None) -> list[Mapping[str, Any]]:
     from onthedot.client import views
     from onthedot.client.client import Client
-    from onthedot.client.values import coming_fields
     from onthedot.operations.open_verbs import OpenVerbs
 
     if isinstance(verbs, Client):
@@ -176,6 +174,9 @@ def _changed_as_json(changed: Changed, job: str, namespace: str) -> dict[str, An
     }
 
 
+# ── move-next ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 class Earlier(Command):
     """Accepts a distance such as -10m as an argument, not as an option."""
 
@@ -220,8 +221,11 @@ def move_next(
     )  # fmt: skip
 
 
+# ── backfill ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 ASK_ABOVE = 100
-"""On a terminal, more new runs than this are made only when somebody says yes."""
+"""On a terminal, more new runs than this need a confirmation."""
 
 _OPTIONS = {"start": "--from", "end": "--to", "limit": "--limit", "schedule": "--schedule"}
 
@@ -350,6 +354,9 @@ def _backfill_as_json(done: Backfill, namespace: str) -> dict[str, Any]:
         "succeeded": done.succeeded,
         "run_ids": list(done.run_ids),
     }
+
+
+# ── skips ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)

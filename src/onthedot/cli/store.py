@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
 
 import click
 
@@ -20,10 +19,8 @@ from onthedot.model.run import RunState
 from onthedot.observe.formats import count, plain
 from onthedot.stores.addresses import shown_url
 from onthedot.stores.connect import open_store, sqlite_path
+from onthedot.stores.protocol import Store
 from onthedot.stores.queries import RunFilter, all_runs
-
-if TYPE_CHECKING:
-    from onthedot.stores.protocol import Store
 
 
 @click.group(cls=Group)
@@ -69,7 +66,7 @@ async def _migrate(url: str) -> str:
     if not is_new:
         try:
             await (await open_store(url, read_only=True)).close()
-        except StoreUnusable:  # older than we are, or no store at all: opening it tells which
+        except StoreUnusable:  # an older schema, or no store: opening it for writing shows which
             change = "migrated"
     store = await open_store(url)
     try:
@@ -112,16 +109,16 @@ class Checked:
 
     jobs: int
     runs: dict[str, int]  # by state
-    overdue: int  # that should have begun a while ago
-    nodes: int  # that live
+    overdue: int  # runs that should have started a minute ago
+    nodes: int  # living nodes
     planners: int
     workers: int
-    leads: str  # the node that plans; empty: none
+    leads: str  # the leading node; empty: none
     problems: list[str]
 
 
-_LATE = 60_000_000  # µs after which a run that nobody has taken is worth a look
-_MOST = 10_000  # overdue runs that are counted
+_LATE = 60_000_000  # µs after which a due run counts as overdue
+_MOST = 10_000  # the most overdue runs that are counted
 
 
 async def _check(store: Store) -> Checked:

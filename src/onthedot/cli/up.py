@@ -21,14 +21,16 @@ from onthedot.cli.options import (
     with_store,
 )
 from onthedot.model.errors import DefinitionError
-from onthedot.model.host_port import read_listen
+from onthedot.model.host_port import Listen, read_listen
 
 if TYPE_CHECKING:
-    from onthedot.model.host_port import Listen
     from onthedot.settings import Settings
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+# ── options of every node ────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +131,29 @@ def read_roles(ctx: click.Context, param: click.Parameter, value: str) -> tuple[
     return roles
 
 
+_NODE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
+_SHORTEST_LEASE = 1_000_000
+
+
+def check_node_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The callback of options that name a node."""
+    if value is not None and not _NODE_ID.fullmatch(value):
+        expected = "expected letters, digits, '_', '-', '.' or ':', at most 100 of them"
+        raise click.BadParameter(f"{expected}, got {value!r}", ctx, param)
+    return value
+
+
+def read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
+    """The callback of options that give the length of a lease."""
+    lease = read_length(ctx, param, value)
+    if lease is not None and lease < _SHORTEST_LEASE:
+        raise click.BadParameter("expected at least 1s: a shorter lease ends whenever the machine is busy", ctx, param)
+    return lease
+
+
+# ── options of the HTTP API and of metrics ───────────────────────────────────────────────────────────────────────
+
+
 _QUOTAS = {
     "submits": "How many runs one owner may ask for in a minute.  [default: any number]",
     "runs": "How many runs of one owner's jobs may wait or run.  [default: any number]",
@@ -142,8 +167,8 @@ class ApiOptions(NamedTuple):
     listen: str | None = None
     off: bool = False
     insecure: bool = False
-    link: bool = False  # whether its owner signs in by a link with a one-time token
-    terminal: bool = False  # whether a person reads what is told: only then the link is made and told
+    link: bool = False  # show a link with a one-time token
+    terminal: bool = False  # on a terminal: only there the link is made and shown
 
 
 def with_api(command: F) -> F:
@@ -197,24 +222,7 @@ def read_metrics(ctx: click.Context, param: click.Parameter, value: str | None) 
         raise click.BadParameter(str(error), ctx, param) from None
 
 
-_NODE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
-_SHORTEST_LEASE = 1_000_000
-
-
-def check_node_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """The callback of options that name a node."""
-    if value is not None and not _NODE_ID.fullmatch(value):
-        expected = "expected letters, digits, '_', '-', '.' or ':', at most 100 of them"
-        raise click.BadParameter(f"{expected}, got {value!r}", ctx, param)
-    return value
-
-
-def read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
-    """The callback of options that give the length of a lease."""
-    lease = read_length(ctx, param, value)
-    if lease is not None and lease < _SHORTEST_LEASE:
-        raise click.BadParameter("expected at least 1s: a shorter lease ends whenever the machine is busy", ctx, param)
-    return lease
+# ── up ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)
@@ -266,6 +274,9 @@ def up(program: str | None, plain: bool, **options: Any) -> None:
     """
     api = take_api_options(options, link=True)
     run(program, NodeOptions(roles=("planner", "worker"), **options), plain=plain, samples=program is None, api=api)
+
+
+# ── worker ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 MOST_PROCESSES = 256
@@ -328,7 +339,7 @@ def worker(program: str | None, processes: int, **options: Any) -> None:
     from onthedot.cli.program import load_program
 
     if program is not None:
-        load_program(program)  # what is wrong with it is said once
+        load_program(program)  # so that an error is printed once, not by each process
     arguments = ["worker", *([program] if program is not None else []), *given.as_arguments()]
     own = partial(_own_metrics, given.metrics)
     family = WorkerProcesses(arguments, given.node_id, processes, as_json=given.as_json, own=own)
@@ -342,6 +353,9 @@ def _own_metrics(listen: Listen | None, number: int) -> list[str]:
     if listen is None:
         return []
     return ["--metrics", listen._replace(port=listen.port + number if listen.port else 0).text]
+
+
+# ── server ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from onthedot.access import users as accounts
 from onthedot.access.grants import check_name
 from onthedot.access.passwords import MOST, check_password
-from onthedot.access.users import list_users
+from onthedot.access.users import User, list_users
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.audit import record_change
 from onthedot.cli.errors import BadInput, Command, Group
@@ -21,10 +21,7 @@ from onthedot.cli.terminal import echo_table
 from onthedot.cli.words import in_zone, moment
 from onthedot.clock import SystemClock
 from onthedot.observe.formats import iso
-
-if TYPE_CHECKING:
-    from onthedot.access.users import User
-    from onthedot.stores.protocol import Store
+from onthedot.stores.protocol import Store
 
 
 @click.group(cls=Group)

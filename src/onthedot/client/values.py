@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
-from onthedot.clock import SECOND, Micros, to_datetime, to_micros
+from onthedot.clock import Micros, to_datetime, to_micros
 from onthedot.define.differences import Difference, Move
 from onthedot.define.job_reader import read_job
 from onthedot.model.duration import micros, parse_duration
@@ -18,12 +18,9 @@ from onthedot.model.errors import RunFailed, StoreError
 from onthedot.model.job import JobRecord, JobState, Json, canonical
 from onthedot.model.run import AttemptRecord, Progress, RunRecord, RunState, SkipRecord
 from onthedot.model.window import SkipRange
-from onthedot.observe.formats import iso
 from onthedot.operations.apply import Applied
 from onthedot.operations.backfill import Backfill
 from onthedot.operations.dead_letters import DeadLetters, Replayed
-from onthedot.rules.next_slots import Coming, Start
-from onthedot.schedules import describe, schedule_id
 from onthedot.stores.values import Layout, MovedSlot, Node, Paused, PutJob, Queue, Resumed, Term
 
 T = TypeVar("T")
@@ -296,34 +293,3 @@ def queue(told: Told) -> Queue:
         running=told.get("running", 0),
         oldest_due=optional(told.get("oldest_due_at")),
     )
-
-
-def start_fields(start: Start) -> Told:
-    """A coming start as JSON, for the server and for `--json`."""
-    job, run = start.job.job, start.run
-    return {
-        "due_at": iso(start.due_at),
-        "job": job.name,
-        "namespace": job.namespace,
-        "schedule": None if start.schedule is None else schedule_id(start.schedule),
-        "reading": None if start.schedule is None else describe(start.schedule),
-        "run_id": None if run is None else run.id,
-        "trigger": None if run is None else run.trigger,
-        "attempts": 0 if run is None else run.attempts,
-        "many": start.many,
-        "every_s": None if start.every is None else start.every / SECOND,
-        "moved_from": None if start.moved_from is None else iso(start.moved_from),
-    }
-
-
-def coming_fields(one: Coming) -> Told:
-    """A coming start of one job as JSON."""
-    return {
-        "schedule": one.schedule_id or None,
-        "slot_at": iso(one.slot_at),
-        "due_at": iso(one.due_at),
-        "run_id": None if one.run is None else one.run.id,
-        "moved": one.moved,
-        "trigger": None if one.run is None else one.run.trigger,
-        "attempts": 0 if one.run is None else one.run.attempts,
-    }

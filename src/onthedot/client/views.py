@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -95,9 +95,9 @@ def _standing(told: Told | None) -> WaitReason | None:
 
 
 class Upcoming(NamedTuple):
-    """What starts next (see `values.start_fields`), how many jobs are paused, and up to when waiting runs were read."""
+    """What starts next (see `start_fields`), how many jobs are paused, and up to when waiting runs were read."""
 
-    starts: list[Told]
+    starts: Sequence[Told]
     paused: int
     read_until: Micros | None
 
@@ -110,7 +110,7 @@ async def upcoming(server: ServerConnection, *, limit: int, until: Micros | None
 
 
 async def next_of(server: ServerConnection, job: str, *, count: int, namespace: str) -> tuple[str, list[Told]]:
-    """The state of a job, and its next starts (see `values.coming_fields`)."""
+    """The state of a job, and its next starts (see `coming_fields`)."""
     path = f"/api/v1/jobs/{quote(job, safe='')}/next"
     told = await server.ask("GET", path, query={"count": count, "namespace": namespace})
     return told["state"], [{"run_id": None, "moved": False, **one} for one in told["items"]]

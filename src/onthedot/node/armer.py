@@ -29,7 +29,7 @@ _ASK_AGAIN = 10 * MILLISECOND  # after a due run was answered with Busy: another
 
 
 class Armer(Service):
-    """Turns reservations into attempts, just in time."""
+    """Turns reservations into attempts just before they are due."""
 
     name = "arming"
 
@@ -50,7 +50,7 @@ class Armer(Service):
         self._events = events
         self._clock = clock
         self._held = Reservations()
-        self._arming: dict[str, Lease] = {}  # by lease id: on their way to be armed, or armed without our knowing
+        self._arming: dict[str, Lease] = {}  # by lease id: sent to be armed; without an answer, some may be armed
         self._lead = ArmLead(settings.arm_lead_min, settings.arm_lead_max)
         self._on_room: Callable[[], None] = lambda: None
         membership.on_fenced(self._fenced)
@@ -67,7 +67,7 @@ class Armer(Service):
 
     @property
     def free_seats(self) -> int:
-        """Seats that nobody sits in, and that are kept for nobody who is being armed."""
+        """Seats that are neither taken nor kept for a lease that is being armed."""
         return max(0, self._seats.free - len(self._arming))
 
     @property
@@ -76,7 +76,7 @@ class Armer(Service):
         return self._lead.slow
 
     def lease_ids(self) -> list[str]:
-        """Every lease that is reserved, or on its way to be armed."""
+        """Every lease that is reserved or being armed."""
         return [*self._arming, *self._held.lease_ids()]
 
     def hold(self, leases: list[Lease]) -> None:
@@ -154,7 +154,7 @@ class Armer(Service):
                     edited.append(lease)
         self._seats.launch(armed)
         if len(armed) + busy < len(asked):
-            self._on_room()  # who was not armed has given its seat back
+            self._on_room()  # a lease that was not armed has given its seat back
         if edited:  # or they would be late: nobody else may have them before they lapse
             await self._store.release(edited)
 
@@ -199,7 +199,7 @@ class Reservations:
             heapq.heappush(self._heap, (lease.due_at, lease.run_id, lease.lease_id, lease))
 
     def add_at(self, instant: Micros, lease: Lease) -> None:
-        """Take this one out as if it were due at another instant."""
+        """Add one that is taken out as if it were due at this instant."""
         heapq.heappush(self._heap, (instant, lease.run_id, lease.lease_id, lease))
 
     def next_due(self) -> Micros | None:

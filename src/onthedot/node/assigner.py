@@ -1,8 +1,8 @@
 """The assigner: finds places for runs whose worker the leader chooses (`assignment: leader`).
 
-It ticks on the node that has the term, which fences its writes. Runs of the next moments go to the workers with the
-fewest; those whose worker has died, or did nothing with them for a second, are placed anew. Without a leader such runs
-wait for the next one: up to two term time-outs.
+It ticks on the node that has the term, which fences its writes. Runs that are due soon go to the workers with the
+fewest runs. A run whose worker has died, or did nothing with it for a second, is placed again. Without a leader such
+runs wait for the next one: up to two term time-outs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EVERY: Micros = 500 * MILLISECOND
 
 
 class Assigner(Service):
-    """Gives runs to workers, as long as this node has the term."""
+    """Gives runs to workers while this node has the term."""
 
     name = "assigner"
 

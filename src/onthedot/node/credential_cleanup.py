@@ -36,7 +36,7 @@ class CredentialCleanup(Service):
         self._leadership = leadership
         self._settings = settings
         self._events = events
-        self._told: set[str] = set()  # keys that will end soon, and have been told of while this node leads
+        self._told: set[str] = set()  # keys whose coming end was reported while this node leads
         self._left: list[tuple[str, str]] = []  # of the round: kinds, and after which id each goes on
 
     async def tick(self, now: Micros) -> Micros:

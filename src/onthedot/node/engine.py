@@ -1,8 +1,11 @@
-"""One node, wired: every service, its driver, and who wakes whom.
+"""The engine: one node, with all its services.
 
-The engine runs on the loop it is started on. In production that is a loop on a thread of its own, so that a
-handler which blocks the application's loop cannot stop the heartbeat; in tests and in the simulator it is one
-virtual loop, with the same ticks.
+It makes the services in the order in which they need each other. A service wakes itself when it is given something to
+do, and asks others in its constructor to be woken when they have something for it. Hints of the store arrive here.
+
+The engine runs on the loop it is started on. In production that loop has its own thread (`engine_thread.py`), so that
+a handler which blocks the application's loop cannot stop the heartbeat. In tests and in the simulator it is one virtual
+loop, with the same ticks.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ class Engine:
     """The services of one node on one store."""
 
     plain_functions: type[ThreadRunner] = ThreadRunner
-    outside = True  # whether there is a world outside: programs, HTTP calls, containers; not in virtual time
+    outside = True  # whether it may run programs, HTTP calls and containers; not in virtual time
     audits = True  # whether changes are recorded in the audit
 
     def __init__(
@@ -73,10 +76,10 @@ class Engine:
         events: Events,
         clock: Clock,
         ids: Ids,
-        leaving: NodeOutput | None = None,
+        output: NodeOutput | None = None,
     ) -> None:
         self.store = store
-        self.leaving = leaving
+        self.output = output
         self.events = events
         self._settings = settings
         self._machine_clock = clock
@@ -96,7 +99,7 @@ class Engine:
         )  # fmt: skip
         self.ends = Ends(store, settings)
         self._patience = Patience()
-        self._keeper = None if leaving is None else self._output_keeper(leaving)
+        self._keeper = None if output is None else self._output_keeper(output)
         self._sweeping = SpoolSweep(settings, self._machine_clock)
         self._runners = RunnerSet(
             store, registry, settings, events, clock, self._membership, self._seats, self._finisher, self._sweeping,
@@ -138,23 +141,23 @@ class Engine:
             self._sweeping,
         ]
 
-    def _output_keeper(self, leaving: NodeOutput) -> OutputKeeper:
+    def _output_keeper(self, output: NodeOutput) -> OutputKeeper:
         return OutputKeeper(
-            self.store, leaving.spool, leaving.outputs, self.events, self._machine_clock.now, self._patience,
+            self.store, output.spool, output.outputs, self.events, self._machine_clock.now, self._patience,
             most=self._settings.spool_bytes,
         )  # fmt: skip
 
     def _output_services(self) -> list[Service]:
-        if self.leaving is None or self._keeper is None:
+        if self.output is None or self._keeper is None:
             return []
-        outputs, wall = self.leaving.outputs, self._machine_clock.now
+        outputs, wall = self.output.outputs, self._machine_clock.now
         return [
             self._keeper,
             OutputPruner(self.store, self._leadership, outputs, self.events, wall, self._patience),
         ]
 
     def _access_services(self) -> list[Service]:
-        """Without an audit there are no doors, either: no keys that end, and nothing to seal."""
+        """Without an audit nothing is to be sealed, and nobody has keys that end."""
         if self.recorder is None:
             return []
         sealing = AuditSealer(self.store, self._leadership, self._settings, self.events)
@@ -215,8 +218,8 @@ class Engine:
         self._loop.start()
 
     async def put_job(self, job: Job, *, revision: int | None = None) -> PutJob:
-        """Store a definition, with the runs of its next moments. If nobody said which queues this node serves, its own
-        jobs' are among them from here on; others see that when it registers anew."""
+        """Store a definition, and plan its next runs. If the settings name no queues, this node serves the job's queue
+        from here on; other nodes see that when it registers again."""
         queues = self._membership.queues
         if self._settings.queues is None and job.queue not in queues:
             self._membership.serve(queues=(*queues, job.queue))
@@ -233,10 +236,10 @@ class Engine:
     # ── stop ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def stop(self, hurry: asyncio.Event) -> int:
-        """Drain and leave: no new work, attempts end, verdicts are written, term and lease are handed over.
+        """Drain and leave: take no new work, let attempts end, write verdicts, hand over term and lease.
 
-        `hurry` set, or the grace over: attempts are ended early, as far as that is possible. The heartbeat goes on
-        until the last verdict is written. How many attempts were abandoned.
+        When `hurry` is set or the grace is over, attempts are ended early, as far as that is possible. The heartbeat
+        continues until the last verdict is written. Returns how many attempts were abandoned.
         """
         self.events.emit(DrainBegun(self._seats.taken, self._seats.run_ids))
         await self._loop.stop(self._reserver, self._planner, self._armer, self._leadership)
@@ -260,23 +263,23 @@ class Engine:
         return abandoned
 
     def let_go(self) -> None:
-        """End what the engine keeps going outside of its own loop. Twice is fine."""
+        """Close what works for the engine outside of its loop. Calling it twice is fine."""
         self._runners.close()
         self._desk.close()
 
     async def end_programs(self) -> None:
-        """Let go of the guard, and of all that it runs. Twice is fine."""
+        """Close the guard, which ends all its programs. Calling it twice is fine."""
         await self._runners.end_programs()
 
     async def _try(self, service: Service, courtesy: Coroutine[Any, Any, None]) -> None:
-        """Hand over early what would run out by itself: a store that is away must not end the drain."""
+        """Hand over early what would expire by itself. An unavailable store must not end the drain."""
         try:
             await courtesy
         except StoreUnavailable as error:
             self._tell_trouble(service.name, error, 0)
 
     async def crash(self) -> None:
-        """Die without a word, as if the plug were pulled: for tests of what survives."""
+        """Stop without writing anything, as if the power failed. For tests."""
         self._desk.close()
         self.store.hints.clear()
         await self._loop.abandon()
@@ -303,7 +306,8 @@ class Engine:
         ended.cancel()
 
     async def _wait_for_last_words(self) -> None:
-        """Cancelled coroutines get a moment to clean up, and programs their grace; who ignores it is abandoned."""
+        """Cancelled coroutines get a second to clean up, and programs their grace. An attempt that ignores it is
+        abandoned."""
         grace = self._settings.kill_after if self._runners.programs_run else 0
         give_up_at = self.clock.steady() + SECOND + grace
         while self._seats.taken and (left := give_up_at - self.clock.steady()) > 0:
@@ -315,7 +319,7 @@ class Engine:
 
     @contextmanager
     def _patience_for_output(self) -> Iterator[None]:
-        """A moment for what was handed in last; the rest waits in the spool for the next node."""
+        """Limits how long the node waits for its last output; the rest stays in the spool for the next node."""
         over = asyncio.get_running_loop().call_later(LAST_OUTPUT, self._patience.give_up)
         try:
             yield
@@ -323,7 +327,7 @@ class Engine:
             over.cancel()
 
     async def _finish_all(self) -> None:
-        """Every verdict is with the store, or the grace is over: then the reaper will judge what is left."""
+        """Wait until every verdict is stored, or the grace is over: then the reaper decides about the rest."""
         try:
             await asyncio.wait_for(self._finisher.flushed(), self._settings.grace / SECOND)
         except TimeoutError:

@@ -39,7 +39,7 @@ _LONGEST_TURN = 5 * MILLISECOND / SECOND
 
 
 class EngineThread:
-    """Runs one engine, from `start` to `stop`, on a loop that nobody else uses."""
+    """Runs one engine, from `start` to `stop`, on a loop that only it uses."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class EngineThread:
         self._unwanted = False
 
     async def start(self, jobs: Sequence[Job]) -> None:
-        """Start the thread, and return when the engine ticks; whatever kept it from starting is raised here."""
+        """Start the thread, and return when the engine ticks. Raises what kept it from starting."""
         application_loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = application_loop.create_future()
         self.ended: asyncio.Future[BaseException | None] = application_loop.create_future()
@@ -112,11 +112,11 @@ class EngineThread:
         url = self._given if isinstance(self._given, str) else None
         if url is not None and (trouble := exposed(url)):
             logging.getLogger("onthedot").warning("the connection to %s is %s", shown_url(url), trouble)
-        leaving: NodeOutput | None = None
+        output: NodeOutput | None = None
         courtesy = GiveWay(application_loop, self._clock)
         try:
-            leaving = await open_node_output(self._settings, url, store, self._ids)
-            self._engine = Engine(store, self._registry, self._settings, self._events, self._clock, self._ids, leaving)
+            output = await open_node_output(self._settings, url, store, self._ids)
+            self._engine = Engine(store, self._registry, self._settings, self._events, self._clock, self._ids, output)
             await self._engine.start(jobs, application_loop)
             courtesy.start()
             ready()
@@ -126,10 +126,10 @@ class EngineThread:
             if self._engine is not None:
                 self._engine.let_go()
                 await self._engine.end_programs()
-            if leaving is not None:
-                leaving.spool.close()
+            if output is not None:
+                output.spool.close()
             if isinstance(self._given, str):
-                await store.close()  # whoever opens a store closes it
+                await store.close()  # a store that was handed in stays open
 
     async def _until_stopped(self, engine: Engine) -> None:
         broken = asyncio.create_task(engine.broken())

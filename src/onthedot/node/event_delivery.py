@@ -1,7 +1,7 @@
-"""Deliveries: a program's subscribers are told of events on threads of their own, so that none can harm the engine.
+"""Deliveries: each subscriber of a program gets events on its own thread, so that none can harm the engine.
 
-A slow one misses events, and is told how many. One that raises is told of the next event all the same; that it raised
-is said with the standard library's `logging`, as `onthedot.subscribers`: the first time, then ever more rarely.
+A slow subscriber misses events, and learns how many. One that raises gets the next event all the same. Its error goes
+to the logger `onthedot.subscribers`: the first time, the 10th, the 100th, and so on.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Delivery:
 
 
 def deliver_rest(deliveries: Sequence[Delivery], clock: Clock, *, patience: Micros = PATIENCE) -> None:
-    """Let all subscribers hear what is left; who takes longer than `patience` is left behind."""
+    """Let all subscribers take what is left, for at most `patience`."""
     give_up_at = clock.steady() + patience
     for delivery in deliveries:
         delivery.close()

@@ -78,7 +78,7 @@ class Finisher(Service):
         self._add([Finish(*decided, 0, now) for decided in zip(leases, verdicts, strict=True)])
 
     def _finish_of(self, attempt: Attempt) -> Finish:
-        """What the store is to be told of an attempt: once more the same, if it has committed that by itself."""
+        """What to write about an attempt. If it has committed its own finish, that is written once more."""
         done = committed(attempt)
         if done is None:
             return Finish(attempt.lease, self._judge(attempt), attempt.started_at, attempt.ended_at)

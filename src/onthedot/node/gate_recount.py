@@ -1,4 +1,4 @@
-"""The gate recount: takes places from runs that no worker can start, and is a safety net under gates."""
+"""The gate recount: takes places in limits from runs that no worker can start. A safety net under all gates."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from onthedot.stores.protocol import Store
 
 
 class GateRecount(Service):
-    """Passes on places in limits that nobody can use, and frees runs that wait at an open gate. Ticks on every node. It
-    emits an event if a run waited at an open gate: that is a bug."""
+    """Passes on places that nobody can use, and frees runs that wait at an open gate. Ticks on every node. It emits an
+    event if a run waited at an open gate, because that is a bug."""
 
     name = "gates"
 

@@ -1,4 +1,4 @@
-"""This node's membership: its name, its incarnation, its lease, and the moment it stops trusting it.
+"""The heartbeat: registers this node and renews its lease. It knows until when the lease can be trusted.
 
 The lease rule: the local deadline counts from *before* the renewal was sent, on a clock that includes time spent
 suspended, less a margin. The store stamps later than that, so the holder gives up first.
@@ -24,15 +24,15 @@ from onthedot.stores.store_clock import TELL_BEYOND, StoreClock
 from onthedot.stores.values import Beat, Node
 
 OnFenced = Callable[[str], int]
-"""Told which incarnation has ended; answers how many attempts were lost with it."""
+"""Called with the incarnation that has ended; returns how many attempts were lost with it."""
 
 
 OnCancel = Callable[[Sequence[tuple[str, str]]], None]
-"""Told which attempts, by lease id, are to stop, and why."""
+"""Called with the attempts that are to stop: their lease ids, and why."""
 
 
 class Membership(Service):
-    """Registers this process, and renews its lease by heartbeat: one per node, whatever it runs."""
+    """This node as the store knows it: its name, its incarnation and its lease, renewed with each tick."""
 
     name = "heartbeat"
 
@@ -40,7 +40,7 @@ class Membership(Service):
         super().__init__()
         self._store = store
         self._clock = clock
-        self._far_off = False  # told that our own clock is
+        self._far_off = False  # it was reported that our own clock is
         self._ids = ids
         self._settings = settings
         self._events = events
@@ -71,31 +71,31 @@ class Membership(Service):
         self.tasks = self.tasks if tasks is None else tasks
 
     def on_fenced(self, listener: OnFenced) -> None:
-        """Be told when an incarnation of this process has ended."""
+        """Call this when an incarnation of this process has ended."""
         self._fenced.append(listener)
 
     def on_renewed(self, listener: Callable[[Micros], None]) -> None:
-        """Be told with every beat until when, on the steady clock, this node counts on its lease; and at once, if it
-        does now."""
+        """Call this with every beat: until when, on the steady clock, this node trusts its lease. At once, too, if it
+        trusts it now."""
         self._renewed.append(listener)
         if self.deadline:
             listener(self.deadline)
 
     def on_cancel(self, listener: OnCancel) -> None:
-        """Be told which attempts of this node somebody asks to stop."""
+        """Call this with the attempts of this node that a user asks to stop."""
         self._on_cancel = listener
 
     def on_free_to_work(self, listener: Callable[[], None]) -> None:
-        """Be told when this node, which was asked to drain, may take work again."""
+        """Call this when this node may take work again after it was asked to drain."""
         self._on_free_to_work = listener
 
     def wants(self, hint: Hint) -> bool:
-        """Whether a hint is a reason to beat now: cancels and drains come back with the beat."""
+        """Whether a hint is a reason to beat now: the answer to a beat brings cancels and drains."""
         return hint.kind == "beats"
 
     @property
     def trusted(self) -> bool:
-        """Whether this node may still count on its lease."""
+        """Whether this node may still trust its lease."""
         return self._clock.steady() < self.deadline
 
     async def join(self) -> None:
@@ -141,7 +141,7 @@ class Membership(Service):
         return beat
 
     def heard(self, sent: Micros, store_now: Micros) -> None:
-        """The store has said what time it is, in answer to a call sent at that (steady) instant."""
+        """Take the store's time from the answer to a call that was sent at this (steady) instant."""
         clock = self._clock
         if not isinstance(clock, StoreClock):
             return
@@ -158,6 +158,6 @@ class Membership(Service):
             listener(self.deadline)
 
     async def leave(self) -> None:
-        """End the incarnation: what it held is free for others at once."""
+        """End the incarnation: others can take at once what it held."""
         self.deadline = 0
         await self._store.leave(self.incarnation)

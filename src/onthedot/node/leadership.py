@@ -1,13 +1,13 @@
-"""Who plans: a term per shard, taken from the store, renewed while the node lives, handed over when it stops.
+"""Leader election: a term per shard, taken from the store, renewed while the node lives, handed over when it stops.
 
 follower ──campaign──▶ leader(term n) ──renew──▶ leader(term n)
     ▲                      │
     └── renewal refused, ──┘     Terms only grow; every plan carries its term, so a leader that slept
         plan refused, resign     through its end can do no harm when it wakes.
 
-With one shard whoever registered earliest is preferred, by the store. With several, each node campaigns for those that
-are its own by hash (`rules/shards.py`), for others only when they are left lying, and hands over, one at a time,
-what is another's. All of that is preference: the term's number and its layout in every plan are what counts.
+With one shard the store prefers the node that registered earliest. With several, each node campaigns for the shards
+that it owns by hash (`rules/shards.py`), and for others only when their owner does not. It hands over shards of other
+nodes one at a time. All of that is preference: the number and the layout of the term are checked in every plan.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Leadership(Service):
         self._clock = clock
         self._settings = settings
         self._events = events
-        self._layout = Layout()  # as far as this node knows: whoever goes by another one is told so
+        self._layout = Layout()  # as this node knows it; the store refuses writes of another one
         self.terms: dict[int, Term] = {}  # by shard
         self._misplaced: dict[int, Micros] = {}  # shards that we hold and another owns: since when (steady)
         self._offered: Counter[tuple[int, str]] = Counter()  # how often a shard was handed over to its owner
@@ -50,7 +50,7 @@ class Leadership(Service):
 
     @property
     def term(self) -> Term | None:
-        """The term of shard 0: who has it does what is to be done once in the cluster."""
+        """The term of shard 0: its holder does what must be done once in the cluster."""
         return self.terms.get(0)
 
     async def tick(self, now: Micros) -> Micros:
@@ -58,7 +58,7 @@ class Leadership(Service):
         if not self._settings.plans:
             return self._settings.renew_every
         if isinstance(self._clock, StoreClock) and self._clock.uncertainty > UNSURE_BEYOND:
-            await self.resign()  # whoever does not know what time it is must not plan
+            await self.resign()  # a node that does not know the time must not plan
             return self._settings.renew_every
         if self._membership.draining:
             await self.resign()
@@ -119,13 +119,13 @@ class Leadership(Service):
                 patience=patience,
             )  # fmt: skip
         except NodeExpired:
-            return  # the heartbeat finds out by itself and joins anew
+            return  # the heartbeat notices by itself, and joins again
         if term is not None:
             self.terms[shard] = term
             self._events.emit(TermWon(term.shard, term.number))
 
     async def _hand_over(self, owned_by: list[str | None]) -> None:
-        """Resign one shard that has been another's for a while. Who joins gets its shards one by one: no storm."""
+        """Resign one shard that another node has owned for a while. A node that joins gets its shards one by one."""
         me, steady = self._membership.incarnation, self._clock.steady()
         others = {shard: owned_by[shard] for shard in self.terms if owned_by[shard] not in (me, None)}
         self._misplaced = {shard: self._misplaced.get(shard, steady) for shard in others}

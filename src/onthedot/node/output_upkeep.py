@@ -1,4 +1,4 @@
-"""What becomes of output: it goes from the spool to the output store, and from there when its run has gone."""
+"""Moves output from the spool to the output store, and removes it there when its run is gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 BATCH = 16
 """How many attempts are looked at in one tick."""
 LOOK_EVERY: Micros = 5 * SECOND
-"""Between two looks into the spool, behind whoever wakes the service."""
+"""Between two looks into the spool, if nobody wakes the service."""
 ADOPT_EVERY: Micros = 60 * SECOND
 """Between two looks for records that a killed process has left."""
 MEASURE_EVERY: Micros = 10 * SECOND
@@ -33,12 +33,12 @@ PRUNE_EVERY: Micros = HOUR
 BREATH: Micros = 200 * MILLISECOND
 """Between two groups of runs."""
 ENOUGH = 3
-"""A round ends when nothing had gone of so many groups in a row: runs go in about the order of their ids. Once a day it
-goes through all of them."""
+"""A round ends when so many groups in a row had nothing to remove: runs go in about the order of their ids. Once a day
+a round goes through all groups."""
 
 
 class Patience:
-    """Waits for an output store, and can be told not to: one that is frozen must not hold up a node that stops."""
+    """Waits for an output store until `give_up`: a frozen one must not hold up a node that stops."""
 
     def __init__(self) -> None:
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -70,7 +70,7 @@ class Patience:
 class OutputKeeper(Service):
     """Moves the output of ended attempts from this machine's spool to the output store, and tries again what failed.
     Nothing that goes wrong here reaches a job. While the output store is away at most `most` bytes wait: then what has
-    waited longest is lost, and that is told."""
+    waited longest is lost, and an event reports it."""
 
     name = "outputs"
 

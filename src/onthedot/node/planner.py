@@ -2,7 +2,7 @@
 
 Runs are planned `lookahead` (30 s) ahead, longer than a term's time-out, so that the runs of the next seconds are
 in the store when a leader dies. The term fences every write; the watermark, moved by compare-and-set in the same
-transaction as the runs, makes a slot planned exactly once whoever plans it.
+transaction as the runs, makes sure that each slot is planned exactly once, by any node.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Planner(Service):
 
 
 class Replanner:
-    """After an update of the zone data it computes the next slots anew that depend on it.
+    """Computes next slots again after an update of the zone data.
 
     A term knows which version its shard's next slots were computed with. If that is not its own, all of them are looked
     at before anything is planned, a batch at a time: a zone that has moved its clocks may have moved a slot to before
@@ -163,8 +163,8 @@ def _anew(state: ScheduleState) -> Replanned | None:
 class StepGuard:
     """Doubts a clock that jumps ahead: planning by it would skip everything that it passed over as missed.
 
-    A step of more than five minutes, beside the steady clock, is believed when it has been seen three times. Time
-    spent suspended is no step: the steady clock counts it.
+    A step of more than five minutes against the steady clock is believed when it was seen three times. Time spent
+    suspended is no step: the steady clock counts it.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""The pruner: forgets what is older, or more, than the retention policy wants kept, a few hundred rows at a time.
+"""The pruner: removes history beyond the retention policy, a few hundred rows at a time.
 
 It ticks on the node that has the term: one is enough. Nothing depends on that, since the store guards every removal and
 counts it in the same write. A round is a row of steps, each of them one call to the store per tick, so that others
@@ -32,7 +32,7 @@ BREATH = 20 * MILLISECOND
 """Between two steps: a batch keeps SQLite's writer for some 8 ms, and starts that are due must not queue up behind
 them. That still is more than 10,000 runs a second."""
 TELL_EVERY = 50_000
-"""A long round is told in parts of so many runs."""
+"""A long round emits an event after so many runs."""
 
 
 class Pruner(Service):

@@ -27,7 +27,7 @@ class Reaper(Service):
     async def tick(self, now: Micros) -> Micros:
         """One sweep."""
         if not self._membership.trusted:
-            return self._settings.reap_every  # it may be us who is dead: the heartbeat finds out first
+            return self._settings.reap_every  # our own lease may have ended: the heartbeat finds out first
         own = self._membership.incarnation  # it lives: a clock that was set forward only makes its lease look ended
         found = await self._store.orphans(limit=self._settings.batch)
         orphans = [lease for lease in found if lease.incarnation != own]

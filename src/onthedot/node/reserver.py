@@ -68,7 +68,7 @@ class Reserver(Service):
         try:
             reserved = await self._store.reserve(ask)
         except NodeExpired:
-            return settings.poll_every  # the heartbeat finds out by itself and joins anew
+            return settings.poll_every  # the heartbeat notices by itself, and joins again
         except StoreUnavailable:
             self._unanswered = frozenset(ask.lease_ids)
             raise
@@ -86,22 +86,22 @@ class Reserver(Service):
 
     def _ask(self, now: Micros) -> ReserveRequest | None:
         """What to ask for; None: nothing, because there is no room or this node may not."""
-        settings, membership, taken = self._settings, self._membership, self._seats
-        seats = self._armer.free_seats
+        settings, membership, seats = self._settings, self._membership, self._seats
+        free = self._armer.free_seats
         if membership.draining or not settings.works:
             return None
-        if not membership.trusted or (not seats and self._look_at <= now):
-            return None  # what is due would find no seat: whoever has one may take it
-        ahead = max(0, taken.ahead.most - self._armer.held)
-        extra = taken.pace.beyond_seats(taken.taken + seats) if seats else 0  # together no more than a batch
+        if not membership.trusted or (not free and self._look_at <= now):
+            return None  # what is due would find no seat here; another worker may take it
+        ahead = max(0, seats.ahead.most - self._armer.held)
+        extra = seats.pace.beyond_seats(seats.taken + free) if free else 0  # together no more than a batch
         self._asked += 1
         return ReserveRequest(
             membership.incarnation,
-            self._ids.leases(seats + extra + ahead),
-            seats,
+            self._ids.leases(free + extra + ahead),
+            free,
             ahead,
             extra,
-            taken.pace.quick,
+            seats.pace.quick,
             settings.horizon,
             self._lapse(),
             membership.queues,
@@ -111,8 +111,8 @@ class Reserver(Service):
         )
 
     def _lapse(self) -> Micros:
-        """Long enough for the arm that is under way, and for the next: or this worker would take its own reservations
-        anew while it arms them, and never come to an end."""
+        """How long a reservation lasts after its due instant: enough for the arm under way and for the next. Otherwise
+        this worker would reserve the same runs again while it arms them, and start none."""
         settings = self._settings
         return min(max(settings.lapse, 3 * self._armer.slowest), max(settings.lapse, settings.node_ttl))
 

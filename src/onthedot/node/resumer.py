@@ -12,7 +12,8 @@ from onthedot.stores.protocol import Store
 
 
 class Resumer(Service):
-    """Resumes jobs whose pause is over, with nothing from the past. Ticks on every node: resuming twice is harmless."""
+    """Resumes jobs whose pause is over, without the slots of the pause. Ticks on every node: resuming twice is
+    harmless."""
 
     name = "resumer"
 
@@ -32,7 +33,7 @@ class Resumer(Service):
                     self._store, record.id, missed="none", clock=self._clock, settings=self._settings, overdue=True
                 )
             except UnknownJob:
-                continue  # somebody has deleted it meanwhile
+                continue  # it was deleted meanwhile
             skipped = sum(skip.count for skip in resumed.skips)
             self._events.emit(JobResumed(record.job.name, len(resumed.slots), skipped, resumed.released))
         return self._settings.poll_every

@@ -1,8 +1,8 @@
-"""The seats: starts attempts at their instant, never before, ends them early, and hands their outcomes to the finisher.
+"""The seats: start attempts at their instant, never before, end them early, and hand their outcomes to the finisher.
 
     armed lease ──launch──▶ a seat ──at the due instant──▶ a runner ──ended──▶ finisher
 
-What the attempts teach is kept here as well: which jobs are quick (`Pace`), and whether starts run late (`Ahead`).
+They also measure what the reserver needs to know: which jobs are quick (`Pace`), and whether starts run late (`Ahead`).
 """
 
 from __future__ import annotations
@@ -183,10 +183,10 @@ class Seats:
         self._stop(list(self._running.values()), STOPPED)
 
     def cut_off(self, incarnation: str) -> int:
-        """The lease may pass on any moment, and nobody can be asked: end what can be ended. How many there were.
+        """The store cannot be reached, and the lease may end: stop what can be stopped. Returns how many there were.
 
-        A plain function cannot be stopped: it goes on, and its own outcome counts if the lease turns out to be ours
-        still. To give it up here would let this very node begin it anew beside itself.
+        A plain function cannot be stopped. It runs on, and its outcome counts if the lease is still ours in the end. If
+        we gave it up, this node could start the same run a second time beside it.
         """
         wanted = [
             attempt
@@ -224,7 +224,7 @@ class Seats:
         for kind, runner in self._runners.items():
             runner.stop([attempt for attempt in attempts if self._kind(attempt.lease) == kind])
         for attempt in attempts:
-            attempt.tell_to_stop()  # not before the runner knows: who ends at once was stopped all the same
+            attempt.tell_to_stop()  # after the runner knows: an attempt that ends at once counts as stopped
 
 
 class Pace:

@@ -1,8 +1,8 @@
-"""Self-fencing: a node that cannot reach the store gives up before others take over.
+"""Self-fencing: a node that cannot reach the store stops its attempts before other nodes take them over.
 
-The reaper elsewhere takes a node's runs when its lease has ended. At the local deadline, a margin before that, the
-node stops its attempts by itself, so that they do not run twice at a time. A process that was frozen past its deadline
-could not: when it wakes, one beat may still tell that nobody has taken anything, and nothing need be stopped.
+A reaper elsewhere takes a node's runs when its lease has ended. At the local deadline, a margin before that, the node
+stops its attempts by itself, so that no run is executed twice at the same time. A process that was frozen past its
+deadline could not do that. When it wakes it waits for one beat: perhaps nobody has taken anything, and all can go on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ONE_BEAT: Micros = 1 * SECOND
 """How long a node that overslept its deadline waits for the answer to its first beat."""
 
 StopAttempts = Callable[[str], int]
-"""Stop the attempts of this incarnation; how many there were."""
+"""Stops the attempts of an incarnation; returns how many there were."""
 
 
 class SelfFencing(Service):
@@ -49,5 +49,5 @@ class SelfFencing(Service):
         stopped = self._stop_attempts(self._membership.incarnation)
         if stopped:
             self._events.emit(NodeCutOff(self._membership.node_id, self._membership.incarnation, stopped))
-        self._woke_at = 0  # said and done; from here on only what started meanwhile
+        self._woke_at = 0  # done; from here on only what started meanwhile
         return ONE_BEAT

@@ -1,4 +1,4 @@
-"""Which time zone data this machine uses: two planners with different rules would plan different slots."""
+"""The version of this machine's time zone data: planners with different data would plan different slots."""
 
 from __future__ import annotations
 

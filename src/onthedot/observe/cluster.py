@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from onthedot.clock import Micros
-from onthedot.observe.formats import iso
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import iso, optional_iso
 from onthedot.stores.living import state_of
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Held, Node, Queue, Term

@@ -100,6 +100,19 @@ def iso(instant: Micros) -> str:
     return to_datetime(instant).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def optional_iso(instant: Micros | None) -> str | None:
+    """An instant as text, or None."""
+    return None if instant is None else iso(instant)
+
+
+def milliseconds(micros: Micros) -> float:
+    """
+    >>> milliseconds(1_500)
+    1.5
+    """
+    return micros / MILLISECOND
+
+
 def count(number: int, noun: str) -> str:
     """
     >>> count(1, "run"), count(2, "run")

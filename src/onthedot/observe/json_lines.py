@@ -1,4 +1,4 @@
-"""Turns events into lines of JSON, each with the event's name and its fields, and records into JSON.
+"""Turns events into lines of JSON, each with the event's name and its fields.
 
 Instants are ISO 8601 in UTC (`…_at`, `first`, `last`), lengths of time are milliseconds (`…_ms`).
 """
@@ -6,9 +6,9 @@ Instants are ISO 8601 in UTC (`…_at`, `first`, `last`), lengths of time are mi
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from onthedot.clock import MILLISECOND, Micros
+from onthedot.clock import Micros
 from onthedot.model.events import (
     AttemptEnded,
     AttemptStarted,
@@ -24,13 +24,10 @@ from onthedot.model.events import (
     ZombieHandler,
 )
 from onthedot.model.job import ability_of
-from onthedot.model.run import Lease, RunRecord, SkipRecord
+from onthedot.model.run import Lease
 from onthedot.model.verdict import Finish, Verdict
-from onthedot.observe.formats import iso
-
-if TYPE_CHECKING:
-    from onthedot.access.principal import Principal
-    from onthedot.access.users import OpenSession
+from onthedot.observe.formats import iso, milliseconds, optional_iso
+from onthedot.observe.json_fields import run_fields
 
 _INSTANTS = ("registered_at", "expires_at", "first", "last")
 
@@ -110,81 +107,4 @@ def _finish(finish: Finish) -> dict[str, Any]:
         "started_at": optional_iso(began),
         "ended_at": iso(finish.ended_at),
         "duration_ms": None if began is None else milliseconds(finish.ended_at - began),
-    }
-
-
-def run_fields(run: RunRecord) -> dict[str, Any]:
-    """A run as JSON, for the log, the command line and HTTP."""
-    began = run.started_at if run.started_at is not None else run.running_since
-    late = None if began is None else milliseconds(began - run.due_at)
-    took = None if run.started_at is None or run.ended_at is None else milliseconds(run.ended_at - run.started_at)
-    return {
-        "run_id": run.id,
-        "job": run.job,
-        "namespace": run.namespace,
-        "owner": run.owner,
-        "trigger": run.trigger,
-        "queue": run.queue,
-        "priority": run.priority,
-        "target": run.target or None,
-        "node": run.node or None,
-        "revision": run.revision or None,
-        "state": str(run.state),
-        "reason": run.reason,
-        "error": run.error,
-        "attempts": run.attempts,
-        "failures": run.failures,
-        "recoveries": run.recoveries,
-        "created_at": iso(run.created_at),
-        "slot_at": iso(run.slot_at),
-        "due_at": iso(run.due_at),
-        "armed_at": optional_iso(run.armed_at),
-        "started_at": optional_iso(run.started_at),
-        "ended_at": optional_iso(run.ended_at),
-        "running_since": optional_iso(run.running_since),
-        "late_ms": late,
-        "duration_ms": took,
-        "progress": None if run.progress is None else run.progress._asdict(),
-    }
-
-
-def optional_iso(instant: Micros | None) -> str | None:
-    """An instant as text, or None."""
-    return None if instant is None else iso(instant)
-
-
-def milliseconds(micros: Micros) -> float:
-    """
-    >>> milliseconds(1_500)
-    1.5
-    """
-    return micros / MILLISECOND
-
-
-def skip_fields(skip: SkipRecord, namespace: str) -> dict[str, Any]:
-    """A range of skipped slots as JSON, for HTTP and the command line."""
-    return {
-        "job": skip.job,
-        "namespace": namespace,
-        "schedule": skip.schedule_id,
-        "first": iso(skip.first),
-        "last": iso(skip.last),
-        "count": skip.count,
-        "reason": skip.reason,
-        "recorded_at": iso(skip.recorded_at),
-    }
-
-
-def session_fields(session: OpenSession, who: Principal | None = None) -> dict[str, Any]:
-    """A session as JSON; `current` if `who` uses this session."""
-    return {
-        "id": session.id,
-        "name": session.name,
-        "user": session.user,
-        "role": str(session.grant.role),
-        "page": session.page,
-        "source": session.source,
-        "made_at": iso(session.made_at),
-        "expires_at": iso(session.expires_at),
-        "current": who is not None and who.kind == "session" and who.id == session.id,
     }

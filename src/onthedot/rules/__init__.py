@@ -1,1 +1,1 @@
-"""Decisions: pure functions from facts to what should happen. `now` is always an argument."""
+"""Rules: pure decisions over frozen values. `now` is an argument; there is no I/O, no clock and no chance."""

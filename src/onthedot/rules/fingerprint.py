@@ -1,8 +1,8 @@
-"""Which failures are the same: the fingerprint of a dead run. Pure.
+"""The fingerprint of a failed run: failures with the same cause have the same one. Pure.
 
-Two runs of a job that died of the same thing say almost the same: they differ in ids, addresses, paths and what was
-quoted. With these taken out of the text, what is left is hashed, together with the job and the type of the error.
-Exit codes and signals stay: they say what went wrong.
+Errors with the same cause have almost the same text: they differ in ids, addresses, paths and quotes. These are taken
+out, and the rest is hashed together with the job and the type of the error. Exit codes and signals stay: they tell what
+went wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which gates a run has to pass, and what becomes of it at a closed one."""
+"""Gates: which ones a run has to pass, and what happens to it at a closed one. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ON_TIME = SECOND
 def gates_of(record: JobRecord, *, target: str, arguments: Mapping[str, Any]) -> tuple[Gate, ...]:
     """The gates of a run, in the order in which everyone takes them.
 
-    The overlap gate first: who waits for an earlier run of its own job must not take a place in a shared limit
+    The overlap gate first: a run that waits for an earlier run of its job must not take a place in a shared limit
     meanwhile. One order for all callers, so that no two runs can wait for each other.
     """
     overlap, gates = overlap_of(record.job), []
@@ -74,7 +74,7 @@ def on_busy(lease: Lease, *, now: Micros) -> OnBusy:
             return _WAIT
 
 
-# ── who keeps and who gives up a place ───────────────────────────────────────────────────────────────────────
+# ── keeping and giving up a place ───────────────────────────────────────────────────────────────────────
 
 Age = tuple[Micros, int]
 """A run's due instant and id: the smaller has waited longer."""

@@ -1,7 +1,7 @@
-"""What a file that speaks of a pause does to a job. Pure.
+"""Pauses: what the `paused` of a file does to a stored job. Pure.
 
     the file says      the job runs      the job is paused
-    nothing            runs              stays paused: pauses that people made are left alone
+    nothing            runs              stays paused: a file without `paused` changes no pause
     paused: true       paused            stays as it is
     paused: {…}        paused            paused with this reason and this end
     paused: false      runs              resumed; slots of the pause are skipped

@@ -1,4 +1,4 @@
-"""Who is to run what: the nodes that a slot is meant for, and the worker that the leader gives a run to."""
+"""Placement: the nodes that a slot is meant for, and the worker that the leader gives a run to. Pure."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def targets(job: Job, places: Iterable[Place]) -> tuple[str, ...]:
 def assign(jobs: Sequence[tuple[int, Job, str]], places: Sequence[Place], *, most: int) -> list[tuple[int, str]]:
     """Places for runs (id, job, the incarnation that had it and did nothing), in their order: (run, incarnation).
 
-    Each goes to the worker with the fewest runs among those that can do it, who has had it before only if nobody else
-    can; nobody gets more than `most`. What finds no place waits for the next round.
+    Each goes to the worker with the fewest runs among those that can do it. The worker that had it before gets it only
+    if no other can. No worker gets more than `most`. A run without a place waits for the next round.
     """
     chosen = []
     heap = [(place.load, place.incarnation, place) for place in places if place.load < most]

@@ -1,4 +1,4 @@
-"""What becomes of a run whose node died while it ran: the job's guarantee decides."""
+"""Recovery: what happens to a run whose node died while it ran. The job's guarantee decides. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which finished runs may go: by age and by number, failures last.
+"""Retention: which finished runs are removed, by age and by number, failures last. Pure.
 
-Decided as cuts: the states, and the mark in history up to which they go. Whether a run may really go (it has ended,
-and its slot is settled for good) is guarded by the store, in the write that removes it.
+The answer is a list of cuts: states, and the mark in history up to which runs are removed. The store checks, in the
+write that removes a run, that it has ended and that its slot can never come back.
 """
 
 from __future__ import annotations

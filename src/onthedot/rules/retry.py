@@ -1,4 +1,4 @@
-"""What follows from an attempt's outcome: success, another try and when, or the dead-letter box."""
+"""Retries: what follows from an attempt's outcome: success, another try and when, or a dead letter. Pure."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Held(NamedTuple):
 
 
 def electable(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Those who have the newest zone data; of a node that is there twice, the first one given."""
+    """The candidates with the newest zone data. If a node is listed twice, its first entry counts."""
     known = list({one.node_id: one for one in reversed(list(candidates))}.values())
     return [one for one in known if not any(is_newer(other.tzdata, one.tzdata) for other in known)]
 
@@ -97,8 +97,8 @@ def owners(shards: int, candidates: Iterable[Candidate]) -> list[str | None]:
 def open_to(
     incarnation: str, owned_by: Sequence[str | None], terms: Mapping[int, Held], *, now: Micros, patience: Micros
 ) -> list[int]:
-    """The shards that this node is to campaign for: its own, whoever has them (the store knows better than we do when
-    that one's term ends), and others that their owner has left lying for `patience`.
+    """The shards that this node should campaign for: its own, also while another node has them (the store knows best
+    when that term ends), and those that had no term for `patience`.
 
     >>> open_to("b1", ["a1", "b1", "a1"], {0: Held("c1", 5), 1: Held("c1", 99), 2: Held("c1", 99)}, now=10, patience=3)
     [0, 1]

@@ -1,8 +1,8 @@
-"""How far the steps of a run have come, which one is next, and what follows from its end. Pure: runners drive it.
+"""Steps: how many of a run's steps are done, which one is next, and what follows from its end. Pure.
 
-A step that has ended is a checkpoint. What is written down is enough for whoever takes the run over, on this machine
-or another: which steps are done, whether one of them failed and how, what they have handed on, and what the one that is
-under way has saved in `$OTD_CHECKPOINT`.
+Each step that ends is a checkpoint. It holds all that another attempt needs to continue, on this machine or another:
+which steps are done, which one failed and how, the values they have handed on, and what the current step has saved in
+`$OTD_CHECKPOINT`.
 """
 
 from __future__ import annotations

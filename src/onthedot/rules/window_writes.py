@@ -120,7 +120,7 @@ def without(window: Window, armed: Collection[Micros]) -> Window:
 
 
 def skipped_ahead(window: Window, now: Micros) -> Micros | None:
-    """The newest slot that the window skips before its time: nothing up to it is planned anew."""
+    """The newest slot that the window skips before its time: nothing up to it is planned again."""
     return max((skip.last for skip in window.skips if skip.reason == NO_NODE and skip.last > now), default=None)
 
 
@@ -139,7 +139,7 @@ def lengthened(skip: SkipRange, last: SkipRange | None, edge: Micros, fated: Ite
     return SkipRange(last.first, skip.last, last.count + skip.count, skip.reason)
 
 
-# ── what was read or computed at another time than it is recorded at: long ago, or by a clock that is wrong ──────
+# ── windows computed from stale data, or by a clock that is wrong ────────────────────────────────────────────────
 
 
 def _stale(schedule: str, why: str, watermark: Micros, now: Micros) -> WindowStale:

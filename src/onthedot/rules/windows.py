@@ -1,4 +1,8 @@
-"""From a schedule's state to the window that the store is asked to record."""
+"""Windows: what becomes of a schedule's slots in a span of time. Computed here, recorded by the store. Pure.
+
+`plan_window` is for the planner, `edit_windows` for a definition that is stored, and `resume_windows` for the end of a
+pause. Each works around slots that somebody has skipped or moved (`moved_slots.py`).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ MOST_SLOTS = 1_000
 
 
 def of_schedule(states: Sequence[ScheduleState], wanted: str | None, job: str) -> list[tuple[ScheduleState, Schedule]]:
-    """The schedules that a job has, or the one with this id; `DefinitionError` if it has none such."""
+    """The schedules of a job, or the one with this id. Raises `DefinitionError` if there is no such one."""
     having = [(state, rule) for state in states if (rule := find_schedule(state.record.job, state.schedule_id))]
     named = [state.schedule_id for state, _ in having]
     if wanted is not None and wanted not in named:
@@ -68,7 +72,7 @@ def plan_window(state: ScheduleState, *, until: Micros, now: Micros, late_after:
 
 
 def _around_exceptions(window: Window, schedule: Schedule, state: ScheduleState) -> Window:
-    """The window with its ranges cut where a slot was given its fate ahead, and those slots as the skips they are."""
+    """The window around exceptions: ranges of skips are cut there, and each exception is a skip by itself."""
     if runs_over(window, state.exceptions):
         window = replace(window, skips=[part for skip in window.skips for part in _cut(skip, schedule, state)])
     return settle(window, state.exceptions)
@@ -127,7 +131,7 @@ def _long_gone(state: ScheduleState, schedule: Schedule, now: Micros, late_after
 
 
 def _delay_window(state: ScheduleState, schedule: FixedDelay, late_after: Micros) -> Window:
-    """A fixed delay has one slot at a time, planned even when it is late: what follows hangs on its end."""
+    """A fixed delay has one slot at a time. It is planned even when it is late: the next one follows its end."""
     slot = next_after(schedule, state.watermark, origin=state.origin, last_end=state.last_end)
     if slot is None:
         raise AssertionError(f"a fixed delay always has a next slot: {schedule!r}")
@@ -145,7 +149,7 @@ def edit_windows(
     late_after: Micros,
     slack: Micros = 0,
 ) -> list[Window]:
-    """One window for each schedule of a definition that is about to be stored, and for each that it drops.
+    """One window for each schedule of a definition that is to be stored, and for each one that it drops.
 
     `slack` is how long the write may take: new schedules that count from their creation begin that much later.
     """
@@ -181,7 +185,7 @@ def _first_window(
 
 
 def _past_when_given(schedule: Schedule, now: Micros) -> list[SkipRange]:
-    """Instants that were past when they were given are missed; what recurs begins with its creation."""
+    """Single instants that were past when they were given are missed. Repeating schedules begin at their creation."""
     past = [at for at in map(to_micros, schedule.instants) if at <= now] if isinstance(schedule, At) else []
     return [SkipRange(past[0], past[-1], len(past), "missed")] if past else []
 

@@ -1,4 +1,4 @@
-"""One attempt, from its seat to its outcome: what every runner has in common."""
+"""One attempt on its way through a runner, and how it ends under exactly_once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onthedot.runners.transactions import NO_ANSWER
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """A lease on its way through a runner. `outcome` is set exactly once; who sets it first, wins."""
+    """A lease on its way through a runner. `outcome` is set exactly once: the first one wins."""
 
     lease: Lease
     timeout: Micros = 0  # 0: none
@@ -28,14 +28,14 @@ class Attempt:
     ended_at: Micros = 0
     outcome: Outcome | None = None
     timed_out: bool = False
-    stop_as: Outcome | None = None  # what it is to end as: its lease is gone, it is cancelled, the node stops
+    stop_as: Outcome | None = None  # its outcome if it is stopped: lease lost, cancelled, node stops
     stuck: bool = False  # its outcome is decided, but its function still runs and keeps the seat
-    handle: Any = field(default=None, repr=False)  # whatever the runner needs to end it early
-    desk: Desk | None = field(default=None, repr=False)  # where it hands in what stays with its run
+    handle: Any = field(default=None, repr=False)  # used by its runner to end it early
+    desk: Desk | None = field(default=None, repr=False)  # takes its checkpoints, notes and transactions
     context: Context | None = field(default=None, repr=False)
 
     def call(self, handler: Handler) -> Any:
-        """Call the handler, now that the attempt has started: its result, or its coroutine."""
+        """Call the handler. Returns its result, or its coroutine."""
         if handler.takes_context:
             deadline = self.started_at + self.timeout if self.timeout else None
             self.context = Context(self.lease, self.desk, deadline, self.started_at)
@@ -44,7 +44,7 @@ class Attempt:
         return handler.call(self.lease, self.context)
 
     def failed(self, error: BaseException) -> Outcome:
-        """The outcome of its handler that raised. Where it did goes into the attempt's log."""
+        """The outcome of a handler that raised. Adds the traceback to the attempt's log."""
         trace = trace_of(error)
         if trace and self.desk is not None:
             mark = Mark(self.desk.now(), "err")
@@ -57,13 +57,13 @@ class Attempt:
         return failed(error)
 
     def tell_to_stop(self) -> None:
-        """Let the handler know that it is to end."""
+        """Tell the handler that it should end."""
         if self.context is not None:
             self.context.cancelled.set()
 
 
 def never_begun(attempt: Attempt) -> Outcome:
-    """The outcome of an attempt that is stopped before user code began: nothing happened, unless it was cancelled."""
+    """The outcome of an attempt that was stopped before user code began: released, or cancelled."""
     if attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.CANCELLED:
         return attempt.stop_as
     return Outcome(OutcomeKind.RELEASED, "stopped before it began")
@@ -79,13 +79,13 @@ _NO_COMMIT = (
 
 
 def committed(attempt: Attempt) -> Finish | None:
-    """The finish that an attempt has committed by itself, if it has."""
+    """The finish that an attempt has committed with its own transaction; None if it has not."""
     completion = attempt.context.completion if attempt.context is not None else None
     return completion.finish if completion is not None and completion.state == "committed" else None
 
 
 def said_after(attempt: Attempt, finish: Finish) -> str:
-    """What an attempt came to after its commit, if that is not what was committed; empty if it is."""
+    """How an attempt ended after its commit, if that differs from what it committed; else empty."""
     outcome = attempt.outcome
     if outcome is None or outcome.kind is not OutcomeKind.SUCCEEDED:
         return "" if outcome is None else outcome.error or str(outcome.kind)
@@ -95,7 +95,7 @@ def said_after(attempt: Attempt, finish: Finish) -> str:
 
 
 def settled(attempt: Attempt, outcome: Outcome) -> Outcome:
-    """The outcome of an attempt that has committed nothing: under exactly_once it cannot be a success."""
+    """The outcome of an attempt that has committed nothing. Under exactly_once it cannot be a success."""
     if attempt.lease.record.job.guarantee is not Guarantee.EXACTLY_ONCE:
         return outcome
     unknown = attempt.context is not None and attempt.context.completion.state == "unknown"

@@ -1,7 +1,7 @@
-"""The desk: where running attempts hand in what stays with their runs.
+"""The desk: writes the checkpoints, progress and logs of running attempts to the store.
 
-Checkpoints are written at once, and their handlers wait for it. Progress and log lines are gathered in the attempt
-(`runners/notes.py`) and written every second or so, and before the attempt's verdict: after that its lease is over.
+A checkpoint is written at once, and its handler waits for that. Progress and log lines are collected in the attempt
+(`runners/notes.py`) and written about every second, and before the attempt's verdict: after that its lease is over.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from onthedot.stores.protocol import Store
 from onthedot.stores.values import Note
 
 WRITE_EVERY: Micros = 1 * SECOND
-"""The shortest time between two writes of progress and logs."""
+"""Least time between two writes of progress and logs."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries to reach the store
 
 
 class Desk(Service):
-    """Takes notes on any thread, and writes them on the engine's."""
+    """Takes notes on any thread, and writes them on the engine's thread."""
 
     name = "desk"
 
@@ -51,13 +51,13 @@ class Desk(Service):
         self._loop = self._counter.loop = asyncio.get_running_loop()
 
     def close(self) -> None:
-        """Write nothing more: whoever still runs belongs to a node that is gone."""
+        """Write nothing more. Attempts that still run belong to a node that has gone."""
         self._loop = self._counter.loop = None
 
     # ── on any thread ────────────────────────────────────────────────────────────────────────────────────────
 
     def checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> Future[None]:
-        """See `tasks.context.Desk`."""
+        """See `context.Desk`."""
         loop = self._loop
         if loop is None or loop.is_closed():
             raise LeaseLost(
@@ -66,32 +66,32 @@ class Desk(Service):
         return asyncio.run_coroutine_threadsafe(self._save(lease, checkpoint), loop)
 
     def noted(self, notes: Notes) -> None:
-        """See `tasks.context.Desk`."""
+        """See `context.Desk`."""
         loop = self._loop
         if loop is not None and not loop.is_closed():  # else nobody is left to write it
             loop.call_soon_threadsafe(self._note, notes)
 
     def now(self) -> Micros:
-        """See `tasks.context.Desk`."""
+        """See `context.Desk`."""
         return self._clock.now()
 
     @property
     def result_bytes(self) -> int:
-        """See `tasks.context.Desk`."""
+        """See `context.Desk`."""
         return self._settings.result_bytes
 
     def transaction(self, completion: Completion) -> TransactionBlock:
-        """See `tasks.context.Desk`."""
+        """See `context.Desk`."""
         return TransactionBlock(self._counter, completion)
 
     def transaction_blocking(self, completion: Completion) -> AbstractContextManager[Any]:
-        """See `tasks.context.Desk`."""
+        """See `context.Desk`."""
         return self._counter.blocking(completion)
 
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
 
     async def _save(self, lease: Lease, checkpoint: Checkpoint) -> None:
-        """Ask until there is an answer: with the same revision it is the same checkpoint."""
+        """Try until the store answers. The same revision is the same checkpoint, so a repeat changes nothing."""
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -112,7 +112,7 @@ class Desk(Service):
         self.wake()
 
     async def tick(self, now: Micros) -> Micros | None:
-        """Write what is new, if the last time is long enough ago."""
+        """Write new notes, if the last write is long enough ago."""
         if not self._noted:
             return None
         since = now - self._written_at
@@ -123,7 +123,7 @@ class Desk(Service):
         return WRITE_EVERY if self._noted else None
 
     async def write(self, lease_ids: Sequence[str]) -> None:
-        """Write what is new of these attempts. What the store refuses belongs to an attempt that is over."""
+        """Write the new notes of these attempts. If the store refuses one, its attempt is over."""
         if not self._noted and not self._writing.locked():
             return
         async with self._writing:  # a write under way may fail, and leave its notes to the next one
@@ -138,7 +138,7 @@ class Desk(Service):
                 raise
 
     def _tell(self, notes: Sequence[Note]) -> None:
-        """Let subscribers know how much is done, as far as a handler has said something new."""
+        """Emit an event for each note with progress."""
         for note in notes if self._events.wanted else ():
             if note.progress is not None:
                 self._events.emit(RunProgressed(note.lease, note.progress))

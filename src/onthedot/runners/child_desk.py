@@ -1,7 +1,7 @@
-"""The desk, as a handler in a child process reaches it: checkpoints are asked for, progress and log lines are told.
+"""The desk in a child process: sends checkpoints, progress and log lines to the worker's own desk.
 
-Everything goes to the worker's own desk, over the same frames as the outcome. One question at a time; whoever asks
-waits for its answer. What is only told is gathered, and sent a few times a second and before the outcome.
+They use the same frames as the outcome. A checkpoint waits for its answer, and there is one at a time. Progress and
+log lines need no answer: they are collected, and sent a few times a second and before the outcome.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST = 1 << 16  # bytes of an answer
 
 
 class ChildDesk:
-    """See `tasks.context.Desk`. For one attempt: opened before its handler is called, closed before its outcome."""
+    """See `context.Desk`. Serves one attempt: made before its handler is called, closed before its outcome is sent."""
 
     result_bytes = 0  # under exactly_once only, which has no children
 
@@ -42,7 +42,7 @@ class ChildDesk:
     # ── checkpoints ──────────────────────────────────────────────────────────────────────────────────────────
 
     def checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> Future[None]:
-        """Ask at once; on an event loop in a thread of its own, so that the loop goes on."""
+        """Send the checkpoint. On an event loop a thread waits for the answer, so that the loop goes on."""
         answer: Future[None] = Future()
         try:
             asyncio.get_running_loop()
@@ -70,7 +70,7 @@ class ChildDesk:
     # ── progress and log ─────────────────────────────────────────────────────────────────────────────────────
 
     def noted(self, notes: Notes) -> None:
-        """There is news: sent now, or as soon as the last time is long enough ago."""
+        """Send the notes now, or as soon as the last time is long enough ago."""
         self._notes = notes
         wait = self._told_at + TELL_EVERY - self._clock.steady()
         if wait <= 0:
@@ -89,17 +89,17 @@ class ChildDesk:
                 self._send({"note": [progress, note.log]})
 
     def now(self) -> Micros:
-        """See `tasks.context.Desk`."""
+        """See `context.Desk`."""
         return self._clock.now()
 
     def trace(self, lease: Lease, text: str) -> None:
-        """Where the handler has failed, behind its own lines; sent when this is closed."""
+        """Add the traceback of the handler to its log. It is sent when this is closed."""
         if text:
             self._notes = self._notes or Notes(lease)
             self._notes.log(text, Mark(self.now(), "err"))
 
     def close(self) -> None:
-        """The handler has come to its end: the last words, and nothing is under way any more."""
+        """Send the last notes, and wait until nothing is on its way."""
         if self._timer is not None:
             self._timer.cancel()
         self._tell()

@@ -1,12 +1,12 @@
-"""What runs inside a child process: a **keeper**, and the process it keeps, which calls handlers.
+"""Runs inside a child process: a **keeper**, and the process that it keeps, which calls handlers.
 
     worker ──rein──▶ keeper ──signals──▶ the handler's process and everything that it has started
        └─────────────talk: JSON────────────▲
 
-The keeper is forked off before any code of the user's is loaded, and does nothing but wait. So it can end the handler's
-whole process group when it is told to, and also when the worker's end of the rein closes because the worker was killed:
-whatever the handler does with the interpreter's lock or with signals. It ends as the handler's process has ended, which
-is how the worker learns of the signal or the exit code.
+The keeper is forked before any user code is loaded, and only waits. It ends the handler's whole process group when the
+worker tells it to, and when the worker was killed, because then the worker's end of the rein closes. Nothing that the
+handler does with the interpreter's lock or with signals can prevent that. The keeper ends in the same way as the
+handler's process. So the worker learns the signal or the exit code.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from onthedot.runners.context import Context
 
 importing = False
-"""Whether this process is a child that loads the user's modules: nothing may be started by that."""
+"""Whether this process is a child that loads the user's modules: they must not start a scheduler."""
 
 _MOST = 64 << 20  # what a worker sends is small; this only stops nonsense
 
 
 class Stopped(BaseException):
-    """The handler was asked to end: raised in it, so that its `finally` blocks run."""
+    """Raised in a handler that is asked to end, so that its `finally` blocks run."""
 
 
 def main(talk_fd: int, rein_fd: int) -> NoReturn:
-    """Fork; keep on one side, serve on the other."""
+    """Fork: the parent keeps, the child serves."""
     talk, rein = socket.socket(fileno=talk_fd), socket.socket(fileno=rein_fd)
     for end in (talk, rein):
         end.set_inheritable(False)  # what a handler starts shall not hold them open
@@ -69,7 +69,7 @@ def main(talk_fd: int, rein_fd: int) -> NoReturn:
 
 
 def keep(served: int, rein: socket.socket, woken: int) -> NoReturn:
-    """Pass signals on to the group of `served` until that has ended; then end in the same way."""
+    """Pass signals on to the group of `served` until it has ended. Then end in the same way."""
     for deaf in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(deaf, signal.SIG_IGN)
     with contextlib.suppress(OSError):  # it may have done so itself, or be gone
@@ -111,7 +111,7 @@ def _end_as(status: int) -> NoReturn:
 
 
 def serve(talk: socket.socket) -> None:
-    """Call what the worker asks for, one after the other, until it closes."""
+    """Call the handlers that the worker asks for, one after the other, until it closes."""
     signal.signal(signal.SIGTERM, _leave)
     while (asked := receive(talk, _MOST)) is not None:
         if "warm" in asked:
@@ -126,7 +126,7 @@ def serve(talk: socket.socket) -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """Asked to end between two calls."""
+    """End between two calls."""
     del number, frame
     os._exit(0)
 
@@ -160,7 +160,7 @@ def _call(asked: dict[str, Any], lease: Lease, desk: ChildDesk) -> object:
         return _await(lambda: handler.call(lease, context), context)
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
-        """Asked to end within a call. Once is enough: whoever is not gone after its patience is killed."""
+        """End during a call. Once is enough: the worker kills a handler that does not end in time."""
         del frame
         signal.signal(number, signal.SIG_IGN)
         context.cancelled.told = True  # no lock may be taken here: whoever has it may be the one who is interrupted
@@ -192,7 +192,7 @@ def _await(begin: Callable[[], Any], context: Context) -> object:
 
 
 def _function(path: list[str], main_module: dict[str, str]) -> Callable[..., Any]:
-    """The handler, by the path that the worker's own program has registered."""
+    """Import the handler by the path that the worker's program has registered."""
     import importlib
 
     from onthedot.runners.importable import handler_in
@@ -211,7 +211,7 @@ def _function(path: list[str], main_module: dict[str, str]) -> Callable[..., Any
 
 
 def _import_main(where: dict[str, str]) -> ModuleType:
-    """The program's main module under the name that `multiprocessing` gives it, so that its guard holds here too."""
+    """Import the main module under the name that `multiprocessing` gives it, so that its `__main__` guard holds."""
     import runpy
 
     alias = "__mp_main__"

@@ -44,7 +44,7 @@ def outcome_to_json(outcome: Outcome) -> list[Any]:
 
 
 def outcome_from_json(data: Any) -> Outcome:
-    """The outcome that a child told: it succeeded or failed, the rest is not its to say."""
+    """The outcome that a child has sent. It can only succeed or fail."""
     match data:
         case ["succeeded", None, [], str() | None as result]:
             return Outcome(OutcomeKind.SUCCEEDED, result=result)

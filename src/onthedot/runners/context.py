@@ -1,4 +1,4 @@
-"""What a handler is told about the attempt it runs in, and what it can leave with its run."""
+"""The context of an attempt: what a handler gets as `ctx`, and how it saves checkpoints, progress, logs and results."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ LONGEST_LINE = 8_000
 
 
 class Desk(Protocol):
-    """Where contexts hand in what their attempts leave. Called on any thread."""
+    """Takes what an attempt saves with its run. Called on any thread."""
 
     def checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> Future[None]:
-        """Write a checkpoint; `LeaseLost` if the run belongs to somebody else by now."""
+        """Write a checkpoint. `LeaseLost` if the attempt has lost its lease."""
         ...
 
     def noted(self, notes: Notes) -> None:
-        """There is news to be written soon."""
+        """Write these notes soon."""
         ...
 
     def now(self) -> Micros:
-        """The instant of this machine's clock, for what is logged."""
+        """The time of this machine's clock, for log lines."""
         ...
 
     @property
     def result_bytes(self) -> int:
-        """How many characters of JSON a result may have."""
+        """Most characters of JSON in a result."""
         ...
 
     def transaction(self, completion: Completion) -> AbstractAsyncContextManager[Any]:
@@ -54,9 +54,9 @@ class Desk(Protocol):
 
 
 class Cancelled(threading.Event):
-    """Whether an attempt is asked to stop: true or false, and something that a plain function can wait for."""
+    """Whether an attempt is asked to stop. A plain function can wait for it."""
 
-    told = False  # where no lock may be taken, in a signal's handler: true at once, and set a moment later
+    told = False  # set in a signal handler, where no lock may be taken; the event itself follows
 
     def is_set(self) -> bool:
         return self.told or super().is_set()
@@ -221,7 +221,7 @@ class Context:
         self._log_as(Mark(self._at_desk().now(), "log"), filled(str(text), args))
 
     def _log_as(self, mark: Mark, text: str) -> None:
-        """The same for runners, which know when the line came, from which stream, and in which step."""
+        """Log a line with its mark: runners know its time, its stream and its step."""
         if self._notes.log(text, mark):
             self._at_desk().noted(self._notes)
 
@@ -301,10 +301,9 @@ class Context:
 
 
 class LiveLines:
-    """What a program says, line by line, to the run's log, which any node can read while it runs.
+    """Writes a program's output to the run's log, line by line, so that any node can read it while the program runs.
 
-    The order stays, and two streams do not share a line: one that is not ended when the other stream has something is
-    ended there. So is one that gets too long.
+    Keeps the order. Two streams never share a line: a line ends when the other stream writes, or when it is too long.
     """
 
     def __init__(self, context: Context, step: str = "") -> None:
@@ -313,7 +312,7 @@ class LiveLines:
         self._mark = Mark(0, "out", step)  # of that line
 
     def say(self, at: Micros, stream: Stream, text: str) -> None:
-        """Some text came."""
+        """Take some text."""
         if stream != self._mark.stream:
             self.flush()
         mark = Mark(at, stream, self._mark.step)
@@ -331,14 +330,14 @@ class LiveLines:
             self.flush()
 
     def flush(self) -> None:
-        """The line is as long as it will be."""
+        """Write the line that has not ended."""
         if self._begun:
             self._context._log_as(self._mark, self._begun)
             self._begun = ""
 
 
 def filled(text: str, args: tuple[object, ...]) -> str:
-    """A line of a log with its arguments: in its placeholders, or behind it if they do not fit.
+    """A log line with its arguments: in its placeholders, or after the text if they do not fit.
 
     >>> filled("page %d of %d", (3, 10)), filled("rows", (7,)), filled("100%", ("done",)), filled("%(a)s", ({"a": 1},))
     ('page 3 of 10', 'rows 7', '100% done', '1')
@@ -354,7 +353,7 @@ def filled(text: str, args: tuple[object, ...]) -> str:
 
 
 def _refuse_on_loop(verb: str, instead: str) -> None:
-    """`StateError` where to wait would stop an event loop."""
+    """Raise `StateError` on a thread with a running event loop: waiting would stop that."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

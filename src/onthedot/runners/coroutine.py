@@ -1,8 +1,8 @@
-"""Coroutines, on the application's event loop.
+"""Runs coroutines on the application's event loop.
 
-Work comes over from the engine's thread in batches, and outcomes go back once per turn of the loop: a hand-over per
-run would cost more than the run (measured: 22 µs each, 2 µs batched). Time-outs share one heap and one timer
-(1 µs an attempt instead of 6 for `asyncio.timeout`).
+Attempts come from the engine's thread in batches, and outcomes go back once per turn of the loop. A hand-over per run
+would cost more than the run (measured: 22 µs each, 2 µs in batches). Time-outs share one heap and one timer (1 µs per
+attempt instead of 6 for `asyncio.timeout`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CoroutineRunner(BaseRunner):
         self._loop.call_soon_threadsafe(self._end_early, attempts)
 
     def close(self) -> None:
-        """Nothing is held beyond the attempts."""
+        """Does nothing: this runner has no threads."""
 
     # ── on the application's loop ────────────────────────────────────────────────────────────────────────────
 
@@ -63,7 +63,7 @@ class CoroutineRunner(BaseRunner):
             attempt.handle = create_task(self._perform(attempt))
 
     async def _perform(self, attempt: Attempt) -> None:
-        """The attempt itself: whatever happens in here becomes one outcome."""
+        """Run one attempt. Whatever happens in here becomes one outcome."""
         attempt.started_at = self._clock.now()
         if attempt.timeout:
             self._watch(attempt)
@@ -114,7 +114,7 @@ class CoroutineRunner(BaseRunner):
         self._flush_soon()
 
     def _cancel(self, attempt: Attempt) -> None:
-        """Cancel the task; one that swallows it is decided without it, and keeps its seat until it ends."""
+        """Cancel the task. One that ignores it gets its outcome without its end, and keeps its seat until then."""
         attempt.tell_to_stop()
         attempt.handle.cancel()
         self._loop.call_later(_PATIENCE, self._give_up, attempt)
@@ -142,10 +142,10 @@ class CoroutineRunner(BaseRunner):
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Hand over what happened in this turn of the loop, all at once.
+        """Report all that happened in this turn of the loop at once.
 
-        While more is here than there are seats, the next outcomes come in a moment: then they go over together, so that
-        the store has one batch to write and not several small ones.
+        While attempts wait for seats, the next outcomes come soon. Then they are reported together, so that the store
+        has one batch to write and not several small ones.
         """
         started, self._started = self._started, []
         if started and self._tell_started is not None:

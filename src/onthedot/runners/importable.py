@@ -1,7 +1,7 @@
-"""Where another process finds a handler: a module and a name in it, or the reason why there is none.
+"""Finds the module and the name by which another process can import a handler.
 
-The path is taken from the function that this program has registered. It is never read from a store, from arguments or
-from anything else that comes from outside.
+The path comes from the function that this program has registered. It is never read from a store, from arguments or from
+anything else that comes from outside.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Importable(NamedTuple):
 
 
 def importable(function: Callable[..., Any]) -> Importable:
-    """Where a child process finds this function; `DefinitionError` says why it cannot.
+    """The path by which a child process can import this function. `DefinitionError` if there is none.
 
     >>> importable(importable)
     Importable(module='onthedot.runners.importable', name='importable')
@@ -42,7 +42,7 @@ def importable(function: Callable[..., Any]) -> Importable:
 
 
 def main_module() -> dict[str, str]:
-    """How a child process can import this program's main module, as `multiprocessing` does; empty if it cannot."""
+    """How a child process imports this program's main module, as `multiprocessing` does; empty if it cannot."""
     main = sys.modules[MAIN]
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
@@ -52,7 +52,7 @@ def main_module() -> dict[str, str]:
 
 
 def is_found(function: Callable[..., Any], at: Importable) -> bool:
-    """Whether that name really leads to this function, now that its module is loaded."""
+    """Whether that name leads to this function, now that its module is loaded."""
     found: Any = sys.modules.get(at.module)
     for part in at.name.split("."):
         found = getattr(found, part, None)

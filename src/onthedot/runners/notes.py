@@ -1,4 +1,4 @@
-"""What an attempt tells while it runs: gathered here, at no cost to the handler, until it is written."""
+"""Collects the progress and log lines of one attempt until they are written. Costs its handler next to nothing."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from onthedot.output.line_marks import Mark, encode_mark, without_marks
 from onthedot.stores.values import Note
 
 CHECKPOINT_LIMIT = 64 * 1024
-"""The most characters of JSON that a checkpoint may take: it points at data, it does not carry it."""
+"""Most characters of JSON in a checkpoint: it points at data, and does not carry it."""
 
 LOG_LIMIT = 64 * 1024
-"""How many characters of an attempt's log are kept, marks included: the first half of them, and the last."""
+"""Characters of an attempt's log that are kept, with its marks: the first half of them, and the last."""
 
 
 def encode_checkpoint(value: Any) -> str:
@@ -50,7 +50,7 @@ def _encode(what: str, value: Any, limit: int) -> str:
 
 
 class BoundedLog:
-    """Lines of text, of which the first and the last are kept, with marks that say what is known of them.
+    """Lines of text, with their marks. Keeps the first and the last ones.
 
     >>> log = BoundedLog(limit=40)
     >>> for number in range(1000):
@@ -73,7 +73,7 @@ class BoundedLog:
         self._left_out = 0
 
     def add(self, text: str, mark: Mark | None = None) -> None:
-        """One more line, or several, and what is known of them. None: nothing is known of the whole log."""
+        """Add one line, or several, and their mark. Without a mark the whole log has none."""
         line = without_marks(text.encode(errors="backslashreplace").decode()) + "\n"  # no surrogate can be stored
         front = ""
         if mark is not None and (self._mark is None or not self._mark.covers(mark)):
@@ -91,7 +91,7 @@ class BoundedLog:
         self._append(front, line, self._encoded)
 
     def _append(self, front: str, line: str, mark: str) -> None:
-        """Add to the tail, and drop its oldest lines if it is too large. Its first line has a mark in any case."""
+        """Add to the tail, and drop its oldest lines if it is too large. Its first line always has a mark."""
         tail = self._tail
         tail.append((front, line, mark))
         self._tail_size += len(front) + len(line)
@@ -103,7 +103,7 @@ class BoundedLog:
             front, line, mark = tail[0]
 
     def text(self) -> str:
-        """What is kept, with a line that says how much is not."""
+        """The lines that are kept, and one that says how much is left out."""
         gap = f"[… {self._left_out} characters left out …]\n" if self._left_out else ""
         first = self._tail[0][2] if self._tail else ""
         rest = "".join(front + line if number else line for number, (front, line, _) in enumerate(self._tail))
@@ -117,7 +117,7 @@ class Notes:
 
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
-        self.waiting = False  # told, and not yet taken
+        self.waiting = False  # there is news that `take` has not returned
         self._lock = threading.Lock()
         self._number = 0
         self._progress: Progress | None = None
@@ -141,7 +141,7 @@ class Notes:
         return first
 
     def take(self) -> Note:
-        """All there is, as a note to be written."""
+        """The newest progress and the whole log, as a note to write."""
         with self._lock:
             self.waiting = False
             self._number += 1

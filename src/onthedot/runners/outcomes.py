@@ -15,7 +15,8 @@ ERROR_CHARACTERS = 4_000
 
 
 def succeeded(value: object, limit: int) -> Outcome:
-    """The outcome of a handler that returned: its value must be JSON, and not too large to keep."""
+    """The outcome of a handler that returned this value. It fails if the value is no JSON, or has more than `limit`
+    characters."""
     if value is None:
         return SUCCEEDED
     never_run = _never_run(value)
@@ -33,7 +34,7 @@ def succeeded(value: object, limit: int) -> Outcome:
 
 
 def _never_run(value: object) -> str:
-    """Why a returned value means that the handler's body has not run, or not to its end; empty if it has."""
+    """Why this value means that the handler's body has not run to its end; empty if it has."""
     if inspect.iscoroutine(value):
         value.close()  # or Python would warn, later and elsewhere, that nobody awaited it
         return "the handler returned a coroutine that nobody awaits; define it with 'async def' and await it"
@@ -43,7 +44,7 @@ def _never_run(value: object) -> str:
 
 
 def failed(error: BaseException) -> Outcome:
-    """The outcome of a handler that raised. Its text is the handler's own code, and may be no text at all."""
+    """The outcome of a handler that raised. The error's text is made by user code, which may fail, too."""
     try:
         said = str(error)
     except BaseException as trouble:  # noqa: BLE001 - whatever it raises, the attempt has failed
@@ -54,7 +55,7 @@ def failed(error: BaseException) -> Outcome:
 
 
 def timed_out(timeout: Micros) -> Outcome:
-    """The outcome of an attempt that took longer than its job allows."""
+    """The outcome of an attempt that took longer than its time-out."""
     return Outcome(OutcomeKind.TIMED_OUT, f"took longer than its time-out of {timeout / 1_000_000:g} s")
 
 
@@ -68,7 +69,7 @@ def type_names(kind: type[BaseException]) -> tuple[str, ...]:
 
 
 def without_secrets(outcome: Outcome, forms: Sequence[bytes]) -> Outcome:
-    """The outcome as it may be kept and shown: an error may name what a program or the other side has said."""
+    """The outcome without secrets in its error, which may quote a program or a server."""
     if not forms or outcome.error is None:
         return outcome
     return outcome._replace(error=redacted(outcome.error, forms, cut=len(outcome.error) >= ERROR_CHARACTERS))

@@ -1,8 +1,8 @@
-"""Handlers in child processes: what a time-out or a cancel really ends, and what cannot take the worker along.
+"""Runs handlers in child processes: a time-out or a cancel really ends them, and a crash does not end the worker.
 
-A thread for each child does the waiting. Children stay warm from one attempt to the next; one that was asked to end, or
-that died, is replaced. A handler that is asked to end gets SIGTERM first (a coroutine is cancelled, a function finds
-`Stopped` raised in it), then SIGKILL, with everything it has started.
+A thread waits for each child. Children stay warm from one attempt to the next. A child that was asked to end, or that
+died, is replaced. A handler that is asked to end gets SIGTERM first (a coroutine is cancelled, a function gets
+`Stopped` raised in it), then SIGKILL, with everything that it has started.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ProcessRunner(OffLoopRunner):
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
 
     def warm(self, jobs: Sequence[Job]) -> None:
-        """Have children ready for these jobs, with their modules loaded: a first run is as punctual as the others."""
+        """Start children for these jobs, with their modules loaded: a first run is as punctual as the others."""
         mine = [job.task.handler for job in jobs if isinstance(job.task, Call) and job.isolation == "process"]
         self._known.update(importable(self._registry.get(name).function) for name in mine)
         for _ in mine[: self._processes]:
@@ -71,7 +71,7 @@ class ProcessRunner(OffLoopRunner):
             self._work.put(attempt)
 
     def stop(self, attempts: list[Attempt]) -> None:
-        """What has not begun is given back; what runs is asked to end, and then made to."""
+        """Release attempts that have not begun. Ask the others to end, and then kill them."""
         for attempt in attempts:
             with self._deciding:
                 if attempt.outcome is not None:
@@ -87,7 +87,7 @@ class ProcessRunner(OffLoopRunner):
                 self._tell(self._tell_ended, [attempt])
 
     def close(self) -> None:
-        """Kill what still runs, let idle children go, and reap them all."""
+        """Kill and reap all children."""
         with self._deciding:
             self._closed = True
             children = list(self._children)
@@ -128,7 +128,7 @@ class ProcessRunner(OffLoopRunner):
             attempt.stuck = False
 
     def _in_child(self, attempt: Attempt, act: Callable[[Child], None]) -> bool:
-        """Do something to the child that runs this attempt: not to one that has gone on to the next."""
+        """Do something to the child that runs this attempt now, if one does. Returns whether one does."""
         with self._deciding:
             child: Child | None = attempt.handle
             if child is not None:
@@ -165,7 +165,7 @@ class ProcessRunner(OffLoopRunner):
             self._drop(child)
 
     def _fresh(self, attempt: Attempt | None = None) -> Child | None:
-        """A child that is ready; None if there can be none, which is the outcome of the attempt that needs it."""
+        """Start a child. None if that fails: then the attempt that needs it has failed."""
         child = None
         try:
             child = Child(most=8 * self._result_bytes + (1 << 20))
@@ -223,7 +223,7 @@ class ProcessRunner(OffLoopRunner):
         }
 
     def _begin(self, attempt: Attempt, child: Child) -> bool:
-        """Whether it is still wanted: from here on it counts as begun."""
+        """Note that the attempt begins in this child. Returns False if it has an outcome already."""
         with self._deciding:
             if attempt.outcome is not None:
                 return False

@@ -43,7 +43,7 @@ class Handler:
 
     @classmethod
     def of(cls, name: str, function: Callable[..., Any]) -> Handler:
-        """Look at a function once, so that calling it costs nothing extra."""
+        """Inspect a function once, so that calls cost nothing extra."""
         if not callable(function):
             raise DefinitionError(f"handler {name!r}: expected a function, got {type(function).__name__}")
         parameters = list(inspect.signature(function).parameters.values())
@@ -52,8 +52,8 @@ class Handler:
         return cls(name, function, inspect.iscoroutinefunction(function), takes_context, signature)
 
     def call(self, lease: Lease, context: Context | None = None) -> Any:
-        """Call the function with the run's arguments: its result, or its coroutine; `BadArguments`, and it is not
-        called, if they do not fit."""
+        """Call the function with the run's arguments. Returns its result, or its coroutine. `BadArguments`, and it
+        is not called, if they do not fit."""
         arguments = arguments_of(lease)
         problem = self.check_arguments(arguments)
         if problem is not None:
@@ -89,11 +89,11 @@ class Registry:
         self.providers: list[Provider] = []  # of secrets, beside those that every worker has
 
     def offer(self, abilities: Iterable[str]) -> None:
-        """This node can do these, too: what needs no handler, but a machine that can do it."""
+        """Add abilities of this node's machine, which need no handler."""
         self._offered |= frozenset(abilities)
 
     def withdraw(self) -> None:
-        """Offer nothing but what every node can: what an earlier start of this program could is not known any more."""
+        """Offer only what every node can do: forget the abilities of an earlier start."""
         self._offered = _ALWAYS
 
     def add(self, name: str, function: Callable[..., Any]) -> Handler:
@@ -114,7 +114,7 @@ class Registry:
         return handler
 
     def learn(self, job: Job) -> None:
-        """Keep what a definition brings along and no store can keep: the function that decides its retries."""
+        """Keep the function of a definition that decides about retries: no store can keep it."""
         rule = job.retry.when
         if isinstance(rule, Rule):
             self._rules[job.name] = rule.function
@@ -149,9 +149,9 @@ class Registry:
             return str(error)
 
     def task_names(self) -> frozenset[str]:
-        """What this program can do, in the names that `reserve` filters by."""
+        """The names of the tasks that this program can run. `reserve` filters by them."""
         return frozenset({*(task_name(Call(handler=name)) for name in self._handlers), *self._offered})
 
     def unknown(self, jobs: Iterable[Job]) -> set[str]:
-        """What these jobs need that this program cannot do."""
+        """The abilities that these jobs need and this program does not have."""
         return {ability_of(job) for job in jobs} - self.task_names()

@@ -1,8 +1,8 @@
-"""Secrets: values that definitions only name, found just before a run starts, and recorded nowhere.
+"""Finds the values of secrets just before a run starts. Definitions only name them, and nothing records them.
 
-They are looked for in the environment, in files, in the store, and with whatever provider a program has added, in this
-order; the first that has one wins. One that is there and cannot be read ends the search: nobody is served another value
-by accident. No value, nor a part of one, is in any message.
+We look in the environment, in files, in the store, and at providers that the program has added, in this order. The
+first that has the secret wins. One that is there and cannot be read ends the search, so that no run gets another value
+by accident. No message contains a value or a part of one.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from onthedot.model.errors import OnTheDotError, UnknownSecret
 from onthedot.runners.task_template import NAME
 
 LEAST, MOST = 4, 32 * 1024
-"""A secret has at least so many characters, or it could not be kept out of output without garbling that; and at most
-so many bytes."""
+"""Least characters of a secret: a shorter one could not be redacted without garbling output. And its most bytes."""
 
 PREFIX = "OTD_SECRET_"
 DIRECTORY = "OTD_SECRETS_DIR"
 
 
 class Provider(Protocol):
-    """Somewhere that secrets come from.
+    """A source of secrets.
 
     >>> class Vault:
     ...     name = "the vault"
@@ -38,23 +37,23 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is, for messages."""
+        """Its name in messages."""
         ...
 
     async def get(self, namespace: str, name: str) -> str | None:
-        """The value; None if it has none of that name for that namespace. `UnknownSecret`, which says what to do but
-        no value, if it has one that cannot be read."""
+        """The value; None if there is no secret of that name for that namespace. `UnknownSecret`, with what to do and
+        without the value, if there is one that cannot be read."""
         ...
 
 
 class Secrets:
-    """All providers, in order."""
+    """The secrets of all providers, in order."""
 
     def __init__(self, providers: Sequence[Provider]) -> None:
         self._providers = tuple(providers)
 
     async def resolve(self, names: Iterable[str], *, namespace: str = "default") -> dict[str, str]:
-        """The values of these secrets, for jobs of this namespace; `UnknownSecret` with every problem."""
+        """The values of these secrets, for jobs of this namespace. `UnknownSecret` names every problem."""
         found: dict[str, str] = {}
         problems: list[str] = []
         for name in sorted(set(names)):
@@ -90,13 +89,13 @@ async def _ask(provider: Provider, namespace: str, name: str) -> str | None:
 
 
 def check_name(name: str) -> None:
-    """`UnknownSecret` for what cannot be the name of a secret."""
+    """Raise `UnknownSecret` if this cannot be the name of a secret."""
     if not NAME.fullmatch(name):
         raise UnknownSecret("secret: expected a name of letters, digits and '_', not a digit first")
 
 
 def check_value(name: str, value: object) -> None:
-    """`UnknownSecret` for what cannot be its value.
+    """Raise `UnknownSecret` if this cannot be the value of a secret.
 
     >>> check_value("PIN", "123")
     Traceback (most recent call last):
@@ -120,7 +119,7 @@ def _is_utf8(value: str) -> bool:
 
 
 class EnvironmentSecrets:
-    """`OTD_SECRET_NAME`, for one namespace: the variables of a process have no other scope.
+    """Secrets in variables `OTD_SECRET_NAME`, for one namespace.
 
     >>> await EnvironmentSecrets({"OTD_SECRET_DB": "a password"}).get("default", "DB")
     'a password'
@@ -178,8 +177,8 @@ class SecretFiles:
 
 
 def read_private(path: str, *, what: str, folder: int | None = None) -> str:
-    """The text of a file that nobody else may read, without the line end at its end; `UnknownSecret` if others may,
-    or if it is no file. `FileNotFoundError` if there is none."""
+    """The text of a file that no other user may read, without its last line end. `UnknownSecret` if others may read it,
+    or if it is no plain file. `FileNotFoundError` if there is none."""
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         opened = os.open(path, flags, dir_fd=folder)

@@ -20,7 +20,7 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 class Signature:
-    """What a function takes. Compiled at its first use: by then the names in its annotations exist."""
+    """The arguments that a function takes. Compiled at first use: by then the names in its annotations exist."""
 
     def __init__(self, function: Callable[..., Any], *, takes_context: bool) -> None:
         self._function = function

@@ -1,4 +1,4 @@
-"""From a lease to a task that can be done: parameters and secrets in their places, just before the start."""
+"""Fills in the task of a lease just before it starts: checks its arguments, and finds its secrets."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from onthedot.stores.documents import Documents
 _MOST_PLAIN = 1_000
 
 Fill = Callable[[Lease], Coroutine[Any, Any, Filled]]
-"""What makes a lease's task complete, as runners are given it; awaited on the engine's loop, because it may ask the
-store."""
+"""Fills in the task of a lease. Awaited on the engine's loop, because it may read the store."""
 
 
 async def as_written(lease: Lease) -> Filled:
-    """The task as its definition has it: nothing is filled in."""
+    """The task as it is defined: nothing is filled in."""
     return Filled(lease.record.job.task)
 
 
 class TaskFiller:
-    """What runners ask for a task. Arguments are checked once more: the job may have been edited since the run was
-    asked for, and a row in a store is from outside.
+    """Fills in tasks for runners. Checks the arguments once more: the job may have been edited since the run was
+    submitted, and a row in a store comes from outside.
 
-    `ArgumentsError` or `UnknownSecret` if the run cannot be done as it is, `StoreUnavailable` if it is not known."""
+    `ArgumentsError` or `UnknownSecret` if the run cannot start, `StoreUnavailable` if that is not known.
+    """
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
         self._plain: dict[int, Task] = {}  # by identity: the runs of a job share its definition
 
     def _takes_nothing(self, task: Task) -> bool:
-        """Whether there is no mark in it: then it is as it is. Looked at once for each definition."""
+        """Whether the task has no marks. Looks once at each definition."""
         if self._plain.get(id(task)) is task:
             return True
         if has_marks(task):
@@ -60,9 +60,10 @@ class TaskFiller:
 def secrets_of(
     store: Documents, others: Sequence[Provider] = (), *, environment: Mapping[str, str] | None = None
 ) -> Secrets:
-    """Where a worker finds secrets: its environment, the directory that `OTD_SECRETS_DIR` names, its store, others.
+    """The secrets of a worker: from its environment, the directory `OTD_SECRETS_DIR`, its store, and other providers.
 
-    `UnknownSecret` if the keys that are given are none: that is to be known at the start."""
+    `UnknownSecret` if the given keys are no keys, so that this is known at the start.
+    """
     environment = os.environ if environment is None else environment
     directory = environment.get(DIRECTORY)
     files = [SecretFiles(directory)] if directory else []

@@ -1,8 +1,8 @@
-"""Plain functions, in daemon threads.
+"""Runs plain functions in daemon threads.
 
-A thread cannot be killed. At its time-out an attempt's outcome is decided without it, and whatever the function
-returns later is dropped; its seat stays taken until it does. Daemon threads, because a node that must stop now
-cannot wait for a function that never returns.
+A thread cannot be killed. At a time-out the attempt's outcome is decided without it. The later result of the function
+is dropped, and its seat stays taken until it returns. The threads are daemons, because a node that must stop now cannot
+wait for a function that never returns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ThreadRunner(OffLoopRunner):
             self._work.put(attempt)
 
     def stop(self, attempts: list[Attempt]) -> None:
-        """What has not begun is given back; what runs cannot be stopped: it keeps its seat, and nobody listens."""
+        """Release attempts that have not begun. The others cannot be stopped: they keep their seats."""
         for attempt in attempts:
             with self._deciding:
                 if attempt.outcome is not None:
@@ -81,7 +81,7 @@ class ThreadRunner(OffLoopRunner):
             self._tell(self._returned, attempt)
 
     def _begin(self, attempt: Attempt) -> bool:
-        """Whether it is still wanted: from here on it counts as begun."""
+        """Note that the attempt begins. Returns False if it has an outcome already."""
         with self._deciding:
             if attempt.outcome is None:
                 attempt.started_at = self._clock.now()

@@ -1,4 +1,4 @@
-"""Where a handler failed: the last frames of its own code, as text that is kept with the attempt's log."""
+"""Formats the traceback of a failed handler for its attempt's log: the last frames of its own code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OWN, _LAST, _CHARACTERS = 5, 3, 4_000
 
 
 def trace_of(error: BaseException) -> str:
-    """The last five frames of the user's own code, and the last three of all; ours are left out. Empty: there are none.
+    """The last five frames of the user's own code, and the last three of all, without ours. Empty if there are none.
 
     >>> def charge():
     ...     raise ConnectionError("no line")

@@ -23,7 +23,8 @@ from onthedot.clock import SECOND, Micros
 from onthedot.model.errors import StoreUnavailable
 from onthedot.model.retention import Mark
 from onthedot.model.run import TERMINAL, RunRecord, RunState
-from onthedot.observe.json_lines import optional_iso, run_fields
+from onthedot.observe.formats import optional_iso
+from onthedot.observe.json_fields import run_fields
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.server.event_stream import PING, PING_EVERY, TURN, frame
 from onthedot.stores.hints import Hint

@@ -71,7 +71,7 @@ class RunView:
         return max([0, *self.ended, *self.notes])
 
 
-class KeptLogs:
+class LogCache:
     """A cache of the records of ended attempts, which never change. It has a limit."""
 
     def __init__(self, outputs: OutputStore | None) -> None:
@@ -180,7 +180,7 @@ class LogFeeds:
     def __init__(self, there: OpenStore) -> None:
         self._there = there
         self._feeds: dict[int, RunFeed] = {}
-        self._kept = KeptLogs(there.outputs)
+        self._kept = LogCache(there.outputs)
 
     @asynccontextmanager
     async def _feed(self, run_id: int) -> AsyncIterator[RunFeed]:

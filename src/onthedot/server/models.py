@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from onthedot.model.job import JobRecord
 from onthedot.model.run import AttemptRecord, RunRecord
-from onthedot.observe.formats import iso
-from onthedot.observe.json_lines import optional_iso, run_fields
+from onthedot.observe.formats import iso, optional_iso
+from onthedot.observe.json_fields import run_fields
 from onthedot.server.definitions import definition_of
 
 Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]

@@ -1,4 +1,4 @@
-"""Play a scenario: one node in virtual time, whose handlers do nothing but take the time that they would."""
+"""Plays a scenario: one node in virtual time, whose handlers take their time and do nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onthedot.simulate.virtual_node import VirtualEngine, VirtualIds, alone, qui
 from onthedot.stores.connect import open_store
 
 STEP: Micros = 6 * 3_600 * SECOND
-"""How much time passes between two words about how far it is."""
+"""How much virtual time passes between two reports of the progress."""
 
 LOOKAHEAD: Micros = 3_600 * SECOND
 """Many slots in one pass of the planner, and few passes: half the time that five minutes would take."""
@@ -29,11 +29,11 @@ JUST_BEFORE: Micros = SECOND
 """A slot at the very beginning counts, one at the end does not, nor does one at the instant at which the node dies."""
 
 OnWay = Callable[[Micros], None]
-"""Told up to which instant everything has happened."""
+"""Called with the instant up to which everything has happened."""
 
 
 def play(scenario: Scenario, tally: Tally, on_way: OnWay = lambda _: None) -> None:
-    """From the beginning to the end; everything that happens is told to the tally."""
+    """Play a scenario to its end. The tally gets every event."""
     loop = VirtualLoop()
     collects = gc.isenabled()
     gc.disable()  # a tenth of the time
@@ -67,13 +67,13 @@ class _Player:
             loop.default_exception_handler(context)
 
     async def run(self) -> None:
-        """Up, down and up again, to the end."""
+        """Start a node, stop it for each outage, and start the next one."""
         store = await open_store("memory:", clock=self._clock)
         scenario = self._scenario
         settings = alone(scenario.settings, self._jobs)
         for outage in [*sorted(scenario.outages), None]:
             engine = VirtualEngine(
-                store, self._registry, quiet(settings, lookahead=LOOKAHEAD), Events([self._tally.heed]), self._clock,
+                store, self._registry, quiet(settings, lookahead=LOOKAHEAD), Events([self._tally.take]), self._clock,
                 self._ids,
             )  # fmt: skip
             await engine.start(self._jobs, self._loop)

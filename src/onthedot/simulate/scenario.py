@@ -1,4 +1,4 @@
-"""What is to be simulated, as one value."""
+"""The scenario: what is to be simulated, as one value."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from onthedot.model.job import Job, Sleep
 from onthedot.settings import Settings
 
 ASSUMED: Micros = 1 * SECOND
-"""How long an attempt takes of which nobody has said it."""
+"""How long an attempt takes if its duration is not given."""
 
 
 class Outage(NamedTuple):
-    """No node is there: from the first instant on, until the second."""
+    """A span of time without any node."""
 
     start: Micros
     end: Micros
@@ -60,5 +60,5 @@ class Scenario:
         return micros(job.task.duration) if isinstance(job.task, Sleep) else self.assumed
 
     def is_out(self, instant: Micros) -> bool:
-        """Whether no node was there at this instant."""
+        """Whether no node runs at this instant."""
         return any(outage.start <= instant < outage.end for outage in self.outages)

@@ -11,7 +11,7 @@ from onthedot.cli.node_process.samples import add_samples
 from onthedot.clock import SECOND
 from onthedot.model.events import Event, JobPut, NodeJoined, TermWon
 from onthedot.model.job import Call, Job, JobRecord, JobState
-from tests.observe.made_up import NOON, started
+from tests.observe.sample_events import NOON, started
 
 NOW = NOON + 2 * SECOND
 EVENTS: list[Event] = [

@@ -31,7 +31,7 @@ from onthedot.model.run import Progress, RunState
 from onthedot.observe.log_lines import Lines
 from onthedot.schedules import due_of, next_after
 from tests.cli.screen import Screen
-from tests.observe.made_up import NOON, ONE_OF_EACH, failure, finish, lease, missed, started
+from tests.observe.sample_events import NOON, ONE_OF_EACH, failure, finish, lease, missed, started
 
 EVERY_TEN = Job(name="tick", task=Sleep(duration=otd.Retry().delay), schedules=(otd.every("10s"),))
 DEAD = failure(state=RunState.DEAD)

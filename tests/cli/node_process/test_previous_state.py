@@ -15,7 +15,7 @@ from onthedot.clock import SECOND, to_datetime, to_micros
 from onthedot.schedules import schedule_id
 from onthedot.stores.values import Node
 from tests.cli.conftest import Call, past_program
-from tests.observe.made_up import NOON
+from tests.observe.sample_events import NOON
 
 NO_PROCESS = 2**22 + 1  # above the largest process number that Linux gives out
 

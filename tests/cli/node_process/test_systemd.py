@@ -116,15 +116,15 @@ def test_signs_of_life_end_when_one_loop_hangs(listener: Listener):
     watchdog.stop()
 
 
-def test_a_family_is_ready_and_alive_when_all_are(listener: Listener):
+def test_a_group_is_ready_and_alive_when_all_are(listener: Listener):
     lives = {0, 1}
     family = NotifierGroup(Notifier(listener.name, 2 * SECOND), 2, lives.__contains__)
     try:
         one, other = (Notifier.take(family.environment(number)) for number in range(2))
         assert (one.watchdog, other.watchdog) == (2 * SECOND, 2 * SECOND)
-        one.ready("works")
         one.alive()
         one.alive()
+        one.ready("works")  # the last of its messages: the group is ready when it has read all of them
         other.ready("works")
         assert listener.heard() == ["READY=1", "STATUS=2 nodes ready"]
         other.alive()

@@ -19,7 +19,7 @@ from onthedot.runners.child_messages import lease_from_json, lease_to_json
 from onthedot.runners.notes import LOG_LIMIT
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.values import Note
-from tests.observe.made_up import lease
+from tests.observe.sample_events import lease
 from tests.runners.children import handlers
 from tests.runners.children.test_processes import Node, pid_of, result_of, until_written
 

@@ -196,5 +196,5 @@ async def test_more_than_there_are_children_wait_and_are_given_back_at_a_stop(tm
     node.sched.stop_now()
     await node.sched.stop()
     fates = {e.finish.lease.run_id: e.finish.verdict.outcome for e in node.watch.of(AttemptEnded)}
-    assert fates.get(waits, "released") == "released"
+    assert fates.get(waits.id, "released") == "released"
     assert [e.lease.record.job.name for e in node.watch.of(AttemptStarted)] == ["will_not_end"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from onthedot.clock import SECOND
+from onthedot.clock import SECOND, SystemClock
+from onthedot.ids import SeededIds
+from onthedot.loop import Loop
 from onthedot.output.records import Record, append
 from onthedot.runners.program import workspace
 from onthedot.runners.program.runner import SpoolSweep
@@ -303,6 +306,31 @@ async def test_the_service_sweeps_what_nobody_uses(tmp_path):
     used.places = set
     await service.tick(0)
     assert not place.run.exists()
+
+
+async def test_a_node_whose_first_program_comes_later_sweeps_too(tmp_path):
+    class Noted(SpoolSweep):
+        swept = asyncio.Event()
+
+        async def tick(self, now: int) -> int | None:
+            again_in = await super().tick(now)
+            self.swept.set()
+            return again_in
+
+    place = place_of(tmp_path)
+    os.utime(place.run, (0, 0))
+    service = Noted(Settings(), SystemClock())
+    loop = Loop(SystemClock(), SeededIds(1), lambda *_: None)
+    loop.add(service)
+    loop.start()
+    await service.swept.wait()
+    assert place.run.exists()  # this node runs no programs yet
+    service.swept.clear()
+    unused: Any = SimpleNamespace(spool=tmp_path, places=set)
+    service.open(unused)
+    await asyncio.wait_for(service.swept.wait(), 20)
+    assert not place.run.exists()
+    await loop.stop()
 
 
 def made(spool: Path, name: str) -> Path:

@@ -13,8 +13,8 @@ from onthedot.access.principal import LOCAL
 from onthedot.model.errors import StoreUnavailable
 from onthedot.server import event_feed
 from onthedot.server.event_feed import FeedEvent, FollowerQueue
+from tests.server.event_reader import Event, reading
 from tests.server.kit import Served
-from tests.server.streams import Event, reading
 from tests.server.worker import Worker
 
 EVENTS = "/api/v1/events"

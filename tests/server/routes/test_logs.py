@@ -16,8 +16,8 @@ from onthedot.output.line_marks import Mark, encode_mark
 from onthedot.output.records import Record
 from onthedot.server import event_stream, log_feed
 from onthedot.server.routes.logs import LogsOut
+from tests.server.event_reader import reading
 from tests.server.kit import Served
-from tests.server.streams import reading
 from tests.server.worker import Worker
 
 RECORDS = [

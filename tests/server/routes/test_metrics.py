@@ -8,7 +8,7 @@ from onthedot.access.permissions import Permission, Role
 from onthedot.clock import SECOND
 from onthedot.observe.counters import Counters
 from onthedot.stores.values import Node
-from tests.observe.made_up import started
+from tests.observe.sample_events import started
 from tests.server.kit import served
 
 

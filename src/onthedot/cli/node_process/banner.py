@@ -15,8 +15,7 @@ from onthedot.cli.words import in_words, reader_time, relative
 from onthedot.clock import Micros
 from onthedot.model.events import Event, JobPut, NodeJoined, TermWon
 from onthedot.model.job import Job, Schedule, ability_of
-from onthedot.observe.formats import count, iso, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import count, iso, optional_iso, plain
 from onthedot.scheduler import Scheduler
 from onthedot.schedules import describe, due_of, next_after, schedule_id
 from onthedot.stores.addresses import shown_url

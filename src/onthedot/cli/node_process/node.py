@@ -18,17 +18,17 @@ from onthedot.cli.errors import BROKEN, CUT_SHORT, BadInput, Failure
 from onthedot.cli.node_process import signals
 from onthedot.cli.node_process.banner import Banner
 from onthedot.cli.node_process.endpoints import Api, Endpoint, Metrics
-from onthedot.cli.node_process.event_printer import EventPrinter, JsonPrinter, PeoplePrinter
-from onthedot.cli.node_process.previous_state import read_previous_state
+from onthedot.cli.node_process.event_printer import EventPrinter, JsonPrinter, PeoplePrinter, Printer
+from onthedot.cli.node_process.previous_state import PreviousState, read_previous_state
 from onthedot.cli.node_process.samples import add_samples
 from onthedot.cli.node_process.signals import StopSignals
 from onthedot.cli.node_process.systemd import Notifier, Watchdog
 from onthedot.cli.options import DEFAULT_STORE, reader_zone, store_url
 from onthedot.cli.program import load_program
 from onthedot.cli.terminal import can_draw, colours_wanted
-from onthedot.clock import SystemClock
+from onthedot.clock import Micros, SystemClock
 from onthedot.model.errors import OnTheDotError, StoreUnavailable
-from onthedot.model.events import AttemptEnded, AttemptStarted, DrainBegun, LeaseLost, NodeLeft
+from onthedot.model.events import AttemptEnded, AttemptStarted, DrainBegun, Event, LeaseLost, NodeLeft
 from onthedot.model.verdict import LEASE_ENDED, OUT_OF_REACH, OutcomeKind
 from onthedot.observe.counters import Counters
 from onthedot.observe.formats import count, length, plain
@@ -38,12 +38,8 @@ from onthedot.stores.addresses import shown_url
 from onthedot.stores.connect import sqlite_path
 
 if TYPE_CHECKING:
-    from onthedot.cli.node_process.event_printer import Printer
     from onthedot.cli.node_process.live_view import View
-    from onthedot.cli.node_process.previous_state import PreviousState
     from onthedot.cli.up import ApiOptions, NodeOptions
-    from onthedot.clock import Micros
-    from onthedot.model.events import Event
     from onthedot.settings import Settings
 
 _LAST_MOMENT = 1.0  # seconds for a start that is nearly done when a signal comes

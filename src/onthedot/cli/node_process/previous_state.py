@@ -13,8 +13,7 @@ from onthedot.clock import Micros
 from onthedot.model.errors import StoreError
 from onthedot.model.job import Job, JobRecord
 from onthedot.model.run import RunState
-from onthedot.observe.formats import count, iso, plain
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import count, iso, optional_iso, plain
 from onthedot.operations.next_slots import look_ahead
 from onthedot.rules.next_slots import next_of_each
 from onthedot.stores.connect import open_store, sqlite_path

@@ -220,6 +220,7 @@ class SpoolSweep(Service):
     def open(self, runner: ProgramRunner) -> None:
         """From here on this node runs programs."""
         self._runner = runner
+        self.wake()  # the first program's job may be stored long after the start
 
     async def tick(self, now: Micros) -> Micros | None:
         """Remove old folders once."""

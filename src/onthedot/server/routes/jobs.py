@@ -7,10 +7,9 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field, JsonValue
 
-from onthedot.client.values import coming_fields, start_fields
 from onthedot.model.job import Job, JobRecord, JobState
-from onthedot.observe.formats import iso
-from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.formats import iso, optional_iso
+from onthedot.observe.json_fields import coming_fields, start_fields
 from onthedot.operations.job_views import Shown, looked
 from onthedot.operations.next_slots import gather, look_ahead
 from onthedot.rules.next_slots import coming, upcoming

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Response
 from pydantic import BaseModel, Field
 
-from onthedot.observe.json_lines import skip_fields
+from onthedot.observe.json_fields import skip_fields
 from onthedot.server.auth import There, Who, verbs_for
 from onthedot.server.json_response import json_response
 from onthedot.server.models import fields

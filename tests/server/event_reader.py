@@ -1,4 +1,4 @@
-"""A reader of server-sent events that can stop reading, in this process: no socket is between."""
+"""A reader of server-sent events that can stop reading, in this process, without a socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Something of everything that a server tells of: jobs, runs, output, a node, keys and users."""
+"""A store with one of each: jobs, runs, output, a node, keys and users."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onthedot.access.permissions import Role
 from onthedot.model.run import RunState
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.output.records import Record
-from tests.server.samples import PASSWORD
+from tests.server.sample_requests import PASSWORD
 from tests.server.worker import Worker
 
 HOURLY = (otd.every("1h"),)

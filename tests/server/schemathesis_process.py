@@ -1,8 +1,7 @@
-"""Asks an API for all that its document promises, by schemathesis: `python -m tests.server.asker FOLDER`.
+"""Runs schemathesis against an API: `python -m tests.server.schemathesis_process FOLDER`.
 
-It is a process of its own, because what schemathesis takes it does not give back: 16 MB a second that are no objects of
-Python's, and that would stay with whoever tests on. What to ask is in `FOLDER/orders`, as JSON, and what came out of it
-goes into `FOLDER/found`.
+It is a process of its own, because schemathesis never frees its memory: 16 MB per second that are no Python objects.
+It reads what to test from `FOLDER/orders`, as JSON, and writes what it found into `FOLDER/found`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One request for each route of the table, about things that are there: for the permission matrix."""
+"""One valid request for each route, for the permission matrix."""
 
 from __future__ import annotations
 
