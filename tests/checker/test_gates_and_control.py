@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import onthedot as otd
 from onthedot_verify.checker import check
 from tests.checker.made_up import SCHEDULE, TRIGGER, S, Story, beginning, changed, good, without
 from tests.checker.test_rules import calm, renumbered
@@ -56,12 +57,16 @@ def skipped(story: Story, at: float, holder: int, run: int = 3) -> Story:
     return story.add(at, "expire", **of, gate=OVERLAP[0], holder=holder, ended=round(at * S))
 
 
-def put_first(slot: int) -> Story:
+def put_first(slot: int | None) -> Story:
     """Run 1, the slot of 60 s, is overdue and not taken. Another slot waits for it at the gate; a third is skipped."""
-    story = beginning().lease(59, "reserve", fence=0, until=round(60.5 * S)).add(70, "beat", inc="A", ttl=80 * S)
+    options = {"overlap": otd.Overlap("wait", max_waiting=0)} if slot is None else {}
+    story = beginning(**options).lease(59, "reserve", fence=0, until=round(60.5 * S))
+    story.add(70, "beat", inc="A", ttl=80 * S)
     story.add(95, "elect", inc="A", term=3, shard=0, until=150 * S)
     plan: dict[str, Any] = {"job_id": 1, "schedule": SCHEDULE, "rev": 1, "term": 3, "shard": 0, "inc": "A"}
     story.add(96, "plan", **plan, start=66 * S, end=186 * S, slots=[120 * S, 180 * S])
+    if slot is None:
+        return changed(skipped(story, 121, 1), "expire", slot=180 * S)
     of: dict[str, Any] = {"run": 2, "lease": "l2", "trigger": TRIGGER, "slot": slot * S}
     story.lease(119, "reserve", **of, due=slot * S, fence=0, until=121 * S)
     story.add(120, "block", **of, job_id=1, inc="A", gate=OVERLAP[0], holder=1, gates=[OVERLAP])
@@ -169,6 +174,7 @@ GOOD = {
         block(beginning().add(59, "submit", **SUBMIT), 60, LIMIT, gates=[OVERLAP, LIMIT]), 61, 2, run=1
     ),
     "a slot skipped for an overdue one that others wait for": put_first(120),
+    "a slot skipped for an overdue one that the open gate went to": put_first(None),  # seed 4200023
     "overlapping after a freeze": overlapping(FREEZE),
     "a run cancelled while it waits": cancel(
         beginning().lease(59, "reserve", fence=0, until=61 * S), 59.5, "cancelled"

@@ -33,8 +33,8 @@ PRUNE_EVERY: Micros = HOUR
 BREATH: Micros = 200 * MILLISECOND
 """Between two groups of runs."""
 ENOUGH = 3
-"""A round ends when nothing had gone of so many groups in a row: runs go in about the order of their ids. Once a day it
-goes through all of them."""
+"""A round ends when so many groups in a row had nothing to remove: runs go in about the order of their ids. Once a day
+a round goes through all groups."""
 
 
 class Patience:

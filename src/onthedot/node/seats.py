@@ -1,8 +1,8 @@
-"""The seats: starts attempts at their instant, never before, ends them early, and hands their outcomes to the finisher.
+"""The seats: start attempts at their instant, never before, end them early, and hand their outcomes to the finisher.
 
     armed lease ──launch──▶ a seat ──at the due instant──▶ a runner ──ended──▶ finisher
 
-What the attempts teach is kept here as well: which jobs are quick (`Pace`), and whether starts run late (`Ahead`).
+They also measure what the reserver needs to know: which jobs are quick (`Pace`), and whether starts run late (`Ahead`).
 """
 
 from __future__ import annotations

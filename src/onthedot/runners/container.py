@@ -1,8 +1,8 @@
-"""Containers: one for each attempt, in Docker or Podman, removed when the attempt has ended.
+"""Executes containers: one for each attempt, in Docker or Podman, removed when the attempt has ended.
 
-The engine keeps a container running when its worker dies: that is its nature. So every container carries the mark of
-its worker, and whatever dead workers have left is removed when a worker starts on this machine, and before a run that
-had one starts again here (`engines.sweep`).
+The engine keeps a container running when its worker dies. So every container carries the mark of its worker. The
+containers of dead workers are removed when a worker starts on this machine, and before one of their runs starts again
+here (`container_engines.sweep`).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _REFUSED = ("onthedot.ContainerRefused",)
 
 
 class ContainerRefused(ValueError):
-    """What this worker does not do; its text says why, and what to do."""
+    """This worker refuses the container. The text says why, and what to do."""
 
 
 class ContainerExecutor:
-    """Runs containers in the engine that `find` finds. `mounts` are the directories that containers may be given."""
+    """Runs containers in the engine that `find` finds. `mounts`: the directories that containers may mount."""
 
     def __init__(
         self, find: Callable[[str], str | None], wanted: str = "", *, grace: Micros, mounts: Iterable[str] = ()
@@ -84,7 +84,7 @@ class ContainerExecutor:
             await self._docker.close()
 
     def _check_mount(self, mount: Mount) -> None:
-        """The real place has to be inside of an allowed one: what is writable there, a container may write as root."""
+        """Refuse a mount whose real path is not in an allowed directory: a container may write there as root."""
         real = os.path.realpath(mount.source)
         if not any(os.path.commonpath([real, allowed]) == allowed for allowed in self._mounts):
             raise ContainerRefused(
@@ -132,7 +132,7 @@ class ContainerExecutor:
     async def _create(
         self, docker: aiodocker.Docker, task: Container, attempt: Attempt, said: OutputWriter
     ) -> DockerContainer:
-        """A container that has not started; its image is pulled if it is not there."""
+        """Create a container. Pulls its image if it is missing."""
         import aiodocker
 
         config = config_of(task, attempt.lease, process_identity.here(), _user_processes())
@@ -146,7 +146,7 @@ class ContainerExecutor:
         return await self._made(docker, config, said)
 
     async def _made(self, docker: aiodocker.Docker, config: dict[str, Any], said: OutputWriter) -> DockerContainer:
-        """Whoever is stopped meanwhile leaves none behind: the engine's answer is waited for."""
+        """Create a container. If this is cancelled, it waits for the engine's answer and removes the container."""
         making = asyncio.ensure_future(docker.containers.create(config))
         try:
             return await asyncio.shield(making)
@@ -157,7 +157,7 @@ class ContainerExecutor:
             raise
 
     async def _stop(self, container: DockerContainer, attempt: Attempt, said: OutputWriter) -> None:
-        """TERM, the grace, KILL. Whose lease is gone, or goes, has no time for that: KILL."""
+        """Send TERM, wait for the grace, send KILL. After a lost lease there is no time for that: send KILL."""
         stop_as = attempt.stop_as  # None: its time is over, or the node itself ends
         lost = not attempt.timed_out and (stop_as is None or stop_as.kind is OutcomeKind.LOST)
         seconds = max(1, math.ceil(self._grace / SECOND))
@@ -176,8 +176,8 @@ class ContainerExecutor:
 
 
 def _user_processes() -> int | None:
-    """How many processes one user may have here, as far as we are told; None: any number. Podman gives itself no more
-    than the machine has numbers for, and cannot give more than it has."""
+    """Most processes of one user on this machine; None for any number. Podman limits itself to the process ids of the
+    machine, and cannot give a container more."""
     most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     if most == resource.RLIM_INFINITY:
         return None
@@ -190,7 +190,7 @@ _STREAMS: tuple[Stream, ...] = ("out", "err")
 
 
 async def _follow(container: DockerContainer, stream: Stream, said: OutputWriter, url: str) -> None:
-    """Record one of its two streams, until it ends. A log that cannot be had fails nothing: that is said in it."""
+    """Record one of the two streams until it ends. If that fails, the record says so, and the job does not fail."""
     try:
         async with _telling_trouble(url):
             async for text in container.log(stdout=stream == "out", stderr=stream == "err", follow=True):
@@ -200,14 +200,14 @@ async def _follow(container: DockerContainer, stream: Stream, said: OutputWriter
 
 
 async def _all_said(logs: list[asyncio.Task[None]], said: OutputWriter, seconds: float = _LAST_WORDS) -> None:
-    """Wait for what was said before the end; an engine that keeps a stream open holds up nobody."""
+    """Wait a limited time for output from before the end: an engine may keep a stream open."""
     if logs and (await asyncio.wait(logs, timeout=seconds))[1]:
         said.remark("[… the engine did not hand out the rest of the output …]")
 
 
 @asynccontextmanager
 async def _telling_trouble(url: str) -> AsyncIterator[None]:
-    """What the engine, or the way to it, has against a request, as one error in words."""
+    """Turn all errors of the engine, and of the connection to it, into `EngineTrouble`."""
     import aiodocker
     import aiohttp
 

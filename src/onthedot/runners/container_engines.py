@@ -1,7 +1,7 @@
-"""Container engines: where one is, whether it answers, and what dead workers have left in it.
+"""Finds a container engine, and removes the containers that dead workers have left in it.
 
-Spoken to with the standard library, because a worker asks this at every start: the library that drives containers takes
-a third of a second to load, and is loaded when the first container is to run.
+Uses the standard library only, because every worker does this at its start. The library that drives containers takes a
+third of a second to load, and is loaded with the first container.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _USUAL = ("/var/run/docker.sock", "/run/podman/podman.sock")
 
 
 class EngineTrouble(OSError):
-    """The engine does not answer, or answers that it cannot."""
+    """The engine does not answer, or refuses."""
 
 
 def find(wanted: str = "") -> str | None:
-    """The engine to use, if one answers and its library (`onthedot[docker]`) is installed: the one that is wanted, or
-    the first at the usual places."""
+    """The URL of the engine to use: the wanted one, or the first one at the usual places. None if none answers, or if
+    the library (`onthedot[docker]`) is not installed."""
     if importlib.util.find_spec("aiodocker") is None:
         return None
     return next((url for url in _candidates(wanted) if answers(url)), None)
@@ -44,13 +44,13 @@ def _candidates(wanted: str) -> Iterator[str]:
 
 
 def usual_sockets() -> list[str]:
-    """Where engines listen if nobody says otherwise: the machine's, and this user's own."""
+    """The usual sockets of engines: the machine's, and this user's own."""
     own = os.environ.get("XDG_RUNTIME_DIR", "")
     return [*_USUAL, *([f"{own}/podman/podman.sock", f"{own}/docker.sock"] if own else [])]
 
 
 def answers(url: str) -> bool:
-    """Whether an engine is there."""
+    """Whether an engine answers at this URL."""
     try:
         status, _ = ask(url, "GET", "/_ping", timeout=_PATIENCE)
     except EngineTrouble:
@@ -59,7 +59,7 @@ def answers(url: str) -> bool:
 
 
 def ask(url: str, method: str, path: str, *, timeout: float = _REMOVAL) -> tuple[int, bytes]:
-    """One question, waited for; `EngineTrouble` if there is no answer."""
+    """Send one request, and wait for its answer. `EngineTrouble` without one."""
     try:
         connection = _connection(url, timeout)
         try:
@@ -95,10 +95,10 @@ def _connection(url: str, timeout: float) -> http.client.HTTPConnection:
 
 
 def sweep(url: str, run_id: int | None = None) -> list[str]:
-    """Remove the containers of workers that are dead: of all runs, or of one. Their ids.
+    """Remove the containers of dead workers, of all runs or of one. Returns their ids.
 
-    Only what carries our own labels is looked at, and only what was started by a process of this machine that is
-    certainly gone: another worker's containers are its own, also those of the same run.
+    Looks only at containers with our labels. Removes one only if the process of this machine that started it is
+    certainly gone: another living worker's containers stay, even those of the same run.
     """
     label = process_identity.WORKER if run_id is None else f"{process_identity.RUN}={run_id}"
     filters = quote(json.dumps({"label": [label]}))

@@ -1,4 +1,4 @@
-"""What a container engine is told of a container, and what follows from how it ended. Pure."""
+"""Decides how a container is configured, and what its end means for the attempt. Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from onthedot.runners.program.protocol import ProgramEnd
 
 _FAILED = "onthedot.ContainerFailed"
 _FEWEST_TASKS = 16
-"""What starts a container has some ten threads, and the kernel counts them among the container's own: with fewer than
-this an engine now and then cannot start it."""
+"""Least tasks of a container. Its starter has some ten threads, and the kernel counts them. With fewer than this an
+engine sometimes cannot start it."""
 
 
 def config_of(task: Container, lease: Lease, worker: str, user_processes: int | None = None) -> dict[str, Any]:
-    """A container of this task, as Docker's API wants it: nothing is left to the engine's own defaults that matters.
+    """The configuration of a container for Docker's API. Sets all that matters, and leaves nothing to defaults.
 
-    `user_processes` is how many one user may have on this machine. Podman would ask for more than that, and be refused
-    where nobody may raise it; how many the container may have is said elsewhere (`PidsLimit`).
+    `user_processes`: the most processes of one user on this machine. Podman would ask for more, and be refused where
+    nobody may raise it. `PidsLimit` limits the container itself.
     """
     bounds = lease.record.job.bounds
     environment = {
@@ -64,7 +64,7 @@ def config_of(task: Container, lease: Lease, worker: str, user_processes: int | 
 
 
 def labels_of(lease: Lease, worker: str) -> dict[str, str]:
-    """Whose it is."""
+    """The labels that name its worker, run and attempt."""
     return {
         process_identity.WORKER: worker,
         process_identity.RUN: str(lease.run_id),
@@ -92,7 +92,7 @@ def _ulimits(bounds: Bounds, user_processes: int | None) -> list[dict[str, Any]]
 
 
 def end_of(state: Mapping[str, Any]) -> ProgramEnd:
-    """How a container ended, by the state that the engine tells of it.
+    """The end of a container, from the state that the engine reports.
 
     >>> end_of({"ExitCode": 3}).in_words(), end_of({"ExitCode": 143}).in_words()
     ('exit code 3', 'killed by SIGTERM')
@@ -108,7 +108,7 @@ def end_of(state: Mapping[str, Any]) -> ProgramEnd:
 
 
 def outcome_of(end: ProgramEnd) -> Outcome:
-    """What that is as the outcome of an attempt.
+    """The outcome of an attempt whose container ended so.
 
     >>> outcome_of(ProgramEnd("exited", code=2)).error_types
     ('onthedot.ExitCode.2', 'onthedot.ContainerFailed')

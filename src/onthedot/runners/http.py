@@ -1,8 +1,8 @@
-"""HTTP calls: one request, its redirects followed by us, and every connection made to an address that was judged.
+"""Executes HTTP calls: sends one request, follows its redirects, and connects only to addresses that are allowed.
 
-A name is resolved once for each hop. If one of its addresses is not allowed, none is used; the connection goes to an
-address of that very answer, so that a name which changes its mind in between changes nothing. `Host` and the name that
-the certificate must have stay those of the URL. No proxy is used, whatever the environment says.
+A name is resolved once for each hop. If one of its addresses is not allowed, none is used. The connection goes to an
+address of that same answer, so that a name that resolves differently a moment later changes nothing. `Host` and the
+name in the certificate stay those of the URL. No proxy is used, whatever the environment says.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import httpx2
 
 LONGEST: Micros = 60 * SECOND
-"""The time-out of HTTP jobs that have none of their own."""
+"""The time-out of HTTP jobs without one."""
 
 _MOST_READ = 1 << 20  # bytes of an answer; what is more is not asked for
 _MOST_KEPT = 32 << 10  # of these in the log
@@ -51,11 +51,11 @@ Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 
 class HttpTrouble(ConnectionError):
-    """No answer, or one that broke off."""
+    """The server sent no answer, or an incomplete one."""
 
 
 async def resolve(host: str, port: int) -> list[Address]:
-    """Every address that a name has; `HttpTrouble` if it has none."""
+    """All addresses of a name. `HttpTrouble` if it has none."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -65,7 +65,7 @@ async def resolve(host: str, port: int) -> list[Address]:
 
 
 class HttpExecutor:
-    """Sends the requests of HTTP jobs. `trust` tells whose certificates are believed: by default the machine's."""
+    """Sends the requests of HTTP jobs. `trust`: the certificate authorities; by default the machine's."""
 
     def __init__(
         self, allowed: Allowed, clock: Clock, *, resolve: Resolve = resolve, trust: ssl.SSLContext | None = None
@@ -89,7 +89,7 @@ class HttpExecutor:
             return Outcome(OutcomeKind.FAILED, str(error), _TROUBLE)
 
     async def warm_up(self) -> None:
-        """See `Executor`: a third of a second, most of it for the library."""
+        """See `Executor`. Takes a third of a second, most of it for the library."""
         self._open()
 
     async def close(self) -> None:
@@ -144,13 +144,13 @@ class HttpExecutor:
         )
 
     async def status_of(self, request: Request) -> int:
-        """Send a request that is no job's; the status of its answer, wherever that leads. `HttpTrouble` without one."""
+        """Send a request of our own. Returns the status of its answer, without redirects. `HttpTrouble` without one."""
         answer = await self._send(request)
         await answer.aclose()
         return answer.status_code
 
     async def _send(self, request: Request) -> httpx2.Response:
-        """The head of the answer, from the first address that takes the connection."""
+        """Send a request to the first address that accepts the connection. Returns the head of the answer."""
         import httpx2
 
         target = request.target
@@ -169,7 +169,7 @@ class HttpExecutor:
         raise _told(target.authority, trouble) from trouble
 
     def _open(self) -> httpx2.AsyncHTTPTransport:
-        """Only what carries requests: a client would keep cookies for an address that many names may share, and heed
+        """The transport. Not a client: that would keep cookies for an address that many names may share, and use the
         proxies and password files of the environment."""
         import httpx2
 
@@ -185,7 +185,7 @@ class HttpExecutor:
 
 
 def _pinned(request: Request, address: Address) -> httpx2.Request:
-    """The request to this very address, with the name of the host where it belongs."""
+    """The request to this address, with the host's name in its header and for its certificate."""
     import httpx2
 
     target = request.target
@@ -201,7 +201,7 @@ def _pinned(request: Request, address: Address) -> httpx2.Request:
 
 
 async def _read(answer: httpx2.Response) -> tuple[bytes, bool]:
-    """The body as it came, up to what we read; whether there was more."""
+    """The body, up to the most that we read, and whether there was more."""
     import httpx2
 
     body = bytearray()
@@ -220,5 +220,5 @@ def _told(authority: str, error: Exception) -> HttpTrouble:
 
 
 def _words(error: Exception) -> str:
-    """What a library's error says, if it says anything."""
+    """The text of a library's error, with its type."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

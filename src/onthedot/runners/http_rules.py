@@ -1,4 +1,4 @@
-"""What an HTTP job sends, and what follows from what comes back. Pure: every rule can be read and tested alone."""
+"""Decides what an HTTP job sends, and what follows from the answer. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 class Request(NamedTuple):
-    """One request, complete but for the address that it goes to."""
+    """One request, complete except for the address."""
 
     method: str
     target: Target
@@ -34,9 +34,9 @@ class Request(NamedTuple):
 
 
 def first_request(task: Http, lease: Lease) -> Request:
-    """What the job asks for, with the headers that tell the other side which run this is.
+    """The job's request, with headers that tell the server which run this is.
 
-    `Idempotency-Key` is the same for every attempt of a run, and no other run has it; a job may bring its own.
+    `Idempotency-Key` is the same for every attempt of a run, and no other run has it. A job may set its own.
     """
     headers = {"user-agent": "onthedot", "accept": "*/*", "accept-encoding": "identity"}
     body = None
@@ -57,7 +57,7 @@ def first_request(task: Http, lease: Lease) -> Request:
 
 
 def idempotency_key(lease: Lease) -> str:
-    """What all attempts of a run have in common, and nobody else has."""
+    """A key that all attempts of a run share, and no other run has."""
     key = (job_name(lease.record.job), lease.run_id, lease.trigger, lease.slot_at, lease.target)
     return hashlib.sha256(repr(key).encode()).hexdigest()[:32]
 
@@ -72,7 +72,7 @@ def is_expected(task: Http, status: int) -> bool:
 
 
 def redirect_of(task: Http, status: int, location: str | None) -> str:
-    """Where the answer says to ask instead, if it does and that is not itself what the job expects; or nothing.
+    """The location to which the answer redirects. Empty if it does not, or if the job expects that status.
 
     >>> redirect_of(Http(url="http://x"), 302, "/y"), redirect_of(Http(url="http://x", expect=(302,)), 302, "/y")
     ('/y', '')
@@ -81,11 +81,10 @@ def redirect_of(task: Http, status: int, location: str | None) -> str:
 
 
 def redirected(request: Request, status: int, location: str) -> Request:
-    """The request that follows from a redirect. Its target has to be judged like the first.
+    """The request that follows a redirect. Its target must be checked like the first one.
 
-    303 is always asked for with GET, as are 301 and 302 after a POST: what everybody does. Another origin is not told
-    what was meant for the first: of the job's own headers it gets those that any client sends, and the run's.
-    `AddressRefused` for what leads from https to http.
+    The method becomes GET after 303, and after 301 or 302 to a POST, as all clients do it. Another origin does not get
+    the job's own headers, except those that any client sends. `AddressRefused` for a redirect from https to http.
     """
     target = read_redirect(request.target, location)
     if request.target.scheme == "https" and target.scheme == "http":
@@ -100,7 +99,7 @@ def redirected(request: Request, status: int, location: str) -> Request:
 
 
 def wished_for(status: int, retry_after: str | None, now: Micros) -> Micros:
-    """The instant before which the other side wishes no other try; 0 if it has not said one that can be read.
+    """Earliest retry that the server allows (`Retry-After`); 0 if it sets none that can be read.
 
     >>> wished_for(429, "120", 0) // SECOND, wished_for(503, "Thu, 01 Jan 1970 00:01:00 GMT", 0) // SECOND
     (120, 60)

@@ -3,7 +3,7 @@
 `task_template.py` refuses places that are code for certain, also in stored jobs. These rules are stricter, and hold for
 new definitions: in doubt, a parameter goes through the environment, or behind `--`.
 
-No list knows every program. So the rules look at what an argument list says, whichever program it is for:
+No list has every program. So the rules look at the argument list, for any program:
 
 * a parameter is a whole argument, or the value in `--name=…`, where `name` does not speak of commands or code;
 * it does not follow a short option (`-c`, `-exec`), which does not say what its value is;

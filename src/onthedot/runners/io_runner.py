@@ -1,7 +1,7 @@
-"""Tasks that only wait for others (HTTP calls, containers), on a thread and an event loop of their own.
+"""Runs tasks that only wait for others (HTTP calls, containers), on a thread with an event loop of its own.
 
-Not on the engine's loop, which has to be on time, and not on the application's, which a handler may block. What is done
-for one kind of task is its `Executor`; what every attempt has in common (time-out, early end, one outcome) is here.
+The engine's loop has to be on time, and a handler may block the application's. An `Executor` does the work for one kind
+of task. What all attempts have in common is here: the time-out, an early end, one outcome, the record.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ _JOIN = 3.0  # seconds that attempts get to clean up when the runner is closed
 
 
 class Recording(Protocol):
-    """Where the record of an attempt is written, and what becomes of it when the attempt has ended."""
+    """Keeps the records of attempts."""
 
     def path(self, lease: Lease) -> Path:
-        """The file to write it to, in a folder that is there. Called in the runner's thread."""
+        """The file for an attempt's record, in an existing folder. Called in the runner's thread."""
         ...
 
     async def keep(self, lease: Lease) -> None:
-        """It is complete. Awaited on the engine's loop; whatever this raises fails no attempt."""
+        """Keep a complete record. Awaited on the engine's loop. An error here fails no attempt."""
         ...
 
 
 class NotRecorded:
-    """No record is kept: what is said stays in the log of its run."""
+    """Keeps no records: output stays in the log of the run."""
 
     def path(self, lease: Lease) -> Path:
-        """Nowhere."""
+        """`/dev/null`."""
         del lease
         return Path(os.devnull)
 
     async def keep(self, lease: Lease) -> None:
-        """There is nothing to keep."""
+        """Does nothing."""
 
 
 NOT_RECORDED = NotRecorded()
 
 
 class OutputWriter:
-    """What an attempt says, on its way to the record (all of it, within bounds) and to the log of its run."""
+    """Writes an attempt's output to its record (all of it, within bounds) and to the log of its run."""
 
     def __init__(self, capture: Capture, context: Context, clock: Clock) -> None:
         self._capture = capture
@@ -73,33 +73,33 @@ class OutputWriter:
         self._live = LiveLines(context)
 
     def feed(self, stream: Stream, data: bytes) -> None:
-        """Some bytes came."""
+        """Write some bytes."""
         self._live.say(self._clock.now(), stream, self._capture.feed(stream, data))
 
     def remark(self, text: str) -> None:
-        """A line of ours. Redacted like all else: it may name what the other side has sent back."""
+        """Write our own line. It is redacted, too, because it may quote the other side."""
         self.feed("err", f"{text}\n".encode(errors="backslashreplace"))
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Write the rest, and close the record."""
         for stream, text in self._capture.close():
             self._live.say(self._clock.now(), stream, text)
         self._live.flush()
 
 
 class Executor(Protocol):
-    """Does one kind of task. Used on the runner's loop only."""
+    """Executes tasks of one kind. Used on the runner's loop only."""
 
     async def warm_up(self) -> None:
-        """Load what the first attempt would have to wait for. May fail: then that one does it again, and tells why."""
+        """Load what the first attempt needs. May fail: then that attempt tries again, and reports why."""
         ...
 
     async def perform(self, attempt: Attempt, filled: Filled, said: OutputWriter) -> Outcome:
-        """The attempt itself. Cancelled once, when it is to end early: nothing of it is left when this has ended."""
+        """Execute one attempt. It is cancelled once if it has to end early, and leaves nothing behind."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
@@ -128,7 +128,7 @@ class IoRunner(OffLoopRunner):
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
 
     def warm_up(self) -> None:
-        """Be ready for a first attempt: it is as punctual as the others."""
+        """Prepare for a first attempt, so that it is as punctual as the others."""
         loop = self._running_loop()
         loop.call_soon_threadsafe(self._begin_warming, loop)
 
@@ -141,7 +141,7 @@ class IoRunner(OffLoopRunner):
             self._loop.call_soon_threadsafe(self._end_early, attempts)
 
     def close(self) -> None:
-        """End what still runs, and the thread."""
+        """End all attempts, and the thread."""
         loop, thread = self._loop, self._thread
         if loop is not None and thread is not None:
             self._loop = self._thread = None
@@ -156,7 +156,7 @@ class IoRunner(OffLoopRunner):
             self._thread.start()
         return self._loop
 
-    # ── on the runner's own ──────────────────────────────────────────────────────────────────────────────────
+    # ── on the runner's own thread ──────────────────────────────────────────────────────────────────────────────────
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
@@ -203,7 +203,7 @@ class IoRunner(OffLoopRunner):
                 self._cancel(attempt)
 
     def _cancel(self, attempt: Attempt) -> None:
-        """Once only: what it does to clean up is not disturbed."""
+        """Cancel once: a second cancel would disturb the clean-up."""
         if not attempt.handle.cancelling():
             attempt.handle.cancel()
 
@@ -213,7 +213,7 @@ class IoRunner(OffLoopRunner):
             self._cancel(attempt)
 
     async def _perform(self, loop: asyncio.AbstractEventLoop, attempt: Attempt) -> None:
-        """Whatever happens in here becomes one outcome."""
+        """Run one attempt. Whatever happens in here becomes one outcome."""
         attempt.started_at = self._clock.now()
         attempt.timeout = attempt.timeout or self._longest
         timer = loop.call_later(attempt.timeout / SECOND, self._time_out, attempt) if attempt.timeout else None
@@ -250,7 +250,7 @@ class IoRunner(OffLoopRunner):
             await self._keep(attempt.context, lease)
 
     async def _keep(self, context: Context, lease: Lease) -> None:
-        """A record that cannot be kept never fails a job."""
+        """Keep the record. If that fails, the log says so, and the job does not fail."""
         try:
             async with asyncio.timeout(_KEEP):
                 await self._on_engine(self._recording.keep(lease))
@@ -259,5 +259,5 @@ class IoRunner(OffLoopRunner):
             context._log_as(mark, f"its output could not be kept: {failed(error).error}")
 
     async def _on_engine(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do this on the engine's loop, where the store is."""
+        """Await this on the engine's loop, where the store is."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._engine_loop))

@@ -1,4 +1,4 @@
-"""Patterns for the values of text parameters: a small part of regular expressions that is quick on every value. Pure.
+"""Matches the values of text parameters with patterns: a small part of regular expressions, always quick. Pure.
 
 Letters, digits and `_`, escaped characters, `.`, `\\d \\w \\s`, `[…]`, groups, `|`, and `* + ? {n} {n,m}`. A pattern is
 always matched against the whole value. The server checks values on its event loop, and nobody can stop a match. So it

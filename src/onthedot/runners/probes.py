@@ -1,7 +1,4 @@
-"""Whether this machine can do something, tried out: each answers within a second, and leaves nothing behind.
-
-For the guard, which offers what works, and for `onthedot doctor`, which tells what does not.
-"""
+"""Probes what this machine can do, for `onthedot doctor`. A probe takes at most a second, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ State = Literal["ok", "missing", "broken"]
 
 
 class Probe(NamedTuple):
-    """What a probe has found: what is there, or why it does not work."""
+    """The result of a probe: what is there, or why it does not work."""
 
     state: State
     found: str
@@ -44,7 +41,7 @@ class Cgroups(NamedTuple):
 
 
 def try_program(words: Sequence[str], *, patience: float = PATIENCE, handed: Sequence[int] = ()) -> Probe:
-    """Run a small program to its end: its first line, or what is wrong with it. Whatever it started ends with it.
+    """Run a small program to its end. Returns its first line, or what is wrong. Ends all processes that it started.
 
     >>> try_program(["sh", "-c", "echo one; echo two"])
     Probe(state='ok', found='one')

@@ -1,4 +1,4 @@
-"""How what a worker starts outside of itself is marked, so that it can be told later whether its worker still lives.
+"""Marks containers with the worker that started them, and tells later whether that worker still lives.
 
 A mark names one process for ever: the boot of its machine, its pid namespace, its pid, and the tick at which it began.
 """
@@ -18,7 +18,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def here() -> str:
-    """The mark of this process; empty where the system does not tell: then nobody ever calls it dead."""
+    """The mark of this process. Empty where the system does not show it: then it never counts as dead."""
     try:
         boot = _BOOT.read_text().strip()
         namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
@@ -28,9 +28,9 @@ def here() -> str:
 
 
 def is_dead(mark: str, *, local: bool) -> bool:
-    """Whether the process of this mark is certainly gone. `local`: it can only have been one of this machine.
+    """Whether the process of this mark is certainly gone. `local`: it was a process of this machine.
 
-    What lives in another pid namespace cannot be seen from here, and is left alone.
+    A process in another pid namespace cannot be seen from here, and counts as alive.
     """
     mine, other = here().split("/"), mark.split("/")
     if len(mine) != 4 or len(other) != 4 or not other[2].isdecimal():
@@ -41,7 +41,7 @@ def is_dead(mark: str, *, local: bool) -> bool:
 
 
 def _began(pid: int) -> str:
-    """The tick at which a process began; empty if it is gone, or only waits to be buried."""
+    """The tick at which a process began; empty if it is gone, or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -73,7 +73,7 @@ class _Player:
         settings = alone(scenario.settings, self._jobs)
         for outage in [*sorted(scenario.outages), None]:
             engine = VirtualEngine(
-                store, self._registry, quiet(settings, lookahead=LOOKAHEAD), Events([self._tally.heed]), self._clock,
+                store, self._registry, quiet(settings, lookahead=LOOKAHEAD), Events([self._tally.take]), self._clock,
                 self._ids,
             )  # fmt: skip
             await engine.start(self._jobs, self._loop)

@@ -65,7 +65,7 @@ class Tally:
         self._running: dict[str, Lease] = {}
         self._waits: dict[int, str] = {}  # by run: what it waits for
 
-    def heed(self, event: Event) -> None:
+    def take(self, event: Event) -> None:
         """Count one event."""
         match event:
             case AttemptStarted(lease, started_at):

@@ -89,6 +89,7 @@ def s11_overlap(history: History) -> Iterator[Finding]:
     holders = Holders()
     waited: defaultdict[str, set[int]] = defaultdict(set)
     no_slots: set[str] = set()  # leases
+    ended: set[int] = set()
     for event, run, before, after in history.moves:
         for key, _, until_end, others in holders.take(event, before, after):
             if until_end and others:
@@ -99,7 +100,9 @@ def s11_overlap(history: History) -> Iterator[Finding]:
                 waited[event["gate"]].add(event["holder"])  # overdue slots start in order: the gate waits for this one
         if event["ev"] == "expire" and event["reason"] == "overlap":
             key, named = event.get("gate", ""), event.get("holder", 0)
-            if named not in holders.of_gate[key] | waited[key]:
+            asking = [run, *(history.runs[other] for other in waited[key])]
+            comes_first = named not in ended and all(_is_older(history.runs.get(named), other) for other in asking)
+            if named not in holders.of_gate[key] | waited[key] and not comes_first:  # an open gate goes to the oldest
                 yield (
                     event["seq"],
                     f"run {run.id} was skipped, and {named or 'nobody'} did not hold {key or 'its gate'}",
@@ -110,6 +113,7 @@ def s11_overlap(history: History) -> Iterator[Finding]:
             no_slots.add(event["lease"])
         holders.leave(event, before, after)
         if after.terminal:
+            ended.add(run.id)
             for waiting in waited.values():
                 waiting.discard(run.id)
     for beat in history.by["beat"]:
@@ -134,11 +138,12 @@ class _Execution:
 
 
 def _is_older(one: Run | None, other: Run) -> bool:
-    """Whether both are slots of one schedule, and this one is the older."""
-    if one is None or one.key is None or other.key is None or not is_slot(other.key[1]):
+    """Whether both are slots of one job, and this one is the older."""
+    if one is None or one.key is None or other.key is None:
         return False
-    (*mine, my_slot, my_target), (*others, slot, target) = one.key, other.key
-    return (mine, my_target) == (others, target) and my_slot < slot
+    (job_id, mine, my_slot, my_target), (other_job, others, slot, target) = one.key, other.key
+    alike = (job_id, my_target) == (other_job, target) and is_slot(mine) and is_slot(others)
+    return alike and my_slot < slot
 
 
 def _physical(history: History) -> Iterator[Finding]:

@@ -1,1 +1,1 @@
-"""The guard: a process of its own that starts programs, bounds, records and ends them. See docs/running.md."""
+"""The guard: a process of its own that starts programs, limits them, records their output and ends them."""

@@ -1,8 +1,7 @@
-"""Bounds for a whole tree, by cgroups: in directories that the operator has named, and nowhere else.
+"""Limits a whole process tree with cgroups, in directories that the operator has named and nowhere else.
 
-A group that nobody has given us is not ours to divide, also where root could: it may be watched, counted or limited by
-whoever made it. Version 1 (a directory for each controller) and version 2 are both served; what a directory has no
-file for is not bounded there.
+Other groups are not ours to divide, even as root: their owner may watch, count or limit them. Both version 1 (a
+directory for each controller) and version 2 work. A directory that has no file for a limit does not limit that.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ class Group:
 
     @property
     def doors(self) -> list[str]:
-        """The files that a process writes 0 to in order to join."""
+        """The files to which a process writes 0 to join."""
         return [f"{place}/cgroup.procs" for place in self._places]
 
     def members(self) -> set[int]:
-        """Who is in it."""
+        """The processes in the group."""
         found: set[int] = set()
         for place in self._places:
             with suppress(OSError):
@@ -48,11 +47,11 @@ class Group:
         return found
 
     def kill(self) -> None:
-        """Everybody at once, where the kernel can do that (version 2)."""
+        """Kill all processes at once, where the kernel can do that (version 2)."""
         self._write("cgroup.kill", 1)
 
     def was_out_of_memory(self) -> bool:
-        """Whether the kernel has killed somebody in it for that."""
+        """Whether the kernel has killed a process of the group because memory ran out."""
         for place in self._places:
             for name in ("memory.events", "memory.oom_control"):
                 with suppress(OSError):
@@ -62,7 +61,7 @@ class Group:
         return False
 
     def remove(self) -> None:
-        """It is empty: away with it."""
+        """Remove the group, which is empty."""
         for place in self._places:
             with suppress(OSError):  # never made; or somebody in it is a zombie still, and it stays, and bounds nobody
                 place.rmdir()
@@ -75,7 +74,7 @@ class Group:
 
 
 def usable(parents: Sequence[str]) -> list[str]:
-    """Those of the directories in which groups can be made, tried out."""
+    """The directories in which we can make groups. Tries each."""
     found = []
     for parent in parents:
         trial = Path(parent, f"probe-{os.getpid()}")

@@ -1,8 +1,8 @@
-"""Walk through folders that programs have made, however deep they are, and remove them.
+"""Walks through folders that programs have made, however deep they are, and removes them.
 
-A program may nest folders deeper than Python recurses, than a path is long, and than a process has descriptors. So this
-goes from folder to folder with one descriptor at a time, down by name without following links and up by `..`, and
-looks each time whether it is where it was.
+A program may nest folders deeper than Python recurses, than a path is long, and than a process has descriptors. So we
+go from folder to folder with one descriptor at a time: down by name without following links, and up by `..`. Each time
+we check that we are where we were.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Level:
-    """A folder on the way: what it is, and what is still to be looked at in it."""
+    """A folder on the way, and the names in it that are still to visit."""
 
     def __init__(self, folder: int, name: str) -> None:
         self.name = name
@@ -26,11 +26,11 @@ class _Level:
 
 
 def entries(top: str, *, unlock: bool = False) -> Iterator[tuple[int, str, os.stat_result]]:
-    """Everything below it, each folder after what is in it: the descriptor of the folder that it is in, its name, and
-    what it is. The descriptor is good until the next one is asked for.
+    """Everything below a folder, each folder after its contents: the descriptor of its parent, its name, its status.
+    The descriptor is valid until the next one is requested.
 
-    `unlock`: give ourselves the rights that a program took away from folders, and pass over what cannot be entered or
-    is gone; else that is an OSError.
+    `unlock`: take back rights that a program has removed from folders, and skip folders that cannot be entered or are
+    gone. Without it these raise OSError.
     """
     at = os.open(top, _FOLDER) if not unlock else _unlocked(top, None)
     try:
@@ -64,7 +64,7 @@ def entries(top: str, *, unlock: bool = False) -> Iterator[tuple[int, str, os.st
 
 
 def remove(top: str) -> None:
-    """A folder with everything in it, as far as it can be; links go, what they lead to stays."""
+    """Remove a folder with everything in it, as far as possible. Removes links, and not their targets."""
     with suppress(OSError):
         for folder, name, about in entries(top, unlock=True):
             with suppress(OSError):
@@ -86,7 +86,7 @@ def _enter(at: int, name: str, *, unlock: bool) -> tuple[int, _Level]:
 
 
 def _above(at: int, level: _Level) -> int:
-    """The folder that this one is in: the very one that we came from."""
+    """Open the parent folder, and check that it is the one that we came from."""
     above = os.open("..", _FOLDER, dir_fd=at)
     if not os.path.samestat(os.fstat(above), level.about):
         os.close(above)
@@ -97,7 +97,7 @@ def _above(at: int, level: _Level) -> int:
 
 
 def _unlocked(name: str, at: int | None) -> int:
-    """A folder, opened, in which we may do everything; as far as it is ours."""
+    """Open a folder, and give ourselves all rights in it if it is ours."""
     handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
     try:
         if os.fstat(handle).st_mode & 0o700 != 0o700:

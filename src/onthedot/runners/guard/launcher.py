@@ -1,9 +1,9 @@
-"""Start one program, in one of two ways.
+"""Starts one program, in one of two ways. Neither runs an instruction of the program without its limits.
 
-Whatever is kept apart or is in cgroups is a fork of the guard that sets everything before it becomes the program. What
-is not kept apart is spawned (`posix_spawn`), which takes half as long: the guard lowers its own soft limits for that
-moment, and the program inherits them. Hard limits it gets from outside right after; who raises its soft ones before
-that is the worker's own user anyway. No instruction of either runs without its bounds.
+A program at level `user` or `sandbox`, or with cgroups, is a fork of the guard, which sets everything before it becomes
+the program. Any other program is spawned (`posix_spawn`), which takes half the time. For that moment the guard lowers
+its own soft limits, and the program inherits them. It gets its hard limits from outside right after. A program that
+raises its soft limits before that runs as the worker's own user anyway.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from onthedot.runners.guard import namespaces, sandbox, seccomp, trees
 from onthedot.runners.guard.users import User
 
 APART: tuple[Level, ...] = ("user", "sandbox")
-"""The levels that keep a program apart from its worker."""
+"""The levels that isolate a program from its worker."""
 
 NOT_FOR_US = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Who stops a service, or a terminal, signals all of its processes; the guard ends when its worker does."""
+"""A stop of a service or a terminal signals all of its processes. The guard ignores that: it ends with its worker."""
 
 _NOT_STARTED = 127
 _MOST_WORDS = 4_096
@@ -37,7 +37,7 @@ _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, *NOT_FOR_US)  # by Python, and by th
 
 
 class Spawned(NamedTuple):
-    """A process, and our ends of its pipes."""
+    """A started process, and our ends of its pipes."""
 
     pid: int
     stdin: int  # -1: it reads nothing
@@ -47,7 +47,7 @@ class Spawned(NamedTuple):
 
 
 class Rights(NamedTuple):
-    """As whom it runs, and how bounded."""
+    """The user, the level and the limits of a program."""
 
     user: User | None = None  # None: as the guard
     workspace: str = ""  # becomes that user's
@@ -58,17 +58,17 @@ class Rights(NamedTuple):
 
     @property
     def needs_fork(self) -> bool:
-        """Whether there is something that can be set only from inside."""
+        """Whether something can be set only from inside the new process."""
         return self.apart or bool(self.doors)
 
     @property
     def apart(self) -> bool:
-        """Whether it is kept apart from the guard."""
+        """Whether it is isolated from the guard."""
         return self.level in APART
 
 
 def limits_of(bounds: Bounds, *, own_user: bool) -> list[tuple[int, int]]:
-    """The limits of each process. Processes are counted by user: only with one of its own that says anything.
+    """The limits of each process. The kernel counts processes per user, so their number needs a user of its own.
 
     Memory is what is private and writable (`RLIMIT_DATA`), not the address space: that a runtime reserves in advance,
     by the gigabyte, without using it.
@@ -85,7 +85,7 @@ def limits_of(bounds: Bounds, *, own_user: bool) -> list[tuple[int, int]]:
 
 
 def spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, *, reads: bool, rights: Rights) -> Spawned:
-    """Start it. OSError or ValueError if it could not be; a fork tells what goes wrong later in `trouble`."""
+    """Start a program. OSError or ValueError if that fails. A fork reports later errors in `trouble`."""
     ours: list[int] = []
     theirs: list[int] = []
     try:
@@ -140,8 +140,8 @@ def _spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, standard
 
 @contextmanager
 def _lowered(limits: Sequence[tuple[int, int]]) -> Iterator[None]:
-    """Our own soft limits, so that who is spawned meanwhile begins with them. Not that of processor time: the guard has
-    used more than that already, and nobody uses a second of it before it is set from outside."""
+    """Lower our own soft limits, so that a process that is spawned meanwhile begins with them. Not that of processor
+    time: the guard has used more already, and no program uses a second before it is set from outside."""
     before = [(number, resource.getrlimit(number)) for number, _ in limits if number != resource.RLIMIT_CPU]
     try:
         for number, value in limits:
@@ -154,8 +154,8 @@ def _lowered(limits: Sequence[tuple[int, int]]) -> Iterator[None]:
 
 
 def _is_less_than_we_have(limits: Sequence[tuple[int, int]], highest: int) -> bool:
-    """Whether the guard itself takes about as much as the program may have, in memory or in descriptors (`highest` is
-    to be handed on): then it cannot lower its own limits."""
+    """Whether the guard itself needs about as much as the program may have, in memory or in descriptors (`highest` is
+    passed on). Then it cannot lower its own limits."""
     most = dict(limits)
     if most.get(resource.RLIMIT_NOFILE, highest + 1) <= highest:
         return True
@@ -168,12 +168,12 @@ def _is_less_than_we_have(limits: Sequence[tuple[int, int]], highest: int) -> bo
 
 @cache
 def _most(number: int) -> int:
-    """What the guard may have itself, and so whom it spawns; it never changes."""
+    """The guard's own hard limit, which its children inherit. It never changes."""
     return resource.getrlimit(number)[1]
 
 
 def _find_and_spawn(argv: Sequence[str], env: Mapping[str, str], actions: list[tuple[int, int, int]]) -> int:
-    """As a shell finds it: by its path, or in the directories of its own PATH."""
+    """Spawn a program that is found as a shell does: by its path, or in the directories of its own PATH."""
     name = argv[0]
     places = [""] if "/" in name else [f"{place or '.'}/" for place in env.get("PATH", os.defpath).split(":")]
     trouble: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
@@ -190,7 +190,7 @@ def _find_and_spawn(argv: Sequence[str], env: Mapping[str, str], actions: list[t
 
 
 def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: list[int], rights: Rights) -> NoReturn:
-    """In the new process: be the program, or say why not."""
+    """In the new process: become the program, or report why not."""
     *standard, trouble = pipes
     try:
         signal.set_wakeup_fd(-1)
@@ -237,13 +237,13 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
 
 
 def _within(most: int, number: int, value: int) -> tuple[int, int]:
-    """The soft and the hard limit: nobody can have more than there is."""
+    """The soft and the hard limit for a value, at most `most`."""
     hard = value + 5 if number == resource.RLIMIT_CPU else value  # SIGXCPU first, SIGKILL for who does not listen
     return (value, hard) if most == resource.RLIM_INFINITY else (min(value, most), min(hard, most))
 
 
 def trouble_of(spawned: Spawned) -> str:
-    """Why the process that has ended never was the program; empty if it was."""
+    """Why an ended process never became the program; empty if it did."""
     if spawned.trouble < 0:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""What this machine can keep apart, found by trying it. For the worker; the guard has no need of it."""
+"""Probes which levels of isolation this machine offers. For the worker: the guard does not load it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE = 10  # seconds for a program that does nothing
 
 
 def probe() -> frozenset[Level]:
-    """What this machine can give, tried out. Only Linux has what the guard needs."""
+    """The levels that work on this machine. Only Linux has any."""
     if sys.platform != "linux":
         return frozenset()
     levels: set[Level] = {"none", "process"}
@@ -32,7 +32,7 @@ def probe() -> frozenset[Level]:
 
 
 def user_trial() -> list[str]:
-    """The program that tries out whether another can be given a user and folders of its own, by becoming one."""
+    """The command that tries out whether a program can have a user and folders of its own."""
     found_at = f"PYTHONPATH={Path(__file__).parents[3]}"
     words = ["-S", "-P", "-m", "onthedot.runners.guard.namespaces", str(USERS[-1])]
     return ["/usr/bin/env", "-i", found_at, sys.executable, *words]

@@ -1,8 +1,8 @@
 """The guard's process: `python -m onthedot.runners.guard.main SOCKET TOKEN [CGROUP…]`, started by a worker.
 
-One thread and one loop. Whatever wakes it, it looks first whether the worker's lease is alive: it may have been asleep
-itself. No program can keep it waiting: no pipe is read for long, none is written to that is full, and nothing is waited
-for that a program could delay.
+One thread and one loop. After every wake-up it first checks whether the worker's lease is alive: the guard itself may
+have been suspended. No program can keep it waiting: it reads no pipe for long, writes to no full pipe, and waits for
+nothing that a program could delay.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WORKER_GONE = "its worker is gone"
 
 
 class GuardLoop:
-    """All programs of one worker."""
+    """The loop of a guard, with all programs of its worker."""
 
     def __init__(self, talk: socket.socket, token: str, groups: list[str]) -> None:
         self._talk = talk
@@ -57,7 +57,7 @@ class GuardLoop:
         self._selector.register(self._told_of_deaths, selectors.EVENT_READ, self._deaths)
 
     def run(self) -> None:
-        """Until the worker is gone, and every program with it."""
+        """Run until the worker is gone, and every program with it."""
         self._send({"ready": os.getpid()})
         while self._running or not self._worker_gone:
             wait = self._next() - self._clock.steady()
@@ -112,7 +112,7 @@ class GuardLoop:
         self._kill_all(_WORKER_GONE)
 
     def _send(self, message: Message, within: Micros = 0) -> None:
-        """At the end of this turn, or so much later: each frame by itself would wake the worker."""
+        """Send at the end of this turn, or later: single frames would wake the worker each."""
         if not self._worker_gone:
             self._unsent += frame(message)
             self._send_at = min(self._send_at, self._clock.steady() + within)
@@ -171,7 +171,7 @@ class GuardLoop:
         return write
 
     def _end(self, running: RunningProgram, reason: Kind) -> None:
-        """Ask it to end; kill it after its grace."""
+        """Ask the program to end, and kill it after its grace."""
         if running.reason is None and running.status is None:
             running.reason = reason
             running.kill_at = self._clock.steady() + running.program.grace
@@ -234,7 +234,7 @@ class GuardLoop:
             self._kill_all(_LEASE_ENDED)
 
     def _next(self) -> Micros:
-        """When something is to be done, if nothing happens before."""
+        """The next time at which there is something to do."""
         next_at = min(self._sweeper.again_at, self._send_at)
         if self._running:
             next_at = min(next_at, max(self._lease, self._clock.steady() + 20 * MILLISECOND))
@@ -264,7 +264,7 @@ class GuardLoop:
 
 
 def _wake_up_for_deaths() -> socket.socket:
-    """A socket that can be read from when a child has died."""
+    """A socket that becomes readable when a child has died."""
     ours, signals = socket.socketpair()
     ours.setblocking(False)
     signals.setblocking(False)
@@ -274,7 +274,7 @@ def _wake_up_for_deaths() -> socket.socket:
 
 
 def main(arguments: list[str]) -> None:
-    """The guard's life."""
+    """Run the guard of one worker."""
     descriptor, token, *groups = arguments
     for number in NOT_FOR_US:
         signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""What a program of level `user` has to itself beside its user id: temporary folders and shared memory.
+"""Gives a program of level `user` its own temporary folders and shared memory.
 
 In a mount namespace of its own it may write to its workspace and to fresh `/tmp`, `/var/tmp` and `/dev/shm`, and reads
 the rest of the machine as its user may. So its user id owns nothing but the workspace when it has ended. Queues and
@@ -64,7 +64,7 @@ def _check(done: int, what: str) -> None:
 
 
 def main(uid: int) -> None:
-    """Whether it can be done on this machine: the same steps as before a program of level `user`."""
+    """Try it out on this machine, with the same steps as before a program of level `user`."""
     keep_private("/usr")
     os.setgroups([])
     os.setresgid(uid, uid, uid)

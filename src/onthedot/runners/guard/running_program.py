@@ -1,4 +1,4 @@
-"""One program that runs: its pipes, its record, what is told of it, and how it ended."""
+"""One program that runs under a guard: its pipes, its record, its output for followers, and its end."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from onthedot.runners.guard.users import NotPossible, User
 from onthedot.runners.program.protocol import Kind, Program, ProgramEnd
 
 READ_MOST = 1 << 16
-"""Bytes of a pipe that are taken at a time: then it is somebody else's turn."""
+"""Bytes of a pipe that are read at a time, before it is another pipe's turn."""
 SAY_EVERY: Micros = 200 * MILLISECOND
 SAY_MOST = 1 << 14
-"""Characters of output that are told in that time; the rest is in the record only."""
+"""Characters of output that are sent in that time. The rest is only in the record."""
 
 _NEAR = 0.9  # who had this share of its memory and failed is taken to have failed for that
 _LEFT_IN_PIPE = 32  # times READ_MOST: more than a pipe can hold
 
 
 class RunningProgram:
-    """Made: it is started. OSError, ValueError or `NotPossible`: it could not be."""
+    """A program that was started. The constructor raises OSError, ValueError or `NotPossible` if it cannot be."""
 
     def __init__(self, number: int, program: Program, mark: str, cgroups: list[str], clock: Clock) -> None:
         self.number = number
@@ -90,7 +90,7 @@ class RunningProgram:
     # ── pipes ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def read(self, pipe: int) -> bool:
-        """Take some output; whether there can be more."""
+        """Read some output. Returns whether there can be more."""
         try:
             data = os.read(pipe, READ_MOST)
         except BlockingIOError:
@@ -102,7 +102,7 @@ class RunningProgram:
         return bool(data)
 
     def write(self) -> bool:
-        """Give it some of what it is to read; whether there is more."""
+        """Write some of its standard input. Returns whether there is more."""
         try:
             self.stdin = self.stdin[os.write(self.spawned.stdin, self.stdin[:READ_MOST]) :]
         except BlockingIOError:
@@ -112,7 +112,7 @@ class RunningProgram:
         return bool(self.stdin)
 
     def drain(self, pipe: int) -> None:
-        """Everybody who could write is gone: take what lies in the pipe."""
+        """Read the rest of a pipe: all its writers are gone."""
         for _ in range(_LEFT_IN_PIPE):
             try:
                 data = os.read(pipe, READ_MOST)
@@ -147,7 +147,7 @@ class RunningProgram:
                 for stream, text in capture.close():
                     self._to_say(stream, text)
 
-    # ── what is told while it runs ───────────────────────────────────────────────────────────────────────────
+    # ── output for followers ───────────────────────────────────────────────────────────────────────────
 
     def _to_say(self, stream: Stream, text: str) -> None:
         room = SAY_MOST - self._said_length
@@ -164,11 +164,11 @@ class RunningProgram:
 
     @property
     def say_at(self) -> Micros:
-        """When there is something to tell."""
+        """When the next output is sent."""
         return self._said_at + SAY_EVERY if self._said else NEVER
 
     def say(self, now: Micros) -> tuple[str, list[list[Any]]]:
-        """What is to be told now, and its parts: when each came, its stream and its length."""
+        """The output to send now, and its parts: the time, stream and length of each."""
         text, parts = "".join(self._said), self._parts
         self._said.clear()
         self._parts = []
@@ -180,11 +180,11 @@ class RunningProgram:
 
     @property
     def pid(self) -> int:
-        """Its main process."""
+        """The process id of its main process."""
         return self.spawned.pid
 
     def let_go(self) -> None:
-        """Nothing of it is left: close what we have of it."""
+        """Close its pipes and its record, and give back its cgroup and its user. Its tree is gone."""
         self._close_capture()
         if hasattr(self, "spawned"):
             for end in self.spawned[1:]:
@@ -197,7 +197,7 @@ class RunningProgram:
             self.user.give_back()
 
     def end(self) -> ProgramEnd:
-        """How it ended; before `let_go`."""
+        """How the program ended. Call it before `let_go`."""
         usage = self.usage
         cpu = int((usage.ru_utime + usage.ru_stime) * SECOND) if usage else 0
         memory = usage.ru_maxrss * 1024 if usage else 0
@@ -225,7 +225,7 @@ class RunningProgram:
 
 
 def _highest() -> int:
-    """The most memory that this process itself has had. Not `ru_maxrss`: that is the worker's, if it had more when it
+    """The most memory that this process itself has had. Not `ru_maxrss`: that includes the worker's memory when it
     started the guard."""
     with open("/proc/self/status", encoding="ascii") as lines:
         for line in lines:

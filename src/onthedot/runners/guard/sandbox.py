@@ -1,6 +1,6 @@
-"""The sandbox of a program: bubblewrap, and what it reads.
+"""Makes the sandbox of a program: bubblewrap's arguments, and the files that it reads.
 
-Where the worker is root, it runs as a user of its own (`users.py`); elsewhere as the worker's user.
+If the worker is root, the program has a user of its own (`users.py`). Elsewhere it has the worker's user.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def bubblewrap(directory: str, workspace: str, *, handed: Sequence[int] = (), ne
 
 
 def in_memory(content: bytes) -> int:
-    """A descriptor from which that can be read; no file is made."""
+    """A descriptor of these bytes in memory."""
     file = os.memfd_create("onthedot")
     written = 0
     while written < len(content):
@@ -89,7 +89,7 @@ def in_memory(content: bytes) -> int:
 
 @contextmanager
 def in_descriptors(files: Sequence[bytes]) -> Iterator[list[int]]:
-    """Each of them in a descriptor, for as long as the block takes."""
+    """Open a descriptor in memory for each of these, for the time of the block."""
     opened = [in_memory(content) for content in files]
     try:
         yield opened
@@ -99,14 +99,14 @@ def in_descriptors(files: Sequence[bytes]) -> Iterator[list[int]]:
 
 
 def in_words() -> str:
-    """What a sandbox of this machine adds to its namespaces, for people."""
+    """The protection of a sandbox on this machine besides its namespaces, as text for people."""
     program = next(filter(os.path.exists, _BUBBLEWRAPS), "bwrap")
     inner = "" if can_disable_namespaces(program) else "; user namespaces inside: only the filter forbids them"
     return f"{calls_in_words()}{inner}"
 
 
 def calls_in_words() -> str:
-    """Whether system calls are filtered on this machine, for people."""
+    """Whether system calls are filtered on this machine, as text for people."""
     return "system calls filtered" if seccomp.program_for() else f"system calls not filtered on {os.uname().machine}"
 
 

@@ -1,4 +1,4 @@
-"""Whose process is this, and is it gone? For all programs of a guard."""
+"""Finds and kills the process trees of a guard's programs, and says which of them are gone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ONCE_MORE: Micros = 200 * MILLISECOND  # after the last one was found gone: a l
 
 
 class Sweeper:
-    """Finds and kills. `again_at` is when `sweep` wants to be called, if nobody dies before."""
+    """Knows which program each process belongs to. `again_at`: call `sweep` then, or when a child has died."""
 
     def __init__(self, running: Mapping[int, RunningProgram], token: str) -> None:
         self._running = running
@@ -26,11 +26,11 @@ class Sweeper:
         self.again_at: Micros = NEVER
 
     def forget(self, pid: int) -> None:
-        """This child has been reaped: its id may come again."""
+        """Forget a child that has been reaped: its id may be used again."""
         self._owners.pop(pid, None)
 
     def ask_to_end(self, running: RunningProgram) -> None:
-        """SIGTERM to all of its tree; who is stopped is woken for it."""
+        """Send SIGTERM to the whole tree, and wake stopped processes."""
         for process in self._tree(running):
             if running.program.level == "sandbox" and process.pid == running.pid:
                 continue  # bubblewrap itself: with it, all of them would be gone at once
@@ -38,13 +38,14 @@ class Sweeper:
             trees.tell(process, signal.SIGCONT)
 
     def kill(self, running: RunningProgram) -> None:
-        """All of its tree, now."""
+        """Kill the whole tree now."""
         trees.kill_found(lambda: self._tree(running))
         if running.group is not None:
             running.group.kill()
 
     def sweep(self, now: Micros) -> list[RunningProgram]:
-        """Kill what nobody owns, and what programs that have ended left behind. Which of them are gone entirely."""
+        """Kill processes that no program owns, and those that ended programs have left. Returns the programs that are
+        gone entirely."""
         orphans = self._orphans()
         left: dict[int | None, list[int]] = {}
         for pid, owner in orphans.items():
@@ -68,7 +69,7 @@ class Sweeper:
         return gone
 
     def kill_everybody(self) -> None:
-        """The guard ends: whatever is below it, goes."""
+        """Kill all processes below the guard: it ends."""
         trees.kill_below(trees.children_of_guard())
 
     def _kill_left(self, left: dict[int | None, list[int]]) -> None:
@@ -91,7 +92,7 @@ class Sweeper:
         return trees.below(roots, trees.everybody())
 
     def _orphans(self) -> dict[int, int | None]:
-        """The guard's children that are no main processes and live, and whose they are."""
+        """The living children of the guard that are no main processes, each with the number of its program."""
         mains = {running.pid for running in self._running.values() if running.status is None}
         found: dict[int, int | None] = {}
         for pid in trees.children_of_guard():

@@ -1,8 +1,8 @@
-"""Find the processes of a tree, and signal them. Reads /proc; as a child subreaper, the guard loses nobody.
+"""Finds the processes of a tree in /proc, and signals them.
 
-Whoever loses its parent becomes a child of the guard. So everybody that a program has started is below its main
-process, or is an orphan that the guard has got; whose orphan it is, its cgroup, its user, its session or its
-environment say. An orphan of which none of them does has hidden itself, and belongs to nobody that may keep it.
+The guard is a child subreaper: a process that loses its parent becomes a child of the guard. So every process of a
+program is below its main process, or is an orphan below the guard. The cgroup, the user, the session or the environment
+of an orphan tells its program. An orphan with none of these has hidden, and no program may keep it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 MARK = "OTD_TREE"
-"""Every program has this in its environment: the guard's token, a dot, and the program's number."""
+"""The variable in each program's environment: the guard's token, a dot, and the program's number."""
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 38, 36
 _ROUNDS = 20  # of finding who was started meanwhile: there is nobody left who could, long before
@@ -23,7 +23,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Process(NamedTuple):
-    """One process, as /proc shows it. A process id may be given out again: `born` tells the two apart."""
+    """One process, as /proc shows it. Process ids are used again: `born` tells two processes apart."""
 
     pid: int
     parent: int
@@ -33,17 +33,17 @@ class Process(NamedTuple):
 
 
 def become_subreaper() -> None:
-    """From here on, orphans of this process's descendants become its children."""
+    """Make the orphans of this process's descendants its children."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent() -> None:
-    """Be killed when the parent ends."""
+    """Let the kernel kill this process when its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def forbid_new_privileges() -> None:
-    """From here on, no program that is started gains rights by its file's."""
+    """Let no program that is started gain rights by its file (set-user-id)."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -54,7 +54,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def look(pid: int) -> Process | None:
-    """This process, or None if there is none."""
+    """The process with this id, or None."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
@@ -67,8 +67,8 @@ def look(pid: int) -> Process | None:
 
 
 def children_of_guard() -> list[int]:
-    """The guard's own children: main processes, and orphans. One that ends meanwhile can hide another; who needs to
-    be sure looks again."""
+    """The guard's own children: main processes, and orphans. One that ends meanwhile can hide another, so look again if
+    you must be sure."""
     me = os.getpid()
     try:
         with open(f"/proc/self/task/{me}/children", "rb") as file:
@@ -102,7 +102,7 @@ def below(roots: Iterable[int], among: Iterable[Process]) -> list[Process]:
 
 
 def tell(process: Process, number: int) -> None:
-    """Signal this very process: never another one that has got its id since."""
+    """Signal this process, and never another one that has its id now."""
     with suppress(ProcessLookupError, PermissionError):
         handle = os.pidfd_open(process.pid)
         try:
@@ -114,8 +114,8 @@ def tell(process: Process, number: int) -> None:
 
 
 def kill_found(find: Callable[[], Iterable[Process]]) -> int:
-    """Kill all whom `find` finds; how many. First they are stopped, until no new ones are found: then nobody can take
-    the place of one that is killed, and whoever forks without end runs into its bound."""
+    """Kill all processes that `find` finds. Returns how many. First it stops them, until it finds no new ones. So none
+    can replace one that is killed, and a fork bomb runs into its limit."""
     stopped: dict[tuple[int, int], Process] = {}  # a parent, a session may change meanwhile
     for _ in range(_ROUNDS):
         fresh = [process for process in find() if (process.pid, process.born) not in stopped]
@@ -130,29 +130,29 @@ def kill_found(find: Callable[[], Iterable[Process]]) -> int:
 
 
 def kill_below(roots: Iterable[int]) -> int:
-    """Kill these processes and all of their descendants; how many."""
+    """Kill these processes and all of their descendants. Returns how many."""
     tops = list(roots)
     return kill_found(lambda: below(tops, everybody()))
 
 
 def mark_of(pid: int) -> str:
-    """What its environment said when it was started; empty if it said nothing, or may not be read."""
+    """The mark in its environment at its start; empty if there is none, or if it may not be read."""
     return _in_file(f"/proc/{pid}/environ", f"{MARK}=".encode(), b"\0")
 
 
 def user_of(pid: int) -> int:
-    """Whose it is; -1 if it is gone."""
+    """Its real user id; -1 if it is gone."""
     text = _in_file(f"/proc/{pid}/status", b"Uid:", b"\n")
     return int(text.split()[0]) if text else -1
 
 
 def users_of(pid: int) -> set[int]:
-    """Whose rights it has, or can take: real, effective, saved, and of the filesystem; none if it is gone."""
+    """Its user ids: real, effective, saved, and of the file system. None if it is gone."""
     return set(map(int, _in_file(f"/proc/{pid}/status", b"Uid:", b"\n").split()))
 
 
 def is_first_of_namespace(pid: int) -> bool:
-    """Whether it is the first process of a pid namespace: a sandbox's own, and no program's."""
+    """Whether it is the first process of a pid namespace: that of a sandbox, not of a program."""
     numbers = _in_file(f"/proc/{pid}/status", b"NSpid:", b"\n").split()
     return len(numbers) > 1 and numbers[-1] == "1"
 

@@ -1,11 +1,11 @@
-"""User ids for programs of levels `user` and `sandbox`, on a worker that runs as root.
+"""Assigns user ids to programs of levels `user` and `sandbox`, on a worker that runs as root.
 
-A program gets an id that no other program of this machine has. `<state>/users/<id>` is its lock: held while the program
-runs, and it names the workspace that the id owns. An id that still owns a workspace, or that a process still has, is
-given to no other; when the attempt has ended the worker takes the workspace back (`take_back`), and the id is free.
+A program gets an id that no other program of this machine has. `<state>/users/<id>` is its lock. It is held while the
+program runs, and it names the workspace that the id owns. An id that still owns a workspace, or that a process still
+has, is not used again. After the attempt the worker takes the workspace back (`take_back`), and the id is free.
 
-The folder above a workspace is root's, of the group of the workspace's user, and has mode 710: nobody else of the
-machine gets to the workspace, whatever mode its program gives it.
+The folder above a workspace belongs to root and to the group of the workspace's user, with mode 710. So no other user
+reaches the workspace, whatever mode its program gives it.
 
 `<state>` is `/var/lib/onthedot`, or the folder that `OTD_STATE_DIR` names: one for all workers of a machine.
 """
@@ -23,7 +23,7 @@ from typing import NamedTuple
 from onthedot.runners.guard import folders, trees
 
 USERS = range(60_706, 61_184)
-"""User ids that Debian gives to nobody by itself, and systemd leaves alone."""
+"""User ids that neither Debian nor systemd assigns by itself."""
 STATE_VARIABLE = "OTD_STATE_DIR"
 FOR_ONE_GROUP = 0o710
 """The mode of the folder above a workspace that has a user of its own."""
@@ -32,40 +32,40 @@ _LONGEST_PATH = 4_096
 
 
 class NotPossible(Exception):
-    """The level cannot be given to this program: why, and what to do."""
+    """This program cannot have its level. The text says why, and what to do."""
 
 
 class NoneFree(NotPossible):
-    """Every user id is in use: the program can be started later."""
+    """All user ids are in use: the program can be started later."""
 
 
 class User(NamedTuple):
-    """A user id that is ours alone until it is given back. `lock`: the descriptor of its file."""
+    """A user id that only we use until it is given back. `lock`: the descriptor of its file."""
 
     uid: int
     lock: int
 
     def own(self, workspace: str) -> None:
-        """Give the workspace to this user, and to nobody else. The lock says so first, and for good."""
+        """Give the workspace to this user alone. The lock records that first, and keeps it."""
         if _bound_to(self.lock) != workspace:
             _bind(self.lock, workspace)
         with _alone(workspace, wait=True):
             _give(workspace, self.uid)
 
     def give_back(self) -> None:
-        """Others may have it, if it owns nothing."""
+        """Release the id. Others may use it if it owns nothing."""
         fcntl.flock(self.lock, fcntl.LOCK_UN)  # forks of ours have this descriptor, too, for a moment
         os.close(self.lock)
 
 
 def system_folder() -> Path:
-    """Where a worker that is root keeps its workspaces and locks."""
+    """The folder in which a worker that is root keeps its workspaces and locks."""
     given = os.environ.get(STATE_VARIABLE, "")
     return Path(given) if given.startswith("/") else Path("/var/lib/onthedot")
 
 
 def make_system_folder() -> Path:
-    """Make it, if it is not there. Programs' users have to pass through it."""
+    """Make that folder if it is missing. The users of programs must be able to pass through it."""
     folder = system_folder()
     with suppress(FileExistsError):
         folder.mkdir(parents=True)
@@ -74,7 +74,7 @@ def make_system_folder() -> Path:
 
 
 def take_user(workspace: str) -> User:
-    """An id that no program has, and that owns nothing but this workspace: its own, if it has one.
+    """An id that no program has, and that owns at most this workspace: the workspace's own id, if it has one.
 
     `NoneFree` if there is none now, `NotPossible` if the folder of locks is not to be trusted.
     """
@@ -94,8 +94,8 @@ def take_user(workspace: str) -> User:
 
 
 def take_back(workspace: str, *, kill: bool = False) -> bool:
-    """The attempt has ended: make the workspace root's again, and close it. Whether it is: False if a program runs in
-    it, or begins to. `kill`: end what an earlier guard has left running as its user."""
+    """After the attempt: give the workspace back to root, and close it. Returns False if a program runs in it, or
+    begins to. `kill`: end the processes that an earlier guard has left running as its user."""
     try:
         owner = os.lstat(workspace).st_uid
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def take_back(workspace: str, *, kill: bool = False) -> bool:
 
 
 def check_reachable(workspace: str) -> None:
-    """The program's user has to be able to get there."""
+    """Raise `NotPossible` if the program's user cannot reach the workspace."""
     for number, above in enumerate(Path(workspace).parents):
         mode = stat.S_IMODE(above.stat().st_mode)
         if not mode & stat.S_IXOTH and not (number == 0 and _is_for_one_group(str(above))):
@@ -130,7 +130,7 @@ def check_reachable(workspace: str) -> None:
 
 
 def _processes_of(uid: int) -> Iterator[trees.Process]:
-    """Who has this id in any way, and is not dead: one that became another user by a file's rights, too."""
+    """The living processes with this id, also those that became another user by a file's rights."""
     return (one for one in trees.everybody() if not one.is_zombie and uid in trees.users_of(one.pid))
 
 
@@ -138,7 +138,7 @@ def _processes_of(uid: int) -> Iterator[trees.Process]:
 
 
 def _locks() -> Path:
-    """The folder of locks. Who else could write to it could have our programs share an id."""
+    """The folder of locks. Another user who could write to it could make our programs share an id."""
     folder = make_system_folder() / "users"
     folder.mkdir(mode=0o700, exist_ok=True)
     about = folder.lstat()
@@ -151,7 +151,7 @@ def _locks() -> Path:
 
 
 def _lock(locks: Path, uid: int) -> int | None:
-    """The file of this id, locked; None if somebody has it."""
+    """The file of this id, locked; None if it is locked already."""
     lock = os.open(locks / str(uid), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -187,7 +187,7 @@ def _owns_another(uid: int, bound: str, workspace: str) -> bool:
 
 @contextmanager
 def _alone(workspace: str, *, wait: bool) -> Iterator[bool]:
-    """While nobody else changes who owns the workspace; False if somebody does, and we do not wait."""
+    """Lock the owner of the workspace for the block. False: another process has it, and we do not wait."""
     folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -226,6 +226,6 @@ def _give(workspace: str, uid: int) -> None:
 
 
 def _is_for_one_group(folder: str) -> bool:
-    """Whether it is ours, and lets one group pass: made so for the workspace in it."""
+    """Whether the folder is ours and lets one group pass: made so for the workspace in it."""
     about = os.lstat(folder)
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and about.st_mode & 0o777 == FOR_ONE_GROUP

@@ -1,11 +1,12 @@
-"""What is checked out into a workspace before the first step: git, run as a program like any other.
+"""Checks out a job's source before its first step: the commands and the environment of git.
 
-No hooks, no questions, no configuration of the machine or the user, no submodules. What a user wrote comes after `--`.
-A job that is kept apart may not name a repository by its path on this machine: git reads more than the job could.
+git runs as a program like any other, without hooks, prompts, submodules, or configuration of the machine or the user.
+Text that a user wrote comes after `--`. An isolated job may not name a repository by its path on this machine, because
+git can read more than the job could.
 
-git connects to an address that was judged, as HTTP jobs do (`model/addresses.py`): the name is resolved here, once, and
-git is told where it leads; it follows no redirects. Its only key is the one that the job names (`Source.key`): it has
-no keys of the worker, and no agent.
+git connects only to allowed addresses, as HTTP jobs do (`model/addresses.py`). The name is resolved here, once, and git
+gets the address. It follows no redirects. Its only key is the one that the job names (`Source.key`): it has no keys of
+the worker, and no agent.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ _KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
 
 
 class Way(NamedTuple):
-    """How git gets to a source: where it connects to, and at which of the addresses that were judged."""
+    """The way to a source: the target of git's connection, and its allowed addresses."""
 
     target: GitTarget
     addresses: Sequence[Address]
 
 
 async def find_way(source: Source, allowed: Allowed) -> Way | None:
-    """Judge where a source is; None for a path of this machine. `AddressRefused` if git may not connect there,
+    """Find the way to a source; None for a path of this machine. `AddressRefused` if git may not connect there,
     `ConnectionError` if there is no such host."""
     target = read_git(source.git)
     if target is None:
@@ -58,7 +59,7 @@ async def find_way(source: Source, allowed: Allowed) -> Way | None:
 
 
 def checkout(source: Source, way: Way | None = None) -> list[tuple[str, ...]]:
-    """The commands, in order, each with its arguments. They may be run again in a workspace that has a checkout.
+    """The commands of a checkout, in order. They may be run again in a workspace that has one.
 
     >>> checkout(Source(git="https://example.org/shop.git", ref="v2"))[1][-5:]
     ('--depth=1', '--no-tags', '--', 'https://example.org/shop.git', 'v2')
@@ -77,7 +78,7 @@ def checkout(source: Source, way: Way | None = None) -> list[tuple[str, ...]]:
 
 
 def git_level(isolation: Level, offered: frozenset[Level]) -> Level:
-    """How far git is kept apart, for a job at this level: in a sandbox that shares the network, where there is one.
+    """The level of git for a job at this level: a sandbox that shares the network, where there is one.
 
     >>> git_level("sandbox", frozenset({"none", "sandbox"})), git_level("user", frozenset({"none", "user"}))
     ('sandbox', 'user')
@@ -86,7 +87,7 @@ def git_level(isolation: Level, offered: frozenset[Level]) -> Level:
 
 
 def git_environment(level: Level, way: Way | None = None, *, key: str = "", folder: str = "") -> dict[str, str]:
-    """What git is told beside the environment of every program. `folder` has what `ssh_files` gives."""
+    """Variables for git, besides the environment of every program. `folder` has the files of `ssh_files`."""
     env = {
         "GIT_ALLOW_PROTOCOL": "https:ssh:file" if level == "none" else "https:ssh",
         "GIT_ASKPASS": "true",
@@ -126,7 +127,7 @@ def _ssh(way: Way, folder: str, *, has_key: bool) -> str:
 
 
 def ssh_files(way: Way | None, key: str) -> dict[str, str]:
-    """The files that ssh reads: the hosts that the worker knows, and the job's key. Reads files; none for https."""
+    """The files that ssh reads: the hosts that the worker knows, and the job's key. None for https. Reads files."""
     if way is None or way.target.scheme != "ssh":
         return {}
     known = []
