@@ -24,7 +24,7 @@ def application(environ: dict[str, Any], start_response: Callable[..., object]) 
     """POST /orders/7 asks for a receipt, and answers when it was sent."""
     order = int(environ["PATH_INFO"].rpartition("/")[2])
     run = blocking.submit(send_receipt.call(order=order), key=f"receipt:{order}", expires="1h")
-    answer = {"run": run, "new": run.created, "result": blocking.result(run, timeout="30s")}
+    answer = {"run": run.id, "new": run.created, "result": blocking.result(run, timeout="30s")}
     start_response("200 OK", [("Content-Type", "application/json")])
     return [json.dumps(answer).encode()]
 
