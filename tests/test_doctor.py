@@ -13,7 +13,7 @@ import pytest
 import onthedot as otd
 from onthedot import doctor
 from onthedot.clock import SECOND, SystemClock
-from onthedot.doctor import Finding, Wants, _clock, _way, look_at_machine, look_at_output, look_at_store, wants_of
+from onthedot.doctor import Finding, Wants, _clock, _connection, check_machine, check_output, check_store, wants_of
 from onthedot.ids import SeededIds
 from onthedot.model.job import Job
 from onthedot.model.task import Command, Container, Source, Step, Steps
@@ -31,7 +31,7 @@ def is_empty(folder: Path) -> bool:
 
 
 async def seen(url: str, *, wanted: bool = True, settings: otd.Settings | None = None) -> dict[str, Finding]:
-    return {finding.name: finding for finding in await look_at_store(url, settings or otd.Settings(), wanted=wanted)}
+    return {finding.name: finding for finding in await check_store(url, settings or otd.Settings(), wanted=wanted)}
 
 
 async def test_a_file(tmp_path: Path):
@@ -89,11 +89,16 @@ async def test_redis(valkey_url: str):
     ],
 )
 def test_the_way_to_another_machine(url: str, state: str, words: str):
-    [found] = _way(url)
+    [found] = _connection(url)
     assert (found.name, found.state, found.is_fault) == ("connection", state, False)
     assert found.found.startswith(words)
     assert bool(found.remedy) == (state != "ok")
-    assert _way("postgresql://localhost/shop") == _way("redis://127.0.0.1/0") == _way("sqlite:///jobs.db") == []
+    assert (
+        _connection("postgresql://localhost/shop")
+        == _connection("redis://127.0.0.1/0")
+        == _connection("sqlite:///jobs.db")
+        == []
+    )
 
 
 async def test_a_server_that_is_not_there():
@@ -160,13 +165,13 @@ async def test_a_clock_that_is_off(ahead: int, state: str, words: str):
 
 async def test_a_directory(tmp_path: Path):
     for place in (str(tmp_path), f"file://{tmp_path}"):
-        found = await look_at_output(place, SeededIds(1))
+        found = await check_output(place, SeededIds(1))
         assert (found.state, found.found) == ("ok", f"{place}: written and read back")
     assert is_empty(tmp_path)
 
 
 async def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path):
-    found = await look_at_output(str(tmp_path / "none"), SeededIds(1))
+    found = await check_output(str(tmp_path / "none"), SeededIds(1))
     assert (found.state, found.is_fault) == ("broken", True)
     assert "expected a directory, found none" in found.found
     assert is_empty(tmp_path)
@@ -179,13 +184,13 @@ async def test_a_bucket_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch):
         "AWS_SECRET_ACCESS_KEY": "hidden",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    found = await look_at_output("s3://bucket/logs", SeededIds(1))
+    found = await check_output("s3://bucket/logs", SeededIds(1))
     assert found.is_fault
     assert "hidden" not in str(found)
 
 
 async def test_a_place_that_is_none():
-    assert (await look_at_output("ftp://x/y", SeededIds(1))).is_fault
+    assert (await check_output("ftp://x/y", SeededIds(1))).is_fault
 
 
 @pytest.fixture
@@ -196,7 +201,7 @@ def nothing_works(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def by_name(wants: Wants) -> dict[str, Finding]:
-    return {finding.name: finding for finding in look_at_machine(otd.Settings(), wants)}
+    return {finding.name: finding for finding in check_machine(otd.Settings(), wants)}
 
 
 def test_what_is_missing_is_told_with_its_cost_and_its_cure(nothing_works: None):

@@ -30,21 +30,21 @@ from onthedot.stores.protocol import Store
 from onthedot.stores.values import About
 
 PATIENCE = 5
-"""Seconds for a store, or the place for output, to answer."""
+"""Seconds for a store or a place for output to answer."""
 
 FAR_OFF: Micros = SECOND // 2
-"""From here on a node reports that its clock is off."""
+"""From this offset on a node reports that its clock is off."""
 
 COSTS = "logs and artifacts of attempts are not kept"
 
 LEAST_DISK = 1 << 30
-"""Bytes that should be free where programs work and what they say is kept."""
+"""Bytes that should be free for workspaces and output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing: how it is, and if it is not well, what that costs and what to do. `wanted`: the configuration asks for
-    it, so that it is a fault if it does not work.
+    """The state of one thing; if it is not ok, what that costs and what to do. `wanted`: the configuration asks for it,
+    so that it is a fault if it does not work.
 
     >>> Finding("git", "missing", "git is not installed", "no sources", "install git").is_fault
     False
@@ -59,22 +59,22 @@ class Finding:
 
     @property
     def is_fault(self) -> bool:
-        """Whether something that was asked for does not work."""
+        """Whether something wanted does not work."""
         return self.wanted and self.state != "ok"
 
 
 class Configuration(NamedTuple):
-    """What is to be looked at: a configuration, and where it keeps things."""
+    """A configuration to check, with its store and its place for output."""
 
     settings: Settings
     jobs: tuple[Job, ...] = ()
     store: str = ""
-    store_wanted: bool = False  # somebody has named it
+    store_wanted: bool = False  # it was named, not the default
     output: str = ""
 
 
 class Wants(NamedTuple):
-    """What the configuration asks of a machine, beside what every node needs."""
+    """What a configuration needs of a machine, in addition to what every node needs."""
 
     sandbox: bool = False
     user: bool = False
@@ -83,18 +83,18 @@ class Wants(NamedTuple):
     programs: bool = False
 
 
-def look(asked: Configuration) -> list[Finding]:
-    """One finding for each thing, in the order in which people want to know."""
-    return [*asyncio.run(_elsewhere(asked)), *look_at_machine(asked.settings, wants_of(asked.settings, asked.jobs))]
+def check_all(asked: Configuration) -> list[Finding]:
+    """Check everything. One finding for each thing, the most important first."""
+    return [*asyncio.run(_check_places(asked)), *check_machine(asked.settings, wants_of(asked.settings, asked.jobs))]
 
 
-async def _elsewhere(asked: Configuration) -> list[Finding]:
-    found = await look_at_store(asked.store, asked.settings, wanted=asked.store_wanted)
-    return [*found, await look_at_output(asked.output, RandomIds())] if asked.output else found
+async def _check_places(asked: Configuration) -> list[Finding]:
+    found = await check_store(asked.store, asked.settings, wanted=asked.store_wanted)
+    return [*found, await check_output(asked.output, RandomIds())] if asked.output else found
 
 
 def wants_of(settings: Settings, jobs: Iterable[Job]) -> Wants:
-    """What a configuration asks of a machine.
+    """What a configuration needs of a machine.
 
     >>> wants_of(Settings(), [Job(name="build", task=Command(argv=("make",)), isolation="sandbox")]).sandbox
     True
@@ -111,8 +111,8 @@ def wants_of(settings: Settings, jobs: Iterable[Job]) -> Wants:
     )
 
 
-def finding(name: str, probe: Probe, *, costs: str, remedy: str, wanted: bool = False) -> Finding:
-    """From a probe: what it would cost is told only if it does."""
+def finding_of(name: str, probe: Probe, *, costs: str, remedy: str, wanted: bool = False) -> Finding:
+    """The finding of a probe. Costs and remedy are left out if it is ok."""
     if probe.state == "ok":
         return Finding(name, "ok", probe.found, wanted=wanted)
     return Finding(name, probe.state, probe.found, costs, remedy, wanted)
@@ -121,8 +121,8 @@ def finding(name: str, probe: Probe, *, costs: str, remedy: str, wanted: bool = 
 # ── the store ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def look_at_store(url: str, settings: Settings, *, wanted: bool) -> list[Finding]:
-    """How the store is. It is only read: nothing is made or migrated. `wanted`: somebody has named it."""
+async def check_store(url: str, settings: Settings, *, wanted: bool) -> list[Finding]:
+    """Check the store, without creating or migrating it. `wanted`: it was named, not the default."""
     if url.startswith("memory:"):
         return [Finding("store", "ok", "memory; nothing is kept when the process ends", wanted=True)]
     shown = shown_url(url)
@@ -136,21 +136,21 @@ async def look_at_store(url: str, settings: Settings, *, wanted: bool) -> list[F
         async with asyncio.timeout(PATIENCE):
             store = await open_store(url, read_only=True)
             try:
-                about, way = await store.about(), _way(url)
+                about, way = await store.about(), _connection(url)
                 return [*_store_findings(shown, about, settings), *way, await _clock(store, SystemClock())]
             finally:
                 await store.close()
     except TimeoutError:
         found, remedy = f"{shown}: no answer within {PATIENCE} s", "see that the server runs, and can be reached"
     except DefinitionError:
-        raise  # the URL itself is wrong: whoever asks is told so
+        raise  # the URL itself is wrong
     except OnTheDotError as error:
         found, remedy = str(error), "do what it says"
     return [Finding("store", "broken", found, "nothing can be planned, run or looked at", remedy, wanted=True)]
 
 
-def _way(url: str) -> list[Finding]:
-    """How safe the way to a store on another machine is."""
+def _connection(url: str) -> list[Finding]:
+    """How safe the connection to a store on another machine is."""
     trouble = exposed(url)
     if trouble:
         found, _, remedy = trouble.partition("; ")
@@ -187,7 +187,7 @@ def _connections(about: About, settings: Settings) -> list[str]:
 
 
 async def _clock(store: Store, clock: Clock) -> Finding:
-    """How far this machine's clock is from the store's, which is the one that counts."""
+    """How far this machine's clock is from the store's, by which runs start."""
     if store.clock is not None:
         return Finding("clock", "ok", "this machine's own is the store's")
     before = clock.now()
@@ -207,7 +207,7 @@ async def _clock(store: Store, clock: Clock) -> Finding:
 # ── the place for output ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def look_at_output(url: str, ids: Ids) -> Finding:
+async def check_output(url: str, ids: Ids) -> Finding:
     """Write a small object to a directory or to `s3://bucket/prefix`, read it back, and remove it."""
     import obstore
     from obstore.exceptions import BaseError
@@ -236,7 +236,7 @@ def _output_broken(found: str) -> Finding:
 
 
 def _open_place(url: str) -> Any:
-    """A directory, which must be there, or a bucket."""
+    """Open a directory, which must exist, or a bucket."""
     from obstore.store import LocalStore, from_url
 
     if "://" not in url or url.startswith("file://"):
@@ -252,21 +252,21 @@ def _open_place(url: str) -> Any:
 # ── this machine ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def look_at_machine(settings: Settings, wants: Wants) -> Iterator[Finding]:
-    """One finding for each thing, most important first."""
+def check_machine(settings: Settings, wants: Wants) -> Iterator[Finding]:
+    """Check the machine. One finding for each thing, the most important first."""
     yield Finding("python", "ok", f"{platform.python_implementation()} {platform.python_version()}", wanted=True)
     yield zones()
     yield open_files(settings)
     passed = os.geteuid() == 0 and (wants.user or wants.sandbox)
     yield spool(spool_of(settings), wanted=wants.programs, passed=passed)
-    yield finding(
+    yield finding_of(
         "bubblewrap",
         probes.bubblewrap(),
         costs="no isolation 'sandbox': jobs that ask for it wait for another worker",
         remedy="install bubblewrap, and let unprivileged user namespaces be made (or run as root)",
         wanted=wants.sandbox,
     )
-    yield finding(
+    yield finding_of(
         "user",
         probes.user_level(),
         costs="no isolation 'user': programs run as this user, and can do what it can",
@@ -274,14 +274,14 @@ def look_at_machine(settings: Settings, wants: Wants) -> Iterator[Finding]:
         wanted=wants.user,
     )
     yield control_groups(probes.cgroups())
-    yield finding(
+    yield finding_of(
         "containers",
         probes.container_engine(),
         costs="no container jobs here: they wait for another worker",
         remedy="start Docker or Podman and let this user use its socket, or set DOCKER_HOST",
         wanted=wants.containers,
     )
-    yield finding(
+    yield finding_of(
         "git",
         probes.git(),
         costs="no job with 'source: git' can check its files out",
@@ -291,7 +291,7 @@ def look_at_machine(settings: Settings, wants: Wants) -> Iterator[Finding]:
 
 
 def zones() -> Finding:
-    """Time zone data: where it is missing, no schedule in a zone can be planned."""
+    """Check the time zone data, without which no schedule in a zone can be planned."""
     try:
         ZoneInfo("Europe/Berlin")
     except (ZoneInfoNotFoundError, OSError):
@@ -307,7 +307,7 @@ def zones() -> Finding:
 
 
 def open_files(settings: Settings) -> Finding:
-    """How many files this process may have open, and how many a node of these settings may need."""
+    """Check how many files this process may open, against what a node with these settings may need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 256 + 4 * settings.seats + 8 * settings.processes
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -317,7 +317,7 @@ def open_files(settings: Settings) -> Finding:
 
 
 def spool(folder: Path, *, wanted: bool, passed: bool = False) -> Finding:
-    """Room for workspaces and records, and whether we may use it. `passed`: so must programs' users."""
+    """Check the room for workspaces and records, and its permissions. `passed`: users of programs need them, too."""
     costs, remedy = "commands and steps have no room to work", "make room, or name another folder as the spool"
     there = next((place for place in (folder, *folder.parents) if place.exists()), Path("/"))
     try:
@@ -337,7 +337,7 @@ def spool(folder: Path, *, wanted: bool, passed: bool = False) -> Finding:
 
 
 def control_groups(found: probes.Cgroups) -> Finding:
-    """Bounds over whole trees of processes, where the kernel lets us."""
+    """Check the limits for whole trees of processes."""
     costs = "memory and processor time are bounded for each process of a job, not for all of them together"
     if not found.version:
         return Finding("cgroups", "missing", "no control groups", costs, "mount cgroup2 at /sys/fs/cgroup")
@@ -347,4 +347,4 @@ def control_groups(found: probes.Cgroups) -> Finding:
         return Finding("cgroups", "ok", f"{said}; writable")
     why = f"without {' and '.join(sorted(lacking))}" if lacking else "not writable"
     remedy = "delegate a group to the worker's user (systemd: Delegate=yes), or run as root"
-    return finding("cgroups", Probe("broken", f"{said}; {why}"), costs=costs, remedy=remedy)
+    return finding_of("cgroups", Probe("broken", f"{said}; {why}"), costs=costs, remedy=remedy)

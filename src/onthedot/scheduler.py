@@ -21,6 +21,7 @@ from onthedot.node.engine import Engine
 from onthedot.node.engine_thread import EngineThread
 from onthedot.node.event_delivery import Delivery
 from onthedot.observe.event_buffer import EventBuffer
+from onthedot.operations.known_jobs import KnownJobs
 from onthedot.operations.put_job import refuse_without
 from onthedot.operations.session import Session
 from onthedot.operations.store_verbs import StoreVerbs
@@ -75,6 +76,7 @@ class Scheduler(StoreVerbs):
         self._events = Events()
         self._deliveries: list[Delivery] = []
         self._thread: EngineThread | None = None
+        self._known: KnownJobs | None = None
         self._stopping: EngineThread | None = None
 
     # ── define ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -374,6 +376,8 @@ class Scheduler(StoreVerbs):
         return await self._running().on_engine(lambda engine: work(self._session(engine)))
 
     def _session(self, engine: Engine) -> Session:
+        if self._known is None or self._known.store is not engine.store:
+            self._known = KnownJobs(engine.store)
         return Session(
             store=engine.store,
             clock=engine.clock,
@@ -381,6 +385,7 @@ class Scheduler(StoreVerbs):
             ids=self._ids,
             events=self._events,
             ends=engine.ends,
+            known=self._known,
             outputs=None if engine.output is None else engine.output.outputs,
             recorder=engine.recorder,
             jobs=self.jobs,

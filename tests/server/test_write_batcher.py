@@ -13,7 +13,7 @@ from onthedot.access.audit import read
 from onthedot.access.permissions import Role
 from onthedot.model.run import NewRun
 from onthedot.model.task import Call
-from onthedot.server import write_batcher
+from onthedot.operations import known_jobs
 from tests.server.kit import Served, served
 
 
@@ -131,8 +131,8 @@ async def test_others_are_not_held_up_by_a_job_that_was_edited(server: Served, w
 
 
 async def test_more_jobs_than_are_remembered(server: Served, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(write_batcher, "MOST_KNOWN", 1)
+    monkeypatch.setattr(known_jobs, "MOST_KNOWN", 1)
     headers = server.keys.add(Role.ADMIN)
     for job in ("mail", "post", "mail", "post", "post"):
         assert (await sent(server, headers, {"job": job}))[0] == 201
-    assert len(server.app.state.writes._known) == 1
+    assert len(server.there.known._known) == 1

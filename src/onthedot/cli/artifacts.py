@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from onthedot.cli.connect import ask_server
+from onthedot.cli.connect import call_server
 from onthedot.cli.errors import BROKEN, BadInput, Command, Failure, Group
 from onthedot.cli.open_store import read_store
 from onthedot.cli.options import RUN, store_url, unknown_run, with_debug, with_json, with_server
@@ -178,7 +178,7 @@ def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[
         async def ask(client: Client) -> T:
             return await work(await _of_server(client, run_id))
 
-        return ask_server(url, ask)
+        return call_server(url, ask)
     output_location(output or "", url)  # refuse a wrong place before the store is opened
 
     async def read(store: Store) -> T:

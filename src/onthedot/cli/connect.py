@@ -34,7 +34,7 @@ T = TypeVar("T")
 MOST_KEY = 4096
 
 
-def ask(
+def call(
     url: str,
     work: Callable[[Verbs], Awaitable[T]],
     *,
@@ -46,7 +46,7 @@ def ask(
     have the newest schema: whoever runs a node decides about migrations. With `makes` it is created. `tell`
     receives events about progress; a server sends none."""
     if is_server(url):
-        return ask_server(url, work, namespace=namespace)
+        return call_server(url, work, namespace=namespace)
 
     async def main() -> T:
         from onthedot.operations.open_verbs import opened
@@ -68,10 +68,10 @@ async def check_readable(url: str) -> None:
     await (await open_store(url, read_only=True)).close()
 
 
-def look(url: str, work: Callable[[Verbs], Awaitable[T]], *, namespace: str = "default") -> T:
+def query(url: str, work: Callable[[Verbs], Awaitable[T]], *, namespace: str = "default") -> T:
     """Call `work` with the verbs of a store or a server, for commands that only read."""
     if is_server(url):
-        return ask_server(url, work, namespace=namespace)
+        return call_server(url, work, namespace=namespace)
     from onthedot.operations.open_verbs import OpenStore
 
     async def read(store: Store) -> T:
@@ -80,7 +80,7 @@ def look(url: str, work: Callable[[Verbs], Awaitable[T]], *, namespace: str = "d
     return read_store(url, read)
 
 
-def ask_server(url: str, work: Callable[[Client], Awaitable[T]], *, namespace: str = "default") -> T:
+def call_server(url: str, work: Callable[[Client], Awaitable[T]], *, namespace: str = "default") -> T:
     """Call `work` with the client of a server."""
     from onthedot.client.client import Client
 
@@ -96,7 +96,7 @@ def ask_server(url: str, work: Callable[[Client], Awaitable[T]], *, namespace: s
         raise KeyRefused(f"{error}; {given.advice}" if given.advice else str(error)) from error
 
 
-def finding(verbs: Verbs) -> FindsQueues:
+def queries_of(verbs: Verbs) -> FindsQueues:
     """The queries of the store or the server behind these verbs."""
     from onthedot.client.client import Client
     from onthedot.client.views import ServerQueries

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from onthedot.cli.connect import ask, look
+from onthedot.cli.connect import call, query
 from onthedot.cli.errors import BadInput, Command, Group
 from onthedot.cli.options import (
     RUN,
@@ -96,7 +96,7 @@ def list_groups(store: str | None, db: str | None, as_json: bool, **asked: Any) 
       onthedot dead list --job nightly_report --since -24h --json
     """
     box = _box(asked)
-    groups = look(store_url(store, db), lambda verbs: verbs.dead_letters(**box), namespace=asked["namespace"])
+    groups = query(store_url(store, db), lambda verbs: verbs.dead_letters(**box), namespace=asked["namespace"])
     if as_json:
         click.echo(json.dumps([_group_as_json(group) for group in groups], indent=2))
     else:
@@ -121,7 +121,7 @@ def show(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None
     """
     box = _box(asked)
     box["limit"] += 1
-    found = look(store_url(store, db), lambda verbs: verbs.dead_runs(**box), namespace=asked["namespace"])
+    found = query(store_url(store, db), lambda verbs: verbs.dead_runs(**box), namespace=asked["namespace"])
     runs = found[: asked["limit"]]
     if as_json:
         click.echo(json.dumps([_run_as_json(run) for run in runs], indent=2))
@@ -185,7 +185,7 @@ def replay(
         return await _replay_box(verbs, {**box, "rate": rate}, dry_run=dry_run, asks=asks)
 
     tell = _tell if sys.stderr.isatty() else None
-    done = ask(store_url(store, db), work, namespace=asked["namespace"], tell=tell)
+    done = call(store_url(store, db), work, namespace=asked["namespace"], tell=tell)
     click.echo(json.dumps(_replayed_as_json(done), indent=2) if as_json else _in_words(done))
 
 
@@ -231,7 +231,7 @@ def discard(
         found = [await verbs.get_run(run_id) for run_id in run_ids]
         return len(ids) if not run_ids else sum(run is not None and is_letter(run) for run in found)
 
-    done = ask(store_url(store, db), work, namespace=asked["namespace"])
+    done = call(store_url(store, db), work, namespace=asked["namespace"])
     if as_json:
         click.echo(json.dumps({"discarded": done, "dry_run": dry_run}, indent=2))
     else:

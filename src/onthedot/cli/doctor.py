@@ -11,7 +11,7 @@ from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import Command
 from onthedot.cli.options import DEFAULT_STORE, store_url, with_debug, with_json, with_store
 from onthedot.cli.terminal import colours_wanted
-from onthedot.doctor import Configuration, Finding, look
+from onthedot.doctor import Configuration, Finding, check_all
 from onthedot.observe.formats import plain
 from onthedot.settings import Settings
 
@@ -40,7 +40,7 @@ def doctor(program: str | None, output: str, store: str | None, db: str | None, 
       onthedot doctor --store postgresql://db/shop --output s3://bucket/logs
       onthedot doctor --json | jq '.findings[] | select(.state != "ok")'
     """
-    found = look(_asked(program, output, store, db))
+    found = check_all(_asked(program, output, store, db))
     findings = [replace(finding, remedy=on_this_store(finding.remedy)) for finding in found]
     faults = [finding.name for finding in findings if finding.is_fault]
     if as_json:

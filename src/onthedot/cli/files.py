@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from onthedot.cli.connect import ask, look
+from onthedot.cli.connect import call, query
 from onthedot.cli.errors import BAD_INPUT, BadInput, Command
 from onthedot.cli.jobs import jobs_shown
 from onthedot.cli.open_store import check_exists
@@ -364,7 +364,7 @@ def _store_jobs(jobs: list[Job], url: str) -> dict[str, str]:
     async def work(verbs: Verbs) -> dict[str, str]:
         return {job.name: (await verbs.put(job)).change for job in parents_first(jobs)}
 
-    return ask(url, work)
+    return call(url, work)
 
 
 # ── export ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -401,7 +401,7 @@ def export(names: tuple[str, ...], form: str, namespace: str | None, store: str 
     if form == "csv":
         found = jobs_shown(url, SystemClock().now(), None)
     else:
-        found = [Shown(record, [], None) for record in look(url, lambda verbs: verbs.list_jobs())]
+        found = [Shown(record, [], None) for record in query(url, lambda verbs: verbs.list_jobs())]
     shown = _chosen(found, names, namespace)
     if form == "csv":
         click.echo(_csv(shown), nl=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onthedot.cli.connect import ask, look
+from onthedot.cli.connect import call, query
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
 from onthedot.define.job_reader import read_file, read_job, read_jobs
@@ -64,7 +64,7 @@ def create(
         jobs = _of_file(name)
     else:
         jobs = [_of_options(name, namespace, pairs, **said)]
-    done = ask(store_url(store, db), lambda verbs: _create(verbs, jobs), namespace=namespace, makes=True)
+    done = call(store_url(store, db), lambda verbs: _create(verbs, jobs), namespace=namespace, makes=True)
     _tell(done, as_json=as_json)
 
 
@@ -136,11 +136,11 @@ def edit(job: str, pairs: tuple[str, ...], namespace: str, store: str | None, db
       onthedot edit nightly_report --set priority=
     """
     url = store_url(store, db)
-    record = look(url, lambda verbs: verbs.get_job(job), namespace=namespace) or _refuse(job)
+    record = query(url, lambda verbs: verbs.get_job(job), namespace=namespace) or _refuse(job)
     data = data_of(record.job)
     new = job_of(changed(data, pairs)) if pairs else _edited(data)
     _check_same(record, new)
-    put = ask(url, lambda verbs: verbs.put(new, revision=record.revision), namespace=namespace)
+    put = call(url, lambda verbs: verbs.put(new, revision=record.revision), namespace=namespace)
     if as_json:
         told = {"job": job, "namespace": namespace, "change": put.change, "revision": put.record.revision}
         click.echo(json.dumps(told, indent=2))
@@ -211,7 +211,7 @@ def rm(job: str, yes: bool, namespace: str, store: str | None, db: str | None, a
     async def remove(verbs: Verbs) -> int:
         return await verbs.remove(job)
 
-    cancelled = ask(store_url(store, db), remove, namespace=namespace)
+    cancelled = call(store_url(store, db), remove, namespace=namespace)
     if as_json:
         click.echo(json.dumps({"job": job, "namespace": namespace, "cancelled": cancelled}, indent=2))
     else:

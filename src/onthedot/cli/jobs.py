@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from onthedot.cli.advice import on_this_store
-from onthedot.cli.connect import ask, ask_server
+from onthedot.cli.connect import call, call_server
 from onthedot.cli.errors import CUT_SHORT, BadInput, Command
 from onthedot.cli.open_store import read_store
 from onthedot.cli.options import read_ahead, store_url, with_debug, with_json, with_namespace, with_server, with_utc
@@ -83,7 +83,7 @@ def jobs_shown(url: str, now: Micros, most: int | None, namespace: str | None = 
 
         return await views.jobs_shown(client.server, limit=most, namespace=namespace)
 
-    return ask_server(url, asked) if is_server(url) else read_store(url, read)
+    return call_server(url, asked) if is_server(url) else read_store(url, read)
 
 
 def _echo_jobs(jobs: list[Shown], now: Micros) -> None:
@@ -173,7 +173,7 @@ def pause(
     """
     until_then = None if until is None else read_ahead(until, "--until")
     end = None if until_then is None else to_micros(until_then)
-    paused = ask(
+    paused = call(
         store_url(store, db), lambda verbs: verbs.pause(job, reason=reason, until=until_then), namespace=namespace
     )
     if as_json:
@@ -220,7 +220,7 @@ def resume(
       onthedot resume nightly_report --missed last --dry-run
     """
     url = store_url(store, db)
-    was_paused, resumed = ask(url, lambda verbs: _resume(verbs, job, missed, dry_run), namespace=namespace)
+    was_paused, resumed = call(url, lambda verbs: _resume(verbs, job, missed, dry_run), namespace=namespace)
     if as_json:
         told = {"job": job, "namespace": namespace, "dry_run": dry_run, "was_paused": was_paused}
         click.echo(json.dumps(told | _resumed_as_json(resumed), indent=2))
@@ -302,7 +302,7 @@ def trigger(
     if twice:
         raise BadInput(f"--arg: expected {min(twice)!r} once, got it twice; leave one out")
     url = store_url(store, db)
-    record, run = ask(url, lambda verbs: _trigger(verbs, job, texts, values), namespace=namespace)
+    record, run = call(url, lambda verbs: _trigger(verbs, job, texts, values), namespace=namespace)
     if as_json and not follow:
         click.echo(json.dumps(run_fields(run), indent=2))
     else:
@@ -321,7 +321,7 @@ def _follow(url: str, run_id: int, *, as_json: bool) -> int:
     if code == CUT_SHORT:
         click.echo(on_this_store(f"run {run_id} goes on; 'onthedot logs {run_id} -f' follows it"), err=True)
     elif as_json:
-        ended = ask(url, lambda verbs: verbs.get_run(run_id))
+        ended = call(url, lambda verbs: verbs.get_run(run_id))
         if ended is not None:  # None: deleted meanwhile, after its retention
             click.echo(json.dumps(run_fields(ended)))
     return code

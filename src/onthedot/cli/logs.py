@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onthedot.cli.advice import on_this_store
-from onthedot.cli.connect import ask_server
+from onthedot.cli.connect import call_server
 from onthedot.cli.errors import BROKEN, CUT_SHORT, BadInput, Command
 from onthedot.cli.log_printer import PASSED_OVER, LogPrinter
 from onthedot.cli.open_store import read_store
@@ -98,7 +98,7 @@ def tell_run(url: str, run_id: int, telling: LogPrinter, *, follow: bool, output
 
     try:
         if is_server(url):
-            code = ask_server(url, lambda client: _tell_asked(client, run_id, telling, follow))
+            code = call_server(url, lambda client: _tell_asked(client, run_id, telling, follow))
         else:
             code = read_store(url, tell)
     except KeyboardInterrupt:

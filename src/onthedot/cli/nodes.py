@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from onthedot.cli.connect import ask, ask_server
+from onthedot.cli.connect import call, call_server
 from onthedot.cli.errors import BadInput, Command, Group
 from onthedot.cli.open_store import read_store
 from onthedot.cli.options import store_url, with_debug, with_json, with_server
@@ -51,7 +51,7 @@ def nodes(everything: bool, store: str | None, db: str | None, as_json: bool) ->
     now = SystemClock().now()
     url = store_url(store, db)
     if is_server(url):
-        nodes = ask_server(url, lambda client: views.nodes_shown(client.server))
+        nodes = call_server(url, lambda client: views.nodes_shown(client.server))
     else:
         nodes = read_store(url, lambda opened: nodes_shown(opened, now))
     if not everything:
@@ -117,7 +117,7 @@ def drain(name: str, undo: bool, store: str | None, db: str | None, as_json: boo
       onthedot node drain web-1
       onthedot node drain web-1 --undo
     """
-    count = ask(store_url(store, db), lambda verbs: _drain(verbs, name, draining=not undo))
+    count = call(store_url(store, db), lambda verbs: _drain(verbs, name, draining=not undo))
     if as_json:
         click.echo(json.dumps({"node_id": name, "draining": not undo, "incarnations": count}, indent=2))
     else:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from onthedot.cli.connect import ask
+from onthedot.cli.connect import call
 from onthedot.cli.errors import Command
 from onthedot.cli.options import reader_zone, store_url, with_debug, with_json, with_server, with_utc
 from onthedot.cli.program import load_program
@@ -150,7 +150,7 @@ def _applied(asked: _Request, url: str) -> Applied:
     path = sqlite_path(url)
     if asked.dry_run and path is not None and not path.exists():
         url = "memory:"
-    return ask(
+    return call(
         url,
         lambda verbs: verbs.apply(
             asked.jobs,

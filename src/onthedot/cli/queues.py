@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from onthedot.cli.connect import ask, finding, look
+from onthedot.cli.connect import call, queries_of, query
 from onthedot.cli.errors import BadInput, Command, Group
 from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_utc
 from onthedot.cli.terminal import echo_table
@@ -43,7 +43,7 @@ def queues(store: str | None, db: str | None, as_json: bool) -> None:
       onthedot queues --json | jq '.[] | select(.due > 100) | .queue'
     """
     now = SystemClock().now()
-    queues = look(store_url(store, db), lambda verbs: verbs.list_queues())
+    queues = query(store_url(store, db), lambda verbs: verbs.list_queues())
     if as_json:
         click.echo(json.dumps([queue_fields(queue) for queue in queues], indent=2))
     elif queues:
@@ -175,12 +175,12 @@ def _change_queue(url: str, name: str, change: Callable[[Verbs], Awaitable[Queue
     """Change a queue. A name that no job uses is refused as a typing error."""
 
     async def work(verbs: Verbs) -> Queue:
-        refused = await why_unused(finding(verbs), name)
+        refused = await why_unused(queries_of(verbs), name)
         if refused is not None:
             raise BadInput(f"NAME: {refused}")
         return await change(verbs)
 
-    return ask(url, work)
+    return call(url, work)
 
 
 def _tell_change(queue: Queue, words: str, *, as_json: bool) -> None:

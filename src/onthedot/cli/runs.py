@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from onthedot.cli.advice import on_this_store
-from onthedot.cli.connect import ask, ask_server, finding, look
+from onthedot.cli.connect import call, call_server, queries_of, query
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.open_store import read_store
 from onthedot.cli.options import (
@@ -119,7 +119,7 @@ def runs(
             skips = await verbs.list_skips(job, since=since, until=until, limit=NEWEST_SKIPS + 1)
         return runs, skips
 
-    found, skips = look(url, read, namespace=namespace)
+    found, skips = query(url, read, namespace=namespace)
     runs = found[:count]
     if as_json:
         click.echo(json.dumps([run_fields(run) for run in runs], indent=2))
@@ -140,7 +140,7 @@ async def _list(
     verbs: Verbs, job: str | None, namespace: str, states: list[RunState] | None, count: int, between: Between
 ) -> list[RunRecord]:
     if job is not None and await verbs.get_job(job) is None:
-        known = await near_names(finding(verbs), job, JobFilter(namespaces=(namespace,)))
+        known = await near_names(queries_of(verbs), job, JobFilter(namespaces=(namespace,)))
         raise UnknownJob(f"--job: expected a stored job, got {job!r}{did_you_mean(job, known)}")
     runs: list[RunRecord] = []
     for some, most in _PARTS if states is None else [(states, count)]:
@@ -248,7 +248,7 @@ def show(run_id: int, store: str | None, db: str | None, as_json: bool) -> None:
     """
     now, url = SystemClock().now(), store_url(store, db)
     if is_server(url):
-        shown = ask_server(url, lambda client: _show_of_server(client, run_id))
+        shown = call_server(url, lambda client: _show_of_server(client, run_id))
     else:
         shown = read_store(url, lambda opened: _show_of_store(opened, run_id, now))
     if as_json:
@@ -415,7 +415,7 @@ def cancel(run_id: int, reason: str, store: str | None, db: str | None, as_json:
       onthedot cancel 41
       onthedot cancel 41 --reason "the customer has left"
     """
-    answer = ask(store_url(store, db), lambda verbs: _cancel(verbs, run_id, reason))
+    answer = call(store_url(store, db), lambda verbs: _cancel(verbs, run_id, reason))
     if as_json:
         state = None if answer.state is None else str(answer.state)
         click.echo(json.dumps({"run_id": run_id, "answer": answer.kind, "state": state}, indent=2))
@@ -454,7 +454,7 @@ def retry(run_id: int, from_step: str | None, store: str | None, db: str | None,
       onthedot retry 41
       onthedot retry 41 --from-step build
     """
-    run = ask(store_url(store, db), lambda verbs: _retry(verbs, run_id, from_step))
+    run = call(store_url(store, db), lambda verbs: _retry(verbs, run_id, from_step))
     if as_json:
         click.echo(json.dumps(run_fields(run), indent=2))
     else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from onthedot.cli.connect import ask_server, look
+from onthedot.cli.connect import call_server, query
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.open_store import read_store
 from onthedot.cli.options import read_time, store_url, with_debug, with_json, with_server, with_utc
@@ -246,7 +246,7 @@ def _read_upcoming(url: str, now: Micros, limit: int, until: Micros | None, name
     async def asked(client: Client) -> Upcoming:
         return await views.upcoming(client.server, limit=limit, until=until, namespace=namespace)
 
-    return ask_server(url, asked) if is_server(url) else read_store(url, read)
+    return call_server(url, asked) if is_server(url) else read_store(url, read)
 
 
 def _echo_upcoming(found: Upcoming, now: Micros, limit: int) -> None:
@@ -315,7 +315,7 @@ def _show_job(
         return str(record.state), [coming_fields(one) for one in coming(ahead, now, limit)]
 
     if is_server(url):
-        state, found = ask_server(
+        state, found = call_server(
             url, lambda client: views.next_of(client.server, job, count=limit, namespace=namespace)
         )
     else:
@@ -417,7 +417,7 @@ def lint(
 def _stored(url: str, tz: str | None) -> list[Job]:
     if tz is not None:
         raise click.UsageError("--tz: expected with EXPR only, got it without; stored jobs say their own")
-    return [record.job for record in look(url, lambda verbs: verbs.list_jobs())]
+    return [record.job for record in query(url, lambda verbs: verbs.list_jobs())]
 
 
 def _doubts(job: Job) -> list[str]:

@@ -17,7 +17,7 @@ from onthedot.access.grants import grant_in_words
 from onthedot.access.sessions import issue_token, token_named
 from onthedot.access.users import OpenSession, list_sessions
 from onthedot.cli.audit import record_change
-from onthedot.cli.connect import ask_server, find_key, is_insecure
+from onthedot.cli.connect import call_server, find_key, is_insecure
 from onthedot.cli.errors import BROKEN, BadInput, Command, Failure, Group
 from onthedot.cli.logins import Login, address_of, check_logins, forget_login, keep_login, logins_file, read_logins
 from onthedot.cli.open_store import read_store, write_store
@@ -252,7 +252,7 @@ def whoami(server: str | None, store: str | None, db: str | None, as_json: bool)
     url = server or store_url(store, db)
     if not is_server(url):
         raise click.UsageError(f"store: expected a server, got {shown_url(url)!r}; there you may do everything")
-    told = ask_server(url, lambda client: client.server.ask("GET", "/api/v1/whoami"))
+    told = call_server(url, lambda client: client.server.ask("GET", "/api/v1/whoami"))
     told["key_from"] = find_key(url).source
     if as_json:
         click.echo(json.dumps(told, indent=2))
@@ -300,7 +300,7 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
       onthedot sessions list --store https://jobs.example.org --json
     """
     url = store_url(store, db)
-    found = ask_server(url, _sessions_of_server) if is_server(url) else read_store(url, _sessions_of_store)
+    found = call_server(url, _sessions_of_server) if is_server(url) else read_store(url, _sessions_of_store)
     if as_json:
         click.echo(json.dumps(found, indent=2))
     elif found:
@@ -338,7 +338,7 @@ def end(session_id: str, store: str | None, db: str | None, as_json: bool) -> No
         return ended
 
     url = store_url(store, db)
-    ended = ask_server(url, ask) if is_server(url) else write_store(url, work)
+    ended = call_server(url, ask) if is_server(url) else write_store(url, work)
     if as_json:
         click.echo(json.dumps(ended, indent=2))
     else:

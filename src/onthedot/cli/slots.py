@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from onthedot.cli.connect import ask, look
+from onthedot.cli.connect import call, query
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import (
     check_range,
@@ -115,7 +115,7 @@ def _change(url: str, job: str, namespace: str, as_json: bool, deed: Callable[[V
         run = None if done.run_id is None else await verbs.get_run(done.run_id)
         return Changed(record, done, run, await _coming(verbs, job, namespace, record))
 
-    changed = ask(url, work, namespace=namespace)
+    changed = call(url, work, namespace=namespace)
     if as_json:
         click.echo(json.dumps(_changed_as_json(changed, job, namespace), indent=2))
     else:
@@ -275,7 +275,7 @@ def backfill(
     asked = Asked(start, end or "", schedule, limit)
     asks = not (yes or dry_run or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
     try:
-        record, done = ask(
+        record, done = call(
             store_url(store, db),
             lambda verbs: _backfill(verbs, job, asked, dry_run=dry_run, asks=asks),
             namespace=namespace,
@@ -388,7 +388,7 @@ def skips(
       onthedot skips --since -24h --json | jq '.[] | select(.reason == "missed")'
     """
     check_range(since, until)
-    found = look(
+    found = query(
         store_url(store, db),
         lambda verbs: verbs.list_skips(job, since=since, until=until, limit=count + 1),
         namespace=namespace,

@@ -196,34 +196,9 @@ def _read_after(value: object) -> After:
     return After(*value)
 
 
-def _read_retry(value: object) -> Retry:
-    if isinstance(value, Retry):
-        return value
-    return Retry(value)  # type: ignore[arg-type]  # checked there
-
-
-def _read_catch_up(value: object) -> CatchUp:
-    if isinstance(value, CatchUp):
-        return value
-    return CatchUp(value)  # type: ignore[arg-type]  # checked there
-
-
-def _read_overlap(value: object) -> Overlap:
-    if isinstance(value, Overlap):
-        return value
-    return Overlap(value)  # type: ignore[arg-type]  # checked there
-
-
-def _read_concurrency(value: object) -> Limit:
-    if isinstance(value, Limit):
-        return value
-    return Limit(value)  # type: ignore[arg-type]  # checked there
-
-
-def _read_rate(value: object) -> Rate:
-    if isinstance(value, Rate):
-        return value
-    return Rate(value)  # type: ignore[arg-type]  # checked there
+def _policy(kind: Any) -> Callable[[Any], Any]:
+    """A reader of a policy, or of its first value. The policy checks that."""
+    return lambda value: value if isinstance(value, kind) else kind(value)
 
 
 def _read_guarantee(value: object) -> Guarantee:
@@ -278,11 +253,11 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "schedule": lambda value: (_read_schedule(value),),
     "schedules": _read_schedules,
     "after": _read_after,
-    "retry": _read_retry,
-    "catch_up": _read_catch_up,
-    "overlap": _read_overlap,
-    "concurrency": _read_concurrency,
-    "rate": _read_rate,
+    "retry": _policy(Retry),
+    "catch_up": _policy(CatchUp),
+    "overlap": _policy(Overlap),
+    "concurrency": _policy(Limit),
+    "rate": _policy(Rate),
     "guarantee": _read_guarantee,
     "labels": _read_labels,
     "timeout": _read_timeout,

@@ -1,4 +1,4 @@
-"""How instants are computed: at once, or by whoever must not be kept waiting, in another place."""
+"""Where an operation computes instants: on this event loop, or on another thread so that this loop stays free."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Made = TypeVar("Made")
 
 
 class Compute(Protocol):
-    """Does a piece of pure work, and gives what came of it."""
+    """Calls a pure function, somewhere."""
 
     async def __call__(self, work: Callable[Given, Made], *args: Given.args, **options: Given.kwargs) -> Made:
-        """What the work gives, or raises."""
+        """Return what the function returns, or raise what it raises."""
         ...
 
 
 async def at_once(work: Callable[Given, Made], *args: Given.args, **options: Given.kwargs) -> Made:
-    """Here and now: for an engine, whose loop is its own, and whose time may be virtual."""
+    """Call the function here and now: an engine has a loop of its own, and its time may be virtual."""
     return work(*args, **options)

@@ -1,4 +1,4 @@
-"""Jobs as people look at them: with their next instants, and how they went last."""
+"""Collects what people want to see of a job: its next instants and its last run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Shown:
 
 
 class Looked(NamedTuple):
-    """What is stored about a job: from here on nothing is asked, and much may be computed."""
+    """What is read about a job. The rest is computed from it, without the store."""
 
     record: JobRecord
     ahead: Ahead
@@ -54,7 +54,7 @@ async def shown(store: Store, record: JobRecord, now: Micros) -> Shown:
 
 
 async def looked(store: Store, record: JobRecord, now: Micros) -> Looked:
-    """What its next instants and its last run are told by."""
+    """Read what its next instants and its last run are computed from."""
     job = record.job
     ahead = await look_ahead(store, record.id, now)
     newest = await store.queries.list_runs(

@@ -1,4 +1,4 @@
-"""Changing one slot: which one is meant, whether there is such a slot at all, and where its run goes instead."""
+"""Skips or moves one slot: finds the slot, checks that it exists, and computes the new instant."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def except_next(
     schedule: str | None = None,
     compute: Compute = at_once,
 ) -> MovedSlot:
-    """Give the job's next slot, or the one that is named, its fate: moved, or without `to` cancelled. With `schedule`
-    it is one of the schedule with this id."""
+    """Move the job's next slot, or the named one; without `to`, cancel it. With `schedule`, it is a slot of the
+    schedule with this id."""
     while True:
         now = clock.now()
         states = await store.queries.schedules_of(job_id)

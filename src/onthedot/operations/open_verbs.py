@@ -1,4 +1,4 @@
-"""The verbs on a store that this event loop has opened: for front doors that are no node."""
+"""Opens a store on this event loop, and offers the verbs on it: for front doors without an engine."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from onthedot.define.job_writer import written
 from onthedot.ids import Ids, RandomIds
 from onthedot.loop import Loop
 from onthedot.model.events import Event, Events
+from onthedot.operations.known_jobs import KnownJobs
 from onthedot.operations.result_waiters import Ends
 from onthedot.operations.session import Session
 from onthedot.operations.store_verbs import StoreVerbs
@@ -30,7 +31,7 @@ logger = logging.getLogger("onthedot.operations.open_verbs")
 
 
 class OpenStore:
-    """An open store, and what every front door needs beside it: its clock, where output is kept, who waits for ends."""
+    """An open store with its clock, its output store, and the callers that wait for results."""
 
     def __init__(self, store: Store, clock: Clock, settings: Settings, outputs: OutputStore | None) -> None:
         self.store = store
@@ -39,6 +40,7 @@ class OpenStore:
         self.outputs = outputs
         self.ids: Ids = RandomIds()
         self.ends = Ends(store, settings)
+        self.known = KnownJobs(store)
         self._loop = Loop(clock, self.ids, _tell_trouble)
         self._loop.add(self.ends)
         store.hints.listen(self._hear)
@@ -48,11 +50,11 @@ class OpenStore:
             self.ends.wake()
 
     def start(self) -> None:
-        """From here on somebody can wait for ends."""
+        """Begin to wake callers that wait for results."""
         self._loop.start()
 
     async def stop(self) -> None:
-        """Nobody waits any more."""
+        """Stop waking them."""
         await self._loop.abandon()
 
     def session(self, namespace: str, recorder: Recorder | None, events: Events) -> Session:
@@ -64,20 +66,21 @@ class OpenStore:
             ids=self.ids,
             events=events,
             ends=self.ends,
+            known=self.known,
             outputs=self.outputs,
             recorder=recorder,
             namespace=namespace,
         )
 
     def verbs(self, namespace: str = "default", *, door: str = "") -> OpenVerbs:
-        """What can be asked, of this namespace. With a door, such as "command line", changes are recorded in the audit
-        as this process's own; without one that is up to the caller."""
+        """The verbs for this namespace. With a door, such as "command line", changes are recorded in the audit as
+        this process's own; without one, the caller records them."""
         return OpenVerbs(self, namespace, Recorder(self.store, self.clock, door, written) if door else None)
 
 
 @asynccontextmanager
 async def opened(url: str, settings: Settings | None = None) -> AsyncGenerator[OpenStore]:
-    """Open the store of this URL on this event loop, for as long as the block lasts; with connections of its own, as
+    """Open the store of this URL on this event loop, as long as the block lasts. It has its own connections, as
     many as `Settings.api_connections` says.
 
     >>> async def names() -> list[str]:
@@ -111,7 +114,7 @@ class OpenVerbs(StoreVerbs):
         self._session = there.session(namespace, recorder, self._events)
 
     def subscribe(self, subscriber: Callable[[Event], None]) -> None:
-        """Hear of what these verbs do, while they do it: how far a backfill is."""
+        """Receive the events of these verbs, such as how far a backfill is."""
         self._events.subscribe(subscriber)
 
     async def _with_session(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:

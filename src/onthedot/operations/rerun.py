@@ -1,4 +1,4 @@
-"""A new run that goes on where an earlier one of the same job has ended: at the step that failed, or at a named one."""
+"""Runs a job again from the step at which an earlier run ended, or from a named step."""
 
 from __future__ import annotations
 

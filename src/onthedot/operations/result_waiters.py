@@ -1,4 +1,4 @@
-"""Who waits for runs to end: told at once by a hint, and behind all hints by a look every second."""
+"""Wakes callers of `result()`: on a hint, and by polling every second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onthedot.stores.protocol import Store
 
 
 class Ends(Service):
-    """One look at the store for everybody who waits, however many they are; none while nobody does."""
+    """Reads the store once for all waiting callers, and not at all while nobody waits."""
 
     name = "ends"
 
@@ -24,7 +24,7 @@ class Ends(Service):
         self._waiting: dict[int, list[asyncio.Future[RunRecord | None]]] = {}
 
     async def wait(self, run_id: int) -> RunRecord | None:
-        """Wait until a run has ended, and what it is then; None if there is no such run (any more)."""
+        """Wait until a run has ended, and return it; None if it is not stored (any more)."""
         ended: asyncio.Future[RunRecord | None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(run_id, []).append(ended)
         self.wake()
@@ -45,7 +45,7 @@ class Ends(Service):
         return hint.kind == "ends" and bool(self._waiting)
 
     async def tick(self, now: Micros) -> Micros | None:
-        """Tell those whose runs have ended."""
+        """Wake the callers whose runs have ended."""
         del now
         waited_for = list(self._waiting)
         for first in range(0, len(waited_for), self._settings.batch):

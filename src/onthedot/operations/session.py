@@ -14,6 +14,7 @@ from onthedot.model.events import Events
 from onthedot.model.job import Job, JobRecord
 from onthedot.model.run import RunRecord, stored_number
 from onthedot.operations.job_lookup import find_job
+from onthedot.operations.known_jobs import KnownJobs
 from onthedot.operations.result_waiters import Ends
 from onthedot.output.output_store import OutputStore
 from onthedot.settings import Settings
@@ -33,6 +34,8 @@ class Session:
     """Told how far a long operation is."""
     ends: Ends
     """Wakes callers that wait for the end of a run."""
+    known: KnownJobs
+    """The jobs that were read for earlier submits."""
     outputs: OutputStore | None = None
     recorder: Recorder | None = None
     """Records changes in the audit; None: the caller records them."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 from onthedot.access.audit_recorder import Counted
+from onthedot.model.errors import ArgumentsError, RevisionConflict, UnknownJob
 from onthedot.model.job import Call, JobRecord
 from onthedot.model.run import NewRun, manual_trigger, submit_trigger
 from onthedot.operations.run_request import RunRequest, SubmittedRun, Timing
@@ -23,10 +26,28 @@ def check_arguments(record: JobRecord, args: str | None) -> None:
 
 
 async def find_jobs(session: Session, requests: Sequence[RunRequest]) -> dict[str, JobRecord]:
-    """The jobs of all requests by name, each read once; then every argument is checked."""
-    found = {job: await session.find_job(job) for job in dict.fromkeys(one.job for one in requests)}
+    """Read the jobs of all requests, each once; then check every argument."""
+    found: dict[str, JobRecord] = {}
+    for job in dict.fromkeys(one.job for one in requests):
+        found[job] = await session.find_job(job)
+        session.known.keep(job, session.namespace_of(job), found[job])
     for one in requests:
         check_arguments(found[one.job], one.args)
+    return found
+
+
+def known_jobs(session: Session, requests: Sequence[RunRequest]) -> dict[str, JobRecord] | None:
+    """The jobs of all requests as they were last read here, if that is enough; else None.
+
+    Not for more than one write: the first could be stored before the second finds that a job was edited."""
+    if len(requests) > session.settings.batch:
+        return None
+    found: dict[str, JobRecord] = {}
+    for one in requests:
+        record = session.known.get(one.job, session.namespace_of(one.job))
+        if record is None:
+            return None
+        found[one.job] = record
     return found
 
 
@@ -39,14 +60,16 @@ async def submit(
     timing: Timing = Timing(),  # noqa: B008 - it is frozen
 ) -> list[SubmittedRun]:
     """Store the requested runs, one write for each `Settings.batch` of them. Each write is whole."""
+    known = known_jobs(session, requests)
+    if known is not None:
+        with suppress(ArgumentsError, RevisionConflict, UnknownJob):  # the job as it is now decides
+            for one in requests:
+                check_arguments(known[one.job], one.args)
+            return await _store(session, requests, known, timing, same_revision=True)
     jobs = await find_jobs(session, requests)
     made: list[SubmittedRun] = []
     for some in batches(session, requests):
-        if session.recorder is None:
-            made += await _insert(session, some, jobs, timing)
-        else:
-            with session.recorder.submitting(counted(some, jobs)) as noting:
-                made += await _insert(session, some, jobs, timing, noting)
+        made += await _store(session, some, jobs, timing)
     return made
 
 
@@ -60,14 +83,23 @@ async def trigger(session: Session, request: RunRequest) -> SubmittedRun:
     return SubmittedRun(run_id, request.job, created)
 
 
-async def _insert(
+async def _store(
     session: Session,
     requests: Sequence[RunRequest],
     jobs: Mapping[str, JobRecord],
     timing: Timing,
-    noting: Noting | None = None,
+    *,
+    same_revision: bool = False,
 ) -> list[SubmittedRun]:
-    made = await insert_runs(session.store, new_runs(session, requests, jobs, timing), noting=noting)
+    """One write, and what the audit says of it. `same_revision`: refuse it if a job was edited since it was read."""
+    runs = new_runs(session, requests, jobs, timing)
+    if same_revision:
+        runs = [replace(run, revision=jobs[one.job].revision) for run, one in zip(runs, requests, strict=True)]
+    if session.recorder is None:
+        made = await insert_runs(session.store, runs)
+    else:
+        with session.recorder.submitting(counted(requests, jobs)) as noting:
+            made = await insert_runs(session.store, runs, noting=noting)
     return [SubmittedRun(run_id, one.job, created) for (run_id, created), one in zip(made, requests, strict=True)]
 
 

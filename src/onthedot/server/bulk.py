@@ -100,9 +100,9 @@ class Bulk:
         now = self._there.clock.now()
         for number, line in some:
             self._next = number + 1
-            asked = read_line(number, line)
-            record = self._jobs.get(asked.job) or await self._look(number, asked.job)
-            run = self._new_run(number, record, asked, now)
+            wanted = read_line(number, line)
+            record = self._jobs.get(wanted.job) or await self._look(number, wanted.job)
+            run = self._new_run(number, record, wanted, now)
             if self._share is not None:
                 await self._book(self._share, number, owner_of(record.job))
             self._runs.append(run)
@@ -129,9 +129,9 @@ class Bulk:
             raise BadLine(number, problem_of(error)) from None
         return record
 
-    def _new_run(self, number: int, record: JobRecord, asked: RunRequest, now: Micros) -> NewRun:
+    def _new_run(self, number: int, record: JobRecord, wanted: RunRequest, now: Micros) -> NewRun:
         try:
-            return new_run(record, asked, token=f"{self._token}-{number}", key=own_key(asked.key), now=now)
+            return new_run(record, wanted, token=f"{self._token}-{number}", key=own_key(wanted.key), now=now)
         except OnTheDotError as error:
             raise BadLine(number, problem_of(error)) from None
 

@@ -64,13 +64,13 @@ def _read_plain(body: bytes) -> RunRequest | None:
     return RunRequest(job, args)
 
 
-def new_run(record: JobRecord, asked: RunRequest, *, token: str, key: str, now: Micros) -> NewRun:
+def new_run(record: JobRecord, wanted: RunRequest, *, token: str, key: str, now: Micros) -> NewRun:
     """The run to store; `DefinitionError` if the job cannot have it. The token is new for each request."""
-    args = arguments(record, asked.args)
-    due_at = now if asked.delay is None else now + micros(parse_duration(asked.delay, what="delay"))
+    args = arguments(record, wanted.args)
+    due_at = now if wanted.delay is None else now + micros(parse_duration(wanted.delay, what="delay"))
     expires_at = None
-    if asked.expires is not None:
-        expires_at = due_at + micros(parse_duration(asked.expires, what="expires"))
+    if wanted.expires is not None:
+        expires_at = due_at + micros(parse_duration(wanted.expires, what="expires"))
     return NewRun(record.id, submit_trigger(token), due_at, args, key, expires_at)
 
 

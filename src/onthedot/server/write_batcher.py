@@ -11,14 +11,12 @@ from onthedot.access.audit import Entry, noting, record_all
 from onthedot.batcher import Batcher
 from onthedot.ids import RandomIds
 from onthedot.model.errors import KeyConflict, OnTheDotError, RevisionConflict, UnknownJob
-from onthedot.model.job import JobRecord
 from onthedot.model.run import NewRun
 from onthedot.operations.submit import insert_runs
 from onthedot.stores.protocol import Store
 
 RUN = RandomIds().token()
 """Stands in an audit entry for the id of a run that has none yet. No caller can know it."""
-MOST_KNOWN = 1000
 
 Inserted = tuple[int, bool]
 """A run's id, and whether it was created now."""
@@ -32,27 +30,12 @@ class AuditedRun(NamedTuple):
 
 
 class WriteBatcher:
-    """The batched writes of one application, and the jobs that it has read for them."""
+    """The batched writes of one application."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[tuple[str, str], JobRecord] = {}
         self.runs: Batcher[AuditedRun, Inserted] = Batcher(self._insert)
         self.entries: Batcher[Entry, int] = Batcher(self._record)
-
-    def known(self, name: str, namespace: str) -> JobRecord | None:
-        """A job as it was last read here. A run that is checked against it must name its revision."""
-        return self._known.get((namespace, name))
-
-    async def read(self, name: str, namespace: str) -> JobRecord | None:
-        """Read a job from the store, and keep it for `known`."""
-        record = await self._store.queries.get_job(name, namespace=namespace)
-        if len(self._known) >= MOST_KNOWN:
-            self._known.clear()
-        self._known.pop((namespace, name), None)
-        if record is not None:
-            self._known[namespace, name] = record
-        return record
 
     async def _insert(self, runs: Sequence[AuditedRun]) -> Sequence[Inserted | Exception]:
         """Store all in one write. If the store refuses it, nothing is stored: then store them one by one."""

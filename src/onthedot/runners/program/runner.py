@@ -24,6 +24,7 @@ from onthedot.settings import Settings
 
 _MOST_REMARKS = 10
 _KEEP_PATIENCE = 60.0  # seconds that an end waits for its output to be kept; it goes on behind it
+_SWEEP_EVERY: Micros = 600 * SECOND
 
 
 class ProgramRunner(BaseRunner):
@@ -200,9 +201,6 @@ def _named(artifacts: Mapping[str, Path], hidden: Callable[[str], str]) -> list[
     return list(named.items())
 
 
-_EVERY: Micros = 600 * SECOND
-
-
 # ── old workspaces ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -234,4 +232,4 @@ class SpoolSweep(Service):
             keep=self._settings.keep_workspaces,
             in_use=self._runner.places(),
         )
-        return _EVERY
+        return _SWEEP_EVERY

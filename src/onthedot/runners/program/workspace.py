@@ -31,6 +31,8 @@ from onthedot.settings import Settings
 logger = logging.getLogger("onthedot.runners")
 
 OTD = ".otd"
+INSIDE = ("work", "work/.otd", "work/.otd/tmp")
+"""The folders in a run's folder, each in the one before it."""
 UNREADY = "unready"
 """A file beside a workspace whose source is still to be checked out."""
 MOST_ARTIFACTS = 1_000
@@ -421,10 +423,6 @@ def _match_parts(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     if first == "**":
         return any(_match_parts(parts[skip:], rest) for skip in range(len(parts) + 1))
     return bool(parts) and fnmatch.fnmatchcase(parts[0], first) and _match_parts(parts[1:], rest)
-
-
-INSIDE = ("work", "work/.otd", "work/.otd/tmp")
-"""The folders in a run's folder, each in the one before it."""
 
 
 # ── folders that are used again ───────────────────────────────────────────────────────────────────────────────

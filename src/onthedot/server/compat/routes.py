@@ -175,18 +175,18 @@ async def document_submit_file(request: Request, there: There, who: Who) -> Any:
     """Store the jobs of a YAML file: new ones are created, others replaced. If one of them may not be written, or
     cannot be read, nothing is stored."""
     jobs = await in_thread(_read_file, await _text_of(request))
-    asked = [(JobKey(job.namespace, job.name), *_putting(who, job)) for job in parents_first(jobs)]
+    writes = [(JobKey(job.namespace, job.name), *_putting(who, job)) for job in parents_first(jobs)]
     new: Counter[Owner] = Counter()
-    for place, check, make in asked:
-        verbs_for(there, who, place.namespace)
-        before = await there.store.queries.get_job(place.name, namespace=place.namespace)
+    for key, check, make in writes:
+        verbs_for(there, who, key.namespace)
+        before = await there.store.queries.get_job(key.name, namespace=key.namespace)
         job = checked_job(who, before, check, make)
         if before is None:
             new[owner_of(job)] += 1
     quotas = quotas_for(request)
     if quotas is not None:
         await quotas.check_jobs(who, new)
-    stored = {place: (await write_job(request, there, who, place, check, make)).put for place, check, make in asked}
+    stored = {key: (await write_job(request, there, who, key, check, make)).put for key, check, make in writes}
     made = [_submitted(stored[JobKey(job.namespace, job.name)]) for job in jobs]
     return {"job_id": made[0]["job_id"], "jobs": made}
 

@@ -188,15 +188,15 @@ def _group(group: DeadLetters) -> dict[str, Any]:
 
 @routes.post("/dead-letters/replay", response_model=ReplayedOut, responses={404: {}, 409: {}})
 async def replay_dead_letters(
-    request: Request, there: There, who: Who, asked: Replay, namespace: Namespace = "default"
+    request: Request, there: There, who: Who, body: Replay, namespace: Namespace = "default"
 ) -> Response:
     """Ask for dead runs again, each with its own arguments and for its own instant; with a rate, due so far apart.
     Asked twice, it is one run. Of ids that cannot all be replayed, none is. `dry_run` only tells."""
     verbs_for(there, who, namespace)
-    if asked.run_ids is None:
-        done = await _replay_matching(request, there, who, asked, namespace)
+    if body.run_ids is None:
+        done = await _replay_matching(request, there, who, body, namespace)
     else:  # a run's number says which one is meant, in whatever namespace
-        done = await _replay_these(request, there, who, asked)
+        done = await _replay_these(request, there, who, body)
     return json_response(
         {
             "letters": done.letters,
@@ -210,15 +210,15 @@ async def replay_dead_letters(
 
 
 async def _replay_matching(
-    request: Request, there: OpenStore, who: Principal, asked: Replay, namespace: str
+    request: Request, there: OpenStore, who: Principal, body: Replay, namespace: str
 ) -> Replayed:
-    box = Box(asked.job, namespace, asked.fingerprint, asked.since, asked.until, asked.limit, who.only_owner)
-    rate = None if asked.rate is None else Rate(asked.rate.most, asked.rate.per)
-    letters = [] if asked.dry_run or quotas_for(request) is None else await find_letters(there.store, box)
+    box = Box(body.job, namespace, body.fingerprint, body.since, body.until, body.limit, who.only_owner)
+    rate = None if body.rate is None else Rate(body.rate.most, body.rate.per)
+    letters = [] if body.dry_run or quotas_for(request) is None else await find_letters(there.store, box)
     wanted = Counter(owner_of(run) for run in letters)
     async with room_for_runs(request, wanted) as made:
         done = await replay_letters(
-            there.store, box, rate=rate, dry_run=asked.dry_run, clock=there.clock, events=Events(), sees=who.sees
+            there.store, box, rate=rate, dry_run=body.dry_run, clock=there.clock, events=Events(), sees=who.sees
         )
         made.update(wanted)
     if done.run_ids:
@@ -229,18 +229,18 @@ async def _replay_matching(
     return done
 
 
-async def _replay_these(request: Request, there: OpenStore, who: Principal, asked: Replay) -> Replayed:
-    more = {"job", "fingerprint", "since", "until", "rate", "limit"} & asked.model_fields_set
+async def _replay_these(request: Request, there: OpenStore, who: Principal, body: Replay) -> Replayed:
+    more = {"job", "fingerprint", "since", "until", "rate", "limit"} & body.model_fields_set
     if more:
         raise DefinitionError(f"run_ids: expected nothing else that says which, or how fast, got {sorted(more)}")
-    runs = await visible_runs(there.store, who, asked.run_ids or ())
+    runs = await visible_runs(there.store, who, body.run_ids or ())
     for run in runs:
         if run.state is not RunState.DEAD or not (is_letter(run) or run.settled.startswith(REPLAYED)):
             what = run.settled or str(run.state)
             raise StateError(f"run {run.id}: expected one that is dead, and not discarded, got {what}")
     for run in {run.job_id: run for run in runs if is_letter(run)}.values():
         await job_of(there.store, run, sees=who.sees)
-    if asked.dry_run:
+    if body.dry_run:
         return Replayed(len(runs), dry_run=True)
     made: list[int] = []
     async with room_for_runs(request, Counter(owner_of(run) for run in runs if is_letter(run))) as new:
@@ -258,13 +258,13 @@ def _told(instant: datetime | None) -> str | None:
 
 
 @routes.post("/dead-letters/discard", response_model=DiscardedOut, responses={404: {}})
-async def discard_dead_letters(request: Request, there: There, who: Who, asked: Discard) -> Response:
+async def discard_dead_letters(request: Request, there: There, who: Who, body: Discard) -> Response:
     """Take dead letters out of the box. They stay in history, dead, with the reason."""
-    runs = await visible_runs(there.store, who, asked.run_ids)
+    runs = await visible_runs(there.store, who, body.run_ids)
     done = 0
     for start in range(0, len(runs), BATCH):  # what one write has done is on record before the next one may fail
         some = {run.id: run for run in runs[start : start + BATCH]}
-        for run_id in await discard_letters(there.store, some, why=asked.why):
-            await record_change(request, "letters.discard", some[run_id], after={"why": asked.why})
+        for run_id in await discard_letters(there.store, some, why=body.why):
+            await record_change(request, "letters.discard", some[run_id], after={"why": body.why})
             done += 1
     return json_response({"discarded": done})

@@ -138,14 +138,14 @@ class BackfillOut(BaseModel):
 
 @routes.post("/jobs/{job}/pause", response_model=PausedOut, responses={404: {}})
 async def pause_job(
-    request: Request, there: There, who: Who, job: Name, asked: Pause | None = None, namespace: Namespace = "default"
+    request: Request, there: There, who: Who, job: Name, body: Pause | None = None, namespace: Namespace = "default"
 ) -> Any:
     """Plan and start nothing more of a job until it is resumed. What runs goes on."""
-    asked = asked or Pause.model_validate({})
+    body = body or Pause.model_validate({})
     _, record = await visible_job(there, who, job, namespace)
     now = there.clock.now()
-    until = None if asked.until is None else new_instant(asked.until, now, now=now, what="until")
-    paused = await there.store.pause_job(record.id, reason=asked.reason, until=until)
+    until = None if body.until is None else new_instant(body.until, now, now=now, what="until")
+    paused = await there.store.pause_job(record.id, reason=body.reason, until=until)
     await record_change(request, "jobs.pause", record.job)
     counts = {"withdrawn": paused.withdrawn, "skipped": paused.skipped, "held": paused.held}
     return fields(PausedOut, job=job_out(paused.record), **counts)
@@ -153,25 +153,25 @@ async def pause_job(
 
 @routes.post("/jobs/{job}/resume", response_model=ResumedOut, responses={404: {}})
 async def resume_job(
-    request: Request, there: There, who: Who, job: Name, asked: Resume | None = None, namespace: Namespace = "default"
+    request: Request, there: There, who: Who, job: Name, body: Resume | None = None, namespace: Namespace = "default"
 ) -> Any:
     """Let a paused job go on; with `dry_run` only see what would become of its slots. One that is not paused is left
     alone."""
-    asked = asked or Resume.model_validate({})
+    body = body or Resume.model_validate({})
     _, record = await visible_job(there, who, job, namespace)
     owner, count = owner_of(record.job), 0
-    if asked.missed == "all" and not asked.dry_run and quotas_for(request) is not None:
-        count = len((await _resume(there, record, asked, dry_run=True)).slots)
+    if body.missed == "all" and not body.dry_run and quotas_for(request) is not None:
+        count = len((await _resume(there, record, body, dry_run=True)).slots)
     async with room_for_runs(request, {owner: count}) as made:
-        resumed = await _resume(there, record, asked, dry_run=asked.dry_run)
+        resumed = await _resume(there, record, body, dry_run=body.dry_run)
         made[owner] += min(count, len(resumed.slots))
-    if not asked.dry_run:
+    if not body.dry_run:
         await record_change(request, "jobs.resume", record.job)
     return fields(
         ResumedOut,
         job=job_out(resumed.record),
         was_paused=record.state is JobState.PAUSED,
-        dry_run=asked.dry_run,
+        dry_run=body.dry_run,
         slots=[iso(slot) for slot in resumed.slots],
         skips=[
             fields(SkipsOut, first=iso(skip.first), last=iso(skip.last), count=skip.count, reason=skip.reason)
@@ -181,11 +181,11 @@ async def resume_job(
     )
 
 
-async def _resume(there: OpenStore, record: JobRecord, asked: Resume, *, dry_run: bool) -> Resumed:
+async def _resume(there: OpenStore, record: JobRecord, body: Resume, *, dry_run: bool) -> Resumed:
     return await resume_job_of(
         there.store,
         record.id,
-        missed=asked.missed,
+        missed=body.missed,
         clock=there.clock,
         settings=there.settings,
         dry_run=dry_run,
@@ -195,51 +195,51 @@ async def _resume(there: OpenStore, record: JobRecord, asked: Resume, *, dry_run
 
 @routes.post("/jobs/{job}/skip-next", response_model=ExceptedOut, responses={404: {}, 409: {}})
 async def skip_next(
-    request: Request, there: There, who: Who, job: Name, asked: Skip | None = None, namespace: Namespace = "default"
+    request: Request, there: There, who: Who, job: Name, body: Skip | None = None, namespace: Namespace = "default"
 ) -> Any:
     """Leave the next slot out, or the one that is named. 409 if it has begun, or has its fate."""
     _, record = await visible_job(there, who, job, namespace)
-    done = await _except(there, record, asked or Skip.model_validate({}), to=None)
+    done = await _except(there, record, body or Skip.model_validate({}), to=None)
     await record_change(request, "jobs.skip-next", record.job)
     return _excepted(done, job, namespace)
 
 
 @routes.post("/jobs/{job}/move-next", response_model=ExceptedOut, responses={404: {}, 409: {}})
 async def move_next(
-    request: Request, there: There, who: Who, job: Name, asked: Move, namespace: Namespace = "default"
+    request: Request, there: There, who: Who, job: Name, body: Move, namespace: Namespace = "default"
 ) -> Any:
     """Run the next slot, or the one that is named, at another instant. The others stay."""
     _, record = await visible_job(there, who, job, namespace)
-    done = await _except(there, record, asked, to=asked.to)
+    done = await _except(there, record, body, to=body.to)
     await record_change(request, "jobs.move-next", record.job)
     return _excepted(done, job, namespace)
 
 
 @routes.post("/jobs/{job}/backfill", response_model=BackfillOut, responses={404: {}})
 async def backfill_job(
-    request: Request, there: There, who: Who, job: Name, asked: Backfill, namespace: Namespace = "default"
+    request: Request, there: There, who: Who, job: Name, body: Backfill, namespace: Namespace = "default"
 ) -> Any:
     """One run for each slot of a range that has passed, due at once, the oldest first. Asked for again, they are the
     same runs; with `dry_run` nothing is written."""
     _, record = await visible_job(there, who, job, namespace)
     now = there.clock.now()
-    if asked.start[:4] < to_datetime(now - HORIZON).isoformat()[:4]:  # rare slots are searched day by day
-        raise DefinitionError(f"start: expected an instant within the last hundred years, got {asked.start!r}")
-    end = to_datetime(now) if asked.end is None else asked.end
-    wanted = Range(asked.start, end, asked.schedule, asked.limit)
+    if body.start[:4] < to_datetime(now - HORIZON).isoformat()[:4]:  # rare slots are searched day by day
+        raise DefinitionError(f"start: expected an instant within the last hundred years, got {body.start!r}")
+    end = to_datetime(now) if body.end is None else body.end
+    wanted = Range(body.start, end, body.schedule, body.limit)
     owner, count = owner_of(record.job), 0
-    if not asked.dry_run and quotas_for(request) is not None:
+    if not body.dry_run and quotas_for(request) is not None:
         count = (await _backfill(there, record, wanted, dry_run=True)).created
     async with room_for_runs(request, {owner: count}) as made:
-        done = await _backfill(there, record, wanted, dry_run=asked.dry_run)
+        done = await _backfill(there, record, wanted, dry_run=body.dry_run)
         made[owner] += min(count, done.created)
-    if not asked.dry_run:
+    if not body.dry_run:
         await record_change(request, "jobs.backfill", record.job)
     return fields(
         BackfillOut,
         job=job,
         namespace=namespace,
-        dry_run=asked.dry_run,
+        dry_run=body.dry_run,
         slots=done.slots,
         first=_told(done.first),
         last=_told(done.last),
@@ -256,21 +256,21 @@ async def _backfill(there: OpenStore, record: JobRecord, wanted: Range, *, dry_r
     )
 
 
-async def _except(there: OpenStore, record: JobRecord, asked: Skip, to: str | None) -> MovedSlot:
+async def _except(there: OpenStore, record: JobRecord, body: Skip, to: str | None) -> MovedSlot:
     return await except_next(
         there.store,
         record.id,
-        slot=_slot(asked),
+        slot=_slot(body),
         to=to,
         trigger=manual_trigger(there.ids.token()),
         clock=there.clock,
-        schedule=asked.schedule,
+        schedule=body.schedule,
         compute=in_thread,
     )
 
 
-def _slot(asked: Skip) -> datetime | None:
-    return None if asked.slot is None else read_instant(asked.slot, what="slot")
+def _slot(body: Skip) -> datetime | None:
+    return None if body.slot is None else read_instant(body.slot, what="slot")
 
 
 def _told(instant: datetime | None) -> str | None:

@@ -174,13 +174,13 @@ async def list_keys(there: There, who: Who, limit: Limit = 100, after: After = "
 
 
 @routes.post("/keys", response_model=Issued, status_code=201)
-async def create_key(request: Request, there: There, who: Who, asked: KeyIn) -> Any:
+async def create_key(request: Request, there: There, who: Who, body: KeyIn) -> Any:
     """Make a key that may no more than you. Its text is in the answer, and never shown again. It is good for 90 days,
     unless `expires_in` says otherwise."""
-    lasts = keys.read_lasts(asked.expires_in, what="expires_in")
+    lasts = keys.read_lasts(body.expires_in, what="expires_in")
     now = there.clock.now()
     expires_at = None if lasts is None else now + lasts
-    issued = await keys.issue(there.store, asked.name, asked.grant(), expires_at=expires_at, by=who)
+    issued = await keys.issue(there.store, body.name, body.grant(), expires_at=expires_at, by=who)
     shown = key_fields(issued.key, now)
     await record_change(request, "keys.create", f"key/{issued.key.id}", after=shown)
     return {"key": shown, "text": issued.text}
@@ -205,21 +205,21 @@ async def list_users(there: There, who: Who, limit: Limit = 100, after: After = 
 
 
 @routes.post("/users", response_model=UserOut, status_code=201, responses={409: {}})
-async def create_user(request: Request, there: There, who: Who, asked: UserIn) -> Any:
+async def create_user(request: Request, there: There, who: Who, body: UserIn) -> Any:
     """Make a user that may no more than you."""
-    user = await users.create(there.store, asked.name, asked.password, asked.grant(), by=who)
+    user = await users.create(there.store, body.name, body.password, body.grant(), by=who)
     await record_change(request, "users.create", f"user/{user.name}", after=user_fields(user))
     return user_fields(user)
 
 
 @routes.patch("/users/{user}", response_model=UserOut, responses={404: {}})
-async def change_user(request: Request, there: There, who: Who, user: UserName, asked: UserChange) -> Any:
+async def change_user(request: Request, there: There, who: Who, user: UserName, body: UserChange) -> Any:
     """Give a user another password, or let it in no more (or again): then its sessions end. Or give it another role,
     or other permissions, namespaces or owner, but no more than you have: its open sessions have them within five
     seconds. All that is said is done, or nothing."""
     before = user_fields(await users.get_user(there.store, user, by=who))
     changed = await users.edit(
-        there.store, user, password=asked.password, disabled=asked.disabled, grant=asked.grant(), by=who
+        there.store, user, password=body.password, disabled=body.disabled, grant=body.grant(), by=who
     )
     await record_change(request, "users.change", f"user/{user}", before=before, after=user_fields(changed))
     return user_fields(changed)

@@ -54,29 +54,29 @@ class SessionOut(BaseModel):
     response_model=SessionOut,
     responses={401: {"description": "Name, password or token are not good."}, 403: {}},
 )
-async def login(request: Request, there: There, asked: Login) -> Any:
+async def login(request: Request, there: There, body: Login) -> Any:
     """Be let in for twelve hours. Five tries a minute are looked at for one name from one address, and 30 from that
     address for all names, and two may wait there for others; then it is 429 with the time to wait, or 503 if too many
     wait everywhere. An ID token is taken once, an hour old at the most,
     for the user who is called by its e-mail address."""
     source = source_of(request)
-    way = "token" if asked.token else "id_token" if asked.id_token else "password"
-    what = sessions.token_named(asked.token) if asked.token else "id_token"
+    way = "token" if body.token else "id_token" if body.id_token else "password"
+    what = sessions.token_named(body.token) if body.token else "id_token"
     try:
-        if asked.token:
-            session = await users.exchange(there.store, asked.token, source=source)
-        elif asked.id_token:
+        if body.token:
+            session = await users.exchange(there.store, body.token, source=source)
+        elif body.id_token:
             provider = _provider(request)
-            person = await provider.read(asked.id_token)
+            person = await provider.read(body.id_token)
             what = f"user/{person.email}"
-            session = await sign_on(there.store, asked.id_token, person, provider.provider.issuer, source=source)
+            session = await sign_on(there.store, body.id_token, person, provider.provider.issuer, source=source)
         else:
             logins = logins_of(request)
             session = await users.login(
-                there.store, asked.username, asked.password, logins=logins, source=source, gone=request.is_disconnected
+                there.store, body.username, body.password, logins=logins, source=source, gone=request.is_disconnected
             )
     except (LoginRefused, LoginLimited) as error:
-        await record_refusal(request, what, way, error, name=asked.username)
+        await record_refusal(request, what, way, error, name=body.username)
         raise
     await record_login(request, session, way)
     return {"token": session.text, "token_type": "Bearer", "name": session.name, "expires_at": iso(session.expires_at)}

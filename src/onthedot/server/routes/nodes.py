@@ -138,24 +138,24 @@ async def drain_node(
     there: There,
     who: Who,
     node: Annotated[str, Path(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", examples=["web-1"])],
-    asked: Drain,
+    body: Drain,
 ) -> Any:
     """Let a living node take no more work, or go on. What it runs goes on; after a restart it takes work again."""
     check_unrestricted(who, "node")
-    count = await there.store.drain(node, draining=asked.draining)
+    count = await there.store.drain(node, draining=body.draining)
     if not count:
         now = there.clock.now()
         living = {one.id for one in await there.store.queries.list_nodes(living=True, now=now)}
         raise Problem(404, "unknown", f"expected a living node, got {node!r}{did_you_mean(node, living)}")
-    await record_change(request, "nodes.drain" if asked.draining else "nodes.undrain", f"node/{node}")
-    return {"node_id": node, "draining": asked.draining, "incarnations": count}
+    await record_change(request, "nodes.drain" if body.draining else "nodes.undrain", f"node/{node}")
+    return {"node_id": node, "draining": body.draining, "incarnations": count}
 
 
 @routes.put("/shards", response_model=LayoutOut, responses={409: {}})
-async def set_shards(request: Request, there: There, who: Who, asked: Shards) -> Any:
+async def set_shards(request: Request, there: There, who: Who, body: Shards) -> Any:
     """Divide the jobs anew between the planners. Every term ends; nothing is planned twice."""
     check_unrestricted(who, "shards")
-    check_shards(asked.shards)
-    layout = await there.store.set_shards(asked.shards, expected=asked.version)
+    check_shards(body.shards)
+    layout = await there.store.set_shards(body.shards, expected=body.version)
     await record_change(request, "shards.set", f"layout/{layout.version}", after={"shards": layout.shards})
     return layout._asdict()

@@ -78,12 +78,12 @@ async def list_queues(there: There, who: Who) -> Any:
 
 @routes.post("/queues/{queue}/pause", response_model=QueueSaidOut, responses={404: {}})
 async def pause_queue(
-    request: Request, there: There, who: Who, queue: QueueName, asked: PauseQueue, unused: Unused = False
+    request: Request, there: There, who: Who, queue: QueueName, body: PauseQueue, unused: Unused = False
 ) -> Any:
     """Start nothing more of a queue until it is resumed. What runs goes on; a slot that is not started in time is
     missed as ever."""
     await _check(there, who, queue, unused=unused)
-    changed = await there.store.pause_queue(queue, reason=asked.reason)
+    changed = await there.store.pause_queue(queue, reason=body.reason)
     await record_change(request, "queues.pause", f"queue/{queue}")
     return queue_settings(changed)
 
@@ -99,13 +99,13 @@ async def resume_queue(request: Request, there: There, who: Who, queue: QueueNam
 
 @routes.post("/queues/{queue}/share", response_model=QueueSaidOut, responses={404: {}})
 async def share_queue(
-    request: Request, there: There, who: Who, queue: QueueName, asked: ShareQueue, unused: Unused = False
+    request: Request, there: There, who: Who, queue: QueueName, body: ShareQueue, unused: Unused = False
 ) -> Any:
     """Share a queue fairly between the values of the argument that jobs name as their `share`."""
-    if asked.weights is not None:
-        check_weights(asked.weights)
+    if body.weights is not None:
+        check_weights(body.weights)
     await _check(there, who, queue, unused=unused)
-    changed = await there.store.share_queue(queue, asked.weights)
+    changed = await there.store.share_queue(queue, body.weights)
     await record_change(request, "queues.share", f"queue/{queue}")
     return queue_settings(changed)
 

@@ -142,21 +142,20 @@ async def submit_run(
         return await _submit_many(request, there, who, namespace)
     if kind != "application/json":
         raise Problem(415, "media-type", f"expected application/json or {NDJSON}, got {kind[:80] or 'none'!r}")
-    asked = read_run_request(await request.body())
+    wanted = read_run_request(await request.body())
     verbs_for(there, who, namespace)
-    key = run_key(who, idempotency_key, "submit", asked.key)
-    writes = writes_of(request)
-    known = writes.known(asked.job, namespace)
+    key = run_key(who, idempotency_key, "submit", wanted.key)
+    known = there.known.get(wanted.job, namespace)
     if known is not None:
         with suppress(ArgumentsError, RevisionConflict, UnknownJob):  # what the job was: what it is decides
-            return await _submit(request, known, asked, namespace, key, revision=known.revision)
-    return await _submit(request, await writes.read(asked.job, namespace), asked, namespace, key)
+            return await _submit(request, known, wanted, namespace, key, revision=known.revision)
+    return await _submit(request, await there.known.read(wanted.job, namespace), wanted, namespace, key)
 
 
 async def _submit(
     request: Request,
     found: JobRecord | None,
-    asked: RunRequest,
+    wanted: RunRequest,
     namespace: str,
     key: str,
     *,
@@ -164,8 +163,8 @@ async def _submit(
 ) -> Response:
     """Insert a run of the job that was found, if there is one for whoever asks, and if this is still its revision."""
     there = store_of(request)
-    record = await check_visible(there, request.state.who, found, asked.job, namespace)
-    new = new_run(record, asked, token=there.ids.token(), key=key, now=there.clock.now())
+    record = await check_visible(there, request.state.who, found, wanted.job, namespace)
+    new = new_run(record, wanted, token=there.ids.token(), key=key, now=there.clock.now())
     return await _insert(request, replace(new, revision=revision), "submit", record)
 
 
@@ -207,13 +206,13 @@ async def trigger_job(
     there: There,
     who: Who,
     job: Name,
-    asked: Trigger | None = None,
+    body: Trigger | None = None,
     namespace: Namespace = "default",
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """One run of a job now, as a person asks for it. Only what the job declares can be given: no definition."""
     _, record = await visible_job(there, who, job, namespace)
-    args = arguments(record, None if asked is None else asked.args)
+    args = arguments(record, None if body is None else body.args)
     key = run_key(who, idempotency_key, "trigger")
     new = NewRun(record.id, manual_trigger(there.ids.token()), there.clock.now(), args, key)
     return await _insert(request, new, "trigger", record)
@@ -230,12 +229,12 @@ async def retry_run(
     there: There,
     who: Who,
     run_id: RunId,
-    asked: Retry | None = None,
+    body: Retry | None = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """A new run that goes on where this one has failed, or at the step that is named. Of commands and steps only."""
     run = await visible_run(there.store, who, run_id)
-    from_step = None if asked is None else asked.from_step
+    from_step = None if body is None else body.from_step
     key = run_key(who, idempotency_key, f"retry {run_id} {from_step or ''}")
     token = there.ids.token()
     async with room_for_runs(request, {owner_of(run): 1}) as new_runs:
@@ -382,10 +381,10 @@ async def get_standing(there: There, who: Who, run_id: RunId) -> Response:
 
 
 @routes.post("/runs/{run}/cancel", response_model=CancelOut, responses={404: {}})
-async def cancel_run(request: Request, there: There, who: Who, run_id: RunId, asked: Cancel | None = None) -> Response:
+async def cancel_run(request: Request, there: There, who: Who, run_id: RunId, body: Cancel | None = None) -> Response:
     """Cancel a run: now if it waits; if it runs, its attempt is asked to stop, and is not tried again."""
     run = await visible_run(there.store, who, run_id)
-    why = "cancelled" if asked is None else asked.why
+    why = "cancelled" if body is None else body.why
     [answer] = await there.store.cancel([run_id], why=why)
     if answer.kind == "unknown":
         raise UnknownRun(f"there is no run {run_id} any more: it was forgotten meanwhile")

@@ -87,56 +87,56 @@ class PreviewOut(DescribedOut):
 
 
 @routes.post("/schedules/describe", response_model=DescribedOut)
-async def describe_schedule(asked: Expression) -> Any:
+async def describe_schedule(body: Expression) -> Any:
     """Any expression, in words."""
-    return await in_thread(lambda: _described(_read(asked), asked))
+    return await in_thread(lambda: _described(_read(body), body))
 
 
 @routes.post("/schedules/lint", response_model=LintedOut)
-async def lint_schedule(there: There, asked: Expression) -> Any:
+async def lint_schedule(there: There, body: Expression) -> Any:
     """Any expression: what is odd about it, and may not mean what its author meant."""
-    return await in_thread(_linted, asked, there.clock.now())
+    return await in_thread(_linted, body, there.clock.now())
 
 
 @routes.post("/schedules/preview", response_model=PreviewOut)
-async def preview_schedule(there: There, asked: Preview) -> Any:
+async def preview_schedule(there: There, body: Preview) -> Any:
     """Any expression: its instants, as if a job had had it since `start`."""
-    return await in_thread(_previewed, asked, there.clock.now())
+    return await in_thread(_previewed, body, there.clock.now())
 
 
-def _read(asked: Expression) -> Schedule:
+def _read(body: Expression) -> Schedule:
     """The schedule as a job of this name has it."""
-    namespace, _, name = (asked.job or "").rpartition("/")
-    schedule = parse(asked.expression, tz=asked.tz, gap=asked.gap, fold=asked.fold, seconds=asked.seconds)
+    namespace, _, name = (body.job or "").rpartition("/")
+    schedule = parse(body.expression, tz=body.tz, gap=body.gap, fold=body.fold, seconds=body.seconds)
     check(schedule)
     called = Job(name=name, namespace=namespace or "default", task=Call(handler=""), schedules=(schedule,))
     return called.schedules[0]
 
 
-def _described(schedule: Schedule, asked: Expression) -> dict[str, Any]:
+def _described(schedule: Schedule, body: Expression) -> dict[str, Any]:
     cron = schedule if isinstance(schedule, Cron) else None
     return {
         "expression": to_text(schedule),
         "reading": describe(schedule),
         "fields": None if cron is None else cron_fields(cron.expression, cron.spread),
-        "tz": str(zone((asked.tz or "UTC") if cron is None else cron.tz)),
+        "tz": str(zone((body.tz or "UTC") if cron is None else cron.tz)),
     }
 
 
-def _linted(asked: Expression, now: Micros) -> dict[str, Any]:
-    schedule = _read(asked)
-    return fields(LintedOut, odd=[one._asdict() for one in lint(schedule, now)], **_described(schedule, asked))
+def _linted(body: Expression, now: Micros) -> dict[str, Any]:
+    schedule = _read(body)
+    return fields(LintedOut, odd=[one._asdict() for one in lint(schedule, now)], **_described(schedule, body))
 
 
-def _previewed(asked: Preview, now: Micros) -> dict[str, Any]:
-    schedule = _read(asked)
-    told = _described(schedule, asked)
-    tz = asked.tz or "UTC"
-    start = now if asked.start is None else to_micros(read_instant(asked.start, tz=tz, what="start"))
+def _previewed(body: Preview, now: Micros) -> dict[str, Any]:
+    schedule = _read(body)
+    told = _described(schedule, body)
+    tz = body.tz or "UTC"
+    start = now if body.start is None else to_micros(read_instant(body.start, tz=tz, what="start"))
     coming = takewhile((start + HORIZON).__ge__, slots(schedule, start, origin=start))
     where = zone(told["tz"])
     instants = [
         fields(InstantOut, at=iso(at), local=to_datetime(at).astimezone(where).isoformat())
-        for at in islice(coming, asked.count)
+        for at in islice(coming, body.count)
     ]
     return fields(PreviewOut, start=iso(start), instants=instants, **told)

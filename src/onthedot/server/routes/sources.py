@@ -121,25 +121,25 @@ class _Reviewed(Review):
 
 
 @routes.put("/sources/{source:path}", response_model=AppliedOut, responses={404: {}, 409: {}, 412: {}})
-async def apply_source(request: Request, there: There, who: Who, source: SourceName, asked: Source) -> Response:
+async def apply_source(request: Request, there: There, who: Who, source: SourceName, body: Source) -> Response:
     """Store all jobs of a source, such as a file, and tell what that changes, in text and in time. Everything is
     checked before anything is written; then each job is one write. With `prune`, jobs that came from this source
     before, and that it has no more, are removed. If a job is stored from another source, nothing is written (409),
     unless `take_over` is given. A job that is paused stays so, unless its definition here says
     `paused: false`; one with `paused: true`, or with a reason and an end, is paused."""
-    jobs = await in_thread(read_job_list, {"jobs": asked.jobs})
+    jobs = await in_thread(read_job_list, {"jobs": body.jobs})
     for namespace in {job.namespace for job in jobs}:
         verbs_for(there, who, namespace)
     said = frozenset((job.namespace, job.name) for job in jobs if job.owner)
-    quotas = None if asked.dry_run else quotas_for(request)
+    quotas = None if body.dry_run else quotas_for(request)
     async with nullcontext() if quotas is None else quotas.creating(who.owner):
         applied = await apply_jobs(
             there.store,
             jobs,
             source=source,
-            prune=asked.prune,
-            dry_run=asked.dry_run,
-            take_over=asked.take_over,
+            prune=body.prune,
+            dry_run=body.dry_run,
+            take_over=body.take_over,
             clock=there.clock,
             settings=there.settings,
             review=_Reviewed(request, who, said, quotas),
