@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 import onthedot as otd
+from onthedot.clock import Micros
 from onthedot.model.job import JobRecord
+from onthedot.model.run import NewRun
 from onthedot.operations import known_jobs
 from onthedot.operations.known_jobs import KnownJobs
 from onthedot.operations.open_verbs import OpenStore, OpenVerbs, opened
+from onthedot.stores.documents import Noting
 from onthedot.stores.memory import MemoryStore
 
 WORD = otd.Job(
@@ -119,6 +122,24 @@ async def test_more_than_one_write_reads_the_job_first(doors: Doors, monkeypatch
     assert doors.reads == ["nap"]
     await doors.here.submit_many(["nap"] * (doors.here.there.settings.batch + 1))
     assert doors.reads == ["nap", "nap"]
+
+
+async def test_an_edit_between_two_writes_of_one_submit_doubles_no_run(doors: Doors, monkeypatch: pytest.MonkeyPatch):
+    """A store may take more than 100 runs apart (`Store.submit`). Those before an edit stay; they were stored again."""
+    store = doors.here.there.store
+    submit_whole = store.submit
+
+    async def submit(runs: Sequence[NewRun], *, noting: Noting | None = None, now: Micros | None = None) -> list[int]:
+        ids = await submit_whole(runs[:100], now=now)
+        if len(runs) > 100:
+            await doors.other.put(MORE)
+            ids += await submit_whole(runs[100:], now=now)
+        return ids
+
+    monkeypatch.setattr(store, "submit", submit)
+    made = await doors.here.submit_many([otd.BoundCall("say", '{"word":"a"}')] * 101)
+    assert len(made) == 101
+    assert len(await doors.other.list_runs("say")) == 1 + 101  # the first is of the fixture
 
 
 async def test_not_more_jobs_are_remembered_than_that(monkeypatch: pytest.MonkeyPatch):

@@ -17,6 +17,7 @@ from onthedot.operations.session import Session
 from onthedot.runners.params import require_params
 from onthedot.stores.documents import Noting
 from onthedot.stores.protocol import Store
+from onthedot.stores.values import ONE_WRITE
 
 
 def check_arguments(record: JobRecord, args: str | None) -> None:
@@ -39,8 +40,9 @@ async def find_jobs(session: Session, requests: Sequence[RunRequest]) -> dict[st
 def known_jobs(session: Session, requests: Sequence[RunRequest]) -> dict[str, JobRecord] | None:
     """The jobs of all requests as they were last read here, if that is enough; else None.
 
-    Not for more than one write: the first could be stored before the second finds that a job was edited."""
-    if len(requests) > session.settings.batch:
+    Not for more than one write of the store: the first could be stored before the second finds that a job was edited,
+    and then be stored again."""
+    if len(requests) > min(session.settings.batch, ONE_WRITE):
         return None
     found: dict[str, JobRecord] = {}
     for one in requests:
@@ -59,7 +61,7 @@ async def submit(
     requests: Sequence[RunRequest],
     timing: Timing = Timing(),  # noqa: B008 - it is frozen
 ) -> list[SubmittedRun]:
-    """Store the requested runs, one write for each `Settings.batch` of them. Each write is whole."""
+    """Store the requested runs, `Settings.batch` of them to a call of the store (see `Store.submit`)."""
     known = known_jobs(session, requests)
     if known is not None:
         with suppress(ArgumentsError, RevisionConflict, UnknownJob):  # the job as it is now decides

@@ -16,6 +16,9 @@ from onthedot.model.window import ExceptReason, ScheduleState, SkipRange
 EVERY = 10**9
 """As a limit: all there are."""
 
+ONE_WRITE = 100
+"""So many runs `Store.submit` stores together or not at all. More may take several writes."""
+
 LAST_MARK = Mark(2**53, 0)
 """Behind every run that has ended: stores that count in doubles are exact up to here."""
 

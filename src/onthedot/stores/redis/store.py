@@ -56,6 +56,7 @@ from onthedot.stores.redis.server import STEP, RedisServer
 from onthedot.stores.redis.url import read_url
 from onthedot.stores.redis.wakeup import Listener
 from onthedot.stores.values import (
+    ONE_WRITE,
     About,
     Beat,
     CancelAnswer,
@@ -79,7 +80,7 @@ TOGETHER = 200
 """How many verdicts one script takes at the most, up to how many runs beyond a worker's seats it gives out, and how
 many it looks at that a worker cannot take: some milliseconds of everybody's time."""
 
-AT_ONCE = 100
+AT_ONCE = ONE_WRITE
 """How many runs one script inserts at the most: with a key each, it takes twice as long as for a verdict."""
 
 MOST_LOOKED_AT = 5_000
