@@ -29,7 +29,7 @@ async def send_receipt(order: int) -> dict[str, int]:
     return {"order": order}
 
 
-async def place_order(order: int) -> int:
+async def place_order(order: int) -> otd.Run:
     """What the web application does."""
     return await sched.submit(send_receipt.call(order), key=f"receipt:{order}")
 
