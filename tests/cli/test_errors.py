@@ -62,6 +62,10 @@ from tests.cli.conftest import Call
         (["up", "--db", "text.db"], "the file is not an SQLite database"),
         (["up", "--db", "nowhere/x.db"], "expected its folder to exist"),
         (["up", "--db", ""], "--db: expected the name of a file, got ''"),
+        (
+            ["jobs", "--db", "sqlite:///x.db"],
+            "--db: expected the name of a file, got a URL, 'sqlite:///x.db'; give it as --store",
+        ),
         (["up", "--grace", "-1s"], "expected a length of time like '90s', '1h30m' or '2 days', got '-1s'"),
         (["up", "--grace", "0s"], "expected a length of time above zero, got '0s'"),
         (["up", "--for", "5 parsecs"], "unknown unit 'parsecs'"),

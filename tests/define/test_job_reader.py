@@ -332,7 +332,7 @@ def test_what_is_refused(text, place, expected):
         ("jobs: [{name: a, name: b}]", "expected each key once, got 'name' again"),
         ("jobs: [{name: a, run: !!python/name:os.system x}]", "leave the tag out"),
         ("jobs: !include x", "leave the tag out"),
-        ("jobs: [", "expected YAML, but"),
+        ("jobs: [", "expected YAML, which this is not: expected the node content, but found"),
         ("a: &a [*a]", "before and outside of *a"),
         ("jobs: []\n---\njobs: []", "expected one document"),
         ("jobs: [{<<: {name: a}, run: x}]", "expected no merge keys"),

@@ -129,6 +129,8 @@ def store_url(store: str | None, db: str | None) -> str:
         raise click.UsageError(f"expected --store or --db, got both ({shown_url(store)!r} and {db!r}); leave one out")
     if db == "":
         raise click.UsageError("--db: expected the name of a file, got ''")
+    if db is not None and "://" in db:
+        raise click.UsageError(f"--db: expected the name of a file, got a URL, {shown_url(db)!r}; give it as --store")
     return f"sqlite:///{db}" if db is not None else store or os.environ.get("ONTHEDOT_STORE") or DEFAULT_STORE
 
 

@@ -157,7 +157,7 @@ def read_nodes(text: str, file: str, limits: Limits = OF_FILES) -> Node:
         mark = getattr(error, "problem_mark", None)
         at = Place(mark.line + 1, mark.column + 1) if mark is not None else None
         said = getattr(error, "problem", None) or str(error).split("\n")[0]
-        raise WrongText([Problem(file, at, f"expected YAML, but {said}")]) from None
+        raise WrongText([Problem(file, at, f"expected YAML, which this is not: {said}")]) from None
 
 
 class _Builder:

@@ -86,8 +86,14 @@ async def result(session: Session, run_id: int, *, timeout: Duration | None = No
     """Wait until a run has ended, and return what its handler returned."""
     seconds = None if timeout is None else micros(parse_duration(timeout, what="timeout")) / SECOND
     number = known_number(run_id)
-    async with asyncio.timeout(seconds):
-        run = await session.ends.wait(number)
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            run = await session.ends.wait(number)
+    except TimeoutError:
+        if not limit.expired():  # another one than that of `timeout`
+            raise
+        raise TimeoutError(f"run {number} has not ended in time; it goes on") from None
     if run is None:
         raise no_run(number)
     if run.state is not RunState.SUCCEEDED:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Verbs(Protocol):
-    """What can be asked of onthedot. Jobs are named; runs are given by id, or by their handle, which is one.
+    """What can be asked of onthedot. Jobs are named; runs are given by id, or by their handle.
 
     In the examples `sched` is the one of `Scheduler`, with its job `report`.
 
