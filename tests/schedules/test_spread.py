@@ -15,7 +15,7 @@ from onthedot.model.duration import micros
 from onthedot.model.errors import ScheduleError
 from onthedot.model.job import Call, Cron, FixedDelay, Job
 from onthedot.schedules import cron, cron_fields, describe, due_of, every, gap, parse, schedule_id, slots, to_text
-from onthedot.schedules.fields import read_fields
+from onthedot.schedules.cron_fields import read_fields
 from onthedot.stores.definitions import decode, encode
 
 names = st.text(min_size=1, max_size=20)

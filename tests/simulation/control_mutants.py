@@ -159,7 +159,7 @@ class KeyForgotten(MemoryStore):
 
 
 # What is pruned is gone without a trace.
-PRUNE_COUNTS_NOTHING = (Edit("retention._remove", "await _add_to_days(tx, Counter(", "str(Counter("),)
+PRUNE_COUNTS_NOTHING = (Edit("prune._remove", "await _add_to_days(tx, Counter(", "str(Counter("),)
 
 
 class PrunesTooEarly(MemoryStore):

@@ -29,6 +29,7 @@ from onthedot.node.assigner import Assigner
 from onthedot.node.audit_sealer import AuditSealer
 from onthedot.node.clock_sync import ClockSync
 from onthedot.node.credential_cleanup import CredentialCleanup
+from onthedot.node.cut_off import SelfFencing
 from onthedot.node.expiry import Expiry
 from onthedot.node.finisher import Finisher
 from onthedot.node.gate_recount import GateRecount
@@ -43,7 +44,6 @@ from onthedot.node.reserver import Reserver
 from onthedot.node.resumer import Resumer
 from onthedot.node.runner_set import RunnerSet
 from onthedot.node.seats import Seats
-from onthedot.node.self_fencing import SelfFencing
 from onthedot.operations.put_job import put_job
 from onthedot.operations.result_waiters import Ends
 from onthedot.output.output_owner import NodeOutput

@@ -19,9 +19,9 @@ The schedules themselves are plain data in `onthedot.model.job`.
 
 from onthedot.schedules.check import check
 from onthedot.schedules.constructors import at, cron, every, gap, in_
+from onthedot.schedules.cron_fields import cron_fields
 from onthedot.schedules.description import describe
 from onthedot.schedules.evaluation import count_between, is_grid, last_before, next_after, slots
-from onthedot.schedules.fields import cron_fields
 from onthedot.schedules.identity import schedule_id
 from onthedot.schedules.json_form import from_json, to_json
 from onthedot.schedules.parse import parse, to_text

@@ -14,8 +14,8 @@ from onthedot.model.errors import DefinitionError, ScheduleError, did_you_mean, 
 from onthedot.model.job import At, Cron, Every, FixedDelay, In, Schedule, canonical
 from onthedot.schedules.bounds import MOST
 from onthedot.schedules.cron import never, wall_times
+from onthedot.schedules.cron_fields import tidy
 from onthedot.schedules.evaluation import next_after
-from onthedot.schedules.fields import tidy
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.interval import SHORTEST
 from onthedot.schedules.zones import zone

@@ -27,9 +27,9 @@ from onthedot.stores.sql import (
     history,
     jobs,
     plan,
+    prune,
     queues,
     reserve,
-    retention,
     submit,
     upkeep,
 )
@@ -93,7 +93,7 @@ QUESTIONS = {
         ],
     ),
     "expire": (
-        retention.LIST_MISSED.sqlite,
+        prune.LIST_MISSED.sqlite,
         (NOW, 100),
         ["SEARCH runs USING INDEX runs_expiring (expires_at<?)"],
     ),

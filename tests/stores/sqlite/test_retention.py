@@ -11,7 +11,7 @@ import pytest
 from onthedot.model.errors import StoreError
 from onthedot.model.retention import Cut, Mark
 from onthedot.model.run import TERMINAL
-from onthedot.stores.sql import plan, retention
+from onthedot.stores.sql import plan, prune
 from onthedot.stores.sqlite import SqliteStore, schema
 from onthedot.stores.sqlite.connection import connect, create_file
 from onthedot_verify.contract.workbench import Workbench
@@ -26,37 +26,37 @@ WATERMARK = "SEARCH s USING PRIMARY KEY (job_id=? AND schedule_id=?)"
 QUESTIONS = {
     # what is asked: (statement, values, the index ranges that answer it)
     "what ended in the same instant": (
-        retention.LIST_ENDED[0],
+        prune.LIST_ENDED[0],
         SAME_INSTANT,
         ["SEARCH h USING INDEX history_ended (ended_at=? AND rowid>? AND rowid<?)", WATERMARK],
     ),
     "what ended later": (
-        retention.LIST_ENDED[1],
+        prune.LIST_ENDED[1],
         LATER,
         ["SEARCH h USING INDEX history_ended (ended_at>? AND ended_at<?)", WATERMARK],
     ),
     "of one job, in the same instant": (
-        retention.LIST_ENDED_OF_JOB[0],
+        prune.LIST_ENDED_OF_JOB[0],
         (*SAME_INSTANT, 1),
         ["SEARCH h USING INDEX history_job_ended (job_id=? AND ended_at=? AND rowid>? AND rowid<?)", WATERMARK],
     ),
     "of one job, later": (
-        retention.LIST_ENDED_OF_JOB[1],
+        prune.LIST_ENDED_OF_JOB[1],
         (*LATER, 1),
         ["SEARCH h USING INDEX history_job_ended (job_id=? AND ended_at>? AND ended_at<?)", WATERMARK],
     ),
     "the next job": (
-        retention.FIND_NEXT_JOB,
+        prune.FIND_NEXT_JOB,
         (0,),
         ["SEARCH history USING COVERING INDEX history_job_ended (job_id>?)"],
     ),
     "how many runs, up to so many": (
-        retention.COUNT_UP_TO,
+        prune.COUNT_UP_TO,
         (2, 10),
         ["SEARCH history USING COVERING INDEX history_job_ended (job_id=?)"],
     ),
     "the newest run beyond": (
-        retention.FIND_NEWEST_BEYOND,
+        prune.FIND_NEWEST_BEYOND,
         (2, 10),
         ["SEARCH history USING COVERING INDEX history_job_ended (job_id=?)"],
     ),
@@ -106,14 +106,14 @@ def test_what_does_not_concern_it_costs_nothing(name, databases):
 @pytest.mark.parametrize(
     ("statement", "values", "key"),
     [
-        (retention.DELETE_RUNS, ("[1]", "[3]"), "SEARCH history USING INTEGER PRIMARY KEY (rowid=?)"),
-        (retention.DELETE_KEYS, ("[1]",), "SEARCH submit_keys USING COVERING INDEX submit_keys_run (run_id=?)"),
-        (retention.DELETE_ATTEMPTS, ("[1]",), "SEARCH attempts USING PRIMARY KEY (run_id=?)"),
-        (retention.DELETE_CHECKPOINTS, ("[1]",), "SEARCH checkpoints USING INTEGER PRIMARY KEY (rowid=?)"),
-        (retention.DELETE_NOTES, ("[1]",), "SEARCH notes USING INDEX sqlite_autoindex_notes_1 (run_id=?)"),
+        (prune.DELETE_RUNS, ("[1]", "[3]"), "SEARCH history USING INTEGER PRIMARY KEY (rowid=?)"),
+        (prune.DELETE_KEYS, ("[1]",), "SEARCH submit_keys USING COVERING INDEX submit_keys_run (run_id=?)"),
+        (prune.DELETE_ATTEMPTS, ("[1]",), "SEARCH attempts USING PRIMARY KEY (run_id=?)"),
+        (prune.DELETE_CHECKPOINTS, ("[1]",), "SEARCH checkpoints USING INTEGER PRIMARY KEY (rowid=?)"),
+        (prune.DELETE_NOTES, ("[1]",), "SEARCH notes USING INDEX sqlite_autoindex_notes_1 (run_id=?)"),
         (plan.HOLD_EDGE, (1, 1, "s"), "SEARCH schedules USING PRIMARY KEY (job_id=? AND schedule_id=?)"),
-        (retention.DELETE_NODES, ("[1]",), "SEARCH nodes USING INTEGER PRIMARY KEY (rowid=?)"),
-        (retention.DELETE_SKIPS, ("[1]",), "SEARCH skips USING INTEGER PRIMARY KEY (rowid=?)"),
+        (prune.DELETE_NODES, ("[1]",), "SEARCH nodes USING INTEGER PRIMARY KEY (rowid=?)"),
+        (prune.DELETE_SKIPS, ("[1]",), "SEARCH skips USING INTEGER PRIMARY KEY (rowid=?)"),
     ],
 )
 def test_a_write_finds_its_rows_by_key(statement, values, key, databases):
@@ -121,7 +121,7 @@ def test_a_write_finds_its_rows_by_key(statement, values, key, databases):
 
 
 def test_old_terms_are_found_and_removed_by_key(databases):
-    found = plan_of(databases[0], retention.DELETE_TERMS.sqlite, (OLD, 5))
+    found = plan_of(databases[0], prune.DELETE_TERMS.sqlite, (OLD, 5))
     assert "SEARCH term_history USING PRIMARY KEY (shard=? AND number=?)" in found
     assert "SEARCH h USING PRIMARY KEY (shard=? AND number<?)" in found
 
@@ -133,7 +133,7 @@ def test_skips_are_read_no_further_than_the_first_that_stays(databases):
         db.execute("BEGIN")
         db.executemany(insert, [(number, OLD) for number in range(1, 6)])
         db.executemany(insert, [(5 + number, RECENT) for number in range(1, beside)])
-    steps = [steps_of(db, retention.LIST_OLD_SKIPS.sqlite, (OLD, 500)) for db in databases]
+    steps = [steps_of(db, prune.LIST_OLD_SKIPS.sqlite, (OLD, 500)) for db in databases]
     for db in databases:
         db.execute("ROLLBACK")
     assert steps[1] <= steps[0] * 1.1

@@ -25,9 +25,9 @@ from onthedot.stores.sql import (
     jobs,
     nodes,
     plan,
+    prune,
     queues,
     reserve,
-    retention,
     submit,
     upkeep,
 )
@@ -95,8 +95,8 @@ class SqlQueries(_Part, Queries):
     list_nodes = run("read_short", nodes.list_nodes)
     get_layout = run("look", nodes.get_layout)
     list_terms = run("read_short", nodes.list_terms)
-    find_crowded = run("read", retention.find_crowded)
-    list_daily_counts = run("read", retention.list_daily_counts)
+    find_crowded = run("read", prune.find_crowded)
+    list_daily_counts = run("read", prune.list_daily_counts)
 
 
 class SqlDocuments(_Part):
@@ -188,18 +188,18 @@ class SqlStore(_Part):
 
     reap = run("write", upkeep.reap)
     recount_gates = run("write_long", gates.recount_gates)
-    expire = run("write_long", retention.expire)
+    expire = run("write_long", prune.expire)
 
     settle_dead = run("write_long", history.settle_dead)
 
     async def prune_runs(self, cut: Cut, *, after: Mark | None = None, limit: int = 500, now: Now = None) -> Pruned:
-        pruned = await self.database.write_long(retention.prune_runs, cut, after=after, limit=limit, now=now)
+        pruned = await self.database.write_long(prune.prune_runs, cut, after=after, limit=limit, now=now)
         if not pruned.more and cut.job_id is None:
             await self.database.drop_room(cut.until.ended_at)
         return pruned
 
-    prune_skips = run("write_long", retention.prune_skips)
-    prune_nodes = run("write_long", retention.prune_nodes)
+    prune_skips = run("write_long", prune.prune_skips)
+    prune_nodes = run("write_long", prune.prune_nodes)
 
     # queues and shards
     pause_queue = run("write_long", queues.pause_queue)
