@@ -83,6 +83,7 @@ async def opened(url: str, settings: Settings | None = None) -> AsyncGenerator[O
     """Open the store of this URL on this event loop, as long as the block lasts. It has its own connections, as
     many as `Settings.api_connections` says.
 
+    >>> import asyncio
     >>> async def names() -> list[str]:
     ...     async with opened("memory:") as there:
     ...         return [record.job.name for record in await there.verbs().list_jobs()]
