@@ -219,6 +219,8 @@ def without_module(tests: Path, package: Path) -> Iterator[str]:
 def test_tests_are_where_their_module_is():
     known = {path for paths in SUBJECTS.values() for path in paths}
     found = sorted(set(without_module(ROOT / "tests", PACKAGE)) - known)
+    gone = sorted(path for path in known if not (ROOT / path).is_file())
+    assert not gone, report("remove these from SUBJECTS in tests/architecture/test_tree.py; they are gone:", gone)
     assert not found, report(
         "rename these after the module that they test (tests/node/test_leader.py for node/leader.py), or add them to "
         "SUBJECTS in tests/architecture/test_tree.py:",

@@ -1,4 +1,4 @@
-"""`arm`: decides which runs of a batch start now, and what the others do. Only this module takes gates.
+"""`arm`: decides which runs of a batch start now, and what the others do. A run asks for its gates only here.
 
 The batch is read once, decided in memory and written with one statement of each kind. A decision that changes other
 runs (replace, catch up, give a place to somebody else) writes what is pending first and then reads its gates again.
@@ -44,7 +44,7 @@ class Seen(NamedTuple):
     other: int | None
 
 
-# The newest slot of the same schedule that had its turn and has ended, or that is due: its run, or 0 if it is not
+# The run of the newest slot of the same schedule that has ended after its turn, or that is due; 0 if that slot is not
 # planned yet. Of what has ended the last 1,000 are looked at: at an overlap gate they run one after the other.
 _NEWER_SLOT = """
 SELECT coalesce(
