@@ -92,7 +92,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/output/test_canary.py",
         "tests/output/test_live_notes.py",
     ),
-    "one rule of several modules": ("tests/rules/test_planned.py",),
     "a guard whose worker is gone, and two guards": (
         "tests/runners/guard/test_client.py",
         "tests/runners/guard/test_lost_workers.py",
