@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.model.addresses import AddressRefused, Allowed, is_issuer, read_host, read_networks
-from onthedot.model.errors import DefinitionError
+from onthedot.model.errors import DefinitionError, shown
 from onthedot.model.retention import Retention
 from onthedot.model.route import DEFAULT_QUEUE
 from onthedot.model.task import Level
@@ -167,6 +168,8 @@ class Settings:
     """The largest result, as JSON, that is kept with a run."""
 
     def __post_init__(self) -> None:
+        if texts := _refused_texts(self):  # all other checks would read the characters of the text
+            raise DefinitionError(texts, subject="settings")
         problems = [
             f"{field.name}: expected a number above zero, got {getattr(self, field.name)!r}"
             for field in fields(self)
@@ -275,3 +278,15 @@ class Settings:
             renew_every=scaled(3 * SECOND),
             reap_every=scaled(2 * SECOND),
         )
+
+
+def _refused_texts(settings: Settings) -> list[str]:
+    """A problem for each setting that takes names and got one text: a text is a sequence of its characters."""
+    problems = []
+    for one in fields(settings):
+        value = getattr(settings, one.name)
+        if str(one.type).startswith("tuple") and isinstance(value, str):
+            names = [json.dumps(name, ensure_ascii=False) for name in map(str.strip, value.split(",")) if name]
+            instead = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+            problems.append(f"{one.name}: expected a list of names, got {shown(value)}; write {instead}")
+    return problems

@@ -1,5 +1,6 @@
 """Options as people write them, and everything that can be wrong with them."""
 
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
@@ -188,6 +189,30 @@ def test_settings_that_cannot_work_are_refused(make, words):
     with pytest.raises(otd.DefinitionError) as refused:
         make()
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "roles", "cgroups", "queues", "labels", "http_allow", "container_mounts", "allow_hosts", "trusted_proxies",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [("mail", '("mail",)'), ("mail, bulk", '("mail", "bulk")'), ("", "()"), ('a"b', '("a\\"b",)')],
+)
+def test_a_setting_with_several_names_refuses_a_plain_text(name: str, text: str, instead: str):
+    """A text is a sequence as well: `queues="mail"` served the queues m, a, i and l."""
+    with pytest.raises(otd.DefinitionError) as refused:
+        otd.Settings(**{name: text})  # type: ignore[arg-type]
+    assert refused.value.problems == [f"{name}: expected a list of names, got {text!r}; write {instead}"]
+
+
+def test_every_setting_with_names_is_refused_as_a_text():
+    several = {one.name for one in fields(otd.Settings) if "tuple" in str(one.type)}
+    with pytest.raises(otd.DefinitionError) as refused:
+        otd.Settings(**dict.fromkeys(several, "mail"))  # type: ignore[arg-type]
+    assert {problem.partition(":")[0] for problem in refused.value.problems} == several
 
 
 def test_a_job_may_run_after_others():
