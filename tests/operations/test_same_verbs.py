@@ -356,6 +356,29 @@ async def test_what_has_ended_runs_again(verbs: Verbs):
         await verbs.retry_run(999)
 
 
+@pytest.mark.parametrize("verb", ["cancel", "get_run", "history", "logs", "retry_run", "replay", "discard", "result"])
+async def test_what_is_no_run_is_refused(verbs: Verbs, verb: str):
+    refused: dict[Any, str] = {
+        "1": r"'1' \(str\); write int\('1'\)",
+        "nap": r"'nap' \(str\)",
+        "²" + "x" * 1_000: r"'²x+…' \(1001 characters\) \(str\)",
+        b"1": r"b'1' \(bytes\)",
+        1.0: r"1\.0 \(float\)",
+        None: r"None \(NoneType\)",
+    }
+    for wrong, got in refused.items():
+        with pytest.raises(otd.ArgumentsError, match=rf"^run: expected a Run or its id, got {got}$"):
+            await getattr(verbs, verb)(wrong)
+
+
+async def test_the_record_of_a_run_is_no_run(verbs: Verbs):
+    record = await verbs.get_run(await verbs.submit("nap"))
+    with pytest.raises(otd.ArgumentsError, match=r"got RunRecord\(id=1, .*… \(RunRecord\); write its 'id'$"):
+        await verbs.cancel(record)  # type: ignore[arg-type]
+    with pytest.raises(otd.ArgumentsError, match=r"got 'nap' \(str\)"):
+        await verbs.discard(["nap"])  # type: ignore[list-item]
+
+
 # ── dead letters ─────────────────────────────────────────────────────────────────────────────────────────────
 
 

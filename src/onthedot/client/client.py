@@ -41,7 +41,7 @@ from onthedot.operations.apply import Applied, checked
 from onthedot.operations.backfill import Backfill
 from onthedot.operations.dead_letters import REPLAYED, DeadLetters, Replayed
 from onthedot.operations.move_slot import To
-from onthedot.operations.run_handle import Run, run_number
+from onthedot.operations.run_handle import Run, run_number, run_numbers
 from onthedot.operations.run_request import OUTSIDE, Asked, check_key
 from onthedot.operations.submit import check_arguments
 from onthedot.operations.verbs import Verbs
@@ -417,7 +417,7 @@ class Client(Verbs):
         return read(values.replayed, await self.server.ask("POST", path, query=self._here, body=body, repeat=repeat))
 
     async def discard(self, run_ids: Run | int | Iterable[Run | int], *, why: str = "") -> int:
-        ids = [run_number(one) for one in ([run_ids] if isinstance(run_ids, int | Run) else run_ids)]
+        ids = run_numbers(run_ids)
         done = 0
         for first in range(0, len(ids), _LETTERS_AT_ONCE):
             done += await self._discard(ids[first : first + _LETTERS_AT_ONCE], why)

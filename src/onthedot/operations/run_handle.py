@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from onthedot.model.duration import Duration
+from onthedot.model.errors import ArgumentsError, shown
 from onthedot.model.job import Json
-from onthedot.model.run import RunState
+from onthedot.model.run import RunRecord, RunState
 from onthedot.stores.values import CancelAnswer
 
 if TYPE_CHECKING:
@@ -105,12 +108,35 @@ class Run:
 
 
 def run_number(run: Run | int) -> int:
-    """The id of a run that is given by its handle or id.
+    """The id of a run that is given by its handle or id. `ArgumentsError` for anything else, such as a text.
 
     >>> run_number(7)
     7
     """
-    return run.id if isinstance(run, Run) else run
+    if isinstance(run, Run):
+        return run.id
+    try:
+        return operator.index(run)
+    except TypeError:
+        got = f"run: expected a Run or its id, got {shown(run)} ({type(run).__name__})"
+        raise ArgumentsError(got + _instead(run)) from None
+
+
+def run_numbers(runs: Run | int | Iterable[Run | int]) -> list[int]:
+    """The ids of one run or of several.
+
+    >>> run_numbers(7), run_numbers([7, 8])
+    ([7], [7, 8])
+    """
+    if isinstance(runs, Iterable) and not isinstance(runs, str | bytes):
+        return [run_number(one) for one in runs]
+    return [run_number(cast(int, runs))]
+
+
+def _instead(given: object) -> str:
+    if isinstance(given, str) and given.isascii() and given.isdecimal():
+        return f"; write int({shown(given)})"
+    return "; write its 'id'" if isinstance(given, RunRecord) else ""
 
 
 def _warn(what: str) -> None:

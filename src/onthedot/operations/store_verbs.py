@@ -20,7 +20,7 @@ from onthedot.operations.backfill import Backfill
 from onthedot.operations.caller_transaction import join_submit
 from onthedot.operations.dead_letters import DeadLetters, Replayed
 from onthedot.operations.move_slot import To
-from onthedot.operations.run_handle import Run, run_number
+from onthedot.operations.run_handle import Run, run_number, run_numbers
 from onthedot.operations.run_request import (
     OUTSIDE,
     Asked,
@@ -284,7 +284,7 @@ class StoreVerbs(Verbs):
         )
 
     async def discard(self, run_ids: Run | int | Iterable[Run | int], *, why: str = "") -> int:
-        ids = [run_number(one) for one in ([run_ids] if isinstance(run_ids, int | Run) else run_ids)]
+        ids = run_numbers(run_ids)
         return await self._call(dead_letters.discard, ids, why=why)
 
     # ── the cluster ───────────────────────────────────────────────────────────────────────────────────────────────────
