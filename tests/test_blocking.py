@@ -2,13 +2,19 @@
 
 import asyncio
 import inspect
+import pickle
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import get_type_hints
 
 import pytest
 
 import onthedot as otd
+from onthedot.model.host_port import Listen
 from onthedot.model.job import JobRecord
 from onthedot.operations.verbs import Verbs
+from onthedot.server.http_server import HttpServer
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -123,3 +129,133 @@ def test_a_wait_that_takes_too_long_raises():
         with pytest.raises(TimeoutError):
             blocking.result(run, timeout="50ms")
         assert blocking.cancel(run).kind in ("asked", "cancelled")
+
+
+# ── handles ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def doors(kind: str, url: str) -> Iterator[otd.BlockingScheduler | otd.BlockingClient]:
+    """A blocking front door to a program with the jobs `add` and `fail`."""
+    sched = otd.Scheduler(url, settings=otd.Settings(poll_every=200_000))
+
+    @sched.job
+    async def add(a: int, b: int = 0) -> int:
+        return a + b
+
+    @sched.job
+    async def fail() -> None:
+        raise ValueError("bad data")
+
+    with otd.BlockingScheduler(sched) as blocking:
+        if kind == "scheduler":
+            yield blocking
+            return
+        server = HttpServer(url, otd.Settings(), Listen(port=0), knows=None)
+        server.start()
+        try:
+            with otd.BlockingClient(server.url) as client:
+                yield client
+        finally:
+            server.stop()
+
+
+@pytest.fixture(params=["scheduler", pytest.param("client", marks=pytest.mark.slow)])
+def door(request, tmp_path) -> Iterator[otd.BlockingScheduler | otd.BlockingClient]:
+    with doors(request.param, f"sqlite:///{tmp_path / 'handles.db'}") as found:
+        yield found
+
+
+def test_the_handle_of_a_run_blocks(door):
+    run = door.submit("add", {"a": 1, "b": 2}, key="sum")
+    assert isinstance(run, otd.BlockingRun)
+    assert run.result(timeout="20s") == 3
+    assert run.state() == otd.RunState.SUCCEEDED
+    later = door.submit("add", {"a": 1}, delay="1h")
+    assert later.state() == otd.RunState.SCHEDULED
+    with pytest.raises(TimeoutError):
+        later.result(timeout="10ms")
+    assert later.cancel(why="enough").kind == "cancelled"
+    assert later.cancel().kind == "ended"
+    with pytest.raises(otd.RunFailed, match=r"is cancelled \(enough\)"):
+        later.result(timeout="20s")
+    assert door.submit("add", {"a": 1, "b": 2}, key="sum") == run
+
+
+def test_every_verb_that_makes_runs_gives_such_handles(door):
+    runs = door.submit_many(["fail", "fail"], keys=["a", "b"])
+    for run in runs:
+        with pytest.raises(otd.RunFailed, match="bad data"):
+            run.result(timeout="20s")
+    made = [*runs, door.trigger("add", {"a": 7}), door.replay(runs[0])]
+    assert [type(run) for run in made] == [otd.BlockingRun] * 4
+    assert [run.job for run in made] == ["fail", "fail", "add", "fail"]
+    assert made[2].result(timeout="20s") == 7
+    assert door.replay(runs[0]).created is False
+
+
+def test_a_run_that_is_retried_blocks_as_well():
+    sched = otd.Scheduler("memory:", settings=otd.Settings(programs=False))
+    sched.command("build", ["true"], labels=["tape"])
+    with otd.BlockingScheduler(sched) as blocking:
+        run = blocking.submit("build", delay="1h")
+        run.cancel()
+        again = blocking.retry_run(run)
+        assert (type(again), again.job, again.state()) == (otd.BlockingRun, "build", "scheduled")
+
+
+def test_no_verb_gives_a_handle_to_await():
+    """Also for `help()` and editors: what the signature says is what comes."""
+    given = {"Run": otd.BlockingRun, "list[Run]": list[otd.BlockingRun]}
+    verbs = inspect.getmembers(Verbs, inspect.iscoroutinefunction)
+    makes_runs = {name: given[said] for name, verb in verbs if (said := verb.__annotations__.get("return")) in given}
+    assert sorted(makes_runs) == ["replay", "retry_run", "submit", "submit_many", "trigger"]
+    for name, kind in makes_runs.items():
+        blocking = getattr(otd.BlockingScheduler, name)
+        assert inspect.signature(blocking).return_annotation == get_type_hints(blocking)["return"] == kind
+        assert inspect.signature(blocking).parameters == inspect.signature(getattr(Verbs, name)).parameters
+
+
+@pytest.mark.parametrize("verb", ["cancel", "get_run", "history", "logs", "retry_run", "replay", "discard", "result"])
+def test_every_verb_takes_a_handle_of_either_kind(verb: str):
+    sched = otd.Scheduler("memory:")
+    sched.job(name="work")(lambda: None)
+
+    def answer(run: object) -> object:
+        try:
+            return getattr(blocking, verb)(run)
+        except otd.OnTheDotError as error:
+            return str(error)
+
+    with otd.BlockingScheduler(sched) as blocking:
+        run = blocking.submit("work")
+        run.result(timeout="20s")
+        awaited = otd.Run(run.id, job="work", created=True, verbs=sched)
+        assert answer(run) == answer(awaited) == answer(run.id)
+
+
+async def test_a_verb_to_await_takes_a_handle_that_blocks():
+    sched = otd.Scheduler("memory:")
+    sched.job(name="work")(lambda: None)
+    async with sched:
+        run = await sched.submit("work", delay="1h")
+        blocks = otd.BlockingRun(run.id, job="work", created=True, verbs=otd.BlockingScheduler(sched))
+        assert (await sched.cancel(blocks)).kind == "cancelled"
+        assert await sched.discard([blocks, run]) == 0
+
+
+def test_a_handle_that_blocks_is_a_handle_else():
+    blocking, other = otd.BlockingScheduler(otd.Scheduler("memory:")), otd.Scheduler("memory:")
+    run = otd.BlockingRun(7, job="work", created=True, verbs=blocking)
+    same, another = (otd.Run(number, job="", created=False, verbs=other) for number in (7, 8))
+    assert (run == same, same == run, run == another, hash(run) == hash(same)) == (True, True, False, True)
+    assert (str(run), repr(run)) == ("7", "BlockingRun(id=7, job='work', created=True)")
+    assert pickle.loads(pickle.dumps(run)) == 7  # noqa: S301 - our own
+    for use in (lambda: int(run), lambda: run == 7, lambda: "abcdefgh"[run]):
+        with pytest.warns(DeprecationWarning, match=r"run\.id'; the next release removes this") as told:
+            use()
+        assert told[0].filename == __file__
+    with pytest.raises(AttributeError):
+        run.id = 8  # type: ignore[misc]
+    with pytest.raises(otd.StateError, match="call start"):
+        run.result()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from onthedot.model.task import Bounds, Command, Container, Http, Mount, Param, Source, Step, Steps
     from onthedot.observe.counters import Counters
     from onthedot.observe.metrics import NodeMetrics
-    from onthedot.operations.run_handle import Run
+    from onthedot.operations.run_handle import BlockingRun, Run
     from onthedot.operations.verbs import Verbs
     from onthedot.runners.context import Context
     from onthedot.runners.hooks import Ended
@@ -55,6 +55,7 @@ _HOME = {
     "ArgumentsError": "onthedot.model.errors",
     "BadArguments": "onthedot.runners.registry",
     "BlockingClient": "onthedot.client.blocking_client",
+    "BlockingRun": "onthedot.operations.run_handle",
     "BlockingScheduler": "onthedot.blocking",
     "BoundCall": "onthedot.define.job_function",
     "Bounds": "onthedot.model.task",
@@ -133,6 +134,7 @@ __all__ = [
     "ArgumentsError",
     "BadArguments",
     "BlockingClient",
+    "BlockingRun",
     "BlockingScheduler",
     "BoundCall",
     "Bounds",

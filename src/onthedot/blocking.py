@@ -23,7 +23,7 @@ class BlockingScheduler(BlockingVerbs):
     """A scheduler for programs without an event loop: the same verbs, and each returns when it is done.
 
     `start` it once in each process (after a fork, not before), `stop` it at the end; or use `with`. Verbs may be called
-    on any thread. A run is given to `result` by its handle or id.
+    on any thread, and so may the shortcuts of the `BlockingRun` that `submit` returns.
 
     >>> import onthedot as otd
     >>> sched = otd.Scheduler("memory:")
@@ -31,8 +31,7 @@ class BlockingScheduler(BlockingVerbs):
     ... def add(a: int, b: int) -> int:
     ...     return a + b
     >>> with otd.BlockingScheduler(sched) as blocking:
-    ...     run = blocking.submit(add.call(1, 2))
-    ...     blocking.result(run, timeout="10s")
+    ...     blocking.submit(add.call(1, 2)).result(timeout="10s")
     3
     """
 

@@ -25,7 +25,7 @@ BENIGN: dict[str, Any] = {
 BENIGN_OF: dict[str, dict[str, Any]] = {"apply": {"jobs": ()}}
 NOT_TEXT = {
     "int", "int | None", "bool", "datetime | None", "Iterable[RunState] | None", "Job", "Iterable[Job]", "Rate | None",
-    "Run | int", "Run | int | Iterable[Run | int]",
+    "RunHandle | int", "RunHandle | int | Iterable[RunHandle | int]",
 }  # fmt: skip
 SHAPES: dict[str, Callable[[str], Any]] = {
     "str": lambda text: text,

@@ -18,7 +18,7 @@ class BlockingClient(BlockingVerbs):
     """A `Client` for programs without an event loop: the same verbs, and each returns when it is done.
 
     Verbs may be called on any thread. The first one starts a thread, which ends with `close`. After a fork, make
-    another client. `result` takes a run by its handle or by its id.
+    another client. `submit` returns a `BlockingRun`.
 
     >>> import onthedot as otd
     >>> from onthedot.model.host_port import Listen

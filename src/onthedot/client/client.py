@@ -41,7 +41,7 @@ from onthedot.operations.apply import Applied, checked
 from onthedot.operations.backfill import Backfill
 from onthedot.operations.dead_letters import REPLAYED, DeadLetters, Replayed
 from onthedot.operations.move_slot import To
-from onthedot.operations.run_handle import Run, run_number, run_numbers
+from onthedot.operations.run_handle import Run, RunHandle, run_number, run_numbers
 from onthedot.operations.run_request import OUTSIDE, Asked, check_key
 from onthedot.operations.submit import check_arguments
 from onthedot.operations.verbs import Verbs
@@ -259,7 +259,7 @@ class Client(Verbs):
         body = {} if given is None else {"args": json.loads(given)}
         return await self._new_run(job_path(name, "trigger"), name, body)
 
-    async def retry_run(self, run_id: Run | int, *, from_step: str | None = None) -> Run:
+    async def retry_run(self, run_id: RunHandle | int, *, from_step: str | None = None) -> Run:
         body = {} if from_step is None else {"from_step": from_step}
         run = await self._new_run(run_path(run_id, "retry"), "", body)
         made = await self.get_run(run)
@@ -272,14 +272,14 @@ class Client(Verbs):
         told = await self.server.ask("POST", path, query=query, body=body, headers=headers, repeat=True)
         return Run(int(told["run_id"]), job=name, created=bool(told["created"]) or not own_key, verbs=self)
 
-    async def cancel(self, run_id: Run | int, *, why: str = "cancelled") -> CancelAnswer:
+    async def cancel(self, run_id: RunHandle | int, *, why: str = "cancelled") -> CancelAnswer:
         try:
             told = await self.server.ask("POST", run_path(run_id, "cancel"), body={"why": why})
         except UnknownRun:
             return CancelAnswer("unknown")
         return CancelAnswer(told["answer"], None if told["state"] is None else RunState(told["state"]))
 
-    async def get_run(self, run_id: Run | int) -> RunRecord | None:
+    async def get_run(self, run_id: RunHandle | int) -> RunRecord | None:
         try:
             return read(values.run_record, await self.server.ask("GET", run_path(run_id)))
         except UnknownRun:
@@ -316,14 +316,14 @@ class Client(Verbs):
         query = self._in_period(job, since, until)
         return [skip async for skip in pages(self.server, values.skip_record, "/api/v1/skips", query, limit)]
 
-    async def history(self, run_id: Run | int) -> list[AttemptRecord]:
+    async def history(self, run_id: RunHandle | int) -> list[AttemptRecord]:
         try:
             told = await self.server.ask("GET", run_path(run_id, "attempts"))
         except UnknownRun:
             return []
         return [read(values.attempt_record, one) for one in told]
 
-    async def logs(self, run_id: Run | int) -> list[LogRecord]:
+    async def logs(self, run_id: RunHandle | int) -> list[LogRecord]:
         records: list[tuple[int, str]] = []
         offset: int | None = 0
         while offset is not None:
@@ -339,7 +339,7 @@ class Client(Verbs):
             for attempt, some in groupby(records, lambda record: record[0])
         ]
 
-    async def result(self, run_id: Run | int, *, timeout: Duration | None = None) -> Json:
+    async def result(self, run_id: RunHandle | int, *, timeout: Duration | None = None) -> Json:
         length = None if timeout is None else micros(parse_duration(timeout, what="timeout"))
         clock = SystemClock()
         until = None if length is None else clock.steady() + length
@@ -379,7 +379,7 @@ class Client(Verbs):
         query = {**self._in_period(job, since, until), "fingerprint": fingerprint}
         return [run async for run in pages(self.server, values.run_record, _LETTERS, query, limit)]
 
-    async def replay(self, run_id: Run | int) -> Run:
+    async def replay(self, run_id: RunHandle | int) -> Run:
         number = run_number(run_id)
         letter = await self.get_run(number)
         if letter is None:
@@ -416,7 +416,7 @@ class Client(Verbs):
         path = f"{_LETTERS}/replay"
         return read(values.replayed, await self.server.ask("POST", path, query=self._here, body=body, repeat=repeat))
 
-    async def discard(self, run_ids: Run | int | Iterable[Run | int], *, why: str = "") -> int:
+    async def discard(self, run_ids: RunHandle | int | Iterable[RunHandle | int], *, why: str = "") -> int:
         ids = run_numbers(run_ids)
         done = 0
         for first in range(0, len(ids), _LETTERS_AT_ONCE):

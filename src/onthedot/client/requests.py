@@ -21,7 +21,7 @@ from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun
 from onthedot.model.job import Job
 from onthedot.model.run import stored_number
 from onthedot.observe.formats import iso
-from onthedot.operations.run_handle import Run, run_number
+from onthedot.operations.run_handle import RunHandle, run_number
 from onthedot.operations.run_request import Asked, read_request
 from onthedot.schedules.instants import read_instant
 from onthedot.stores.values import most
@@ -40,7 +40,7 @@ def job_path(job: str, action: str = "") -> str:
     return f"/api/v1/jobs/{quote(job, safe='')}{action and '/'}{action}"
 
 
-def run_path(run_id: Run | int, action: str = "") -> str:
+def run_path(run_id: RunHandle | int, action: str = "") -> str:
     """The path of a run. `UnknownRun` for a number that no run can have."""
     number = run_number(run_id)
     if not stored_number(number):

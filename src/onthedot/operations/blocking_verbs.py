@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from onthedot.operations.run_handle import BlockingRun, Run
 from onthedot.operations.verbs import Verbs
 
 P = ParamSpec("P")
@@ -31,6 +32,40 @@ def _blocking(
     return call
 
 
+def _blocking_run(
+    verb: Callable[Concatenate[Verbs, P], Coroutine[Any, Any, Run]],
+) -> Callable[Concatenate[BlockingVerbs, P], BlockingRun]:
+    """The same for a verb that makes a run: the shortcuts of its handle block as well."""
+    ask = _blocking(verb)
+
+    @functools.wraps(ask)
+    def call(self: BlockingVerbs, /, *args: P.args, **kwargs: P.kwargs) -> BlockingRun:
+        return self._handle(ask(self, *args, **kwargs))
+
+    _set_returns(call, BlockingRun)
+    return call
+
+
+def _blocking_runs(
+    verb: Callable[Concatenate[Verbs, P], Coroutine[Any, Any, list[Run]]],
+) -> Callable[Concatenate[BlockingVerbs, P], list[BlockingRun]]:
+    """The same for a verb that makes several runs."""
+    ask = _blocking(verb)
+
+    @functools.wraps(ask)
+    def call(self: BlockingVerbs, /, *args: P.args, **kwargs: P.kwargs) -> list[BlockingRun]:
+        return [self._handle(run) for run in ask(self, *args, **kwargs)]
+
+    _set_returns(call, list[BlockingRun])
+    return call
+
+
+def _set_returns(call: Callable[..., Any], kind: object) -> None:
+    """For `help()` and editors: `functools.wraps` has copied what the verb itself returns."""
+    call.__annotations__ = {**call.__annotations__, "return": kind}
+    vars(call)["__signature__"] = inspect.signature(call).replace(return_annotation=kind)
+
+
 class BlockingVerbs:
     """See `Verbs`. A subclass provides the front door, and the thread that runs its event loop."""
 
@@ -46,6 +81,9 @@ class BlockingVerbs:
     def _on_this_thread(self, connection: Any) -> Any:
         """The caller's connection, found before another thread uses it."""
         return connection
+
+    def _handle(self, run: Run) -> BlockingRun:
+        return BlockingRun(run.id, job=run.job, created=run.created, verbs=self)
 
     put = _blocking(Verbs.put)
     apply = _blocking(Verbs.apply)
@@ -65,10 +103,10 @@ class BlockingVerbs:
     pause_queue = _blocking(Verbs.pause_queue)
     resume_queue = _blocking(Verbs.resume_queue)
     share_queue = _blocking(Verbs.share_queue)
-    submit = _blocking(Verbs.submit)
-    submit_many = _blocking(Verbs.submit_many)
-    trigger = _blocking(Verbs.trigger)
-    retry_run = _blocking(Verbs.retry_run)
+    submit = _blocking_run(Verbs.submit)
+    submit_many = _blocking_runs(Verbs.submit_many)
+    trigger = _blocking_run(Verbs.trigger)
+    retry_run = _blocking_run(Verbs.retry_run)
     cancel = _blocking(Verbs.cancel)
     get_run = _blocking(Verbs.get_run)
     list_runs = _blocking(Verbs.list_runs)
@@ -78,6 +116,6 @@ class BlockingVerbs:
     result = _blocking(Verbs.result)
     dead_letters = _blocking(Verbs.dead_letters)
     dead_runs = _blocking(Verbs.dead_runs)
-    replay = _blocking(Verbs.replay)
+    replay = _blocking_run(Verbs.replay)
     replay_many = _blocking(Verbs.replay_many)
     discard = _blocking(Verbs.discard)

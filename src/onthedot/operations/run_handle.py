@@ -1,4 +1,4 @@
-"""The handle of one submitted run: its id, and shortcuts to the verbs about it."""
+"""The handles of one submitted run: its id, and shortcuts to the verbs about it, to await or blocking."""
 
 from __future__ import annotations
 
@@ -15,11 +15,48 @@ from onthedot.model.run import RunRecord, RunState
 from onthedot.stores.values import CancelAnswer
 
 if TYPE_CHECKING:
+    from onthedot.operations.blocking_verbs import BlockingVerbs
     from onthedot.operations.verbs import Verbs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class RunHandle:
+    """What `Run` and `BlockingRun` have in common: all but the shortcuts."""
+
+    id: int
+    job: str = field(kw_only=True)
+    created: bool = field(kw_only=True)
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (self.id,)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, RunHandle):
+            return self.id == other.id
+        if isinstance(other, int):
+            _warn("comparing a Run with a number is deprecated: compare 'run.id'")
+            return self.id == other
+        return NotImplemented
+
+    # ── a handle was an int until 0.1 ────────────────────────────────────────────────────────────────────────
+
+    def __int__(self) -> int:
+        _warn("int(run) is deprecated: write 'run.id'")
+        return self.id
+
+    def __index__(self) -> int:
+        _warn("using a Run as a number is deprecated: write 'run.id'")
+        return self.id
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run(RunHandle):
     """A submitted run: its `id`, its job, and shortcuts to the verbs about it. Every verb takes it, or its id.
 
     `created` is False if a run with the same key existed already. Two handles are equal if their ids are. As text a
@@ -39,9 +76,6 @@ class Run:
     1 False True
     """
 
-    id: int
-    job: str = field(kw_only=True)
-    created: bool = field(kw_only=True)
     verbs: Verbs = field(kw_only=True, repr=False)
     """The front door that it came from."""
 
@@ -79,41 +113,67 @@ class Run:
         """
         return await self.verbs.cancel(self.id, why=why)
 
-    def __str__(self) -> str:
-        return str(self.id)
 
-    def __reduce__(self) -> tuple[type[int], tuple[int]]:
-        return int, (self.id,)
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockingRun(RunHandle):
+    """A `Run` that a `BlockingScheduler` or a `BlockingClient` returns: each shortcut returns when it is done.
 
-    def __hash__(self) -> int:
-        return hash(self.id)
+    >>> import onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job
+    ... def add(a: int, b: int) -> int:
+    ...     return a + b
+    >>> with otd.BlockingScheduler(sched) as blocking:
+    ...     run = blocking.submit(add.call(1, b=2), key="sum")
+    ...     print(run.id, run.created, run.result(timeout="10s"))
+    1 True 3
+    """
 
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Run):
-            return self.id == other.id
-        if isinstance(other, int):
-            _warn("comparing a Run with a number is deprecated: compare 'run.id'")
-            return self.id == other
-        return NotImplemented
+    verbs: BlockingVerbs = field(kw_only=True, repr=False)
+    """The front door that it came from."""
 
-    # ── a handle was an int until 0.1 ────────────────────────────────────────────────────────────────────────
+    def result(self, *, timeout: Duration | None = None) -> Json:
+        """Wait for the end, and return what the handler returned. See `Verbs.result` for the errors.
 
-    def __int__(self) -> int:
-        _warn("int(run) is deprecated: write 'run.id'")
-        return self.id
+        >>> with blocking:
+        ...     later = blocking.submit(add.call(2, 2), delay="1h")
+        ...     try:
+        ...         later.result(timeout="10ms")
+        ...     except TimeoutError:
+        ...         print("not yet")
+        not yet
+        """
+        return self.verbs.result(self.id, timeout=timeout)
 
-    def __index__(self) -> int:
-        _warn("using a Run as a number is deprecated: write 'run.id'")
-        return self.id
+    def state(self) -> RunState | None:
+        """The run's present state; None if the run is no longer stored.
+
+        >>> with blocking:
+        ...     later = blocking.submit(add.call(2, 2), delay="1h")
+        ...     print(later.state())
+        scheduled
+        """
+        run = self.verbs.get_run(self.id)
+        return None if run is None else run.state
+
+    def cancel(self, *, why: str = "cancelled") -> CancelAnswer:
+        """Cancel it: at once if it waits; if it runs, it is asked to stop.
+
+        >>> with blocking:
+        ...     later = blocking.submit(add.call(2, 2), delay="1h")
+        ...     print(later.cancel().kind)
+        cancelled
+        """
+        return self.verbs.cancel(self.id, why=why)
 
 
-def run_number(run: Run | int) -> int:
+def run_number(run: RunHandle | int) -> int:
     """The id of a run that is given by its handle or id. `ArgumentsError` for anything else, such as a text.
 
     >>> run_number(7)
     7
     """
-    if isinstance(run, Run):
+    if isinstance(run, RunHandle):
         return run.id
     try:
         return operator.index(run)
@@ -122,7 +182,7 @@ def run_number(run: Run | int) -> int:
         raise ArgumentsError(got + _instead(run)) from None
 
 
-def run_numbers(runs: Run | int | Iterable[Run | int]) -> list[int]:
+def run_numbers(runs: RunHandle | int | Iterable[RunHandle | int]) -> list[int]:
     """The ids of one run or of several.
 
     >>> run_numbers(7), run_numbers([7, 8])

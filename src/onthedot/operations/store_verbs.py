@@ -20,7 +20,7 @@ from onthedot.operations.backfill import Backfill
 from onthedot.operations.caller_transaction import join_submit
 from onthedot.operations.dead_letters import DeadLetters, Replayed
 from onthedot.operations.move_slot import To
-from onthedot.operations.run_handle import Run, run_number, run_numbers
+from onthedot.operations.run_handle import Run, RunHandle, run_number, run_numbers
 from onthedot.operations.run_request import (
     OUTSIDE,
     Asked,
@@ -156,10 +156,10 @@ class StoreVerbs(Verbs):
     async def trigger(self, job: Asked, args: Mapping[str, Any] | None = None) -> Run:
         return self._run(await self._call(submit.trigger, self._request(job, args)))
 
-    async def retry_run(self, run_id: Run | int, *, from_step: str | None = None) -> Run:
+    async def retry_run(self, run_id: RunHandle | int, *, from_step: str | None = None) -> Run:
         return self._run(await self._call(runs.retry_run, run_number(run_id), from_step=from_step))
 
-    async def replay(self, run_id: Run | int) -> Run:
+    async def replay(self, run_id: RunHandle | int) -> Run:
         return self._run(await self._call(dead_letters.replay, run_number(run_id)))
 
     def _request(self, job: Asked, args: Mapping[str, Any] | None, key: str = "") -> RunRequest:
@@ -185,10 +185,10 @@ class StoreVerbs(Verbs):
 
     # ── stored runs ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def cancel(self, run_id: Run | int, *, why: str = "cancelled") -> CancelAnswer:
+    async def cancel(self, run_id: RunHandle | int, *, why: str = "cancelled") -> CancelAnswer:
         return await self._call(runs.cancel, run_number(run_id), why=why)
 
-    async def get_run(self, run_id: Run | int) -> RunRecord | None:
+    async def get_run(self, run_id: RunHandle | int) -> RunRecord | None:
         return await self._call(runs.get_run, run_number(run_id))
 
     async def list_runs(
@@ -227,13 +227,13 @@ class StoreVerbs(Verbs):
     ) -> list[SkipRecord]:
         return await self._call(runs.list_skips, job, since=since, until=until, limit=limit)
 
-    async def history(self, run_id: Run | int) -> list[AttemptRecord]:
+    async def history(self, run_id: RunHandle | int) -> list[AttemptRecord]:
         return await self._call(runs.history, run_number(run_id))
 
-    async def logs(self, run_id: Run | int) -> list[LogRecord]:
+    async def logs(self, run_id: RunHandle | int) -> list[LogRecord]:
         return await self._call(runs.logs, run_number(run_id))
 
-    async def result(self, run_id: Run | int, *, timeout: Duration | None = None) -> Json:
+    async def result(self, run_id: RunHandle | int, *, timeout: Duration | None = None) -> Json:
         return await self._call(runs.result, run_number(run_id), timeout=timeout)
 
     # ── dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -283,7 +283,7 @@ class StoreVerbs(Verbs):
             dry_run=dry_run,
         )
 
-    async def discard(self, run_ids: Run | int | Iterable[Run | int], *, why: str = "") -> int:
+    async def discard(self, run_ids: RunHandle | int | Iterable[RunHandle | int], *, why: str = "") -> int:
         ids = run_numbers(run_ids)
         return await self._call(dead_letters.discard, ids, why=why)
 

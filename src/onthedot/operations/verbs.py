@@ -17,7 +17,7 @@ from onthedot.model.job import Job, JobRecord, Json
 from onthedot.model.policies import Rate
 from onthedot.model.run import AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.operations.move_slot import To
-from onthedot.operations.run_handle import Run
+from onthedot.operations.run_handle import Run, RunHandle
 from onthedot.operations.run_request import OUTSIDE, Asked
 from onthedot.rules.windows import Missed
 from onthedot.stores.values import (
@@ -259,7 +259,7 @@ class Verbs(Protocol):
         """
         ...
 
-    async def retry_run(self, run_id: Run | int, *, from_step: str | None = None) -> Run:
+    async def retry_run(self, run_id: RunHandle | int, *, from_step: str | None = None) -> Run:
         """Run again what has ended, of a command or of steps: a new run, which goes on at the step that failed, or at
         the one that `from_step` names, in the workspace of the earlier run where that is still there.
 
@@ -277,7 +277,7 @@ class Verbs(Protocol):
         """
         ...
 
-    async def cancel(self, run_id: Run | int, *, why: str = "cancelled") -> CancelAnswer:
+    async def cancel(self, run_id: RunHandle | int, *, why: str = "cancelled") -> CancelAnswer:
         """Cancel a run: at once if it waits; if it runs, it is asked to stop.
 
         >>> async with sched:
@@ -287,7 +287,7 @@ class Verbs(Protocol):
         """
         ...
 
-    async def get_run(self, run_id: Run | int) -> RunRecord | None:
+    async def get_run(self, run_id: RunHandle | int) -> RunRecord | None:
         """A run, live or finished.
 
         >>> async with sched:
@@ -347,7 +347,7 @@ class Verbs(Protocol):
         """
         ...
 
-    async def history(self, run_id: Run | int) -> list[AttemptRecord]:
+    async def history(self, run_id: RunHandle | int) -> list[AttemptRecord]:
         """The ended attempts of a run, in order.
 
         >>> async with sched:
@@ -358,7 +358,7 @@ class Verbs(Protocol):
         """
         ...
 
-    async def logs(self, run_id: Run | int) -> list[LogRecord]:
+    async def logs(self, run_id: RunHandle | int) -> list[LogRecord]:
         """What the attempts of a run have said and logged, in order: in full from the output store once it is there,
         and before that what has been told of it so far.
 
@@ -373,7 +373,7 @@ class Verbs(Protocol):
         """
         ...
 
-    async def result(self, run_id: Run | int, *, timeout: Duration | None = None) -> Json:
+    async def result(self, run_id: RunHandle | int, *, timeout: Duration | None = None) -> Json:
         """Wait until a run has ended, and what its handler has returned.
 
         `RunFailed` if it did not succeed, `UnknownRun` if there is no such run (any more), `TimeoutError` if it has not
@@ -433,7 +433,7 @@ class Verbs(Protocol):
         """
         ...
 
-    async def replay(self, run_id: Run | int) -> Run:
+    async def replay(self, run_id: RunHandle | int) -> Run:
         """Ask for a dead run again, now, with its own arguments, for its own instant. Asked twice, it is one run.
 
         The new run's trigger is `rerun:<run id>`; the old one stays in history, dead, and is no dead letter any more.
@@ -476,7 +476,7 @@ class Verbs(Protocol):
         """
         ...
 
-    async def discard(self, run_ids: Run | int | Iterable[Run | int], *, why: str = "") -> int:
+    async def discard(self, run_ids: RunHandle | int | Iterable[RunHandle | int], *, why: str = "") -> int:
         """Take dead letters out of the box; how many of these runs were in it. They stay in history, dead, and
         `run.settled` says why.
 
