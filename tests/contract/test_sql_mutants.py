@@ -106,7 +106,7 @@ def is_expectation(error: Exception) -> bool:
     return Path(last.tb_frame.f_code.co_filename).is_relative_to(IN_A_CHECK)
 
 
-@pytest.mark.parametrize("target", ["reserve.GONE", "retention.LIST_ENDED.9", "reserve.LOOK_AGAIN"])
+@pytest.mark.parametrize("target", ["reserve.GONE", "prune.LIST_ENDED.9", "reserve.LOOK_AGAIN"])
 def test_a_mutant_of_what_is_gone_does_not_fit(target: str):
     with pytest.raises(DoesNotFit), planted(Mutant(target, "a", "b", "")):
         pass
