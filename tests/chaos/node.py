@@ -103,7 +103,7 @@ async def submit(sched: otd.Scheduler, journal: Journal, every: float, stop: asy
     while not stop.is_set():
         try:
             run = await sched.submit(ERRAND)
-            journal.note("acknowledged", run=run, at=SystemClock().now())
+            journal.note("acknowledged", run=run.id, at=SystemClock().now())
         except StoreError as error:
             say("refused", error)
         try:

@@ -154,7 +154,7 @@ async def submit(sched: otd.Scheduler, journal: Journal, stop: asyncio.Event) ->
     """Ask for errands, and note each that was acknowledged."""
     while not stop.is_set():
         try:
-            journal.note("acknowledged", run=await sched.submit(victim.ERRAND), at=SystemClock().now())
+            journal.note("acknowledged", run=(await sched.submit(victim.ERRAND)).id, at=SystemClock().now())
         except StoreError as error:
             say("refused", error)
         try:
