@@ -1,7 +1,7 @@
 """Cron: wall-clock times become instants.
 
-`fields.py` reads the expression, `calendar.py` which days match; the rules for clock changes are here. They are those
-of Debian's cron:
+`cron_fields.py` reads the expression, `calendar.py` which days match. The rules for clock changes are here. They are
+those of Debian's cron:
 
     a **fixed** time (neither minute nor hour starts with `*`)
         left out by a clock change: runs once, right after the gap       `gap="skip"`: not at all
