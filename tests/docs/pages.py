@@ -1,8 +1,12 @@
 """The code blocks of the documentation's pages, and how each kind is run.
 
-`python`: a program of its own; `python more` continues the one before. `python server`: needs a server or another package;
-only compiled. `yaml`: a file of jobs, or a list of jobs. `sh`: all of a page in one shell, in a fresh folder. `sh by-hand`:
-needs root or another machine; its syntax is checked. Other kinds (`text`, `json`, `ini` …) are shown and not run.
+* `python`: a program of its own. `python more` continues the one before.
+* `python server`: needs a server or another package. It is only compiled.
+* `yaml`: a file of jobs, or a list of jobs.
+* `sh`: all of a page run in one shell, in a fresh folder.
+* `sh by-hand`: needs root or another machine. Its syntax is checked.
+
+Other kinds (`text`, `json`, `ini`) are shown and not run.
 """
 
 from __future__ import annotations
@@ -15,19 +19,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(page for folder in ("start", "guides", "operate") for page in (DOCS / folder).glob("*.md"))
 RUN = ("python", "python more", "python server", "yaml", "sh", "sh by-hand")
 SHOWN = (
-    "text",
-    "json",
-    "ini",
-    "toml",
-    "sql",
-    "nginx",
-    "dockerfile",
-    "yaml other",
-    "crontab",
-    "{toctree}",
-    "{note}",
-    "{warning}",
-)
+    "text", "json", "ini", "toml", "sql", "nginx", "dockerfile", "yaml other", "crontab",
+    "{toctree}", "{note}", "{warning}",
+)  # fmt: skip
 
 
 class Block(NamedTuple):
