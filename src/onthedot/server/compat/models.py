@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Body
 from pydantic import BaseModel, Field, JsonValue, WithJsonSchema
 
-from onthedot.define.task_readers import READERS as TASKS
+from onthedot.define.key_readers import TASK_READERS as TASKS
 from onthedot.model.errors import DefinitionError
 from onthedot.model.job import At, FixedDelay, In, Job, JobRecord, JobState
 from onthedot.model.run import LIVE, RunRecord, RunState

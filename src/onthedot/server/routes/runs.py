@@ -21,8 +21,7 @@ from onthedot.model.run import TERMINAL, NewRun, RunRecord, RunState, manual_tri
 from onthedot.observe.formats import optional_iso
 from onthedot.observe.json_fields import skip_fields
 from onthedot.operations.open_verbs import OpenStore
-from onthedot.operations.rerun import rerun
-from onthedot.operations.why_waiting import why_waiting
+from onthedot.operations.runs import rerun, why_waiting
 from onthedot.server.audit import RUN, AuditedRun, entry_of, record_change, writes_of
 from onthedot.server.auth import There, Who, store_of, verbs_for
 from onthedot.server.models import (
