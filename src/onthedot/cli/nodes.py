@@ -18,7 +18,7 @@ from onthedot.model.addresses import is_server
 from onthedot.model.errors import did_you_mean
 from onthedot.observe.cluster import NodeShown, node_fields, nodes_shown
 from onthedot.observe.formats import plain
-from onthedot.stores.living import is_living
+from onthedot.observe.node_state import is_living
 
 if TYPE_CHECKING:
     from onthedot.operations.verbs import Verbs

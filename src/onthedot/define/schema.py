@@ -51,7 +51,7 @@ from onthedot.model.policies import Backoff, CatchUpMode
 from onthedot.model.route import PRIORITIES
 from onthedot.model.task import LEVELS, Bounds, When
 from onthedot.runners.param_patterns import MOST_PATTERN
-from onthedot.schedules.bounds import MOST
+from onthedot.schedules.evaluation import MOST
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 AT = "#/$defs/"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from onthedot.model.duration import LONGEST
-from onthedot.schedules.cron_fields import ALIASES
+from onthedot.schedules.cron_parser import ALIASES
 
 Schema = dict[str, Any]
 

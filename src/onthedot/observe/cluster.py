@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from onthedot.clock import Micros
 from onthedot.observe.formats import iso, optional_iso
-from onthedot.stores.living import state_of
+from onthedot.observe.node_state import state_of
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Held, Node, Queue, Term
 

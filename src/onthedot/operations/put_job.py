@@ -11,13 +11,13 @@ from dataclasses import replace
 from onthedot.clock import Clock, Micros, to_micros
 from onthedot.model.errors import DefinitionError, RevisionConflict, StoreUnusable, WindowStale
 from onthedot.model.job import Guarantee, Job, JobRecord, Pause
+from onthedot.model.job_json import encode
 from onthedot.operations.compute import Compute, at_once
 from onthedot.operations.live_workers import living_places
 from onthedot.rules.pauses import pause_change, pause_of
 from onthedot.rules.placement import targets
 from onthedot.rules.windows import Missed, aimed, edit_windows, resume_windows
 from onthedot.settings import Settings
-from onthedot.stores.definitions import encode
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import PutJob, Resumed
 

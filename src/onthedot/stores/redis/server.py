@@ -19,7 +19,7 @@ from onthedot.clock import SECOND, Micros
 from onthedot.ids import RandomIds
 from onthedot.model.errors import StoreUnusable
 from onthedot.model.job import Job, JobRecord, JobState
-from onthedot.stores.definitions import Unreadable, decode
+from onthedot.model.job_json import Unreadable, decode
 from onthedot.stores.hints import Hint, Hints, Loss
 from onthedot.stores.per_loop import Homes
 from onthedot.stores.redis.connections import Connection, Connections, talk

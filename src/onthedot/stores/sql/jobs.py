@@ -15,6 +15,7 @@ from onthedot.clock import Micros
 from onthedot.model.after import check_cycle
 from onthedot.model.errors import StoreUnusable, UnknownJob
 from onthedot.model.job import Job, JobRecord, JobState, ability_of, is_gated, route_of
+from onthedot.model.job_json import encode, hash_of
 from onthedot.model.route import level_of
 from onthedot.model.run import slot_trigger
 from onthedot.model.window import ScheduleState, Window
@@ -23,7 +24,6 @@ from onthedot.rules.moved_slots import settle
 from onthedot.rules.shards import bucket_of, zoned_ids
 from onthedot.rules.window_writes import Fates, Planned, begun, behind, without
 from onthedot.schedules import is_grid, schedule_id
-from onthedot.stores.definitions import encode, hash_of
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql import plan
 from onthedot.stores.sql.after import list_arrows, put_after
