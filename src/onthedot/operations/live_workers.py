@@ -7,7 +7,7 @@ from onthedot.rules.placement import Place
 from onthedot.stores.protocol import Store
 
 
-async def living_places(store: Store, now: Micros, loads: dict[str, int] | None = None) -> list[Place]:
+async def live_workers(store: Store, now: Micros, loads: dict[str, int] | None = None) -> list[Place]:
     """Every worker with a living lease that is not asked to drain."""
     return [
         Place(

@@ -13,7 +13,7 @@ from onthedot.model.errors import DefinitionError, RevisionConflict, StoreUnusab
 from onthedot.model.job import Guarantee, Job, JobRecord, Pause
 from onthedot.model.job_json import encode
 from onthedot.operations.compute import Compute, at_once
-from onthedot.operations.live_workers import living_places
+from onthedot.operations.live_workers import live_workers
 from onthedot.rules.pauses import pause_change, pause_of
 from onthedot.rules.placement import targets
 from onthedot.rules.windows import Missed, aimed, edit_windows, resume_windows
@@ -85,7 +85,7 @@ async def _put(store: Store, job: Job, *, clock: Clock, settings: Settings, revi
             return PutJob(stored, "unchanged")
         if expected is not None:
             check_read(job, stored, revision)
-        places = await living_places(store, now) if job.on == "all" else []
+        places = await live_workers(store, now) if job.on == "all" else []
         known = {} if stored is None else {s.schedule_id: s for s in await store.queries.schedules_of(stored.id)}
         windows = edit_windows(
             job, known, now=now, lookahead=settings.lookahead, late_after=settings.late_after, slack=slack
@@ -136,7 +136,7 @@ async def resume_job(
         )
         seen = states[0].record.revision if states else None
         if states and states[0].record.job.on == "all":
-            aims = targets(states[0].record.job, await living_places(store, now))
+            aims = targets(states[0].record.job, await live_workers(store, now))
             windows = [aimed(window, aims, now) for window in windows]
         try:
             return await store.resume_job(job_id, windows, expected=seen, overdue=overdue, dry_run=dry_run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onthedot.clock import Micros
 from onthedot.model.run import TERMINAL, RunRecord, RunState, WaitReason
 from onthedot.operations.job_lookup import jobs_of
-from onthedot.operations.live_workers import living_places
+from onthedot.operations.live_workers import live_workers
 from onthedot.rules.why_waiting import Surroundings, reasons
 from onthedot.stores.protocol import Store
 
@@ -26,6 +26,6 @@ async def _surroundings(store: Store, run: RunRecord, now: Micros) -> Surroundin
     return Surroundings(
         job=record,
         queue_paused=None if queue is None or queue.paused_at is None else queue.reason,
-        places=[] if record is None else await living_places(store, now),
+        places=[] if record is None else await live_workers(store, now),
         nodes={node.incarnation: node.id for node in await store.queries.list_nodes()},
     )
