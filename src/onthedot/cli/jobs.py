@@ -26,15 +26,14 @@ from onthedot.cli.terminal import (
 from onthedot.clock import Micros, SystemClock, to_micros
 from onthedot.define.job_reader import read_file, read_job, read_jobs
 from onthedot.define.job_writer import written
-from onthedot.define.wrong_text import WrongText
-from onthedot.define.yaml_text import yaml_text
+from onthedot.define.yaml_text import WrongText, yaml_text
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import DefinitionError, RevisionConflict
 from onthedot.model.job import Job, JobRecord, JobState
 from onthedot.model.run import RunRecord
 from onthedot.observe.formats import count, iso, optional_iso, plain
 from onthedot.observe.json_fields import run_fields
-from onthedot.operations.job_views import Next, Shown, shown
+from onthedot.operations.next_slots import Next, Shown, shown
 from onthedot.schedules import describe, to_json
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter, all_jobs

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from onthedot.define.task_readers import READERS as TASKS
+from onthedot.define.key_readers import TASK_READERS as TASKS
 from onthedot.model.errors import DefinitionError
 from onthedot.model.job import At, FixedDelay, In, Job, JobRecord, JobState
 from onthedot.model.run import LIVE, RunRecord, RunState

@@ -10,8 +10,7 @@ from pydantic import BaseModel, Field, JsonValue
 from onthedot.model.job import Job, JobRecord, JobState
 from onthedot.observe.formats import iso, optional_iso
 from onthedot.observe.json_fields import coming_fields, start_fields
-from onthedot.operations.job_views import Shown, looked
-from onthedot.operations.next_slots import gather, look_ahead
+from onthedot.operations.next_slots import Shown, gather, look_ahead, looked
 from onthedot.rules.next_slots import coming, upcoming
 from onthedot.server.auth import There, Who
 from onthedot.server.compute import in_thread

@@ -7,6 +7,7 @@ from fastapi import Request, Response
 from onthedot.observe.content_negotiation import compressed
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import NodeMetrics, Snapshot, exposed
+from onthedot.operations.cluster import cluster_snapshot
 from onthedot.server.auth import There, Who, check_unrestricted
 from onthedot.server.compute import in_thread
 from onthedot.server.router import Routes
@@ -23,7 +24,7 @@ async def read_metrics(request: Request, there: There, who: Who) -> Response:
     what the node in this process has counted: attempts by job, how late they began. Compressed by gzip for who takes
     that. For keys of all namespaces."""
     check_unrestricted(who, "metrics")
-    standing = await Snapshot.read(there.store, there.clock.now())
+    standing = await cluster_snapshot(there.store, there.clock.now())
     accept, encoding = (request.headers.get(name, "") for name in ("accept", "accept-encoding"))
     body, headers, media_type = await in_thread(_text, standing, request.app.state.counters, accept, encoding)
     return Response(body, headers=headers, media_type=media_type)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from onthedot.access.principal import Principal
 from onthedot.model.route import check_weights
-from onthedot.observe.cluster import queue_fields, queue_settings
+from onthedot.observe.json_fields import queue_fields, queue_settings
 from onthedot.operations.job_lookup import why_unused
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.server.audit import record_change

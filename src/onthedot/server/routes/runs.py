@@ -20,8 +20,7 @@ from onthedot.model.job import JobRecord
 from onthedot.model.run import TERMINAL, NewRun, RunRecord, RunState, manual_trigger
 from onthedot.observe.formats import optional_iso
 from onthedot.operations.open_verbs import OpenStore
-from onthedot.operations.rerun import rerun
-from onthedot.operations.why_waiting import why_waiting
+from onthedot.operations.runs import rerun, why_waiting
 from onthedot.server.audit import entry_of, record_change
 from onthedot.server.auth import There, Who, store_of, verbs_for
 from onthedot.server.bulk import NDJSON, Bulk, bulk_response

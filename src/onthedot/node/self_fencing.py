@@ -24,7 +24,7 @@ StopAttempts = Callable[[str], int]
 class SelfFencing(Service):
     """Stops attempts when no beat was answered by the local deadline."""
 
-    name = "fencing"
+    name = "self-fencing"
 
     def __init__(self, membership: Membership, clock: Clock, events: Events, stop_attempts: StopAttempts) -> None:
         super().__init__()

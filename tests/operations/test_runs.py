@@ -12,7 +12,7 @@ from onthedot.model.errors import UnknownJob
 from onthedot.model.events import Events
 from onthedot.model.task import Command
 from onthedot.operations.dead_letters import Box, discard_letters, replay_letter, replay_letters
-from onthedot.operations.rerun import rerun
+from onthedot.operations.runs import rerun
 from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
 from onthedot_verify.contract import Workbench

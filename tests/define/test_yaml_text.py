@@ -19,9 +19,9 @@ from tests.define.hostile_yaml import CANARY, READ, REFUSED
 PROBE = """
 import json, os, resource, sys, time
 from pathlib import Path
-from onthedot.define.wrong_text import WrongText
+from onthedot.define.yaml_text import WrongText
 from onthedot.define.job_reader import read_jobs, read_text
-from onthedot.define.nodes import OF_STRANGERS
+from onthedot.define.yaml_text import OF_STRANGERS
 
 MB = 1 << 20
 def size():

@@ -10,7 +10,7 @@ import pytest
 from onthedot.clock import SECOND
 from onthedot.model.events import AttemptEnded, Event, JobPut, StoreTrouble
 from onthedot.model.job import Retry
-from onthedot.observe.json_lines import json_line
+from onthedot.observe.json_fields import json_line
 from tests.observe.sample_events import NOON, ONE_OF_EACH, failure, finish, missed, started
 
 AT = "2026-01-01T12:00:00.000000Z"
@@ -55,7 +55,7 @@ def test_an_attempt_that_never_began_has_no_duration():
 
 
 def test_lengths_are_milliseconds_and_ranges_are_instants():
-    assert read(StoreTrouble("worker", "x", 3 * SECOND))["again_in_ms"] == 3000.0
+    assert read(StoreTrouble("reserver", "x", 3 * SECOND))["again_in_ms"] == 3000.0
     by_name = {type(event).__name__: event for event in ONE_OF_EACH}
     skipped = read(by_name["SlotsSkipped"])
     assert (skipped["first"], skipped["slots"]) == ("2026-01-01T11:58:50.000000Z", 14)
