@@ -14,8 +14,7 @@ from onthedot.operations.job_lookup import why_unused
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who, check_unrestricted
-from onthedot.server.models import Body, Line
-from onthedot.server.params import QueueName
+from onthedot.server.models import Body, Line, QueueName
 from onthedot.server.problems import Problem
 from onthedot.server.router import Routes
 

@@ -1,23 +1,126 @@
-"""Refuses requests that a foreign web page makes a browser send.
+"""Determines where a request comes from: which client, and from which web page.
 
-Two checks stand before every route. `Host` must be a name or address of this server (421): a page whose own name leads
-to this machine (DNS rebinding) reads nothing. A write must not come from another origin (403): `Origin` and
-`Sec-Fetch-Site` are set by browsers and no page can change them. Programs that are no browsers send neither.
+**Proxies.** `X-Forwarded-For` and `X-Forwarded-Proto` count if the connection is a trusted proxy's
+(`Settings.trusted_proxies`). From any other address they are ignored: everybody can send them.
+
+**Web pages.** Two checks refuse what a foreign page makes a browser send. `Host` must be a name or address of this
+server (421): a page whose own name resolves to this machine (DNS rebinding) reads nothing. A write must not come from
+another origin (403): browsers set `Origin` and `Sec-Fetch-Site`, and no page can change them. Other programs send
+neither.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from onthedot.model.addresses import AddressRefused, is_loopback, literal, read_host
+from onthedot.access.login_limits import place_of
+from onthedot.model.addresses import Address, AddressRefused, is_loopback, literal, read_host, read_networks
 from onthedot.model.host_port import Listen
 from onthedot.server.problems import Problem, answer
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Proxies:
+    """The proxies that a server trusts: addresses and networks.
+
+    >>> proxies = Proxies(["10.0.0.0/8"])
+    >>> proxies.trusts("10.1.2.3"), proxies.trusts("::ffff:10.1.2.3"), proxies.trusts("192.0.2.1")
+    (True, True, False)
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._networks = read_networks(texts)
+
+    def trusts(self, host: str) -> bool:
+        """Whether this address is one of them."""
+        address = _address(host)
+        return address is not None and any(address in network for network in self._networks)
+
+    def client_of(self, peer: str, headers: Headers) -> str:
+        """The address that a trusted peer forwards for. Proxies append, so this is the last address that is no
+        proxy's. A part that cannot be read was not written by a proxy, and ends the search.
+
+        >>> headers = [(b"x-forwarded-for", b"198.51.100.9, 192.0.2.7, 10.0.0.2")]
+        >>> Proxies(["10.0.0.0/8"]).client_of("10.0.0.1", headers)
+        '192.0.2.7'
+        """
+        said = ",".join(_values(headers, b"x-forwarded-for"))
+        for text in reversed(said.split(",") if said else []):
+            address = _address(_without_port(text.strip()))
+            if address is None:
+                break
+            peer = str(address)
+            if not self.trusts(peer):
+                break
+        return peer
+
+
+class ProxyMiddleware:
+    """Middleware of a server with trusted proxies. A request gets the address that the proxy forwards for, and an
+    address may have `most` requests at once. Its connections are the proxy's, and cannot be counted here."""
+
+    def __init__(self, app: ASGIApp, *, proxies: Proxies, most: int) -> None:
+        self._app = app
+        self._proxies = proxies
+        self._most = most
+        self._running: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        peer = scope["client"][0] if scope["type"] == "http" and scope.get("client") else ""
+        if not self._proxies.trusts(peer):
+            await self._app(scope, receive, send)
+            return
+        headers: Headers = scope["headers"]
+        client = self._proxies.client_of(peer, headers)
+        scope["client"] = client, 0
+        schemes = [text.rpartition(",")[2].strip().lower() for text in _values(headers, b"x-forwarded-proto")]
+        if schemes and schemes[-1] in ("http", "https"):
+            scope["scheme"] = schemes[-1]
+        if self._proxies.trusts(client):  # the proxy's own request, such as a health check
+            await self._app(scope, receive, send)
+            return
+        place = place_of(client)
+        if self._running[place] >= self._most:
+            await answer(_too_many(self._most), scope)(scope, receive, send)
+            return
+        self._running[place] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._running[place] -= 1
+            if not self._running[place]:
+                del self._running[place]
+
+
+def _too_many(most: int) -> Problem:
+    detail = f"expected at most {most} requests at once from one address, got more; ask again when some have ended"
+    return Problem(429, "too-many", detail, headers={"Retry-After": "5"})
+
+
+def _values(headers: Headers, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in headers if key == name]
+
+
+def _without_port(text: str) -> str:
+    """An address as proxies write it: `192.0.2.7:4711`, `[2001:db8::7]:4711`."""
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0] if text.count(":") == 1 else text
+
+
+def _address(host: str) -> Address | None:
+    address = literal(host.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    return mapped or address
+
 
 PROBES = frozenset({"/api/v1/health", "/api/v1/ready"})
 """Paths that answer under any host, because probes use any address."""
@@ -87,7 +190,7 @@ class SameOriginMiddleware:
 
 def authority_of(scope: Scope) -> Authority | None:
     """The `Host` of a request; None unless it is there exactly once and can be read."""
-    found = _headers(scope, b"host")
+    found = _values(scope["headers"], b"host")
     return read_authority(found[0]) if len(found) == 1 else None
 
 
@@ -123,10 +226,10 @@ def is_own(origin: str, scope: Scope) -> bool:
 
 
 def _foreign(scope: Scope) -> Problem | None:
-    for site in _headers(scope, b"sec-fetch-site"):
+    for site in _values(scope["headers"], b"sec-fetch-site"):
         if site not in _OURS:
             return _refused("Sec-Fetch-Site", "'same-origin'", site)
-    for origin in _headers(scope, b"origin"):
+    for origin in _values(scope["headers"], b"origin"):
         if not is_own(origin, scope):
             return _refused("Origin", "the address of this server", origin)
     return None
@@ -141,10 +244,6 @@ def _misdirected(place: Authority) -> Problem:
     host = place.host[:100]
     told = f"Host: expected a host that this server answers for, got {host!r}"
     return Problem(421, "misdirected", f"{told}; if it is the server's own, start it with --allow-host {host}")
-
-
-def _headers(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for found, value in scope["headers"] if found == name]
 
 
 def _host_or_none(text: str) -> str | None:

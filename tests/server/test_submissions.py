@@ -1,4 +1,4 @@
-"""Many runs in one request: line by line, in bounded memory, up to the first that is refused."""
+"""One run in a request, or many: line by line, in bounded memory, up to the first that is refused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from fastapi.exceptions import RequestValidationError
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import onthedot as otd
 from onthedot.access import audit
@@ -15,11 +18,67 @@ from onthedot.access.permissions import Role
 from onthedot.model.errors import StoreUnavailable
 from onthedot.model.run import NewRun
 from onthedot.model.task import Call
-from onthedot.server import ndjson as reading
-from onthedot.server import timeouts
-from onthedot.server.bulk import BATCH, NDJSON
-from onthedot.server.ndjson import MOST_LINE, BadLine, lines_of
+from onthedot.server import connections, submissions
+from onthedot.server.problems import Problem
+from onthedot.server.submissions import (
+    BATCH,
+    MOST_DEEP,
+    MOST_LINE,
+    NDJSON,
+    BadLine,
+    RunRequest,
+    Submit,
+    lines_of,
+    read_body,
+    read_run_request,
+)
 from tests.server.kit import Served, served
+
+TEXTS = st.text(st.characters(blacklist_categories=[]), max_size=110)
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "job": TEXTS | VALUES, "args": st.dictionaries(TEXTS, VALUES, max_size=4) | VALUES,
+    "key": TEXTS | VALUES, "delay": st.just("5s") | VALUES, "more": VALUES,
+}  # fmt: skip
+BODIES = st.fixed_dictionaries({}, optional=FIELDS) | VALUES
+
+
+def by_model(body: bytes) -> RunRequest | str:
+    try:
+        return RunRequest(**dict(read_body(Submit, body)))
+    except (RequestValidationError, Problem) as error:
+        return str(error)
+
+
+def read(body: bytes) -> RunRequest | str:
+    try:
+        return read_run_request(body)
+    except (RequestValidationError, Problem) as error:
+        return str(error)
+
+
+@given(BODIES.map(lambda value: json.dumps(value).encode()))
+@example(b'{"job":"a","args":{"x":NaN}}')
+@example(b'{"job":"a","args":{"x":1e400}}')
+@example(b'{"job":"a","args":{"x":"\\ud800"}}')
+@example(b'{"job":"a","args":{"x":"\xff"}}')
+@example(b'{"job":"a","args":{"x":1},"args":{"y":2}}')
+@example(b'{"job":"a\\u0000","args":{}}')
+@example(b'{"job":"a","args":{}} {}')
+@example(b'{"job":"a","args":{"x":' + b"9" * 5000 + b"}}")
+@example(b'{"job":"a","args":{"x":' + b"[" * MOST_DEEP + b"]" * MOST_DEEP + b"}}")
+def test_the_short_way_reads_what_the_model_reads(body: bytes):
+    assert repr(read(body)) == repr(by_model(body))
+
+
+@pytest.mark.parametrize("deep", [MOST_DEEP - 2, MOST_DEEP - 1])
+def test_how_deep_it_may_be(deep: int):
+    body = b'{"job":"a","args":{"x":' + b"[" * deep + b"]" * deep + b"}}"
+    assert isinstance(read(body), RunRequest) is (deep + 2 <= MOST_DEEP)
 
 
 @pytest.fixture
@@ -75,7 +134,7 @@ async def test_a_line_without_an_end_is_not_gathered_for_ever():
 
 @pytest.mark.parametrize(("bound", "most"), [("MOST_LINES", 3), ("MOST_BYTES", 30)])
 async def test_a_request_has_bounds(server: Served, monkeypatch: pytest.MonkeyPatch, bound: str, most: int):
-    monkeypatch.setattr(reading, bound, most)
+    monkeypatch.setattr(submissions, bound, most)
     status, told = await sent(server, pieces(*[lines({"job": "mail"})] * 5))
     assert status == 413
     assert told[-1]["problem"]["status"] == 413
@@ -241,7 +300,7 @@ async def broken() -> dict[str, Any]:
 async def test_whatever_ends_a_request_what_was_stored_stays_and_is_on_record(
     server: Served, monkeypatch: pytest.MonkeyPatch, then: Callable[[], Awaitable[dict[str, Any]]], status: int
 ):
-    monkeypatch.setattr(timeouts, "BODY", 0.05)
+    monkeypatch.setattr(connections, "BODY", 0.05)
     answered = await ask_in_part(server, then)
     assert len(await server.there.verbs().list_runs(limit=2000)) == BATCH
     assert answered[0]["status"] == status
