@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 
 import onthedot as otd
-from onthedot.cli.node_process import previous_state as finding
-from onthedot.cli.node_process.banner import Banner
-from onthedot.cli.node_process.previous_state import PreviousState, read_previous_state
+from onthedot.cli.node_process import banner as finding
+from onthedot.cli.node_process.banner import Banner, PreviousState, read_previous_state
 from onthedot.clock import SECOND, SystemClock
 from onthedot.model.errors import UnknownJob
 from onthedot.model.job import Call as CallTask
 from onthedot.model.job import Job
 from onthedot.model.run import NewRun
+from onthedot.operations.cluster import live_workers
 from onthedot.operations.job_lookup import find_job, near_names, why_unused
-from onthedot.operations.live_workers import live_workers
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter

@@ -17,7 +17,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.cli.main import cli
-from onthedot.client.blocking_client import BlockingClient
+from onthedot.client.client import BlockingClient
 from onthedot.model.errors import OnTheDotError
 from onthedot.operations.open_verbs import OpenVerbs
 from onthedot.operations.verbs import Verbs
@@ -87,7 +87,7 @@ def test_a_door_that_blocks_has_every_verb(door: type):
 # ── the table of docs/api.md ─────────────────────────────────────────────────────────────────────────────────
 
 
-HELPERS = ("find_jobs",)
+HELPERS = ("find_jobs", "join_submit")  # the second is `submit` with a connection
 
 
 class Offer(NamedTuple):

@@ -75,7 +75,8 @@ async def answered_meanwhile(there: Served, asking: Any, threads: Threads) -> ht
         longest, turn = max(longest, thread_time() - turn), thread_time()
     assert longest < (process_time() - began) / 2
     assert threads.waited
-    return await asked
+    answer: httpx2.Response = await asked
+    return answer
 
 
 async def test_next_instants_of_many_jobs(there: Served, threads: Threads):

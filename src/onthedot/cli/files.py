@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from onthedot.cli.connect import call, query
+from onthedot.cli.connect import call, check_exists, query
 from onthedot.cli.errors import BAD_INPUT, BadInput, Command
 from onthedot.cli.jobs import jobs_shown
-from onthedot.cli.open_store import check_exists
 from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_store
-from onthedot.cli.words import task_in_words
+from onthedot.cli.terminal import task_in_words
 from onthedot.clock import SystemClock
 from onthedot.define.check import missing_parents, parents_first
 from onthedot.define.importers.crontab import read_crontab
@@ -30,11 +29,11 @@ from onthedot.define.importers.tables import read_table
 from onthedot.define.job_reader import read_jobs, read_text
 from onthedot.define.job_writer import Exported, exported, written, yaml_file
 from onthedot.define.schema import file_schema
-from onthedot.define.wrong_text import Problem, WrongText
+from onthedot.define.yaml_text import Problem, WrongText
 from onthedot.model.errors import DefinitionError, ScheduleError, did_you_mean
 from onthedot.model.job import Job, job_name
 from onthedot.observe.formats import count, iso, plain
-from onthedot.operations.job_views import Shown
+from onthedot.operations.next_slots import Shown
 from onthedot.schedules import to_text
 from onthedot.schedules.zones import zone
 

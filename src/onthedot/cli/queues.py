@@ -11,12 +11,11 @@ import click
 from onthedot.cli.connect import call, queries_of, query
 from onthedot.cli.errors import BadInput, Command, Group
 from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_utc
-from onthedot.cli.terminal import echo_table
-from onthedot.cli.words import reader_time, relative
+from onthedot.cli.terminal import echo_table, reader_time, relative
 from onthedot.clock import Micros, SystemClock
 from onthedot.model.route import check_weights
-from onthedot.observe.cluster import queue_fields, queue_settings
 from onthedot.observe.formats import plain
+from onthedot.observe.json_fields import queue_fields, queue_settings
 from onthedot.operations.job_lookup import why_unused
 from onthedot.stores.values import Queue
 

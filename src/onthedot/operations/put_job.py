@@ -12,8 +12,8 @@ from onthedot.clock import Clock, Micros, to_micros
 from onthedot.model.errors import DefinitionError, RevisionConflict, StoreUnusable, WindowStale
 from onthedot.model.job import Guarantee, Job, JobRecord, Pause
 from onthedot.model.job_json import encode
-from onthedot.operations.compute import Compute, at_once
-from onthedot.operations.live_workers import live_workers
+from onthedot.operations.cluster import live_workers
+from onthedot.operations.session import Compute, at_once
 from onthedot.rules.pauses import pause_change, pause_of
 from onthedot.rules.placement import targets
 from onthedot.rules.windows import Missed, aimed, edit_windows, resume_windows

@@ -25,8 +25,7 @@ from onthedot.schedules.instants import read_instant
 from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who
 from onthedot.server.compute import in_thread
-from onthedot.server.models import Body, JobOut, Line, fields, job_out
-from onthedot.server.params import Name, Namespace
+from onthedot.server.models import Body, JobOut, Line, Name, Namespace, fields, job_out
 from onthedot.server.quotas import owner_of, quotas_for, room_for_runs
 from onthedot.server.router import Routes
 from onthedot.server.visibility import visible_job
@@ -223,7 +222,8 @@ async def backfill_job(
     same runs; with `dry_run` nothing is written."""
     _, record = await visible_job(there, who, job, namespace)
     now = there.clock.now()
-    if body.start[:4] < to_datetime(now - HORIZON).isoformat()[:4]:  # rare slots are searched day by day
+    year = body.start[:4]
+    if year.isdecimal() and year < to_datetime(now - HORIZON).isoformat()[:4]:  # rare slots are searched day by day
         raise DefinitionError(f"start: expected an instant within the last hundred years, got {body.start!r}")
     end = to_datetime(now) if body.end is None else body.end
     wanted = Range(body.start, end, body.schedule, body.limit)
