@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from onthedot.access.audit import KIND, Entry, record
 from onthedot.access.audit_seals import SEALS, START, append_seal, check, head_of, read_seal
-from onthedot.access.principal import LOCAL
+from onthedot.access.permissions import LOCAL
 from onthedot.cli.main import cli
 from onthedot.cli.open_store import write_store
 from onthedot.clock import SystemClock

@@ -9,7 +9,7 @@ import pytest
 import onthedot as otd
 from onthedot.access.audit import KIND, Entry, record
 from onthedot.access.audit_seals import BATCH, SEALS, check
-from onthedot.access.principal import LOCAL
+from onthedot.access.permissions import LOCAL
 from onthedot.model.events import AuditSealed, Event, Events
 from onthedot.node.audit_sealer import BREATH, SEAL_EVERY, AuditSealer
 from onthedot.node.leadership import Leadership

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from onthedot.access.grants import Grant, grant_in_words
+from onthedot.access.permissions import Grant, grant_in_words
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from onthedot.access.grants import check_name
 from onthedot.access.keys import Issued, Key, get_key, issue, list_keys, read_lasts
 from onthedot.access.keys import revoke as end
+from onthedot.access.permissions import check_name
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.audit import record_change
 from onthedot.cli.errors import Command, Group

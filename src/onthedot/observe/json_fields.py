@@ -11,7 +11,7 @@ from onthedot.rules.next_slots import Coming, Start
 from onthedot.schedules import describe, schedule_id
 
 if TYPE_CHECKING:
-    from onthedot.access.principal import Principal
+    from onthedot.access.permissions import Principal
     from onthedot.access.users import OpenSession
 
 

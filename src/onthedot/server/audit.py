@@ -8,9 +8,7 @@ from fastapi import Request
 
 from onthedot.access import users
 from onthedot.access.audit import Entry, object_of
-from onthedot.access.grants import NAME
-from onthedot.access.permissions import Role
-from onthedot.access.principal import ANONYMOUS, Principal
+from onthedot.access.permissions import ANONYMOUS, NAME, Principal, Role
 from onthedot.access.sessions import Session
 from onthedot.model.errors import LoginLimited
 from onthedot.model.job import Job

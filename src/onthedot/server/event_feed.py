@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.clock import SECOND, Micros
 from onthedot.model.errors import StoreUnavailable
 from onthedot.model.retention import Mark

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.model.errors import StoreUnavailable
 from onthedot.server.json_response import to_json
 from onthedot.server.problems import Problem

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 from pydantic_core import from_json
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.clock import Micros
 from onthedot.define.arguments import encode_arguments
 from onthedot.model.duration import micros, parse_duration
@@ -90,7 +90,7 @@ def run_key(who: Principal, header: str | None, verb: str, own: str = "") -> str
     """The key of a run: the caller's `own`, or one made of the header Idempotency-Key. No other caller, and no other
     verb, can have the same.
 
-    >>> from onthedot.access.principal import LOCAL
+    >>> from onthedot.access.permissions import LOCAL
     >>> run_key(LOCAL, None, "submit", "order-7"), run_key(LOCAL, "7", "submit") == run_key(LOCAL, "7", "trigger")
     ('order-7', False)
     """
