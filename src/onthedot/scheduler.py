@@ -19,8 +19,7 @@ from onthedot.model.job import Call, Job
 from onthedot.model.task import Command, Source, Step, Steps
 from onthedot.node.engine import Engine
 from onthedot.node.engine_thread import EngineThread
-from onthedot.node.event_delivery import Delivery
-from onthedot.observe.event_buffer import EventBuffer
+from onthedot.observe.event_delivery import Delivery, EventBuffer
 from onthedot.operations.known_jobs import KnownJobs
 from onthedot.operations.put_job import refuse_without
 from onthedot.operations.session import Session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,35 @@ def test_a_verb_is_seen_and_a_noun_is_not():
     verbs = ("asking", "imported", "written", "found", "gone")
     nouns = ("why_waiting", "written_jobs", "feed", "testing", "setup", "fencing_token", "leader", "wakeup")
     assert [name for name in (*verbs, *nouns) if is_gerund_or_participle(name)] == list(verbs)
+
+
+# ── services ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def services() -> Iterator[tuple[str, str, str]]:
+    """The module, the class and the `name` of each service."""
+    for path in python_files(PACKAGE):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and "Service" in [ast.unparse(base) for base in node.bases]:
+                for line in node.body:
+                    if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "name":
+                        yield path.stem, node.name, ast.literal_eval(line.value)
+
+
+def snake_case(name: str) -> str:
+    return re.sub("(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def test_services_are_named_after_their_class_or_module():
+    """Logs show the name: whoever reads it finds the code."""
+    found = list(services())
+    assert len(found) > 20
+    wrong = [
+        f"{module}.{kind}: {name!r}"
+        for module, kind, name in found
+        if re.sub("[ -]", "_", name) not in (module, snake_case(kind))
+    ]
+    assert not wrong, report("give these the name of their class or module:", wrong)
 
 
 # ── tests mirror the source ──────────────────────────────────────────────────────────────────────────────────

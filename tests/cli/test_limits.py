@@ -18,8 +18,8 @@ from onthedot.model.errors import UnknownJob
 from onthedot.model.job import Call as CallTask
 from onthedot.model.job import Job
 from onthedot.model.run import NewRun
+from onthedot.operations.cluster import living_places
 from onthedot.operations.job_lookup import find_job, near_names, why_unused
-from onthedot.operations.live_workers import living_places
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter

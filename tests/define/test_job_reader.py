@@ -15,7 +15,7 @@ import pytest
 import onthedot as otd
 from onthedot.define.job_reader import read_file, read_job, read_job_list, read_jobs
 from onthedot.define.options import OPTIONS
-from onthedot.define.wrong_text import WrongText
+from onthedot.define.yaml_text import WrongText
 from onthedot.model.job import Cron, Every, Job
 from onthedot.model.task import Bounds, Command, Param, Source, Step, Steps
 

@@ -15,8 +15,7 @@ import onthedot as otd
 from onthedot.define.check import check_job
 from onthedot.define.job_reader import read_job, read_job_list, read_jobs
 from onthedot.define.job_writer import exported, written, yaml_file
-from onthedot.define.nodes import read_nodes
-from onthedot.define.yaml_text import yaml_text
+from onthedot.define.yaml_text import read_nodes, yaml_text
 from onthedot.model.job import Call, Cron, Job, JobRecord, JobState, Pause
 from onthedot.model.task import Command, Container, Http, Noop, Param, Sleep, Step, Steps
 from onthedot.schedules import cron_fields, describe, from_json, schedule_id

@@ -14,11 +14,9 @@ import onthedot as otd
 from onthedot.define import key_docs
 from onthedot.define.job_reader import JOB, STEP, read_job, read_job_list
 from onthedot.define.job_writer import written
-from onthedot.define.nodes import read_nodes
-from onthedot.define.option_readers import RETRY
+from onthedot.define.key_readers import CONTAINER, HTTP, MOUNT, RETRY
 from onthedot.define.schema import definitions, file_schema, job_schema
-from onthedot.define.task_readers import CONTAINER, HTTP, MOUNT
-from onthedot.define.wrong_text import WrongText
+from onthedot.define.yaml_text import WrongText, read_nodes
 from onthedot.model.job import Job
 from onthedot.model.task import Noop
 from tests.define.strategies import jobs

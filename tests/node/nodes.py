@@ -50,11 +50,7 @@ class Nodes:
 
     async def kill(self, name: str) -> None:
         """Pull the plug: the others go on, and hear hints as before."""
-        listeners = list(self.store.hints._listeners)
-        node = self.living.pop(name)
-        await node.engine.crash()
-        for listener in listeners:
-            self.store.hints.listen(listener)
+        await self.living.pop(name).engine.crash()
 
     async def stop(self) -> None:
         for node in list(self.living.values()):

@@ -10,10 +10,11 @@ import onthedot as otd
 from onthedot.clock import SECOND, to_datetime, to_micros
 from onthedot.model.events import JobPut
 from onthedot.model.job import Call, Job
-from onthedot.model.run import NewRun
+from onthedot.model.run import NewRun, submit_trigger
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
+from tests.node.nodes import Nodes
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 T0 = to_micros(START)
@@ -297,3 +298,30 @@ def test_a_laptop_that_slept_catches_up_once(open_store):
     assert minutes == sorted(set(minutes))
     assert minutes[2] == 602  # the last slot of the night, once
     assert missed == 599
+
+
+@pytest.mark.parametrize("ends", ["crashes", "stops"])
+def test_a_node_that_ends_leaves_the_hints_of_others_alone(ends: str):
+    """Two engines of one process may share a store: one that ends hears no more, and the other one still does."""
+
+    async def scenario() -> tuple[float, int]:
+        nodes = Nodes(program())
+        await nodes.boot("a")
+        await nodes.boot("b")
+        listeners = len(nodes.store.hints._listeners)
+        node = nodes.living.pop("a")
+        await (node.engine.crash() if ends == "crashes" else node.engine.stop(asyncio.Event()))
+        left = len(nodes.store.hints._listeners)
+        await asyncio.sleep(60)
+        asked = nodes.clock.now() + SECOND // 10
+        [run_id] = await nodes.store.submit([NewRun(await nodes.job("job"), submit_trigger("now"), asked)])
+        await asyncio.sleep(1)
+        run = await nodes.store.queries.get_run(run_id)
+        await nodes.stop()
+        assert run is not None
+        assert run.started_at is not None
+        return (run.started_at - asked) / SECOND, listeners - left
+
+    late, gone = run_virtual(scenario())
+    assert late < 0.1, "it was woken by a hint: its polls are 30 s apart"
+    assert gone == 1

@@ -12,7 +12,7 @@ from onthedot.model.events import Events
 from onthedot.model.run import NewRun
 from onthedot.node.heartbeat import Membership
 from onthedot.node.leadership import Leadership
-from onthedot.observe.metrics import Snapshot
+from onthedot.operations.cluster import cluster_snapshot
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sql.store import SqlQueries
 from onthedot.testing import Harness, VirtualClock, VirtualLoop, run_virtual
@@ -200,7 +200,7 @@ def test_an_engine_asks_for_living_nodes_only():
         assert len([run for run in await harness.runs("tick") if run.state == "succeeded"]) >= 5
         assert isinstance(harness.store.queries, LivingOnly)
         assert harness.store.queries.asked > 5
-        metrics = await Snapshot.read(harness.store, harness.clock.now())
+        metrics = await cluster_snapshot(harness.store, harness.clock.now())
         assert [one.node.id for one in metrics.nodes] == ["one"]
         await harness.stop()
 

@@ -139,7 +139,7 @@ ONE_OF_EACH: tuple[Event, ...] = (
     ZombieHandler(lease(), 2),
     CommittedBefore(lease(), "OSError: no"),
     HookFailed("import", "on_dead", "OSError: no"),
-    StoreTrouble("worker", "the disk is full", 300 * MILLISECOND),
+    StoreTrouble("reserver", "the disk is full", 300 * MILLISECOND),
     StoreLost(40, 42, 3),
     DrainBegun(2),
     EventsLeftOut(3),

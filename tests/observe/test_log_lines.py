@@ -84,7 +84,7 @@ LINES = [
     "12:00:00.000  kept       import          run 41     its transaction is committed, and it has succeeded; what came "
     "after does not count: OSError: no",
     "12:00:00.000  hook       import          on_dead: OSError: no; what was recorded stays",
-    "12:00:00.000  trouble    worker: the disk is full; trying again in 300.0 ms",
+    "12:00:00.000  trouble    reserver: the disk is full; trying again in 300.0 ms",
     "12:00:00.000  lost       the store has lost acknowledged writes: 40 of 42 are there (epoch 3); runs of the last "
     "moments may run again, or be gone",
     "12:00:00.000  draining   no new work is taken; waiting for 2 attempts to end, up to 30s; another Ctrl-C stops now",

@@ -14,9 +14,10 @@ import onthedot as otd
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.model.events import AttemptEnded, JobPut, RunSkipped, StoreTrouble
 from onthedot.model.run import RunState
-from onthedot.observe.cluster import NodeShown
 from onthedot.observe.counters import Counters
+from onthedot.observe.json_fields import NodeShown
 from onthedot.observe.metrics import BOUNDS, NodeMetrics, Snapshot, exposed
+from onthedot.operations.cluster import cluster_snapshot
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.values import Held, Node, Queue
 from tests.observe.sample_events import NOON, failure, finish, lease, started
@@ -175,7 +176,7 @@ async def test_a_cluster_is_read_from_its_store():
     now = await store.tell_time()
     await store.register(Node("a", "a-1", seats=4), ttl=15 * SECOND)
     await store.campaign("a-1", ttl=10 * SECOND)
-    found = samples((await Snapshot.read(store, now)).collect())
+    found = samples((await cluster_snapshot(store, now)).collect())
     assert value(found, "onthedot_nodes", state="living") == 1
     assert (value(found, "onthedot_shards"), value(found, "onthedot_shards_led")) == (1, 1)
 

@@ -14,8 +14,7 @@ from onthedot.model.run import NewRun, manual_trigger
 from onthedot.model.task import Noop
 from onthedot.model.window import Window
 from onthedot.operations import next_slots
-from onthedot.operations.job_views import shown
-from onthedot.operations.next_slots import gather, look_ahead
+from onthedot.operations.next_slots import gather, look_ahead, shown
 from onthedot.rules.next_slots import coming, upcoming
 from onthedot.schedules import schedule_id
 from onthedot.stores.memory import MemoryStore

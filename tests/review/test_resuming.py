@@ -12,7 +12,7 @@ from onthedot.clock import Clock, Micros
 from onthedot.model.errors import RevisionConflict
 from onthedot.model.events import Event, Events
 from onthedot.model.job import JobState
-from onthedot.node.resumer import Resumer
+from onthedot.node.sweeps import Resumer
 from onthedot_verify.contract.workbench import Workbench, at, every, window
 
 

@@ -59,7 +59,7 @@ VICTIM = """
 import asyncio, ctypes, sys
 import onthedot as otd
 from onthedot.clock import SECOND, SystemClock
-from onthedot.observe.json_lines import json_line
+from onthedot.observe.json_fields import json_line
 from onthedot.observe.log_lines import Lines, format_line
 
 sched = otd.Scheduler(f"sqlite:///{sys.argv[1]}", settings=otd.Settings().with_leases(2 * SECOND))

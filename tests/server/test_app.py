@@ -16,9 +16,9 @@ from onthedot.access.permissions import Permission, Role
 from onthedot.access.sign_on import LONGEST_TOKEN
 from onthedot.model.errors import StoreUnavailable
 from onthedot.server.app import openapi_of
-from onthedot.server.bulk import NDJSON
 from onthedot.server.permissions import ROUTE_PERMISSIONS
 from onthedot.server.router import Routes, include
+from onthedot.server.submissions import NDJSON
 from tests.server.kit import Served, served
 
 NAP = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), owner="ann")

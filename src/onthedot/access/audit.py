@@ -2,7 +2,7 @@
 
 Every change that comes through a front door is recorded before it is answered. What the entry says of the thing before
 and after is its definition, without the values of arguments, environments and headers; and no secret, password or key
-is in any part of it. Upkeep seals the list (`audit_seals.py`, `node/audit_sealer.py`).
+is in any part of it. Upkeep seals the list (`audit_seals.py`, `node/access_upkeep.py`).
 """
 
 from __future__ import annotations

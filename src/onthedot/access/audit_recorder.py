@@ -94,7 +94,7 @@ class _Tally:
 class Recorder(Service):
     """Records the changes that this process makes, by one door ("program", "command line"). Used on one event loop."""
 
-    name = "audit"
+    name = "audit recorder"
 
     def __init__(self, store: Store, clock: Clock, door: str, definition: Callable[[Job], Any]) -> None:
         super().__init__()

@@ -30,11 +30,11 @@ from onthedot.define.importers.tables import read_table
 from onthedot.define.job_reader import read_jobs, read_text
 from onthedot.define.job_writer import Exported, exported, written, yaml_file
 from onthedot.define.schema import file_schema
-from onthedot.define.wrong_text import Problem, WrongText
+from onthedot.define.yaml_text import Problem, WrongText
 from onthedot.model.errors import DefinitionError, ScheduleError, did_you_mean
 from onthedot.model.job import Job, job_name
 from onthedot.observe.formats import count, iso, plain
-from onthedot.operations.job_views import Shown
+from onthedot.operations.next_slots import Shown
 from onthedot.schedules import to_text
 from onthedot.schedules.zones import zone
 

@@ -14,8 +14,7 @@ from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
 from onthedot.define.job_reader import read_file, read_job, read_jobs
 from onthedot.define.job_writer import written
-from onthedot.define.wrong_text import WrongText
-from onthedot.define.yaml_text import yaml_text
+from onthedot.define.yaml_text import WrongText, yaml_text
 from onthedot.model.errors import DefinitionError, RevisionConflict
 from onthedot.model.job import Job, JobRecord
 from onthedot.observe.formats import count, plain

@@ -20,7 +20,7 @@ from onthedot.model.job import JobRecord, JobState
 from onthedot.model.run import RunRecord
 from onthedot.observe.formats import count, iso, optional_iso, plain
 from onthedot.observe.json_fields import run_fields
-from onthedot.operations.job_views import Next, Shown, shown
+from onthedot.operations.next_slots import Next, Shown, shown
 from onthedot.runners.params import value_of_text
 from onthedot.schedules import describe, to_json
 from onthedot.stores.protocol import Store

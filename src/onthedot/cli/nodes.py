@@ -16,8 +16,9 @@ from onthedot.cli.words import relative
 from onthedot.clock import Micros, SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import did_you_mean
-from onthedot.observe.cluster import NodeShown, node_fields, nodes_shown
 from onthedot.observe.formats import plain
+from onthedot.observe.json_fields import NodeShown, node_fields
+from onthedot.operations.cluster import nodes_shown
 from onthedot.stores.living import is_living
 
 if TYPE_CHECKING:

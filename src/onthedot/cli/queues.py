@@ -15,8 +15,8 @@ from onthedot.cli.terminal import echo_table
 from onthedot.cli.words import reader_time, relative
 from onthedot.clock import Micros, SystemClock
 from onthedot.model.route import check_weights
-from onthedot.observe.cluster import queue_fields, queue_settings
 from onthedot.observe.formats import plain
+from onthedot.observe.json_fields import queue_fields, queue_settings
 from onthedot.operations.job_lookup import why_unused
 from onthedot.stores.values import Queue
 

@@ -35,7 +35,7 @@ from onthedot.model.run import TERMINAL, AttemptRecord, Progress, RunRecord, Run
 from onthedot.observe.formats import count, iso, length, optional_iso, plain
 from onthedot.observe.json_fields import run_fields
 from onthedot.operations.job_lookup import near_names
-from onthedot.operations.why_waiting import why_waiting
+from onthedot.operations.runs import why_waiting
 from onthedot.output.run_output import read_logs
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter

@@ -15,7 +15,7 @@ from onthedot.clock import to_micros
 from onthedot.define.check import check_job
 from onthedot.define.job_reader import read_job
 from onthedot.define.job_writer import Written, written
-from onthedot.define.wrong_text import WrongText
+from onthedot.define.yaml_text import WrongText
 from onthedot.model.duration import Duration, format_duration, parse_duration
 from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun
 from onthedot.model.job import Job

@@ -14,8 +14,8 @@ from onthedot.client.values import Told, read
 from onthedot.clock import Micros, to_datetime
 from onthedot.model.errors import StoreUnavailable
 from onthedot.model.run import WaitReason
-from onthedot.observe.cluster import NodeShown
-from onthedot.operations.job_views import Next, Shown
+from onthedot.observe.json_fields import NodeShown
+from onthedot.operations.next_slots import Next, Shown
 from onthedot.output.records import Record
 from onthedot.output.run_output import Said
 from onthedot.schedules import schedule_id

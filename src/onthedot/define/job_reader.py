@@ -16,7 +16,7 @@
         retry: {attempts: 3, on: [75]} # exit codes, or names of errors
 
 A job has `steps`, or one command (`run`, `argv`, `command`), or `url`, `task` and `format`, which mean a source and its
-usual steps, or one of `call`, `sleep`, `noop`, `http` and `container` (`task_readers.py`). All options of a job are
+usual steps, or one of `call`, `sleep`, `noop`, `http` and `container` (`key_readers.py`). All options of a job are
 keys here. `job_writer.py` writes the same words.
 
 A problem in a file has a line and a column; a problem in plain data has a path (`schedules[0].cron`).
@@ -32,23 +32,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onthedot.define.nodes import (
+from onthedot.define.key_readers import OPTION_READERS, read_delay, read_pause, read_schedules
+from onthedot.define.key_readers import TASK_READERS as TASKS
+from onthedot.define.options import OPTIONS, build_job
+from onthedot.define.yaml_text import (
     MOST_CHARACTERS,
     OF_FILES,
     Limits,
     Node,
     NodeError,
+    Place,
+    Problem,
+    WrongText,
     check_names,
+    in_data,
     inner_place,
     plain_nodes,
     read_nodes,
     shown,
 )
-from onthedot.define.option_readers import READERS, read_pause, read_schedules
-from onthedot.define.options import OPTIONS, build_job
-from onthedot.define.task_readers import READERS as TASKS
-from onthedot.define.task_readers import read_delay
-from onthedot.define.wrong_text import Place, Problem, WrongText, in_data
 from onthedot.model.duration import parse_duration
 from onthedot.model.errors import DefinitionError
 from onthedot.model.job import Job, job_name
@@ -118,7 +120,7 @@ def read_job(data: object, *, stored: bool = False) -> Job:
     'rm -rf tmp'
     >>> read_job({"name": "clean", "schedules": [{"cron": "61 * * * *"}], "run": "x"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    onthedot.define.wrong_text.WrongText: schedules[0].cron: minute: expected 0-59, got '61' ...
+    onthedot.define.yaml_text.WrongText: schedules[0].cron: minute: expected 0-59, got '61' ...
     """
     found = JobReader(stored=stored)
     job = found.job(plain_nodes(data))
@@ -202,7 +204,7 @@ class JobReader:
         options: dict[str, Any] = {}
         for name, value in (node.names or {}).items():
             if name in OPTIONS and name not in _SCHEDULE:
-                read = READERS.get(name)
+                read = OPTION_READERS.get(name)
                 options[name] = value.value if read is None else self._read(node, name, partial(read, value))
         return options
 

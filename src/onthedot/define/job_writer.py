@@ -13,9 +13,8 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from onthedot.define.job_reader import read_job
-from onthedot.define.option_readers import MOST_REASON
-from onthedot.define.wrong_text import WrongText
-from onthedot.define.yaml_text import yaml_text
+from onthedot.define.key_readers import MOST_REASON
+from onthedot.define.yaml_text import WrongText, yaml_text
 from onthedot.model.after import After
 from onthedot.model.duration import format_duration
 from onthedot.model.job import (

@@ -1,7 +1,7 @@
 """The events of a node: one small value for each thing that happens, and the list of subscribers.
 
 Subscribers in `Events` are called on the engine's thread, one after the other, and must be quick. A program's own
-subscribers read from mailboxes, on threads of their own (`node/event_delivery.py`).
+subscribers read from mailboxes, on threads of their own (`observe/event_delivery.py`).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _ASK_AGAIN = 10 * MILLISECOND  # after a due run was answered with Busy: another
 class Armer(Service):
     """Turns reservations into attempts just before they are due."""
 
-    name = "arming"
+    name = "armer"
 
     def __init__(
         self,

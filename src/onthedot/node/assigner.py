@@ -12,7 +12,7 @@ from onthedot.loop import Service
 from onthedot.model.errors import TermLost
 from onthedot.model.events import Events, RunsPlaced
 from onthedot.node.leadership import Leadership
-from onthedot.operations.live_workers import living_places
+from onthedot.operations.cluster import living_places
 from onthedot.rules.placement import assign
 from onthedot.settings import Settings
 from onthedot.stores.hints import Hint

@@ -22,7 +22,7 @@ store instead of 0.28, on Redis and on PostgreSQL), and so is worth twice as muc
 class ClockSync(Service):
     """Keeps this node's doubt about the store's clock small. Nothing to do where both have the same clock."""
 
-    name = "clock"
+    name = "clock sync"
 
     def __init__(self, store: Store, membership: Membership, clock: Clock, settings: Settings) -> None:
         super().__init__()

@@ -24,15 +24,11 @@ from onthedot.loop import Loop, Service
 from onthedot.model.errors import StoreUnavailable
 from onthedot.model.events import DrainBegun, Events, JobPut, NodeLeft, StoreLost, StoreTrouble
 from onthedot.model.job import Job, JobState
+from onthedot.node.access_upkeep import AuditSealer, CredentialCleanup
 from onthedot.node.armer import Armer
 from onthedot.node.assigner import Assigner
-from onthedot.node.audit_sealer import AuditSealer
 from onthedot.node.clock_sync import ClockSync
-from onthedot.node.credential_cleanup import CredentialCleanup
-from onthedot.node.cut_off import SelfFencing
-from onthedot.node.expiry import Expiry
 from onthedot.node.finisher import Finisher
-from onthedot.node.gate_recount import GateRecount
 from onthedot.node.heartbeat import Membership
 from onthedot.node.late_nodes import LateNodes
 from onthedot.node.leadership import Leadership
@@ -41,9 +37,10 @@ from onthedot.node.planner import Planner
 from onthedot.node.pruner import Pruner
 from onthedot.node.reaper import Reaper
 from onthedot.node.reserver import Reserver
-from onthedot.node.resumer import Resumer
 from onthedot.node.runner_set import RunnerSet
 from onthedot.node.seats import Seats
+from onthedot.node.self_fencing import SelfFencing
+from onthedot.node.sweeps import Expiry, GateRecount, Resumer
 from onthedot.operations.put_job import put_job
 from onthedot.operations.result_waiters import Ends
 from onthedot.output.output_owner import NodeOutput
@@ -100,9 +97,9 @@ class Engine:
         self.ends = Ends(store, settings)
         self._patience = Patience()
         self._keeper = None if output is None else self._output_keeper(output)
-        self._sweeping = SpoolSweep(settings, self._machine_clock)
+        self._spool_sweep = SpoolSweep(settings, self._machine_clock)
         self._runners = RunnerSet(
-            store, registry, settings, events, clock, self._membership, self._seats, self._finisher, self._sweeping,
+            store, registry, settings, events, clock, self._membership, self._seats, self._finisher, self._spool_sweep,
             self._keeper, plain_functions=self.plain_functions, outside=self.outside,
         )  # fmt: skip
         self.recorder = Recorder(store, clock, "program", written) if self.audits else None
@@ -138,7 +135,7 @@ class Engine:
             LateNodes(store, self._leadership, settings, events),
             *self._output_services(),
             *self._access_services(),
-            self._sweeping,
+            self._spool_sweep,
         ]
 
     def _output_keeper(self, output: NodeOutput) -> OutputKeeper:
@@ -160,8 +157,8 @@ class Engine:
         """Without an audit nothing is to be sealed, and nobody has keys that end."""
         if self.recorder is None:
             return []
-        sealing = AuditSealer(self.store, self._leadership, self._settings, self.events)
-        return [sealing, CredentialCleanup(self.store, self._leadership, self._settings, self.events), self.recorder]
+        sealer = AuditSealer(self.store, self._leadership, self._settings, self.events)
+        return [sealer, CredentialCleanup(self.store, self._leadership, self._settings, self.events), self.recorder]
 
     # ── what the store tells ─────────────────────────────────────────────────────────────────────────────────
 
@@ -266,6 +263,7 @@ class Engine:
         """Close what works for the engine outside of its loop. Calling it twice is fine."""
         self._runners.close()
         self._desk.close()
+        self.store.hints.forget(self._hear, self._hear_of_loss)
 
     async def end_programs(self) -> None:
         """Close the guard, which ends all its programs. Calling it twice is fine."""
@@ -281,7 +279,7 @@ class Engine:
     async def crash(self) -> None:
         """Stop without writing anything, as if the power failed. For tests."""
         self._desk.close()
-        self.store.hints.clear()
+        self.store.hints.forget(self._hear, self._hear_of_loss)
         await self._loop.abandon()
 
     async def _drain(self, hurry: asyncio.Event) -> None:

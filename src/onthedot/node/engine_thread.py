@@ -22,7 +22,7 @@ from onthedot.model.errors import StateError
 from onthedot.model.events import Events
 from onthedot.model.job import Job
 from onthedot.node.engine import Engine
-from onthedot.node.event_delivery import Delivery, deliver_rest
+from onthedot.observe.event_delivery import Delivery, deliver_rest
 from onthedot.output.output_owner import NodeOutput, open_node_output
 from onthedot.runners.registry import Registry
 from onthedot.settings import Settings

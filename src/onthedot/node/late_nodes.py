@@ -18,7 +18,7 @@ from onthedot.stores.protocol import Store
 class LateNodes(Service):
     """Looks at the leases of the others, as long as this node has the term."""
 
-    name = "probing"
+    name = "late nodes"
 
     def __init__(self, store: Store, leadership: Leadership, settings: Settings, events: Events) -> None:
         super().__init__()

@@ -72,7 +72,7 @@ class OutputKeeper(Service):
     Nothing that goes wrong here reaches a job. While the output store is away at most `most` bytes wait: then what has
     waited longest is lost, and an event reports it."""
 
-    name = "outputs"
+    name = "output keeper"
 
     def __init__(
         self,

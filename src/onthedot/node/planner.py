@@ -14,7 +14,7 @@ from onthedot.model.errors import TermLost
 from onthedot.model.events import ClockStepped, Events, RunsPlanned, SlotsSkipped
 from onthedot.model.window import ScheduleState, Window
 from onthedot.node.leadership import Leadership
-from onthedot.operations.live_workers import living_places
+from onthedot.operations.cluster import living_places
 from onthedot.rules.placement import Place, targets
 from onthedot.rules.windows import aimed, find_schedule, plan_window
 from onthedot.schedules import next_after

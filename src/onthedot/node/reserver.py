@@ -26,7 +26,7 @@ from onthedot.stores.values import ReserveRequest
 class Reserver(Service):
     """Reserves runs: those that are due go to the seats, the others to the armer."""
 
-    name = "worker"
+    name = "reserver"
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ class RunnerSet:
         membership: Membership,
         seats: Seats,
         finisher: Finisher,
-        sweeping: SpoolSweep,
+        spool_sweep: SpoolSweep,
         keeper: OutputKeeper | None,
         *,
         plain_functions: type[ThreadRunner],
@@ -60,7 +60,7 @@ class RunnerSet:
         self._membership = membership
         self._seats = seats
         self._finisher = finisher
-        self._sweeping = sweeping
+        self._spool_sweep = spool_sweep
         self._keeper = keeper
         self._plain_functions = plain_functions
         self._outside = outside
@@ -111,7 +111,7 @@ class RunnerSet:
         )
         self._programs = ProgramRunner(self._host(), services)
         self._runners["program"] = self._programs
-        self._sweeping.open(self._programs)
+        self._spool_sweep.open(self._programs)
         self._offer(abilities(guard.levels, settings.least_isolation))
 
     def _offer(self, abilities: Iterable[str]) -> None:

@@ -1,18 +1,40 @@
-"""Turns runs, skips, sessions and coming starts into JSON, for the log, the command line and HTTP."""
+"""Turns runs, events, nodes and queues into JSON, for the log, the command line and HTTP."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onthedot.clock import SECOND
-from onthedot.model.run import RunRecord, SkipRecord
+from onthedot.clock import SECOND, Micros
+from onthedot.model.events import (
+    AttemptEnded,
+    AttemptStarted,
+    CommittedBefore,
+    Event,
+    LeaseLost,
+    RunBlocked,
+    RunDelayed,
+    RunMissed,
+    RunProgressed,
+    RunRecovered,
+    RunSkipped,
+    ZombieHandler,
+)
+from onthedot.model.job import ability_of
+from onthedot.model.run import Lease, RunRecord, SkipRecord
+from onthedot.model.verdict import Finish, Verdict
 from onthedot.observe.formats import iso, milliseconds, optional_iso
 from onthedot.rules.next_slots import Coming, Start
 from onthedot.schedules import describe, schedule_id
+from onthedot.stores.values import Held, Node, Queue, Term
 
 if TYPE_CHECKING:
     from onthedot.access.permissions import Principal
     from onthedot.access.users import OpenSession
+
+
+# ── runs, skips and coming starts ──────────────────────────────────────────────────────────────────────────────
 
 
 def run_fields(run: RunRecord) -> dict[str, Any]:
@@ -107,4 +129,161 @@ def session_fields(session: OpenSession, who: Principal | None = None) -> dict[s
         "made_at": iso(session.made_at),
         "expires_at": iso(session.expires_at),
         "current": who is not None and who.kind == "session" and who.id == session.id,
+    }
+
+
+# ── the cluster ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class NodeShown(NamedTuple):
+    """A node, its state, the shards that it leads, and how many runs it holds."""
+
+    node: Node
+    state: str
+    terms: list[int]  # the shards that it leads
+    held: Held
+
+
+def node_fields(shown: NodeShown) -> dict[str, Any]:
+    """A node as JSON."""
+    node = shown.node
+    return {
+        "node_id": node.id,
+        "incarnation": node.incarnation,
+        "state": shown.state,
+        "leads": bool(shown.terms),
+        "shards": shown.terms,
+        "draining": node.draining,
+        "host": node.host,
+        "pid": node.pid,
+        "roles": list(node.roles),
+        "queues": list(node.queues),
+        "labels": list(node.labels),
+        "tasks": list(node.tasks),
+        "seats": node.seats,
+        "running": shown.held.running,
+        "reserved": shown.held.reserved,
+        "registered_at": iso(node.registered_at),
+        "lease_until": iso(node.lease_until),
+        "left_at": optional_iso(node.left_at),
+    }
+
+
+def term_fields(term: Term, nodes: Mapping[str, str], now: Micros) -> dict[str, Any]:
+    """A term as JSON. `nodes` maps incarnations to names of nodes."""
+    return {
+        "shard": term.shard,
+        "number": term.number,
+        "node_id": nodes.get(term.incarnation),
+        "incarnation": term.incarnation,
+        "until": iso(term.until),
+        "current": bool(term.incarnation) and term.until > now,
+    }
+
+
+def queue_fields(queue: Queue) -> dict[str, Any]:
+    """A queue as JSON, with the counts of its runs."""
+    return {
+        **queue_settings(queue),
+        "waiting": queue.waiting,
+        "due": queue.due,
+        "running": queue.running,
+        "oldest_due_at": optional_iso(queue.oldest_due),
+    }
+
+
+def queue_settings(queue: Queue) -> dict[str, Any]:
+    """The settings of a queue as JSON."""
+    return {
+        "queue": queue.name,
+        "paused": queue.paused_at is not None,
+        "paused_at": optional_iso(queue.paused_at),
+        "reason": queue.reason,
+        "weights": None if queue.weights is None else dict(queue.weights),
+    }
+
+
+# ── events ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_INSTANTS = ("registered_at", "expires_at", "first", "last")
+
+
+def json_line(event: Event, at: Micros) -> str:
+    """An event as one line of JSON, with its name and its fields.
+
+    Instants are ISO 8601 in UTC (`…_at`, `first`, `last`), lengths of time are milliseconds (`…_ms`).
+    """
+    return json.dumps({"event": type(event).__name__, "at": iso(at), **_fields(event)})
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    match event:
+        case AttemptStarted(lease, started_at):
+            late = started_at - lease.due_at
+            return {**_lease(lease), "started_at": iso(started_at), "late_ms": milliseconds(late)}
+        case RunProgressed(lease, progress):
+            return {**_lease(lease), "done": progress.done, "of": progress.of}
+        case AttemptEnded(finish):
+            return _finish(finish)
+        case LeaseLost(finish):
+            return {**_finish(finish), "task": ability_of(finish.lease.record.job)}
+        case RunRecovered(lease, verdict):
+            return {**_lease(lease), **_verdict(verdict)}
+        case RunBlocked(lease, gate, holder):
+            return {**_lease(lease), "gate": gate, "holder": holder}
+        case RunSkipped(lease, gate, holder, reason):
+            return {**_lease(lease), "gate": gate, "holder": holder, "reason": reason}
+        case RunDelayed(lease, gate, until):
+            return {**_lease(lease), "gate": gate, "until_at": iso(until)}
+        case ZombieHandler(lease, zombies):
+            return {**_lease(lease), "task": ability_of(lease.record.job), "zombies": zombies}
+        case CommittedBefore(lease, said):
+            return {**_lease(lease), "said": said}
+        case RunMissed(run):
+            return run_fields(run)
+        case _:
+            return dict(_plain_field(name, value) for name, value in event._asdict().items())
+
+
+def _plain_field(name: str, value: Any) -> tuple[str, Any]:
+    if name == "again_in":
+        return "again_in_ms", milliseconds(value)
+    return name, iso(value) if name in _INSTANTS else value
+
+
+def _lease(lease: Lease) -> dict[str, Any]:
+    return {
+        "job": lease.record.job.name,
+        "namespace": lease.record.job.namespace,
+        "run_id": lease.run_id,
+        "revision": lease.record.revision,
+        "trigger": lease.trigger,
+        "slot_at": iso(lease.slot_at),
+        "due_at": iso(lease.due_at),
+        "attempt": lease.attempt,
+        "failures": lease.failures,
+        "recoveries": lease.recoveries,
+        "fence": lease.fence,
+        "incarnation": lease.incarnation,
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "state": str(verdict.state),
+        "outcome": str(verdict.outcome),
+        "reason": verdict.reason,
+        "error": verdict.error,
+        "again_at": optional_iso(verdict.due_at or None),
+    }
+
+
+def _finish(finish: Finish) -> dict[str, Any]:
+    began = finish.started_at or None
+    return {
+        **_lease(finish.lease),
+        **_verdict(finish.verdict),
+        "started_at": optional_iso(began),
+        "ended_at": iso(finish.ended_at),
+        "duration_ms": None if began is None else milliseconds(finish.ended_at - began),
     }

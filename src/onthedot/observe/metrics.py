@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from onthedot.clock import SECOND, Micros
-from onthedot.observe.cluster import NodeShown, nodes_shown
 from onthedot.observe.content_negotiation import TEXT, preferred
 from onthedot.observe.counters import Counters, Histogram
-from onthedot.stores.protocol import Store
+from onthedot.observe.json_fields import NodeShown
 from onthedot.stores.values import Queue
 
 if TYPE_CHECKING:
@@ -94,14 +93,6 @@ class Snapshot(NamedTuple):
     nodes: Sequence[NodeShown]
     shards: int
     queues: Sequence[Queue]
-
-    @classmethod
-    async def read(cls, store: Store, now: Micros) -> Snapshot:
-        """Read it from the store."""
-        layout = await store.queries.get_layout()
-        return cls(
-            now, await nodes_shown(store, now, living=True), layout.shards, await store.queries.list_queues(now=now)
-        )
 
     def collect(self) -> Iterator[Metric]:
         """As metrics."""

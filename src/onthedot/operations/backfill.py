@@ -21,7 +21,7 @@ from onthedot.model.events import Events, RunsBackfilled
 from onthedot.model.job import Cron, FixedDelay, JobRecord, Schedule, slot_args
 from onthedot.model.run import NewRun, RunState, backfill_trigger, slot_trigger
 from onthedot.model.window import ScheduleState
-from onthedot.operations.compute import Compute
+from onthedot.operations.session import Compute
 from onthedot.rules.windows import find_schedule, of_schedule
 from onthedot.schedules import slots
 from onthedot.schedules.instants import format_instant, read_instant

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from onthedot.clock import Micros
+from onthedot.observe.json_fields import NodeShown
+from onthedot.observe.metrics import Snapshot
 from onthedot.operations.session import Session
-from onthedot.stores.values import Layout, Node, Queue, Term
+from onthedot.rules.placement import Place
+from onthedot.stores.living import state_of
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Held, Layout, Node, Queue, Term
 
 
 async def list_nodes(session: Session, *, limit: int | None = None) -> list[Node]:
@@ -56,3 +62,40 @@ async def share_queue(session: Session, queue: str, weights: Mapping[str, int] |
 async def _changed(session: Session, verb: str, queue: Queue) -> Queue:
     await session.changed(f"queues.{verb}", f"queue/{queue.name}")
     return queue
+
+
+# ── reading it, for nodes and for people ───────────────────────────────────────────────────────────────────────
+
+
+async def living_places(store: Store, now: Micros, loads: dict[str, int] | None = None) -> list[Place]:
+    """Every worker with a living lease that is not asked to drain."""
+    return [
+        Place(
+            node.id, node.incarnation, frozenset(node.queues), frozenset(node.labels), frozenset(node.tasks),
+            (loads or {}).get(node.incarnation, 0),
+        )
+        for node in await store.queries.list_nodes(living=True, now=now)
+        if "worker" in node.roles and not node.draining
+    ]  # fmt: skip
+
+
+async def nodes_shown(store: Store, now: Micros, *, living: bool = False) -> list[NodeShown]:
+    """Every registered node, or every living one, the latest first."""
+    nodes = await store.queries.list_nodes(living=living, now=now)
+    terms, held = await store.queries.list_terms(), await store.queries.count_held()
+    return [
+        NodeShown(
+            node,
+            state_of(node, now),
+            [term.shard for term in terms if term.incarnation == node.incarnation and term.until > now],
+            held.get(node.incarnation, Held()),
+        )
+        for node in nodes
+    ]
+
+
+async def cluster_snapshot(store: Store, now: Micros) -> Snapshot:
+    """The state of the cluster, for metrics."""
+    layout = await store.queries.get_layout()
+    nodes, queues = await nodes_shown(store, now, living=True), await store.queries.list_queues(now=now)
+    return Snapshot(now, nodes, layout.shards, queues)

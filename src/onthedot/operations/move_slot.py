@@ -11,7 +11,7 @@ from onthedot.model.errors import DefinitionError, RevisionConflict, UnknownSlot
 from onthedot.model.job import Cron, FixedDelay, Schedule
 from onthedot.model.run import NewRun
 from onthedot.model.window import ScheduleState
-from onthedot.operations.compute import Compute, at_once
+from onthedot.operations.session import Compute, at_once
 from onthedot.rules.windows import find_schedule, of_schedule
 from onthedot.schedules import last_before, next_after, slots
 from onthedot.schedules.instants import read_instant

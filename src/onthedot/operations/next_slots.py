@@ -1,4 +1,4 @@
-"""Reads from a store what `rules/next_slots.py` needs to tell what starts next.
+"""Reads from a store what starts next: of all jobs, or of one job with its last run (`rules/next_slots.py`).
 
 Of all jobs, work grows with the number of lines and not with the number of jobs: waiting runs are read in the order of
 their due instants, and schedules in the order of their next slots, which stores index.
@@ -6,11 +6,15 @@ their due instants, and schedules in the order of their next slots, which stores
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 from onthedot.clock import Micros
-from onthedot.model.job import JobState
-from onthedot.model.run import RunRecord, RunState, is_manual, is_slot
+from onthedot.model.job import FixedDelay, JobRecord, JobState, Schedule
+from onthedot.model.run import TERMINAL, RunRecord, RunState, is_manual, is_slot
 from onthedot.model.window import ScheduleState
-from onthedot.rules.next_slots import HORIZON, Ahead, Gathered, Key, is_ahead
+from onthedot.rules.next_slots import HORIZON, Ahead, Coming, Gathered, Key, is_ahead, next_of_each
+from onthedot.schedules import schedule_id
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import FIRST_JOB, FIRST_LIVE, JobCursor, JobFilter, RunCursor, RunFilter
 from onthedot.stores.values import ScheduleCursor
@@ -114,3 +118,68 @@ async def _count_paused(store: Store, wanted: JobFilter) -> int:
         page, place = await store.queries.find_jobs(asked, after=place, limit=_MOST_COUNTED)
         paused += len(page)
     return paused
+
+
+# ── one job as it is shown ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Next:
+    """One schedule of a job and its next instant, if that is known."""
+
+    schedule: Schedule
+    id: str
+    at: Micros | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A job with what people want to know of it."""
+
+    record: JobRecord
+    next: list[Next]
+    last: RunRecord | None
+
+
+class Looked(NamedTuple):
+    """What is read about a job. The rest is computed from it, without the store."""
+
+    record: JobRecord
+    ahead: Ahead
+    newest: list[RunRecord]
+
+    def shown(self, now: Micros) -> Shown:
+        """The job as it is shown at this instant."""
+        active = self.record.state is JobState.ACTIVE
+        found = next_of_each(self.ahead, now) if active else {}
+        upcoming = [_next(self.record, one, self.ahead, found) for one in self.record.job.schedules]
+        return Shown(self.record, upcoming, self.newest[0] if self.newest else None)
+
+
+async def shown(store: Store, record: JobRecord, now: Micros) -> Shown:
+    """The job with its next instants and its last run."""
+    return (await looked(store, record, now)).shown(now)
+
+
+async def looked(store: Store, record: JobRecord, now: Micros) -> Looked:
+    """Read what its next instants and its last run are computed from."""
+    job = record.job
+    ahead = await look_ahead(store, record.id, now)
+    newest = await store.queries.list_runs(
+        job=job.name, namespace=job.namespace, states=[RunState.RUNNING, *TERMINAL], limit=1
+    )
+    return Looked(record, ahead, newest)
+
+
+def _next(record: JobRecord, schedule: Schedule, ahead: Ahead, found: dict[str, Coming]) -> Next:
+    """When a run of one schedule is due next: by a slot, or because it was moved or is tried again."""
+    name = schedule_id(schedule)
+    if record.state is not JobState.ACTIVE:
+        return Next(schedule, name, None, str(record.state))
+    if name in found:
+        return Next(schedule, name, found[name].due_at)
+    if not isinstance(schedule, FixedDelay):
+        return Next(schedule, name, None, "over")
+    at = next((state.next_at for state in ahead.states if state.schedule_id == name), None)
+    return Next(schedule, name, at, "" if at else "when its run ends")

@@ -11,8 +11,8 @@ from dataclasses import replace
 from onthedot.clock import Clock, Micros, to_micros
 from onthedot.model.errors import DefinitionError, RevisionConflict, StoreUnusable, WindowStale
 from onthedot.model.job import Guarantee, Job, JobRecord, Pause
-from onthedot.operations.compute import Compute, at_once
-from onthedot.operations.live_workers import living_places
+from onthedot.operations.cluster import living_places
+from onthedot.operations.session import Compute, at_once
 from onthedot.rules.pauses import pause_change, pause_of
 from onthedot.rules.placement import targets
 from onthedot.rules.windows import Missed, aimed, edit_windows, resume_windows

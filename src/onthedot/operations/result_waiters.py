@@ -15,7 +15,7 @@ from onthedot.stores.protocol import Store
 class Ends(Service):
     """Reads the store once for all waiting callers, and not at all while nobody waits."""
 
-    name = "ends"
+    name = "result waiters"
 
     def __init__(self, store: Store, settings: Settings) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Operations on runs that are stored: find, wait for, cancel, run again, and read their logs. See `Verbs`."""
+"""Operations on runs that are stored: find, wait for, explain, cancel, run again, and read their logs. See `Verbs`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,29 @@ from datetime import datetime
 
 from onthedot.clock import SECOND, Micros, to_micros
 from onthedot.model.duration import Duration, micros, parse_duration
-from onthedot.model.errors import RunFailed
+from onthedot.model.errors import DefinitionError, RunFailed, StateError, UnknownRun, did_you_mean
 from onthedot.model.job import Json
-from onthedot.model.run import AttemptRecord, RunRecord, RunState, SkipRecord, stored_number
-from onthedot.operations.rerun import rerun
+from onthedot.model.run import (
+    TERMINAL,
+    AttemptRecord,
+    NewRun,
+    RunRecord,
+    RunState,
+    SkipRecord,
+    WaitReason,
+    stored_number,
+)
+from onthedot.model.task import Command, Steps
+from onthedot.operations.cluster import living_places
+from onthedot.operations.dead_letters import REPLAYED, is_letter
+from onthedot.operations.job_lookup import Sees, job_of, jobs_of, sees_all
 from onthedot.operations.run_request import SubmittedRun
 from onthedot.operations.session import Session, known_number, no_run
 from onthedot.output.run_output import read_logs
+from onthedot.rules.steps import Progress, before_failure, progress_of, rerun_trigger, steps_of
+from onthedot.rules.why_waiting import Surroundings, reasons
 from onthedot.schedules.instants import read_instant
+from onthedot.stores.protocol import Store
 from onthedot.stores.queries import RunFilter, all_runs
 from onthedot.stores.values import CancelAnswer, LogRecord
 
@@ -121,3 +136,80 @@ async def retry_run(session: Session, run_id: int, *, from_step: str | None = No
 
 def _instant(value: datetime | str | None, what: str) -> Micros | None:
     return None if value is None else to_micros(read_instant(value, what=what))
+
+
+# ── running again ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def rerun(
+    store: Store,
+    run_id: int,
+    from_step: str | None,
+    *,
+    token: str,
+    now: Micros,
+    key: str = "",
+    sees: Sees = sees_all,
+) -> tuple[int, str]:
+    """Submit it; the new run's id, and its job's name. Under the same key it is the same run, however often. A dead
+    letter is settled by it, as by a replay: first the new run, then the settling, so that what is lost in between is
+    seen in the box, and not forgotten. `UnknownJob` if its job was deleted, or the caller does not see it."""
+    run = await store.queries.get_run(run_id)
+    if run is None:
+        raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
+    if run.state not in TERMINAL:
+        raise StateError(f"run {run_id}: expected one that has ended, it is {run.state}; cancel it first, or wait")
+    record = await job_of(store, run, sees=sees)
+    task = record.job.task
+    if not isinstance(task, Command | Steps):
+        raise DefinitionError(f"run {run_id}: expected one of a command or of steps; submit {run.job!r} instead")
+    saved = await store.queries.get_checkpoint(run_id)
+    progress = before_failure(progress_of(None if saved is None else json.loads(saved.value), steps_of(task)))
+    at = _step(task, run, progress, from_step)
+    args = run.args  # None: the job's own
+    [made] = await store.submit([NewRun(record.id, rerun_trigger(run_id, at, token), now, args, key)])
+    if is_letter(run):
+        await store.settle_dead([(run_id, f"{REPLAYED}{made}")])
+    return made, run.job
+
+
+def _step(task: Command | Steps, run: RunRecord, progress: Progress, from_step: str | None) -> int:
+    reached = len(progress.done)
+    if from_step is None:
+        return 0 if run.state is RunState.SUCCEEDED else reached
+    names = [step.name for step in steps_of(task)]
+    if from_step not in names:
+        raise DefinitionError(
+            f"from_step: expected a step of job {run.job!r}, got {from_step!r}{did_you_mean(from_step, names)}"
+        )
+    at = names.index(from_step)
+    if at > reached:
+        raise DefinitionError(
+            f"from_step: expected {names[reached]!r} or a step before it, got {from_step!r}, "
+            f"which run {run.id} has not come to"
+        )
+    return at
+
+
+# ── explaining ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def why_waiting(
+    store: Store, run: RunRecord, standing: WaitReason | None, now: Micros, *, unnamed: int = 0
+) -> list[str]:
+    """What a run waits for, in words; see `reasons`."""
+    waits = standing is not None and run.state is not RunState.RUNNING and run.state not in TERMINAL
+    around = await _surroundings(store, run, now) if waits else Surroundings()
+    return reasons(run, standing, around, now, unnamed=unnamed)
+
+
+async def _surroundings(store: Store, run: RunRecord, now: Micros) -> Surroundings:
+    record = (await jobs_of(store, [run])).get(run.job_id)
+    queues = {queue.name: queue for queue in await store.queries.list_queues(now=now)}
+    queue = queues.get(run.queue)
+    return Surroundings(
+        job=record,
+        queue_paused=None if queue is None or queue.paused_at is None else queue.reason,
+        places=[] if record is None else await living_places(store, now),
+        nodes={node.incarnation: node.id for node in await store.queries.list_nodes()},
+    )

@@ -1,10 +1,10 @@
-"""What an operation works with: an open store, and what belongs to the caller."""
+"""What an operation works with: an open store, its caller, and where instants are computed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from onthedot.access.audit_recorder import Recorder
 from onthedot.clock import Clock
@@ -68,3 +68,22 @@ def known_number(run_id: int) -> int:
 def no_run(run_id: int) -> UnknownRun:
     """The error for a run that is not stored."""
     return UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
+
+
+# ── where instants are computed ────────────────────────────────────────────────────────────────────────────────
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+class Compute(Protocol):
+    """Calls a pure function, somewhere."""
+
+    async def __call__(self, work: Callable[Given, Made], *args: Given.args, **options: Given.kwargs) -> Made:
+        """Return what the function returns, or raise what it raises."""
+        ...
+
+
+async def at_once(work: Callable[Given, Made], *args: Given.args, **options: Given.kwargs) -> Made:
+    """Call the function here and now: an engine has a loop of its own, and its time may be virtual."""
+    return work(*args, **options)

@@ -17,7 +17,6 @@ from onthedot.operations import cluster, dead_letters, runs, submit
 from onthedot.operations import jobs as job_operations
 from onthedot.operations.apply import Applied
 from onthedot.operations.backfill import Backfill
-from onthedot.operations.caller_transaction import join_submit
 from onthedot.operations.dead_letters import DeadLetters, Replayed
 from onthedot.operations.move_slot import To
 from onthedot.operations.run_handle import Run, RunHandle, run_number, run_numbers
@@ -32,6 +31,7 @@ from onthedot.operations.run_request import (
     read_request,
 )
 from onthedot.operations.session import Session
+from onthedot.operations.submit import join_submit
 from onthedot.operations.verbs import Verbs
 from onthedot.rules.windows import Missed
 from onthedot.stores.values import (

@@ -1,15 +1,23 @@
-"""Submits runs: finds their jobs, checks the arguments, and stores 500 runs to a write."""
+"""Submits runs: finds their jobs, checks the arguments, and stores 500 runs to a write.
+
+With a caller's connection, the runs exist exactly if the caller's transaction is committed. The store's loop reads the
+jobs; the connection is used on the caller's own loop and thread.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from onthedot.access.audit_recorder import Counted
-from onthedot.model.errors import ArgumentsError, RevisionConflict, UnknownJob
+from onthedot.model.errors import ArgumentsError, DefinitionError, RevisionConflict, UnknownJob
 from onthedot.model.job import Call, JobRecord
 from onthedot.model.run import NewRun, manual_trigger, submit_trigger
 from onthedot.operations.run_request import RunRequest, SubmittedRun, Timing
@@ -17,6 +25,7 @@ from onthedot.operations.session import Session
 from onthedot.runners.params import require_params
 from onthedot.stores.documents import Noting
 from onthedot.stores.protocol import Store
+from onthedot.stores.transactions import Joins, run_now
 from onthedot.stores.values import ONE_WRITE
 
 
@@ -142,3 +151,78 @@ async def insert_runs(store: Store, runs: Sequence[NewRun], *, noting: Noting | 
     # A trigger is drawn for each asking: under a key, the run that has ours is the one that this call created.
     triggers = {run.id: run.trigger for run in await store.queries.get_runs(keyed)}
     return [(run_id, triggers.get(run_id, run.trigger) == run.trigger) for run_id, run in zip(ids, runs, strict=True)]
+
+
+T = TypeVar("T")
+
+
+# ── in a transaction of the caller ─────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedSubmit:
+    """Checked requests, ready to be stored with the caller's connection."""
+
+    session: Session
+    store: Joins
+    requests: Sequence[RunRequest]
+    jobs: Mapping[str, JobRecord]
+    timing: Timing
+
+    async def submit(self, connection: Any) -> list[SubmittedRun]:
+        """Store the runs. Called on the loop of the connection, which is not that of the engine."""
+        made: list[SubmittedRun] = []
+        for some in batches(self.session, self.requests):
+            blocks = self.store.blocks(connection)
+            jobs = [self.jobs[job] for job in {one.job for one in some}]
+            runs = new_runs(self.session, some, self.jobs, self.timing)
+            joined = await wait_for(self.store.submit_within(connection, runs, jobs), blocks=blocks)
+            made += [SubmittedRun(one.id, each.job, one.created) for one, each in zip(joined, some, strict=True)]
+        return made
+
+
+async def join_submit(session: Session, requests: Sequence[RunRequest], timing: Timing) -> JoinedSubmit:
+    """Check the requests on the store's loop, and count them in the audit."""
+    store, jobs = joining(session.store), await find_jobs(session, requests)
+    if session.recorder is not None:
+        await session.recorder.submit_elsewhere(counted(requests, jobs))
+    return JoinedSubmit(session, store, requests, jobs, timing)
+
+
+def joining(store: object) -> Joins:
+    """The store, if it can; `DefinitionError` if it cannot."""
+    if isinstance(store, Joins):
+        return store
+    raise DefinitionError(
+        "connection: expected a store that can take part in a transaction of yours (PostgreSQL), got one that cannot; "
+        "leave 'connection' out, and submit when your transaction is committed"
+    )
+
+
+async def wait_for(work: Coroutine[Any, Any, T], *, blocks: bool) -> T:
+    """What comes of it: here, or if it blocks on a thread of its own, so that this loop goes on.
+
+    A thread of its own, not one of a pool: somebody may wait there for as long as another's transaction is open, and
+    that one must find a thread to end it. Cancelled, it ends first: nobody else may use the connection before."""
+    if not blocks:
+        return await work
+    answer: Future[T] = Future()
+
+    def go() -> None:
+        try:
+            answer.set_result(run_now(work))
+        except BaseException as error:  # noqa: BLE001 - raised to who waits
+            answer.set_exception(error)
+
+    threading.Thread(target=go, name="onthedot submit", daemon=True).start()
+    waiting = asyncio.wrap_future(answer)
+    cancelled: asyncio.CancelledError | None = None
+    while not waiting.done():
+        try:
+            await asyncio.wait([waiting])  # a cancel ends the wait alone
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        waiting.exception()  # nobody asks for it any more
+        raise cancelled
+    return waiting.result()

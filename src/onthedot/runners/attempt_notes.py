@@ -32,7 +32,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries to reach t
 class Desk(Service):
     """Takes notes on any thread, and writes them on the engine's thread."""
 
-    name = "desk"
+    name = "attempt notes"
 
     def __init__(self, store: Store, settings: Settings, clock: Clock, events: Events | None = None) -> None:
         super().__init__()

@@ -53,10 +53,10 @@ class Hints:
     def listen(self, listener: Callable[[Hint], None]) -> None:
         self._listeners.append(listener)
 
-    def clear(self) -> None:
-        """Tell nobody any more."""
-        self._listeners.clear()
-        self._mourners.clear()
+    def forget(self, listener: Callable[[Hint], None], mourner: Callable[[Loss], None]) -> None:
+        """Stop telling one listener of hints, and one of losses. The others hear on."""
+        self._listeners = [one for one in self._listeners if one != listener]
+        self._mourners = [one for one in self._mourners if one != mourner]
 
     def listen_for_loss(self, listener: Callable[[Loss], None]) -> None:
         """Be told of what the store has lost, on whatever thread that is noticed."""

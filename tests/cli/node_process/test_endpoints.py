@@ -21,7 +21,7 @@ from onthedot.cli.up import NodeOptions
 from onthedot.model.host_port import PORT
 from onthedot.settings import Settings
 from tests.cli.conftest import Call
-from tests.server.test_tls import write
+from tests.server.test_http_server import write
 from tests.servers.running import free_port
 
 ONTHEDOT = Path(sys.executable).parent / "onthedot"

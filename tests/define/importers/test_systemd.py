@@ -10,8 +10,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import to_datetime, to_micros
-from onthedot.define.importers.calendar_events import CannotSay, read_calendar
-from onthedot.define.importers.systemd import entries, read_timers
+from onthedot.define.importers.systemd import CannotSay, entries, read_calendar, read_timers
 from onthedot.model.task import Bounds, Command, Step, Steps
 from onthedot.schedules import slots
 

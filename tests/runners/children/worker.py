@@ -11,7 +11,7 @@ from pathlib import Path
 
 import onthedot as otd
 from onthedot.clock import SystemClock
-from onthedot.observe.json_lines import json_line
+from onthedot.observe.json_fields import json_line
 
 sched = otd.Scheduler(f"sqlite:///{sys.argv[1]}" if len(sys.argv) > 1 else "memory:")
 

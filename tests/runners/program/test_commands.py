@@ -331,7 +331,7 @@ async def test_who_has_no_such_jobs_has_no_guard(tmp_path, guard):
 
 async def test_a_run_says_that_nobody_can_do_it(tmp_path, guard):
     from onthedot.clock import SystemClock
-    from onthedot.operations.why_waiting import why_waiting
+    from onthedot.operations.runs import why_waiting
 
     guard.levels = frozenset({"none"})
     sched = scheduler(tmp_path, sh("true"), isolation="sandbox")

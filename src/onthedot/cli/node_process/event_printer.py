@@ -16,8 +16,8 @@ import click
 
 from onthedot.clock import Clock, Micros
 from onthedot.model.events import Event
-from onthedot.observe.event_buffer import MOST, EventBuffer
-from onthedot.observe.json_lines import json_line
+from onthedot.observe.event_delivery import MOST, EventBuffer
+from onthedot.observe.json_fields import json_line
 from onthedot.observe.log_lines import Lines, Tone, format_line
 
 _COLOURS: dict[Tone, dict[str, object]] = {

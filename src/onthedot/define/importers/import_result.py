@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from onthedot.define.job_reader import read_job
-from onthedot.define.wrong_text import Place, Problem, WrongText
+from onthedot.define.yaml_text import Place, Problem, WrongText
 from onthedot.model.after import After
 from onthedot.model.job import Job, job_name
 

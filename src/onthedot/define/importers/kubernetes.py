@@ -14,8 +14,7 @@ from typing import Any
 
 from onthedot.define.importers.cron_dialects import from_kubernetes, with_clock_rules
 from onthedot.define.importers.import_result import ImportResult, as_it_is
-from onthedot.define.nodes import Node, read_nodes, shown
-from onthedot.define.wrong_text import WrongText
+from onthedot.define.yaml_text import Node, WrongText, read_nodes, shown
 
 _SEPARATOR = re.compile(r"^(?:---|\.\.\.)[ \t\r]*(?:#.*)?$", re.MULTILINE)
 _ZONE = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.*)")

@@ -207,7 +207,7 @@ def _named(artifacts: Mapping[str, Path], hidden: Callable[[str], str]) -> list[
 class SpoolSweep(Service):
     """Removes run folders that nobody has used for `keep_workspaces`. Does nothing if no programs run here."""
 
-    name = "sweeping"
+    name = "spool sweep"
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         super().__init__()

@@ -25,8 +25,7 @@ from onthedot.schedules.instants import read_instant
 from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who
 from onthedot.server.compute import in_thread
-from onthedot.server.models import Body, JobOut, Line, fields, job_out
-from onthedot.server.params import Name, Namespace
+from onthedot.server.models import Body, JobOut, Line, Name, Namespace, fields, job_out
 from onthedot.server.quotas import owner_of, quotas_for, room_for_runs
 from onthedot.server.router import Routes
 from onthedot.server.visibility import visible_job

@@ -14,8 +14,7 @@ from onthedot.observe.formats import iso
 from onthedot.observe.json_fields import session_fields
 from onthedot.server.audit import logins_of, record_change, record_login, record_refusal, source_of
 from onthedot.server.auth import There, Who
-from onthedot.server.models import Body
-from onthedot.server.params import NO_NUL
+from onthedot.server.models import NO_NUL, Body
 from onthedot.server.provider_keys import ProviderKeys
 from onthedot.server.router import Routes
 

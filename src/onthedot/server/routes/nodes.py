@@ -10,7 +10,8 @@ from pydantic import BaseModel, Field
 from onthedot.clock import SECOND
 from onthedot.model.duration import format_duration
 from onthedot.model.errors import did_you_mean
-from onthedot.observe.cluster import NodeShown, node_fields, nodes_shown, term_fields
+from onthedot.observe.json_fields import NodeShown, node_fields, term_fields
+from onthedot.operations.cluster import nodes_shown
 from onthedot.rules.shards import MOST_SHARDS, check_shards
 from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who, check_unrestricted

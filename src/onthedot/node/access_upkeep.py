@@ -1,0 +1,141 @@
+"""Access upkeep: seals new audit entries, and removes credentials some time after their end.
+
+Both tick on the node that has the term: one is enough. Two nodes that believe they lead do no harm: a seal names the
+seal that it follows, and the store keeps one successor for each. Nothing depends on the clean-up: a key that has ended
+is refused, removed or not.
+"""
+
+from __future__ import annotations
+
+from onthedot.access import keys, sessions, sign_on
+from onthedot.access.audit import KIND
+from onthedot.access.audit_seals import BATCH, SEALS, START, Head, append_seal, head_of, read_seal
+from onthedot.clock import MILLISECOND, SECOND, Micros
+from onthedot.loop import Service
+from onthedot.model.events import AuditSealed, Events, KeyExpires
+from onthedot.model.retention import DAY, HOUR
+from onthedot.node.leadership import Leadership
+from onthedot.settings import Settings
+from onthedot.stores.documents import Document
+from onthedot.stores.protocol import Store
+
+SEAL_EVERY: Micros = 10 * SECOND
+"""How long an entry may be without a seal, while somebody leads."""
+BREATH: Micros = 20 * MILLISECOND
+"""Between two pages, or two seals, when there are many."""
+PAGE = 100
+"""How many seals or documents are read at once."""
+
+
+class AuditSealer(Service):
+    """Seals the audit as long as this node has the term."""
+
+    name = "audit sealer"
+
+    def __init__(self, store: Store, leadership: Leadership, settings: Settings, events: Events) -> None:
+        super().__init__()
+        self._store = store
+        self._leadership = leadership
+        self._settings = settings
+        self._events = events
+        self._head: Head = START  # the newest seal that was read
+        self._last = 0  # the newest entry under a seal
+        self._own = 0  # the seal that this node has put last
+        self._again = 0  # how often a seal was gone before it could be read
+
+    async def tick(self, now: Micros) -> Micros:
+        """One page of seals that are not known yet, or one seal."""
+        del now
+        if self._leadership.term is None:
+            return self._settings.renew_every  # it may be ours any moment
+        if await self._learn():
+            return BREATH
+        entries = await self._store.documents.list_appended(KIND, after=self._last, limit=BATCH)
+        if not entries:
+            return SEAL_EVERY
+        if self._own > self._head.number:  # its key is known, and it was not there to be read: somebody removed it
+            self._again += 1
+        self._own = await append_seal(self._store, self._head, entries, again=self._again)
+        if self._own <= self._head.number:  # what we knew is not there any more: somebody has been at it
+            self._head, self._last, self._own = START, 0, 0
+            return SEAL_EVERY
+        return BREATH
+
+    async def _learn(self) -> bool:
+        """Read seals on; whether there were any. One that cannot be read is passed over, and found by a check."""
+        page = await self._store.documents.list_appended(SEALS, after=self._head.number, limit=PAGE)
+        for entry in page:
+            seal = read_seal(entry)
+            self._head = head_of(entry)
+            self._last = self._last if seal is None else max(self._last, seal.last)
+            if seal is not None and entry.number == self._own:
+                self._events.emit(AuditSealed(len(seal.entries), entry.number, self._head.hash))
+        return bool(page)
+
+
+KEEP_KEYS: Micros = 30 * DAY
+"""How long 'onthedot keys list' shows a key that was revoked or has expired."""
+KEEP_SESSIONS: Micros = HOUR
+"""How long what nobody lists stays after its end: longer than clocks differ."""
+FORGET_EVERY: Micros = HOUR
+
+
+class CredentialCleanup(Service):
+    """Removes what has ended as long as this node has the term: a page in a tick."""
+
+    name = "credential cleanup"
+
+    def __init__(self, store: Store, leadership: Leadership, settings: Settings, events: Events) -> None:
+        super().__init__()
+        self._store = store
+        self._leadership = leadership
+        self._settings = settings
+        self._events = events
+        self._told: set[str] = set()  # keys whose coming end was reported while this node leads
+        self._left: list[tuple[str, str]] = []  # of the round: kinds, and after which id each goes on
+
+    async def tick(self, now: Micros) -> Micros:
+        """One page; at the end of the round, the next one is a while away."""
+        del now
+        term = self._leadership.term
+        if term is None:
+            self._left = []
+            self._told.clear()
+            return self._settings.renew_every
+        if not self._left:
+            self._left = [(kind, "") for kind in (keys.KIND, sessions.KIND, sessions.TOKEN, sign_on.USED)]
+        kind, after = self._left.pop()
+        page = await self._store.documents.list_documents(kind, after=after, limit=PAGE)
+        seen = term.until - self._settings.term_ttl  # the store's clock, as last renewed
+        for document in page:
+            if _is_over(document, seen):
+                await self._remove(document)
+            elif kind == keys.KIND:
+                self._tell(document, seen)
+        if len(page) == PAGE:
+            self._left.append((kind, page[-1].id))
+        return BREATH if self._left else FORGET_EVERY
+
+    def _tell(self, document: Document, now: Micros) -> None:
+        stored = keys.read_key(document)
+        if stored is None or stored.key.id in self._told or not stored.key.ends_soon(now):
+            return
+        self._told.add(stored.key.id)
+        if stored.key.expires_at is not None:
+            self._events.emit(KeyExpires(stored.key.id, stored.key.name, stored.key.expires_at))
+
+    async def _remove(self, document: Document) -> None:
+        if document.kind == keys.KIND:
+            await keys.forget(self._store, document)
+        else:
+            await self._store.documents.delete_document(document.kind, document.id, version=document.version)
+
+
+def _is_over(document: Document, now: Micros) -> bool:
+    if document.kind == keys.KIND:
+        stored = keys.read_key(document)
+        ends = [] if stored is None else [stored.key.expires_at, stored.key.revoked_at]
+        return any(end is not None and end <= now - KEEP_KEYS for end in ends)
+    session = sessions.read_session(document)
+    end = document.written_at + sessions.LASTS if session is None else session.expires_at
+    return end <= now - KEEP_SESSIONS
