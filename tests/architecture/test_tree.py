@@ -91,15 +91,10 @@ def test_services_are_named_after_their_class_or_module():
 SUBJECTS: dict[str, tuple[str, ...]] = {
     "a rule for keys in whatever order things happen": ("tests/access/test_lifetimes.py",),
     "commands as a person types them, beside nodes and servers": (
-        "tests/cli/test_audit_follow.py",
         "tests/cli/test_beside_a_node.py",
         "tests/cli/test_hostile_text.py",
         "tests/cli/test_limits.py",
-        "tests/cli/test_login.py",
         "tests/cli/test_on_a_server.py",
-        "tests/cli/test_up_live.py",
-        "tests/cli/node_process/test_processes.py",
-        "tests/cli/test_yaml_program.py",
     ),
     "whole nodes in virtual time": (
         "tests/node/test_given_up.py",

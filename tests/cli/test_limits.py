@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 import onthedot as otd
-from onthedot.cli.node_process import previous_state as finding
-from onthedot.cli.node_process.banner import Banner
-from onthedot.cli.node_process.previous_state import PreviousState, read_previous_state
+from onthedot.cli.node_process import banner as finding
+from onthedot.cli.node_process.banner import Banner, PreviousState, read_previous_state
 from onthedot.clock import SECOND, SystemClock
 from onthedot.model.errors import UnknownJob
 from onthedot.model.job import Call as CallTask

@@ -12,7 +12,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.cli import logs
-from onthedot.cli.log_printer import PASSED_OVER, LogPrinter
+from onthedot.cli.logs import PASSED_OVER, LogPrinter
 from onthedot.clock import SECOND
 from onthedot.model.run import RunRecord, RunState
 from onthedot.output.locations import output_location

@@ -12,6 +12,7 @@ import click
 from onthedot.cli.connect import call, query
 from onthedot.cli.errors import BadInput, Command, Group
 from onthedot.cli.options import (
+    ASK_ABOVE,
     RUN,
     check_range,
     store_url,
@@ -21,9 +22,7 @@ from onthedot.cli.options import (
     with_range,
     with_server,
 )
-from onthedot.cli.slots import ASK_ABOVE
-from onthedot.cli.terminal import echo_more, echo_table
-from onthedot.cli.words import in_zone, moment, reader_time
+from onthedot.cli.terminal import echo_more, echo_table, in_zone, moment, reader_time
 from onthedot.clock import Micros, SystemClock, to_micros
 from onthedot.model.errors import DefinitionError, StateError, UnknownRun
 from onthedot.model.events import Event, RunsReplayed

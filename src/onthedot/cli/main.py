@@ -54,11 +54,11 @@ COMMANDS = {
     "openapi": Entry("openapi", "Print the OpenAPI document of the HTTP API."),
     "completion": Entry("main", "Print what your shell needs to complete commands."),
     # define
-    "create": Entry("job_definitions", "Store a new job."),
-    "edit": Entry("job_definitions", "Change a stored job, in an editor or with --set."),
-    "rm": Entry("job_definitions", "End a job; its waiting runs are cancelled."),
+    "create": Entry("jobs", "Store a new job."),
+    "edit": Entry("jobs", "Change a stored job, in an editor or with --set."),
+    "rm": Entry("jobs", "End a job; its waiting runs are cancelled."),
     # change
-    "trigger": Entry("jobs", "Ask for one run of a job, now."),
+    "trigger": Entry("runs", "Ask for one run of a job, now."),
     "retry": Entry("runs", "Go on where a run of steps has failed."),
     "cancel": Entry("runs", "Cancel a run, or ask it to stop."),
     "pause": Entry("jobs", "Plan and start nothing more of a job."),

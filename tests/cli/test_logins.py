@@ -16,10 +16,10 @@ from onthedot.access import audit, keys
 from onthedot.access.authenticator import Authenticator
 from onthedot.access.permissions import Grant, Role
 from onthedot.cli import logins
+from onthedot.cli.connect import read_store, write_store
 from onthedot.cli.errors import BadInput
 from onthedot.cli.logins import Login, address_of, forget_login, keep_login, logins_file, read_logins
 from onthedot.cli.main import cli
-from onthedot.cli.open_store import read_store, write_store
 from onthedot.model.host_port import Listen
 from onthedot.server.http_server import HttpServer
 from onthedot.settings import Settings
