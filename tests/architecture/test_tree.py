@@ -117,10 +117,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/output/test_canary.py",
         "tests/output/test_live_notes.py",
     ),
-    "a guard whose worker is gone, and two guards": (
-        "tests/runners/guard/test_client.py",
-        "tests/runners/guard/test_lost_workers.py",
-    ),
+    "a guard whose worker is gone": ("tests/runners/guard/test_lost_workers.py",),
     "handlers in child processes": (
         "tests/runners/children/test_context.py",
         "tests/runners/children/test_outside.py",
@@ -140,7 +137,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/runners/test_live_lines.py",
         "tests/runners/program/test_many_commands.py",
         "tests/runners/program/test_commands.py",
-        "tests/runners/test_coroutine.py",
         "tests/runners/program/test_steps.py",
         "tests/runners/test_transactions_trouble.py",
     ),

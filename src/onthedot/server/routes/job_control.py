@@ -222,7 +222,8 @@ async def backfill_job(
     same runs; with `dry_run` nothing is written."""
     _, record = await visible_job(there, who, job, namespace)
     now = there.clock.now()
-    if body.start[:4] < to_datetime(now - HORIZON).isoformat()[:4]:  # rare slots are searched day by day
+    year = body.start[:4]
+    if year.isdecimal() and year < to_datetime(now - HORIZON).isoformat()[:4]:  # rare slots are searched day by day
         raise DefinitionError(f"start: expected an instant within the last hundred years, got {body.start!r}")
     end = to_datetime(now) if body.end is None else body.end
     wanted = Range(body.start, end, body.schedule, body.limit)

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from onthedot.runners.program.file_batcher import FileBatcher
+from onthedot.runners.program.services import FileBatcher
 
 
 async def test_what_waits_is_done_in_one_go():

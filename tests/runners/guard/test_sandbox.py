@@ -8,8 +8,9 @@ import pytest
 
 import onthedot
 from onthedot.model.task import LEVELS
-from onthedot.runners.guard import level_probe, sandbox
-from onthedot.runners.guard.level_probe import probe
+from onthedot.runners import probes
+from onthedot.runners.guard import sandbox
+from onthedot.runners.probes import probe
 from tests.servers.plugin import NOT_TESTED
 
 
@@ -21,7 +22,7 @@ def test_all_levels_are_offered_where_all_can_be_given():
 
 @pytest.mark.slow
 def test_without_bubblewrap_there_is_no_sandbox(monkeypatch):
-    monkeypatch.setattr(level_probe, "bubblewrap", lambda *_, **__: ["/no/such/bwrap"])
+    monkeypatch.setattr(probes, "bubblewrap", lambda *_, **__: ["/no/such/bwrap"])
     assert probe() >= {"none", "process"}
     assert "sandbox" not in probe()
 

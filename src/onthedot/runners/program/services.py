@@ -1,4 +1,4 @@
-"""The services that programs need: the guard, the filling of tasks, the spool of output, earlier runs.
+"""The services that programs need: the guard, the filling of tasks, file operations, the spool, earlier runs.
 
 They come from one place each, so that a test can replace them.
 """
@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
+from onthedot.batcher import Batcher
 from onthedot.clock import Micros
 from onthedot.model.run import Lease
-from onthedot.model.task import Json
+from onthedot.model.task import Json, Level
 from onthedot.output.output_store import Name
 from onthedot.output.spool import Spool
-from onthedot.runners.program.file_batcher import FileBatcher
-from onthedot.runners.program.protocol import Guard
+from onthedot.runners.guard.protocol import Guard
 from onthedot.runners.task_filler import Fill, as_written
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
@@ -85,6 +85,9 @@ def _name(lease: Lease) -> Name:
     return Name(lease.run_id, lease.attempt, lease.lease_id)
 
 
+_OFFERED: tuple[Level, ...] = ("none", "user", "sandbox")  # from little to much
+
+
 async def guard_of(settings: Settings) -> Guard | None:
     """The guards of this worker. None where programs cannot be guarded: then this worker runs none. Probes in a thread
     what the machine offers."""
@@ -92,3 +95,60 @@ async def guard_of(settings: Settings) -> Guard | None:
 
     guards = await asyncio.to_thread(lambda: Guards(cgroups=settings.cgroups))
     return guards if guards.levels else None
+
+
+def abilities(levels: frozenset[Level], least: Level) -> frozenset[str]:
+    """The abilities of a worker, in the words of `job.ability_of`: its guard offers these levels, and its operator
+    demands at least this one.
+
+    >>> sorted(abilities(frozenset({"none", "user"}), "user"))
+    ['command@user', 'steps@user']
+    """
+    enough = [level for level in _OFFERED[_OFFERED.index(least) :] if level in levels]
+    return frozenset(
+        kind if level == "none" else f"{kind}@{level}" for kind in ("command", "steps") for level in enough
+    )
+
+
+# ── file operations ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+T = TypeVar("T")
+
+_Done = tuple[Any, Exception | None]
+"""What an operation returned, or its error."""
+
+
+class FileBatcher:
+    """Used on one event loop."""
+
+    def __init__(self) -> None:
+        self._batcher: Batcher[Callable[[], Any], _Done] = Batcher(_in_thread)
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """Do one operation, and return its result or raise its error. If the caller is cancelled it is done all the
+        same, in its place in the order, and its result is lost.
+
+        >>> await FileBatcher().do(lambda: 6 * 7)
+        42
+        """
+        value, error = await asyncio.shield(self._batcher.submit(work))
+        if error is not None:
+            raise error
+        done: T = value
+        return done
+
+
+def _in_thread(works: Sequence[Callable[[], Any]]) -> Awaitable[Sequence[_Done]]:
+    return asyncio.get_running_loop().run_in_executor(None, _do_all, works)
+
+
+def _do_all(works: Sequence[Callable[[], Any]]) -> list[_Done]:
+    return [_do(work) for work in works]
+
+
+def _do(work: Callable[[], Any]) -> _Done:
+    try:
+        return work(), None
+    except Exception as error:  # noqa: BLE001 - raised for its caller
+        return None, error

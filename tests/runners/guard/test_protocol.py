@@ -6,8 +6,7 @@ import pytest
 
 from onthedot.model.task import Bounds
 from onthedot.runners.frames import BadFrame, Inbox, frame
-from onthedot.runners.guard.messages import end_from_json, program_from_json, program_to_json
-from onthedot.runners.program.protocol import Program, ProgramEnd
+from onthedot.runners.guard.protocol import Program, ProgramEnd, end_from_json, program_from_json, program_to_json
 
 FULL = Program(
     argv=("backup", "--all"), env={"A": "ä"}, directory="/d", workspace="/w", log="/l", label="step", stdin=b"\0\xff",

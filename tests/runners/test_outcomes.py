@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import onthedot as otd
-from onthedot.runners.tracebacks import trace_of
+from onthedot.runners.outcomes import trace_of
 from tests.runners.children import handlers
 
 
