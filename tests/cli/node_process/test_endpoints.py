@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from onthedot.access import audit
-from onthedot.cli.open_store import read_store
+from onthedot.cli.connect import read_store
 from onthedot.cli.up import NodeOptions
 from onthedot.model.host_port import PORT
 from onthedot.settings import Settings

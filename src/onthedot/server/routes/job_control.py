@@ -17,7 +17,7 @@ from onthedot.observe.formats import iso, optional_iso
 from onthedot.operations.backfill import Asked as Range
 from onthedot.operations.backfill import Backfill as Filled
 from onthedot.operations.backfill import backfill
-from onthedot.operations.move_slot import except_next, new_instant
+from onthedot.operations.move_slot import move_next_slot, new_instant
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.put_job import resume_job as resume_job_of
 from onthedot.rules.next_slots import HORIZON
@@ -228,7 +228,8 @@ async def backfill_job(
     further runs."""
     _, record = await visible_job(opened, who, job, namespace)
     now = opened.clock.now()
-    if body.start[:4] < to_datetime(now - HORIZON).isoformat()[:4]:  # the search for rare slots goes day by day
+    year = body.start[:4]
+    if year.isdecimal() and year < to_datetime(now - HORIZON).isoformat()[:4]:  # rare slots are searched day by day
         raise DefinitionError(f"start: expected an instant within the last hundred years, got {body.start!r}")
     end = to_datetime(now) if body.end is None else body.end
     wanted = Range(body.start, end, body.schedule, body.limit)
@@ -262,7 +263,7 @@ async def _backfill(opened: OpenStore, record: JobRecord, wanted: Range, *, dry_
 
 
 async def _except(opened: OpenStore, record: JobRecord, body: Skip, to: str | None) -> MovedSlot:
-    return await except_next(
+    return await move_next_slot(
         opened.store,
         record.id,
         slot=_slot(body),

@@ -8,7 +8,7 @@ from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, Field, model_validator
 
 from onthedot.access import keys, users
-from onthedot.access.grants import Grant, grant_in_words
+from onthedot.access.permissions import Grant, grant_in_words
 from onthedot.clock import Micros
 from onthedot.observe.formats import iso, optional_iso
 from onthedot.server.audit import record_change
@@ -75,9 +75,7 @@ class UserChange(Body):
     disabled: bool | None = Field(None, examples=[True])
     role: str | None = Field(None, max_length=20, examples=["operator"])
     scopes: list[str] | None = Field(None, max_length=50, description="null: all scopes of the role.")
-    may_code: bool | None = Field(
-        None, description="Becomes false with a role other than `editor`, unless it is set."
-    )
+    may_code: bool | None = Field(None, description="Becomes false with a role other than `editor`, unless it is set.")
     namespaces: list[str] | None = Field(None, max_length=100, description="An empty list: all namespaces.")
     owner: str | None = Field(None, max_length=100)
     only_own: bool | None = None
