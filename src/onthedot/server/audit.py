@@ -92,6 +92,8 @@ def entry_of(
     )
 
 
+# ── batched writes ─────────────────────────────────────────────────────────────────────────────────────────────
+
 RUN = RandomIds().token()
 """Placeholder in an audit entry for the id of a run that is not stored yet. No caller can guess it."""
 

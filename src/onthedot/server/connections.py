@@ -34,6 +34,9 @@ _FOR_THE_REST = 1024  # open files of a process beside its connections
 _TOLD = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
+# ── how many are open ──────────────────────────────────────────────────────────────────────────────────────────
+
+
 class Connections:
     """Counts open connections, in all and per address. A trusted proxy has no limit per address, because it serves many
     clients."""
@@ -150,6 +153,8 @@ def affordable(most: int) -> int:
                        "raise the limit (ulimit -n)", soft, fewer, most)  # fmt: skip
     return fewer
 
+
+# ── time-outs ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 HEADERS = 10.0
 """Seconds from the connection, or from the last answer, to the end of a request's headers."""

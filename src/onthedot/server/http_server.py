@@ -31,6 +31,7 @@ from onthedot.server.request_origin import Proxies
 from onthedot.settings import Settings
 
 T = TypeVar("T")
+logger = logging.getLogger("onthedot.server")
 
 _STOP_TIMEOUT = 5  # seconds for requests under way when the server stops
 
@@ -196,7 +197,7 @@ def _bind(listen: Listen, connections: Connections, *, tells: bool) -> socket.so
         ) from error
 
 
-logger = logging.getLogger("onthedot.server")
+# ── TLS ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Certificate:
@@ -249,6 +250,8 @@ def _no_password() -> str:
     """Refuse. Without this OpenSSL would ask for a password on the terminal."""
     raise ValueError("the key has a password")
 
+
+# ── its log ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 EVERY = 60.0
 """Seconds between two log records of the same error."""

@@ -187,6 +187,8 @@ def _busy(name: str) -> Problem:
     return Problem(409, "conflict", f"job {name!r}: expected a moment in which nobody else edits it; ask again")
 
 
+# ── ETags ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
 _LIST = re.compile(r'\s*(?:W/)?"[\x21\x23-\x7e]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e]*"\s*)*')
 _TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"')
 

@@ -28,6 +28,9 @@ from onthedot.server.problems import Problem, answer
 Headers = Sequence[tuple[bytes, bytes]]
 
 
+# ── proxies ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 class Proxies:
     """The proxies that a server trusts: addresses and networks.
 
@@ -121,6 +124,8 @@ def _address(host: str) -> Address | None:
     mapped = getattr(address, "ipv4_mapped", None)
     return mapped or address
 
+
+# ── web pages ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 PROBES = frozenset({"/api/v1/health", "/api/v1/ready"})
 """Paths that answer under any host name, because health probes use any address."""

@@ -91,6 +91,8 @@ def frequency_of(job: Job) -> str | None:
     return None if texts == [AT_ONCE] else "; ".join(texts) or None
 
 
+# ── bodies and answers ─────────────────────────────────────────────────────────────────────────────────────────
+
 Document = Annotated[
     JobBody,
     WithJsonSchema({"$ref": "#/components/schemas/written.document_job"}),

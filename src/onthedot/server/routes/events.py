@@ -249,6 +249,8 @@ _FIELDS = (
 )  # fmt: skip
 
 
+# ── the route ──────────────────────────────────────────────────────────────────────────────────────────────────
+
 routes = Routes(prefix="/api/v1", tags=["events"])
 
 _EVENTS: dict[int | str, dict[str, Any]] = {

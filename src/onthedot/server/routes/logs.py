@@ -281,6 +281,8 @@ def _end(run_id: int, run: RunRecord | None) -> bytes:
     return frame("end", {"run_id": run_id, "state": state, "reason": reason, "error": error}, id=END)
 
 
+# ── routes ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
 routes = Routes(prefix="/api/v1", tags=["logs"])
 
 MOST_CHARACTERS = 1024 * 1024
