@@ -77,8 +77,8 @@ class HttpServer:
         self._certificate = Certificate(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
         most = affordable(settings.api_clients)
         each = max(1, settings.api_clients_per_address * most // settings.api_clients)
-        tells = self._certificate is None
-        listening = _bind(self._listen, Connections(most, each, proxies), tells=tells)
+        answers_refused = self._certificate is None
+        listening = _bind(self._listen, Connections(most, each, proxies), answers_refused=answers_refused)
         host, port = listening.getsockname()[:2]
         self.url = f"{'https' if self._certificate else 'http'}://{Listen(host, port).text}"
         self._thread = threading.Thread(target=self._main, args=(listening,), name="onthedot api", daemon=True)
@@ -185,12 +185,12 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _bind(listen: Listen, connections: Connections, *, tells: bool) -> socket.socket:
+def _bind(listen: Listen, connections: Connections, *, answers_refused: bool) -> socket.socket:
     try:
-        return listen_at(listen, connections, tells=tells)
+        return listen_at(listen, connections, answers_refused=answers_refused)
     except OSError as error:
         if listen.elsewhere:
-            return _bind(Listen(listen.host, 0), connections, tells=tells)
+            return _bind(Listen(listen.host, 0), connections, answers_refused=answers_refused)
         raise DefinitionError(
             f"listen: expected {listen.host}:{listen.port} to be free, but {error.strerror or error}; "
             "name another with --listen"

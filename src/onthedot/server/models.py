@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -326,6 +327,11 @@ def attempt_out(attempt: AttemptRecord) -> dict[str, Any]:
         started_at=optional_iso(attempt.started_at),
         ended_at=iso(attempt.ended_at),
     )
+
+
+def datetime_out(instant: datetime | None) -> str | None:
+    """An instant as JSON; None if there is none."""
+    return None if instant is None else iso(to_micros(instant))
 
 
 def fields(model: type[BaseModel], **values: Any) -> dict[str, Any]:

@@ -215,11 +215,11 @@ async def _submit_many(request: Request, opened: OpenStore, who: Principal, name
     async def find(job: str) -> JobRecord:
         return (await visible_job(opened, who, job, namespace))[1]
 
-    def told(runs: int) -> Entry:
+    def make_entry(runs: int) -> Entry:
         return entry_of(request, "runs.submit", f"namespace/{namespace}", after={"runs": runs}, namespace=namespace)
 
     quotas = quotas_for(request)
-    bulk = Bulk(opened, find, told, None if quotas is None else Share(quotas, who))
+    bulk = Bulk(opened, find, make_entry, None if quotas is None else Share(quotas, who))
     await bulk.take(request.stream())
     return bulk_response(bulk, str(request.scope.get("request_id", "")))
 
