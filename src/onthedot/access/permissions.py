@@ -1,4 +1,4 @@
-"""The permissions, and the roles that have them. Pure. `docs/api.md` explains the words."""
+"""The permissions, and the roles that have them. Pure. `docs/operate/access.md` explains them."""
 
 from __future__ import annotations
 
