@@ -37,6 +37,9 @@ from tests.cli.started import started
     ("arguments", "message"),
     [
         (["next"], "Missing argument 'EXPR'"),
+        (["replay"], "unknown command 'replay', did you mean 'dead replay'?"),
+        (["drain", "web-1"], "unknown command 'drain', did you mean 'node drain'?"),
+        (["rm-all"], "unknown command 'rm-all'"),
         (["next", "0", "9", "*"], "expected one EXPR, got 3 words; put it in quotes"),
         (["next", "whenever"], "expected a schedule, got 'whenever'; accepted forms:"),
         (["next", "61 * * * *"], "minute: expected 0-59, got '61'"),

@@ -288,8 +288,7 @@ class Webhook:
         self._key = key
 
     async def send(self, entries: Sequence[Recorded]) -> None:
-        from onthedot.runners.http import HttpTrouble
-        from onthedot.runners.http_rules import Request
+        from onthedot.runners.http import HttpTrouble, Request
 
         body = "".join(f"{as_line(entry)}\n" for entry in entries).encode()
         timestamp = SystemClock().now() // SECOND

@@ -175,7 +175,7 @@ async def _follow(store: Store, outputs: OutputStore, run: RunRecord, telling: L
 def _end(run: RunRecord, telling: LogPrinter) -> int:
     """Print how the run ended. Return the exit code."""
     telling.close()
-    why = ": ".join(part for part in (run.reason, run.error) if part)
+    why = ": ".join(part for part in (run.reason, run.error) if part and part != run.state)
     tries = f" after {run.attempts} attempts" if run.attempts > 1 else ""
     click.echo(f"run {run.id} of {plain(run.job)}: {run.state}{tries}{'; ' if why else ''}{plain(why)}", err=True)
     return 0 if run.state is RunState.SUCCEEDED else BROKEN

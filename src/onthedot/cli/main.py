@@ -100,6 +100,18 @@ class Commands(Group):
         command.short_help = entry.summary
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """For a name that is a command of groups only, such as `replay`, suggest those (`dead replay`)."""
+        name = args[0]
+        if name not in COMMANDS:
+            groups = {group: self.get_command(ctx, group) for group in COMMANDS}
+            inside = [f"'{group} {name}'" for group, one in groups.items() if name in getattr(one, "commands", ())]
+            if inside:
+                raise click.UsageError(f"unknown command {name!r}, did you mean {' or '.join(inside)}?", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
         with formatter.section("Commands"):

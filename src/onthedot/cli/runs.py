@@ -197,8 +197,10 @@ def _note(run: RunRecord) -> str:
 
 
 def reason_in_words(run: RunRecord) -> str:
-    """The reason of the run's state; empty if there is none."""
-    return skip_in_words(run.reason) if run.state is RunState.SKIPPED else run.reason
+    """The reason of the run's state; empty if there is none, or if it says no more than the state."""
+    if run.state is RunState.SKIPPED:
+        return skip_in_words(run.reason)
+    return "" if run.reason == run.state else run.reason
 
 
 def progress_in_words(progress: Progress) -> str:

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from onthedot.access.id_tokens import Provider
+from onthedot.access.sign_on import Provider
 from onthedot.access.users import Logins
 from onthedot.model.errors import OnTheDotError
 from onthedot.model.host_port import Listen

@@ -12,9 +12,7 @@ from fastapi import Request
 
 from onthedot.access import users
 from onthedot.access.audit import Entry, noting, object_of, record_all
-from onthedot.access.grants import NAME
-from onthedot.access.permissions import Role
-from onthedot.access.principal import ANONYMOUS, Principal
+from onthedot.access.permissions import ANONYMOUS, NAME, Principal, Role
 from onthedot.access.sessions import Session
 from onthedot.batcher import Batcher
 from onthedot.ids import RandomIds

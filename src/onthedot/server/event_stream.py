@@ -12,7 +12,7 @@ from fastapi import Header, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.model.errors import StoreUnavailable
 from onthedot.server.auth import auth_of
 from onthedot.server.models import to_json

@@ -12,8 +12,7 @@ from typing import Annotated, NamedTuple
 
 from fastapi import Header, Request
 
-from onthedot.access.permissions import Permission, Role, writing_needs
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Permission, Principal, Role, writing_needs
 from onthedot.model.errors import RevisionConflict
 from onthedot.model.job import Job, JobRecord
 from onthedot.operations.open_verbs import OpenStore

@@ -23,7 +23,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
 from onthedot.access.audit import Entry, noting_together
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.clock import Micros
 from onthedot.define.arguments import encode_arguments
 from onthedot.model.duration import micros, parse_duration
@@ -104,7 +104,7 @@ def run_key(who: Principal, header: str | None, verb: str, own: str = "") -> str
     """The key of a run: the caller's `own`, or one made of the header Idempotency-Key. No other caller, and no other
     verb, can have the same.
 
-    >>> from onthedot.access.principal import LOCAL
+    >>> from onthedot.access.permissions import LOCAL
     >>> run_key(LOCAL, None, "submit", "order-7"), run_key(LOCAL, "7", "submit") == run_key(LOCAL, "7", "trigger")
     ('order-7', False)
     """

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import Path, Query, Request, Response
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.clock import Micros
 from onthedot.define.check import parents_first
 from onthedot.define.job_reader import read_jobs

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.clock import to_micros
 from onthedot.model.errors import DefinitionError, StateError
 from onthedot.model.events import Events

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from fastapi import Request, Response
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.clock import SECOND, Micros
 from onthedot.model.errors import DefinitionError, StoreUnavailable
 from onthedot.model.retention import Mark

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from pydantic import BaseModel, Field
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.model.route import check_weights
 from onthedot.observe.json_fields import queue_fields, queue_settings
 from onthedot.operations.job_lookup import why_unused

@@ -12,7 +12,7 @@ from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field, JsonValue
 
 from onthedot.access.audit import Entry
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.clock import SECOND, Micros
 from onthedot.model.duration import micros, parse_duration
 from onthedot.model.errors import ArgumentsError, DefinitionError, RevisionConflict, UnknownJob, UnknownRun

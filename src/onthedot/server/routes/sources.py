@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import Path, Request, Response
 from pydantic import BaseModel, Field, JsonValue
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.clock import Micros
 from onthedot.define.differences import Difference, compare
 from onthedot.define.job_reader import read_job_list
