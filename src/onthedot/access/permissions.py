@@ -223,7 +223,7 @@ def read_grant(data: Any) -> Grant:
     )
 
 
-def grant_in_words(
+def parse_grant(
     role: str,
     *,
     scopes: Sequence[str] | None = None,
@@ -234,7 +234,7 @@ def grant_in_words(
 ) -> Grant:
     """Read a grant from text; `DefinitionError` with all problems.
 
-    >>> grant_in_words("viewer", scopes=["jobs:raed"])
+    >>> parse_grant("viewer", scopes=["jobs:raed"])
     Traceback (most recent call last):
     onthedot.model.errors.DefinitionError: scope: unknown permission 'jobs:raed', did you mean 'jobs:read'?
     """
@@ -261,17 +261,17 @@ def grant_in_words(
 
 
 def edited_grant(grant: Grant, said: Mapping[str, Any]) -> Grant:
-    """The grant with other values for what is said, by the names of `grant_in_words`. `may_code` belongs to editors: it
+    """The grant with other values for what is said, by the names of `parse_grant`. `may_code` belongs to editors: it
     ends with that role. `DefinitionError` for what cannot be granted.
 
-    >>> ann = grant_in_words("editor", may_code=True, namespaces=["shop"])
-    >>> edited_grant(ann, {"role": "viewer"}) == grant_in_words("viewer", namespaces=["shop"])
+    >>> ann = parse_grant("editor", may_code=True, namespaces=["shop"])
+    >>> edited_grant(ann, {"role": "viewer"}) == parse_grant("viewer", namespaces=["shop"])
     True
     """
     whole = {**grant.as_json(), **said}
     if "role" in said and "may_code" not in said and said["role"] != Role.EDITOR:
         whole["may_code"] = False
-    return grant_in_words(whole.pop("role"), **whole)
+    return parse_grant(whole.pop("role"), **whole)
 
 
 def check_grant(grant: Grant) -> None:

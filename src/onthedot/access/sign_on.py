@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onthedot.access import sessions, users
-from onthedot.access.keys import crowded
+from onthedot.access.keys import too_many_conflicts
 from onthedot.access.permissions import NAME
 from onthedot.access.sessions import Session
 from onthedot.clock import SECOND, Micros
@@ -195,7 +195,7 @@ async def _bound(store: Store, person: Person, issuer: str, *, write: bool) -> u
             await store.documents.put_document(users.KIND, user.name, users.write_user(bound), version=found.version)
         ).accepted:
             return bound
-    raise crowded(f"user {person.email}")
+    raise too_many_conflicts(f"user {person.email}")
 
 
 def _nobody(person: Person) -> LoginRefused:

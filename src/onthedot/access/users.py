@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from onthedot.access import sessions
 from onthedot.access.credentials import hidden, is_id
-from onthedot.access.keys import UNREADABLE, crowded
+from onthedot.access.keys import UNREADABLE, too_many_conflicts
 from onthedot.access.login_limits import LoginLimits, Refusals, Turns
 from onthedot.access.permissions import (
     LOCAL,
@@ -77,7 +77,7 @@ class Passwords:
         except (VerificationError, InvalidHashError, UnicodeEncodeError):
             return False
 
-    async def nobodys(self) -> str:
+    async def dummy_hash(self) -> str:
         """A hash that no password matches. Comparing with it costs as much as with any other."""
         return await asyncio.to_thread(self._hasher().hash, RandomIds().token())
 
@@ -247,7 +247,7 @@ async def remove(store: Store, name: str, *, by: Principal = LOCAL) -> User:
         user, version = await _find(store, name, by)
         if await store.documents.delete_document(KIND, name, version=version):
             return user
-    raise crowded(f"user {name}")
+    raise too_many_conflicts(f"user {name}")
 
 
 # ── being let in ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -260,7 +260,7 @@ class Logins:
         self.limits = LoginLimits(clock)
         self.refusals = Refusals(clock)
         self.turns = Turns(clock)
-        self.nobodys = ""  # compared with where there is no user, and made before anybody can tell the difference
+        self.dummy_hash = ""  # compared with where there is no user, and made before anybody can tell the difference
 
 
 async def login(
@@ -285,10 +285,10 @@ async def login(
     async with logins.turns.turn(source):
         if gone is not None and await gone():
             raise _refused()
-        logins.nobodys = logins.nobodys or await passwords.nobodys()
+        logins.dummy_hash = logins.dummy_hash or await passwords.dummy_hash()
         found = await store.documents.get_document(KIND, name)
         user = None if found is None else read_user(found)
-        kept = logins.nobodys if user is None or user.signs_on else user.password
+        kept = logins.dummy_hash if user is None or user.signs_on else user.password
         matches = await passwords.matches(password, kept)
     if user is None or user.disabled or not matches:
         logins.turns.failed(source)
@@ -452,7 +452,7 @@ async def _change(store: Store, name: str, by: Principal, change: Callable[[User
         changed = change(user)
         if (await store.documents.put_document(KIND, name, write_user(changed), version=version)).accepted:
             return changed
-    raise crowded(f"user {name}")
+    raise too_many_conflicts(f"user {name}")
 
 
 def as_address(name: str) -> str:

@@ -27,7 +27,7 @@ from onthedot.runners.frames import receive, send
 
 if TYPE_CHECKING:
     from onthedot.model.run import Lease
-    from onthedot.runners.child_desk import ChildDesk
+    from onthedot.runners.child_reporter import ChildReporter
     from onthedot.runners.context import Context
 
 importing = False
@@ -132,29 +132,29 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _perform(asked: dict[str, Any], talk: socket.socket) -> Any:
-    from onthedot.runners.child_desk import ChildDesk
+    from onthedot.runners.child_reporter import ChildReporter
     from onthedot.runners.outcomes import failed, succeeded, trace_of
 
-    desk, lease = ChildDesk(talk), lease_from_json(asked["lease"])
+    reporter, lease = ChildReporter(talk), lease_from_json(asked["lease"])
     try:
-        value = _call(asked, lease, desk)
+        value = _call(asked, lease, reporter)
         signal.signal(signal.SIGTERM, _leave)
         outcome = succeeded(value, asked["result_bytes"])
     except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
         signal.signal(signal.SIGTERM, _leave)
         outcome = failed(error)
-        desk.trace(lease, trace_of(error))
-    desk.close()
+        reporter.trace(lease, trace_of(error))
+    reporter.close()
     return outcome
 
 
-def _call(asked: dict[str, Any], lease: Lease, desk: ChildDesk) -> object:
+def _call(asked: dict[str, Any], lease: Lease, reporter: ChildReporter) -> object:
     from onthedot.runners.context import Context
     from onthedot.runners.registry import Handler
 
     handler = Handler.of(lease.record.job.name, _function(asked["handler"], asked["main"]))
     started_at, timeout = asked["started_at"], asked["timeout"]
-    context = Context(lease, desk, started_at + timeout if timeout else None, started_at)
+    context = Context(lease, reporter, started_at + timeout if timeout else None, started_at)
     if handler.is_coroutine:
         return _await(lambda: handler.call(lease, context), context)
 

@@ -75,7 +75,7 @@ class ContainerExecutor:
                 self._check_mount(mount)
             docker = await self._open()
             await asyncio.to_thread(container_engines.sweep, self._url, attempt.lease.run_id)
-            async with _telling_trouble(self._url):
+            async with _errors_as_trouble(self._url):
                 return await self._run(docker, task, attempt, said)
         except ContainerRefused as error:
             return Outcome(OutcomeKind.FAILED, f"refused: {error}", _REFUSED)
@@ -121,13 +121,13 @@ class ContainerExecutor:
             await container.start()
             logs += self._listen(container, said)
             await container.wait()
-            await _all_said(logs, said)
+            await _wait_for_logs(logs, said)
             state = (await container.show())["State"]
             return outcome_of(end_of(state))
         except asyncio.CancelledError:
             await self._stop(container, attempt, said)
             logs += [] if logs else self._listen(container, said)  # it was stopped while it started
-            await _all_said(logs, said, _STOPPED_WORDS)
+            await _wait_for_logs(logs, said, _STOPPED_WORDS)
             raise
         finally:
             for log in logs:
@@ -200,21 +200,21 @@ _STREAMS: tuple[Stream, ...] = ("out", "err")
 async def _follow(container: DockerContainer, stream: Stream, said: OutputWriter, url: str) -> None:
     """Record one of the two streams until it ends. If that fails, the record says so, and the job does not fail."""
     try:
-        async with _telling_trouble(url):
+        async with _errors_as_trouble(url):
             async for text in container.log(stdout=stream == "out", stderr=stream == "err", follow=True):
                 said.feed(stream, text.encode(errors="backslashreplace"))
     except EngineTrouble as error:
         said.remark(f"[… std{stream} could not be read to its end: {error} …]")
 
 
-async def _all_said(logs: list[asyncio.Task[None]], said: OutputWriter, seconds: float = _LAST_WORDS) -> None:
+async def _wait_for_logs(logs: list[asyncio.Task[None]], said: OutputWriter, seconds: float = _LAST_WORDS) -> None:
     """Wait a limited time for output from before the end: an engine may keep a stream open."""
     if logs and (await asyncio.wait(logs, timeout=seconds))[1]:
         said.remark("[… the engine did not hand out the rest of the output …]")
 
 
 @asynccontextmanager
-async def _telling_trouble(url: str) -> AsyncIterator[None]:
+async def _errors_as_trouble(url: str) -> AsyncIterator[None]:
     """Turn all errors of the engine, and of the connection to it, into `EngineTrouble`."""
     import aiodocker
     import aiohttp

@@ -15,7 +15,7 @@ from onthedot import fault_points
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.model.task import Call, Noop, Sleep
 from onthedot.model.verdict import Outcome, OutcomeKind
-from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.attempt import Attempt, stopped_before_start
 from onthedot.runners.outcomes import succeeded, timed_out
 from onthedot.runners.runner import BaseRunner, Host
 
@@ -131,10 +131,10 @@ class CoroutineRunner(BaseRunner):
                 self._cancel(attempt)
             elif attempt in self._running:
                 attempt.handle.cancel()  # before its first step: it takes none, and would never come to its end
-                self._end(attempt, never_begun(attempt))
+                self._end(attempt, stopped_before_start(attempt))
             elif attempt in self._waiting:
                 self._waiting.remove(attempt)
-                self._end(attempt, never_begun(attempt))
+                self._end(attempt, stopped_before_start(attempt))
 
     def _flush_soon(self) -> None:
         if not self._flushing:

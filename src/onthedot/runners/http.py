@@ -124,12 +124,12 @@ def redirected(request: Request, status: int, location: str) -> Request:
     return Request(method, target, headers, body)
 
 
-def wished_for(status: int, retry_after: str | None, now: Micros) -> Micros:
+def retry_not_before(status: int, retry_after: str | None, now: Micros) -> Micros:
     """Earliest retry that the server allows (`Retry-After`); 0 if it sets none that can be read.
 
-    >>> wished_for(429, "120", 0) // SECOND, wished_for(503, "Thu, 01 Jan 1970 00:01:00 GMT", 0) // SECOND
+    >>> retry_not_before(429, "120", 0) // SECOND, retry_not_before(503, "Thu, 01 Jan 1970 00:01:00 GMT", 0) // SECOND
     (120, 60)
-    >>> wished_for(500, "120", 0), wished_for(503, "soon", 0)
+    >>> retry_not_before(500, "120", 0), retry_not_before(503, "soon", 0)
     (0, 0)
     """
     if status not in (429, 503) or retry_after is None:
@@ -251,7 +251,7 @@ class HttpExecutor:
             OutcomeKind.FAILED,
             f"{request.method} {request.target.url}: expected status {wanted}, got {status}",
             (f"onthedot.HttpStatus.{status}", "onthedot.HttpStatus"),
-            not_before=wished_for(status, answer.headers.get("retry-after"), self._clock.now()),
+            not_before=retry_not_before(status, answer.headers.get("retry-after"), self._clock.now()),
         )
 
     async def status_of(self, request: Request) -> int:

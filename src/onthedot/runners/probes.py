@@ -185,7 +185,7 @@ def _ping(path: str) -> Probe:
 _PATIENCE = 10  # seconds for a program that does nothing
 
 
-def probe() -> frozenset[Level]:
+def isolation_levels() -> frozenset[Level]:
     """The levels that work on this machine. Only Linux has any."""
     if sys.platform != "linux":
         return frozenset()

@@ -32,7 +32,7 @@ from onthedot.model.job import Call, Job
 from onthedot.model.run import Checkpoint, Lease, Progress
 from onthedot.model.verdict import Outcome, OutcomeKind
 from onthedot.runners import child_main
-from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.attempt import Attempt, stopped_before_start
 from onthedot.runners.child_messages import KILL, TERM, lease_to_json, outcome_from_json
 from onthedot.runners.frames import BadFrame, frame, receive, send
 from onthedot.runners.notes import CHECKPOINT_LIMIT, LOG_LIMIT, Notes
@@ -175,7 +175,7 @@ class RelayedNotes(Notes):
 
 
 class Relay:
-    """Passes one attempt's notes and checkpoints to the desk, on the thread that waits for its child."""
+    """Passes one attempt's notes and checkpoints to the reporter, on the thread that waits for its child."""
 
     def __init__(self, attempt: Attempt, child: Child) -> None:
         self._attempt = attempt
@@ -199,20 +199,20 @@ class Relay:
     def _note(self, progress: Progress | None, log: str | None) -> None:
         if log is not None and len(log) > _MOST_LOG:
             raise BadFrame(f"expected a log of at most {_MOST_LOG} characters, got {len(log)}")
-        if self._notes.hear(progress, log) and self._attempt.desk is not None:
-            self._attempt.desk.noted(self._notes)
+        if self._notes.hear(progress, log) and self._attempt.reporter is not None:
+            self._attempt.reporter.noted(self._notes)
 
     def _save(self, revision: int, value: str) -> None:
         if self._asked is not None and not self._asked.done():
             raise BadFrame("expected one question at a time")
         if not 0 < revision < _LARGEST_REVISION or not _is_checkpoint(value):
             raise BadFrame(f"expected a checkpoint, got {value[:100]!r}")
-        desk = self._attempt.desk
-        if desk is None:
-            self._child.reply({"failed": "this attempt has no desk: there is nothing to keep its words with"})
+        reporter = self._attempt.reporter
+        if reporter is None:
+            self._child.reply({"failed": "this attempt has no reporter: there is nothing to keep its words with"})
             return
         try:
-            self._asked = desk.checkpoint(self._attempt.lease, Checkpoint(revision, value))
+            self._asked = reporter.checkpoint(self._attempt.lease, Checkpoint(revision, value))
         except LeaseLost as error:
             self._child.reply({"lost": str(error)})
             return
@@ -305,7 +305,7 @@ class ProcessRunner(OffLoopRunner):
                     continue
                 begun = attempt.started_at > 0
                 if not begun:
-                    attempt.outcome = never_begun(attempt)
+                    attempt.outcome = stopped_before_start(attempt)
                     attempt.ended_at = self._clock.now()
             if begun:
                 lost = attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.LOST

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 
 from onthedot import fault_points
 from onthedot.clock import SECOND
-from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.attempt import Attempt, stopped_before_start
 from onthedot.runners.outcomes import succeeded, timed_out
 from onthedot.runners.runner import Host, OffLoopRunner
 
@@ -43,7 +43,9 @@ class ThreadRunner(OffLoopRunner):
                 if attempt.outcome is not None:
                     continue
                 attempt.stuck = attempt.started_at > 0
-                attempt.outcome = attempt.stop_as if attempt.stuck and attempt.stop_as else never_begun(attempt)
+                attempt.outcome = (
+                    attempt.stop_as if attempt.stuck and attempt.stop_as else stopped_before_start(attempt)
+                )
                 attempt.ended_at = self._clock.now()
             self._tell(self._tell_ended, [attempt])
             if attempt.stuck:

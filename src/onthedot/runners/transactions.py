@@ -70,10 +70,10 @@ NO_ANSWER = "the commit of its transaction was not answered"
 class Transactor:
     """Begins and commits transactions: has the store, and the loop on which the store is used."""
 
-    def __init__(self, store: Store, clock: Clock, last_words: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, store: Store, clock: Clock, write_notes: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         self.store = store
         self.clock = clock
-        self.last_words = last_words  # writes what the attempt of this lease id has told and is not written yet
+        self.write_notes = write_notes  # writes what the attempt of this lease id has told and is not written yet
         self.loop: asyncio.AbstractEventLoop | None = None
         self._leaving: set[asyncio.Task[None]] = set()
 
@@ -119,8 +119,8 @@ class Transactor:
 class TransactionBlock:
     """The block of `async with ctx.transaction()`."""
 
-    def __init__(self, counter: Transactor, completion: Completion) -> None:
-        self._counter = counter
+    def __init__(self, transactor: Transactor, completion: Completion) -> None:
+        self._transactor = transactor
         self._completion = completion
         self._lease = completion.lease
         self._transaction: Transaction | None = None
@@ -128,7 +128,7 @@ class TransactionBlock:
     async def __aenter__(self) -> Any:
         self._completion.begin()
         try:
-            self._transaction = await self._begin(self._counter.transactions(self._lease))
+            self._transaction = await self._begin(self._transactor.transactions(self._lease))
         except BaseException:  # cancelled or refused: nothing was begun, and the attempt may try another block
             self._completion.rolled_back()
             raise
@@ -146,7 +146,7 @@ class TransactionBlock:
             return
         try:
             with suppress(StoreUnavailable):  # what it has told is not worth its effects
-                await self._home(self._counter.last_words(self._lease.lease_id))
+                await self._home(self._transactor.write_notes(self._lease.lease_id))
         except BaseException as stopped:  # cancelled while it told its last words: nobody else would roll back
             await self._give_up(transaction, stopped)
             raise
@@ -169,7 +169,7 @@ class TransactionBlock:
 
     async def _commit(self, transaction: Transaction) -> None:
         lease, completion = self._lease, self._completion
-        ended_at = self._counter.clock.now()
+        ended_at = self._transactor.clock.now()
         outcome = Outcome(OutcomeKind.SUCCEEDED, result=completion.result)
         verdict = retry.decide(
             outcome, lease.record.job, failures=lease.failures, ended_at=ended_at, chance=0.0, due_at=lease.due_at
@@ -203,7 +203,7 @@ class TransactionBlock:
         attempts: list[AttemptRecord] | None = None
         while attempts is None:
             try:
-                attempts = await self._home(self._counter.store.queries.list_attempts(lease.run_id))
+                attempts = await self._home(self._transactor.store.queries.list_attempts(lease.run_id))
             except StoreUnavailable:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -221,7 +221,7 @@ class TransactionBlock:
             return
         self._completion.rolled_back()
         with suppress(RuntimeError):  # without a loop the process is at its end, and the connection with it
-            self._counter.leave(asyncio.get_running_loop(), self._roll_back, transaction)
+            self._transactor.leave(asyncio.get_running_loop(), self._roll_back, transaction)
 
     async def _roll_back(self, transaction: Transaction) -> None:
         try:
@@ -236,14 +236,14 @@ class TransactionBlock:
 
     async def _there(self, call: Coroutine[Any, Any, T]) -> T:
         """A call of the transaction, on the loop that it belongs to."""
-        if self._counter.transactions(self._lease).loop_bound:
+        if self._transactor.transactions(self._lease).loop_bound:
             return await call
         return await self._home(call)
 
     async def _home(self, call: Coroutine[Any, Any, T]) -> T:
         """A call of the store, on the store's loop."""
         try:
-            home = self._counter.home(self._lease)
+            home = self._transactor.home(self._lease)
         except LeaseLost:
             call.close()
             raise

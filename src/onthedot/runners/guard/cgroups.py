@@ -34,7 +34,7 @@ class Group:
             self._write("memory.limit_in_bytes", bounds.memory)
 
     @property
-    def doors(self) -> list[str]:
+    def procs_files(self) -> list[str]:
         """The files to which a process writes 0 to join."""
         return [f"{place}/cgroup.procs" for place in self._places]
 

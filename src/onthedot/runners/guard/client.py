@@ -25,7 +25,7 @@ from onthedot.clock import SECOND, Clock, Micros, SystemClock
 from onthedot.ids import Ids, RandomIds
 from onthedot.model.task import Level
 from onthedot.runners.frames import BadFrame, Inbox, Message, frame
-from onthedot.runners.guard import trees
+from onthedot.runners.guard import process_tree
 from onthedot.runners.guard.protocol import (
     MOST_FROM_GUARD,
     MOST_TO_GUARD,
@@ -37,7 +37,7 @@ from onthedot.runners.guard.protocol import (
     program_to_json,
 )
 from onthedot.runners.guard.users import STATE_VARIABLE
-from onthedot.runners.probes import probe
+from onthedot.runners.probes import isolation_levels
 
 MOST = 2
 """Guards of a worker. Each takes some 16 MB, and a third one gains little."""
@@ -49,7 +49,7 @@ class Guards:
     """The guards of a worker. See `Guard`."""
 
     def __init__(self, *, cgroups: Sequence[str] = (), offers: frozenset[Level] | None = None) -> None:
-        self.levels = probe() if offers is None else offers
+        self.levels = isolation_levels() if offers is None else offers
         self._guards = [GuardClient(cgroups=cgroups, offers=self.levels) for _ in range(MOST)]
 
     @property
@@ -98,7 +98,7 @@ class GuardClient:
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
-        self.levels = probe() if offers is None else offers
+        self.levels = isolation_levels() if offers is None else offers
         self._cgroups = tuple(cgroups)
         self._clock = clock or SystemClock()
         self._ids = ids or RandomIds()
@@ -309,19 +309,19 @@ class _GuardProcess:
         self._process.kill()
         await asyncio.to_thread(self._process.wait)
         for _ in range(_GONE_WITHIN):
-            if not await asyncio.to_thread(trees.kill_found, self._left):
+            if not await asyncio.to_thread(process_tree.kill_found, self._left):
                 break
             await asyncio.sleep(_LOOK_EVERY)
         for number in list(self._asked):
             self._answer(number, ProgramEnd("stopped", error=self._why_lost))
 
-    def _left(self) -> list[trees.Process]:
+    def _left(self) -> list[process_tree.Process]:
         """The living processes that this guard has started: by session, by mark, and all below those."""
         sessions = set(self._mains.values())
-        all_there_are = list(trees.everybody())
+        all_there_are = list(process_tree.all_processes())
         roots = [
             process.pid
             for process in all_there_are
-            if process.session in sessions or trees.mark_of(process.pid).startswith(f"{self._token}.")
+            if process.session in sessions or process_tree.mark_of(process.pid).startswith(f"{self._token}.")
         ]
-        return trees.below(roots, all_there_are)
+        return process_tree.with_descendants(roots, all_there_are)

@@ -20,10 +20,10 @@ from functools import cache
 from typing import NamedTuple, NoReturn
 
 from onthedot.model.task import Bounds, Level
-from onthedot.runners.guard import namespaces, sandbox, seccomp, trees
+from onthedot.runners.guard import namespaces, process_tree, sandbox, seccomp
 from onthedot.runners.guard.users import User
 
-APART: tuple[Level, ...] = ("user", "sandbox")
+ISOLATED: tuple[Level, ...] = ("user", "sandbox")
 """The levels that isolate a program from its worker."""
 
 NOT_FOR_US = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -52,19 +52,19 @@ class Rights(NamedTuple):
     user: User | None = None  # None: as the guard
     workspace: str = ""  # becomes that user's
     level: Level = "none"
-    doors: Sequence[str] = ()  # of cgroups
+    procs_files: Sequence[str] = ()  # of cgroups
     limits: Sequence[tuple[int, int]] = ()
     files: Sequence[bytes] = ()  # what it finds in its descriptors 3, 4, …
 
     @property
     def needs_fork(self) -> bool:
         """Whether something can be set only from inside the new process."""
-        return self.apart or bool(self.doors)
+        return self.isolated or bool(self.procs_files)
 
     @property
-    def apart(self) -> bool:
+    def isolated(self) -> bool:
         """Whether it is isolated from the guard."""
-        return self.level in APART
+        return self.level in ISOLATED
 
 
 def limits_of(bounds: Bounds, *, own_user: bool) -> list[tuple[int, int]]:
@@ -202,8 +202,8 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
         lifted = [os.dup(end) for end in standard]
         for number, end in enumerate(lifted):
             os.dup2(end, number)
-        for door in rights.doors:
-            with open(door, "w") as file:
+        for path in rights.procs_files:
+            with open(path, "w") as file:
                 file.write("0")
         if rights.user is not None:
             uid = rights.user.uid
@@ -213,11 +213,11 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
-        if rights.apart:
-            trees.forbid_new_privileges()
+        if rights.isolated:
+            process_tree.forbid_new_privileges()
         if rights.level == "user":
             seccomp.load()  # in a sandbox, bubblewrap does it
-        trees.die_with_parent()
+        process_tree.die_with_parent()
         os.chdir(directory)
         first = 3 + len(rights.files)
         trouble = fcntl.fcntl(trouble, fcntl.F_DUPFD_CLOEXEC, first)

@@ -19,12 +19,12 @@ from contextlib import suppress
 
 from onthedot.clock import MILLISECOND, NEVER, SECOND, Micros, SystemClock
 from onthedot.runners.frames import BadFrame, Inbox, Message, frame
-from onthedot.runners.guard import cgroups, trees
+from onthedot.runners.guard import cgroups, process_tree
 from onthedot.runners.guard.launcher import NOT_FOR_US
 from onthedot.runners.guard.protocol import MOST_TO_GUARD, Kind, ProgramEnd, program_from_json
 from onthedot.runners.guard.running_program import RunningProgram
 from onthedot.runners.guard.sweeper import Sweeper
-from onthedot.runners.guard.users import NoneFree, NotPossible
+from onthedot.runners.guard.users import LevelUnavailable, NoFreeUser
 
 _CHUNK = 1 << 18
 _UNHEARD_MOST = 1 << 18  # bytes that the worker has not taken: then nothing is told that is only for lookers-on
@@ -134,14 +134,14 @@ class GuardLoop:
         program = program_from_json(data)
         try:
             if not program.argv:
-                raise NotPossible("expected a program and its arguments, got nothing")
+                raise LevelUnavailable("expected a program and its arguments, got nothing")
             if self._clock.steady() >= self._lease:
-                raise NotPossible(_LEASE_ENDED)
+                raise LevelUnavailable(_LEASE_ENDED)
             running = RunningProgram(number, program, f"{self._token}.{number}", self._groups, self._clock)
-        except NoneFree as error:
+        except NoFreeUser as error:
             self._send({"ended": number, "end": ProgramEnd("no_room", error=str(error))})
             return
-        except (OSError, NotPossible, ValueError) as error:
+        except (OSError, LevelUnavailable, ValueError) as error:
             self._send({"ended": number, "end": ProgramEnd("refused", error=f"could not be started: {error}")})
             return
         self._running[number] = running
@@ -222,7 +222,7 @@ class GuardLoop:
             with suppress(KeyError, ValueError):
                 self._selector.unregister(pipe)
         end = running.end()
-        running.let_go()
+        running.release()
         self._say(running)
         self._send({"ended": running.number, "end": end})
 
@@ -277,7 +277,7 @@ def main(arguments: list[str]) -> None:
     descriptor, token, *groups = arguments
     for number in NOT_FOR_US:
         signal.signal(number, signal.SIG_IGN)
-    trees.become_subreaper()
+    process_tree.become_subreaper()
     os.umask(0o077)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # four for each program that runs

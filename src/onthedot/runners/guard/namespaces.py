@@ -14,7 +14,7 @@ import os
 import struct
 import sys
 
-from onthedot.runners.guard import seccomp, trees
+from onthedot.runners.guard import process_tree, seccomp
 
 _OWN = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - these are the ones that are covered
 _BYTES = 256 << 20  # for each of them at most
@@ -69,7 +69,7 @@ def main(uid: int) -> None:
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    trees.forbid_new_privileges()
+    process_tree.forbid_new_privileges()
     seccomp.load()
 
 

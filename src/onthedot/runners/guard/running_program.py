@@ -11,11 +11,11 @@ from typing import Any
 from onthedot.clock import MILLISECOND, NEVER, SECOND, Clock, Micros
 from onthedot.output.capture import Capture
 from onthedot.output.records import Mark, Stream
-from onthedot.runners.guard import launcher, sandbox, trees, users
+from onthedot.runners.guard import launcher, process_tree, sandbox, users
 from onthedot.runners.guard.cgroups import Group
-from onthedot.runners.guard.launcher import APART, Rights
+from onthedot.runners.guard.launcher import ISOLATED, Rights
 from onthedot.runners.guard.protocol import Kind, Program, ProgramEnd
-from onthedot.runners.guard.users import NotPossible, User
+from onthedot.runners.guard.users import LevelUnavailable, User
 
 READ_MOST = 1 << 16
 """Bytes of a pipe that are read at a time, before it is another pipe's turn."""
@@ -28,7 +28,7 @@ _LEFT_IN_PIPE = 32  # times READ_MOST: more than a pipe can hold
 
 
 class RunningProgram:
-    """A program that was started. The constructor raises OSError, ValueError or `NotPossible` if it cannot be."""
+    """A program that was started. The constructor raises OSError, ValueError or `LevelUnavailable` if it cannot be."""
 
     def __init__(self, number: int, program: Program, mark: str, cgroups: list[str], clock: Clock) -> None:
         self.number = number
@@ -52,21 +52,21 @@ class RunningProgram:
         self._is_recorded = True  # until the record cannot be written
         try:
             self._start(mark, cgroups)
-        except (OSError, ValueError, NotPossible):
-            self.let_go()
+        except (OSError, ValueError, LevelUnavailable):
+            self.release()
             raise
         self.streams: dict[int, Stream] = {self.spawned.out: "out", self.spawned.err: "err"}
 
     def _start(self, mark: str, cgroups: list[str]) -> None:
         program = self.program
-        if program.level in APART and os.geteuid() == 0:
+        if program.level in ISOLATED and os.geteuid() == 0:
             self.user = users.take_user(program.workspace)
             users.check_reachable(program.workspace)
         elif program.level == "user":
-            raise NotPossible("isolation 'user': expected a worker that runs as root, got one that does not")
+            raise LevelUnavailable("isolation 'user': expected a worker that runs as root, got one that does not")
         if cgroups:
             self.group = Group(cgroups, mark, program.bounds)
-        argv, env, files = [*program.argv], {**program.env, trees.MARK: mark}, []
+        argv, env, files = [*program.argv], {**program.env, process_tree.MARK: mark}, []
         if program.level == "sandbox":
             uid = self.user.uid if self.user else os.geteuid()
             files = sandbox.sandbox_files(program.env, uid, program.workspace)
@@ -75,12 +75,12 @@ class RunningProgram:
                 *sandbox.bubblewrap(program.directory, program.workspace, handed=handed, network=program.network),
                 *argv,
             ]
-            env = {trees.MARK: mark}  # bubblewrap's own; the program inherits it
+            env = {process_tree.MARK: mark}  # bubblewrap's own; the program inherits it
         rights = Rights(
             user=self.user,
             workspace=program.workspace,
             level=program.level,
-            doors=self.group.doors if self.group else (),
+            procs_files=self.group.procs_files if self.group else (),
             limits=launcher.limits_of(program.bounds, own_user=self.user is not None),
             files=files,
         )
@@ -182,7 +182,7 @@ class RunningProgram:
         """The process id of its main process."""
         return self.spawned.pid
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close its pipes and its record, and give back its cgroup and its user. Its tree is gone."""
         self._close_capture()
         if hasattr(self, "spawned"):
@@ -196,7 +196,7 @@ class RunningProgram:
             self.user.give_back()
 
     def end(self) -> ProgramEnd:
-        """How the program ended. Call it before `let_go`."""
+        """How the program ended. Call it before `release`."""
         usage = self.usage
         cpu = int((usage.ru_utime + usage.ru_stime) * SECOND) if usage else 0
         memory = usage.ru_maxrss * 1024 if usage else 0

@@ -47,7 +47,7 @@ _MOST_TRIES = 10
 GIT_TIMEOUT: Micros = 600 * SECOND
 
 
-class Over(Exception):
+class AttemptOver(Exception):
     """The attempt has ended with this outcome, before its steps have."""
 
     def __init__(self, outcome: Outcome) -> None:
@@ -55,7 +55,7 @@ class Over(Exception):
         self.outcome = outcome
 
 
-class TimeIsUp(Exception):
+class AttemptTimedOut(Exception):
     """The guard has ended a program because the attempt's own time-out was over."""
 
 
@@ -122,7 +122,7 @@ class ProgramAttempt:
         self._services = services
         self._settings = settings
         self._clock = clock
-        self._context = attempt.context = Context(self._lease, attempt.desk, None, attempt.started_at)
+        self._context = attempt.context = Context(self._lease, attempt.reporter, None, attempt.started_at)
         self._work = Work()  # nothing, until it is filled in
         self._state = _State(
             deadline=clock.steady() + attempt.timeout if attempt.timeout else None,
@@ -166,7 +166,7 @@ class ProgramAttempt:
         self._state.deadline = self._clock.steady() + self._settings.kill_after
         self._state.grace = min(self._state.grace, _LAST_GRACE)
         self.say(f"it is ended; what always runs has {self._settings.kill_after / SECOND:g} s")
-        with suppress(Over, TimeIsUp):
+        with suppress(AttemptOver, AttemptTimedOut):
             for at in left:
                 step = self._work.steps[at]
                 self.say(f"step {at + 1} of {len(self._work.steps)}: {step.name}", step.name)
@@ -375,9 +375,9 @@ class ProgramAttempt:
         finally:
             live.flush()
         if end.kind == "stopped":
-            raise Over(stopped_of(end))
+            raise AttemptOver(stopped_of(end))
         if end.kind == "timed_out" and mine:
-            raise TimeIsUp
+            raise AttemptTimedOut
         if end.stragglers:
             self.say(f"{end.stragglers} processes that it had left running were killed")
         return end
@@ -394,9 +394,9 @@ class ProgramAttempt:
             tried += 1
             at_most_once = self._job.guarantee is Guarantee.AT_MOST_ONCE  # what is given back is lost then
             if tried >= _MOST_TRIES and not self._state.has_run and not at_most_once:
-                raise Over(Outcome(OutcomeKind.RELEASED, end.error))
+                raise AttemptOver(Outcome(OutcomeKind.RELEASED, end.error))
             if self._state.deadline is not None and self._clock.steady() >= self._state.deadline:
-                raise TimeIsUp
+                raise AttemptTimedOut
             await asyncio.sleep(_TRY_EVERY)
 
     async def _watched(self, program: Program, live: LiveLines, saved: _Saved | None) -> ProgramEnd:

@@ -14,9 +14,9 @@ from onthedot.model.errors import LeaseLost, StoreUnavailable
 from onthedot.model.run import Lease
 from onthedot.model.task import Steps
 from onthedot.model.verdict import Outcome, OutcomeKind
-from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.attempt import Attempt, stopped_before_start
 from onthedot.runners.outcomes import failed, timed_out, without_secrets
-from onthedot.runners.program.program_attempt import Over, ProgramAttempt, TimeIsUp
+from onthedot.runners.program.program_attempt import AttemptOver, AttemptTimedOut, ProgramAttempt
 from onthedot.runners.program.services import ProgramServices
 from onthedot.runners.program.workspace import RunFolder, SpareFolders, sweep
 from onthedot.runners.runner import BaseRunner, Host
@@ -58,12 +58,12 @@ class ProgramRunner(BaseRunner):
         for attempt in attempts:
             if attempt in self._waiting:
                 self._waiting.remove(attempt)
-                self._end(attempt, never_begun(attempt))
+                self._end(attempt, stopped_before_start(attempt))
             elif attempt in self._running and attempt.handle is not None:
                 handle, attempt.handle = attempt.handle, None  # once: a second cancel would cut the grace short
                 handle.cancel()
                 if not attempt.started_at:  # before its first step: it takes none, and would never come to its end
-                    self._end(attempt, never_begun(attempt))
+                    self._end(attempt, stopped_before_start(attempt))
 
     def close(self) -> None:
         """Does nothing: the guard is closed by its owner."""
@@ -96,9 +96,9 @@ class ProgramRunner(BaseRunner):
             outcome = await program.perform()
         except asyncio.CancelledError as error:
             outcome = timed_out(attempt.timeout) if attempt.timed_out else attempt.stop_as or failed(error)
-        except TimeIsUp:
+        except AttemptTimedOut:
             outcome = timed_out(attempt.timeout)
-        except Over as over:
+        except AttemptOver as over:
             outcome = attempt.stop_as or over.outcome
         except StoreUnavailable as error:  # what it needs before its first program could not be had: nothing has begun
             outcome = attempt.stop_as or Outcome(OutcomeKind.RELEASED, str(error))

@@ -25,7 +25,7 @@ from onthedot.clock import Micros, to_datetime
 from onthedot.model.run import Lease
 from onthedot.output.locations import state_folder
 from onthedot.runners.guard import folders
-from onthedot.runners.guard.users import FOR_ONE_GROUP, make_system_folder, system_folder, take_back
+from onthedot.runners.guard.users import FOR_ONE_GROUP, make_system_folder, reclaim, system_folder
 from onthedot.settings import Settings
 
 logger = logging.getLogger("onthedot.runners")
@@ -134,7 +134,7 @@ class RunFolder:
             return False
         os.makedirs(self.run, mode=0o700, exist_ok=True)
         with suppress(OSError):  # there is none; somebody else was quicker, or it was swept away
-            if not take_back(str(theirs / "work")):  # before it has a name by which nobody knows whose it is
+            if not reclaim(str(theirs / "work")):  # before it has a name by which nobody knows whose it is
                 return False
             (theirs / "work").rename(self.workspace)
             return True
@@ -217,7 +217,7 @@ class RunFolder:
     def give_back(self) -> None:
         """Close the workspace for the users of programs: the attempt has ended, and the workspace is kept."""
         if self._apart:
-            take_back(str(self.workspace))
+            reclaim(str(self.workspace))
 
     def discard(self) -> None:
         """Remove the workspace: the run has succeeded. A record that nobody has taken stays until it is swept."""
@@ -257,7 +257,7 @@ def _sweep_one(entry: os.DirEntry[str], *, now: Micros, keep: Micros, used: set[
     age = now - entry.stat(follow_symlinks=False).st_mtime_ns // 1_000
     if not entry.is_dir(follow_symlinks=False) or entry.name in used or not _is_place(entry.name):
         return False
-    take_back(f"{entry.path}/work", kill=True)
+    reclaim(f"{entry.path}/work", kill=True)
     if age <= keep:
         return False
     folders.remove(entry.path)

@@ -8,7 +8,7 @@ from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, Field, model_validator
 
 from onthedot.access import keys, users
-from onthedot.access.permissions import Grant, grant_in_words
+from onthedot.access.permissions import Grant, parse_grant
 from onthedot.clock import Micros
 from onthedot.observe.formats import iso, optional_iso
 from onthedot.server.audit import record_change
@@ -36,7 +36,7 @@ class GrantIn(Body):
 
     def grant(self) -> Grant:
         """`DefinitionError` for what cannot be granted."""
-        return grant_in_words(
+        return parse_grant(
             self.role, scopes=self.scopes, may_code=self.may_code, namespaces=self.namespaces, owner=self.owner,
             only_own=self.only_own,
         )  # fmt: skip
@@ -177,7 +177,7 @@ async def list_keys(there: There, who: Who, limit: Limit = 100, after: After = "
 async def create_key(request: Request, there: There, who: Who, body: KeyIn) -> Any:
     """Make a key that may no more than you. Its text is in the answer, and never shown again. It is good for 90 days,
     unless `expires_in` says otherwise."""
-    lasts = keys.read_lasts(body.expires_in, what="expires_in")
+    lasts = keys.parse_lifetime(body.expires_in, what="expires_in")
     now = there.clock.now()
     expires_at = None if lasts is None else now + lasts
     issued = await keys.issue(there.store, body.name, body.grant(), expires_at=expires_at, by=who)

@@ -53,7 +53,7 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def look(pid: int) -> Process | None:
+def read_process(pid: int) -> Process | None:
     """The process with this id, or None."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -66,7 +66,7 @@ def look(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), int(fields[3]), int(fields[19]), is_zombie)
 
 
-def children_of_guard() -> list[int]:
+def own_children() -> list[int]:
     """The guard's own children: main processes, and orphans. One that ends meanwhile can hide another, so look again if
     you must be sure."""
     me = os.getpid()
@@ -74,17 +74,17 @@ def children_of_guard() -> list[int]:
         with open(f"/proc/self/task/{me}/children", "rb") as file:
             return [int(pid) for pid in file.read().split()]
     except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
-        return [process.pid for process in everybody() if process.parent == me]
+        return [process.pid for process in all_processes() if process.parent == me]
 
 
-def everybody() -> Iterator[Process]:
+def all_processes() -> Iterator[Process]:
     """All processes of this machine that can be seen from here."""
     for name in os.listdir("/proc"):
-        if name.isdigit() and (process := look(int(name))) is not None:
+        if name.isdigit() and (process := read_process(int(name))) is not None:
             yield process
 
 
-def below(roots: Iterable[int], among: Iterable[Process]) -> list[Process]:
+def with_descendants(roots: Iterable[int], among: Iterable[Process]) -> list[Process]:
     """These processes and all of their descendants that live, each before its children."""
     families: dict[int, list[Process]] = {}
     by_pid: dict[int, Process] = {}
@@ -101,12 +101,12 @@ def below(roots: Iterable[int], among: Iterable[Process]) -> list[Process]:
     return [process for process in found.values() if not process.is_zombie]
 
 
-def tell(process: Process, number: int) -> None:
+def send_signal(process: Process, number: int) -> None:
     """Signal this process, and never another one that has its id now."""
     with suppress(ProcessLookupError, PermissionError):
         handle = os.pidfd_open(process.pid)
         try:
-            now = look(process.pid)
+            now = read_process(process.pid)
             if now is not None and now.born == process.born:
                 signal.pidfd_send_signal(handle, number)
         finally:
@@ -122,17 +122,17 @@ def kill_found(find: Callable[[], Iterable[Process]]) -> int:
         if not fresh:
             break
         for process in fresh:
-            tell(process, signal.SIGSTOP)
+            send_signal(process, signal.SIGSTOP)
             stopped[process.pid, process.born] = process
     for process in stopped.values():
-        tell(process, signal.SIGKILL)
+        send_signal(process, signal.SIGKILL)
     return len(stopped)
 
 
 def kill_below(roots: Iterable[int]) -> int:
     """Kill these processes and all of their descendants. Returns how many."""
     tops = list(roots)
-    return kill_found(lambda: below(tops, everybody()))
+    return kill_found(lambda: with_descendants(tops, all_processes()))
 
 
 def mark_of(pid: int) -> str:

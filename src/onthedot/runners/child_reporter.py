@@ -1,4 +1,4 @@
-"""The desk in a child process: sends checkpoints, progress and log lines to the worker's own desk.
+"""The reporter in a child process: sends checkpoints, progress and log lines to the worker's own reporter.
 
 They use the same frames as the outcome. A checkpoint waits for its answer, and there is one at a time. Progress and
 log lines need no answer: they are collected, and sent a few times a second and before the outcome.
@@ -25,8 +25,8 @@ TELL_EVERY: Micros = 200 * MILLISECOND
 _MOST = 1 << 16  # bytes of an answer
 
 
-class ChildDesk:
-    """See `context.Desk`. Serves one attempt: made before its handler is called, closed before its outcome is sent."""
+class ChildReporter:
+    """See `context.Reporter`. Serves one attempt: from before its handler is called until its outcome is sent."""
 
     result_bytes = 0  # under exactly_once only, which has no children
 
@@ -89,7 +89,7 @@ class ChildDesk:
                 self._send({"note": [progress, note.log]})
 
     def now(self) -> Micros:
-        """See `context.Desk`."""
+        """See `context.Reporter`."""
         return self._clock.now()
 
     def trace(self, lease: Lease, text: str) -> None:

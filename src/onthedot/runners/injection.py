@@ -28,7 +28,7 @@ from onthedot.runners.task_template import references
 _ENVIRONMENT = 'put it into env, and write "$NAME" in a script'
 
 
-class Doubt(NamedTuple):
+class InjectionRisk(NamedTuple):
     """A parameter that could be read as code: where, which, and why."""
 
     place: str
@@ -42,12 +42,12 @@ class Doubt(NamedTuple):
         )
 
 
-def doubts(task: Task, params: Sequence[Param]) -> list[Doubt]:
+def injection_risks(task: Task, params: Sequence[Param]) -> list[InjectionRisk]:
     """Every parameter of a task that could be read as code.
 
-    >>> [str(one.place) for one in doubts(Command(argv=("nice", "zsh", "-fc", "${{ params.x }}")), [])]
+    >>> [str(one.place) for one in injection_risks(Command(argv=("nice", "zsh", "-fc", "${{ params.x }}")), [])]
     ['argv[3]']
-    >>> doubts(Command(argv=("deploy", "${{ params.env }}", "--to=${{ params.to }}")), [])
+    >>> injection_risks(Command(argv=("deploy", "${{ params.env }}", "--to=${{ params.to }}")), [])
     []
     """
     bounded = {param.name for param in params if _is_bounded(param)}
@@ -64,7 +64,7 @@ def _is_bounded(param: Param) -> bool:
     return bool(param.pattern) and is_harmless(param.pattern)
 
 
-def _all(task: Task) -> Iterator[Doubt]:
+def _all(task: Task) -> Iterator[InjectionRisk]:
     match task:
         case Command():
             yield from _argv("argv", task.argv)
@@ -93,11 +93,11 @@ _CODE_VARIABLE = re.compile(
 )
 
 
-def _env(place: str, env: Mapping[str, str]) -> Iterator[Doubt]:
+def _env(place: str, env: Mapping[str, str]) -> Iterator[InjectionRisk]:
     for name, text in env.items():
         if _CODE_VARIABLE.fullmatch(str(name)):
             for used in _names(str(text)):
-                yield Doubt(f"{place}.{name}", used, f"programs load or run what {name!r} says")
+                yield InjectionRisk(f"{place}.{name}", used, f"programs load or run what {name!r} says")
 
 
 # ── argument lists ───────────────────────────────────────────────────────────────────────────────────────────
@@ -115,13 +115,13 @@ _CODE_WORDS = _words(
 _CODE_NAMES = frozenset({"rsync-path", "upload-pack", "receive-pack"})
 
 
-def _argv(place: str, argv: Sequence[str]) -> Iterator[Doubt]:
+def _argv(place: str, argv: Sequence[str]) -> Iterator[InjectionRisk]:
     words = [str(word) for word in argv]
     for at, word in enumerate(words):
         used = _names(word) if at else []
         if used:
             why = _own_form(word) or _behind(words, at) or _started(words, at)
-            yield from (Doubt(f"{place}[{at}]", name, why) for name in used if why)
+            yield from (InjectionRisk(f"{place}[{at}]", name, why) for name in used if why)
 
 
 def _names(text: str) -> list[str]:

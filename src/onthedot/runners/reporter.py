@@ -1,4 +1,4 @@
-"""The desk: writes the checkpoints, progress and logs of running attempts to the store.
+"""The reporter: writes the checkpoints, progress and logs of running attempts to the store.
 
 A checkpoint is written at once, and its handler waits for that. Progress and log lines are collected in the attempt
 (`runners/notes.py`) and written about every second, and before the attempt's verdict: after that its lease is over.
@@ -29,15 +29,15 @@ WRITE_EVERY: Micros = 1 * SECOND
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries to reach the store
 
 
-class Desk(Service):
+class StoreReporter(Service):
     """Takes notes on any thread, and writes them on the engine's thread."""
 
-    name = "attempt notes"
+    name = "reporter"
 
     def __init__(self, store: Store, settings: Settings, clock: Clock, events: Events | None = None) -> None:
         super().__init__()
         self._store = store
-        self._counter = Transactor(store, clock, lambda lease_id: self.write([lease_id]))
+        self._transactor = Transactor(store, clock, lambda lease_id: self.write([lease_id]))
         self._settings = settings
         self._clock = clock
         self._events = events or Events()
@@ -48,16 +48,16 @@ class Desk(Service):
 
     def open(self) -> None:
         """From here on notes are written on the running loop."""
-        self._loop = self._counter.loop = asyncio.get_running_loop()
+        self._loop = self._transactor.loop = asyncio.get_running_loop()
 
     def close(self) -> None:
         """Write nothing more. Attempts that still run belong to a node that has gone."""
-        self._loop = self._counter.loop = None
+        self._loop = self._transactor.loop = None
 
     # ── on any thread ────────────────────────────────────────────────────────────────────────────────────────
 
     def checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> Future[None]:
-        """See `context.Desk`."""
+        """See `context.Reporter`."""
         loop = self._loop
         if loop is None or loop.is_closed():
             raise LeaseLost(
@@ -66,27 +66,27 @@ class Desk(Service):
         return asyncio.run_coroutine_threadsafe(self._save(lease, checkpoint), loop)
 
     def noted(self, notes: Notes) -> None:
-        """See `context.Desk`."""
+        """See `context.Reporter`."""
         loop = self._loop
         if loop is not None and not loop.is_closed():  # else nobody is left to write it
             loop.call_soon_threadsafe(self._note, notes)
 
     def now(self) -> Micros:
-        """See `context.Desk`."""
+        """See `context.Reporter`."""
         return self._clock.now()
 
     @property
     def result_bytes(self) -> int:
-        """See `context.Desk`."""
+        """See `context.Reporter`."""
         return self._settings.result_bytes
 
     def transaction(self, completion: Completion) -> TransactionBlock:
-        """See `context.Desk`."""
-        return TransactionBlock(self._counter, completion)
+        """See `context.Reporter`."""
+        return TransactionBlock(self._transactor, completion)
 
     def transaction_blocking(self, completion: Completion) -> AbstractContextManager[Any]:
-        """See `context.Desk`."""
-        return self._counter.blocking(completion)
+        """See `context.Reporter`."""
+        return self._transactor.blocking(completion)
 
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
 
