@@ -23,8 +23,7 @@ NOUNS = frozenset({"blocking", "feed", "need", "ring", "seed", "setting", "speed
 """Words that look like one and are none, or that the field uses as a name: `blocking`, `testing`."""
 
 TO_BE_NAMED = frozenset({
-    "stores/living.py",
-    "stores/postgres/prepared.py", "checker/holding.py", "checker/matching.py", "contract/finding.py",
+    "checker/holding.py", "checker/matching.py", "contract/finding.py",
     "contract/moved.py", "contract/standing.py",
 })  # fmt: skip
 """Modules that still have such a name. No others come to them."""
@@ -157,11 +156,9 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "a property of the whole store on a real PostgreSQL": (
         "tests/stores/postgres/test_arrays.py",
         "tests/stores/postgres/test_django.py",
-        "tests/stores/postgres/test_exactly_once.py",
         "tests/stores/postgres/test_finding.py",
         "tests/stores/postgres/test_frozen.py",
         "tests/stores/postgres/test_hot_plans.py",
-        "tests/stores/postgres/test_joining.py",
         "tests/stores/postgres/test_letters.py",
         "tests/stores/postgres/test_lock_order.py",
         "tests/stores/postgres/test_meanwhile.py",

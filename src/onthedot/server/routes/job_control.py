@@ -17,7 +17,7 @@ from onthedot.observe.formats import iso, optional_iso
 from onthedot.operations.backfill import Asked as Range
 from onthedot.operations.backfill import Backfill as Filled
 from onthedot.operations.backfill import backfill
-from onthedot.operations.move_slot import except_next, new_instant
+from onthedot.operations.move_slot import move_next_slot, new_instant
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.put_job import resume_job as resume_job_of
 from onthedot.rules.next_slots import HORIZON
@@ -257,7 +257,7 @@ async def _backfill(there: OpenStore, record: JobRecord, wanted: Range, *, dry_r
 
 
 async def _except(there: OpenStore, record: JobRecord, body: Skip, to: str | None) -> MovedSlot:
-    return await except_next(
+    return await move_next_slot(
         there.store,
         record.id,
         slot=_slot(body),

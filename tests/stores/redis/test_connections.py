@@ -7,8 +7,7 @@ import pytest
 from onthedot.model.errors import DefinitionError
 from onthedot.stores.addresses import exposed
 from onthedot.stores.connect import has_transactions, open_store
-from onthedot.stores.redis.connections import maker
-from onthedot.stores.redis.url import read_url
+from onthedot.stores.redis.connections import maker, read_url
 
 
 def test_what_is_not_said_has_its_default():

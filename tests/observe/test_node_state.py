@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from onthedot.clock import SECOND
+from onthedot.observe.node_state import state_of
 from onthedot.settings import Settings
-from onthedot.stores.living import state_of
 from onthedot.stores.values import Node
 
 

@@ -19,9 +19,11 @@ from onthedot.model.run import Lease, RunState
 from onthedot.model.verdict import Finish
 from onthedot.stores.postgres.connections import Connection, is_limited, limited_to, set_local, settings_of
 from onthedot.stores.postgres.database import PostgresDatabase, PostgresHome
-from onthedot.stores.postgres.failures import LOST, TROUBLE, Contended, translate, try_again
+from onthedot.stores.postgres.errors import LOST, TROUBLE, translate
+from onthedot.stores.postgres.retries import with_retries
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.sql.finish import lock_for, move_runs
+from onthedot.stores.sql.port import Contended
 
 IS_RUNNING = "SELECT 1 FROM {schema}.runs WHERE id = $1 AND lease_id = $2 AND state = 'running'"
 
@@ -97,7 +99,7 @@ class PostgresTransaction:
         """Move the run to history, if it is running under this lease; None if it is not."""
         await self._in_time(self.connection.execute(self._settings()))
         try:
-            return await try_again(lambda: self._in_time(self._move(finish)), lambda error: isinstance(error, AGAIN))
+            return await with_retries(lambda: self._in_time(self._move(finish)), lambda error: isinstance(error, AGAIN))
         except AGAIN as error:
             raise StoreUnavailable(str(translate(error, self._store.address.shown))) from error
 

@@ -9,7 +9,7 @@ import pytest
 from onthedot.model.errors import DefinitionError
 from onthedot.stores.addresses import exposed
 from onthedot.stores.connect import open_store
-from onthedot.stores.postgres.url import read_url
+from onthedot.stores.postgres.connections import read_url
 
 
 def test_our_options_are_ours_and_all_others_go_to_the_library():

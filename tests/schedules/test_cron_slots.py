@@ -12,7 +12,7 @@ from onthedot.model.errors import ScheduleError
 from onthedot.model.job import Cron
 from onthedot.schedules import cron, next_after, slots
 from onthedot.schedules.calendar import Days
-from onthedot.schedules.cron import wall_times
+from onthedot.schedules.cron_slots import wall_times
 
 START = to_micros(datetime(2026, 1, 1, tzinfo=UTC))
 

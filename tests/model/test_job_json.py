@@ -26,9 +26,9 @@ from onthedot.model.job import (
     Retry,
     Sleep,
 )
+from onthedot.model.job_json import Unreadable, decode, encode, hash_of
 from onthedot.model.task import Bounds, Param
 from onthedot.rules.shards import BUCKETS, bucket_of
-from onthedot.stores.definitions import Unreadable, decode, encode, hash_of
 
 PLAIN = Job(name="job", task=Call(handler="work"))
 

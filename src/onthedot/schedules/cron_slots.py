@@ -1,6 +1,6 @@
 """Cron: wall-clock times become instants.
 
-`cron_fields.py` reads the expression, `calendar.py` which days match. The rules for clock changes are here. They are
+`cron_parser.py` reads the expression, `calendar.py` which days match. The rules for clock changes are here. They are
 those of Debian's cron:
 
     a **fixed** time (neither minute nor hour starts with `*`)
@@ -27,7 +27,7 @@ from onthedot.clock import SECOND, Micros, to_micros
 from onthedot.model.errors import shown
 from onthedot.model.job import Cron
 from onthedot.schedules.calendar import Days
-from onthedot.schedules.cron_fields import read_fields, values_of
+from onthedot.schedules.cron_parser import read_fields, values_of
 from onthedot.schedules.zones import FIRST_YEAR, LARGEST_OFFSET, LAST_YEAR, Stretch, stretch_at, zone
 
 _WALL_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  wall times carry no zone

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from onthedot.model.errors import ScheduleError
 from onthedot.schedules import cron_fields
-from onthedot.schedules.cron_fields import read_fields
+from onthedot.schedules.cron_parser import read_fields
 from tests.schedules import oracle
 
 

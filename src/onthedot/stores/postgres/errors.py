@@ -1,23 +1,14 @@
-"""PostgreSQL's errors in our words: which calls can be retried, and which cannot."""
+"""Translates PostgreSQL's errors: what was expected, what came, what to do."""
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 import asyncpg
 
-from onthedot.clock import MILLISECOND, SECOND, Micros
-from onthedot.ids import RandomIds
+from onthedot.clock import Micros
 from onthedot.model.errors import StoreUnavailable, StoreUnusable
-from onthedot.stores.sql.port import Contended as Contended
-
-T = TypeVar("T")
-
-TRIES = 12
-"""Attempts per transaction after conflicts: about 2 s in all, and the time that it waits for locks."""
+from onthedot.stores.sql.port import Contended
 
 LOST = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """The connection is gone, or its state is unknown. The last one comes with an answer that nobody waits for any more."""
@@ -28,11 +19,6 @@ TROUBLE = (*LOST, asyncpg.PostgresError)
 
 ENDED = ("25P03", "25P04")
 """The codes with which a server ends a session whose transaction took too long."""
-
-_CONFLICTS = (Contended, asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError)
-
-_TAKEN_MEANWHILE = frozenset({"jobs_living", "submit_keys_pkey"})
-"""Unique indexes over what two transactions may make at once: made again, the second finds the first one's."""
 
 # By the first two characters of the error's code, or all five: what came, and what to do.
 _WILL_NOT = {
@@ -47,28 +33,6 @@ _WILL_NOT = {
     "XX": ("the server's files are damaged", "look at its log; restore a backup"),
 }
 _MAY_PASS = ("the server could not do it now", "ask again")
-
-
-def may_try_again(error: Exception) -> bool:
-    """Whether only a conflict with other transactions undid this one, so that a retry may pass."""
-    if isinstance(error, _CONFLICTS):
-        return True
-    if isinstance(error, asyncpg.UniqueViolationError):
-        return getattr(error, "constraint_name", None) in _TAKEN_MEANWHILE
-    return is_missing_partition(error)
-
-
-async def try_again(work: Callable[[], Awaitable[T]], may: Callable[[Exception], bool] = may_try_again) -> T:
-    """Do work, and retry it while `may` accepts its error. Pauses are random and get longer. Raises the last error."""
-    for number in range(TRIES - 1):
-        try:
-            return await work()
-        except Exception as error:
-            if not may(error):
-                raise
-        longest = min(300 * MILLISECOND, 4 * MILLISECOND << number)
-        await asyncio.sleep(longest * RandomIds().fraction() / SECOND)
-    return await work()
 
 
 def is_missing_partition(error: BaseException) -> bool:

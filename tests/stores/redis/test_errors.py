@@ -14,7 +14,7 @@ from onthedot.model.job import Call, Job
 from onthedot.model.run import NewRun, RunState, submit_trigger
 from onthedot.stores.connect import open_store
 from onthedot.stores.redis import RedisStore, server
-from onthedot.stores.redis.persistence import check_server, read_persistence
+from onthedot.stores.redis.server import check_server, read_persistence
 from onthedot.stores.values import Node
 from onthedot_verify.contract.workbench import Workbench, at, window
 from tests.servers.valkey import ValkeyServer

@@ -9,9 +9,9 @@ from onthedot import fault_points
 from onthedot.model.run import Lease
 from onthedot.model.verdict import Finish, Verdict
 from onthedot.stores.sql.finish import check_moves, lock_for, move_runs
+from onthedot.stores.sql.fragments import job_of
 from onthedot.stores.sql.port import Now, Tx, sql
 from onthedot.stores.sql.reserve import LEASES, leases_of
-from onthedot.stores.sql.shapes import job_of
 
 # A node that another transaction has locked is left for the next call.
 LOCK_DEAD = sql(

@@ -10,7 +10,7 @@ from onthedot.model.errors import StoreUnavailable
 from onthedot.model.retention import DAY, Cut, Mark
 from onthedot.model.run import TERMINAL, RunState
 from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.postgres.partitions import begin_of, month_in, month_of, name_of
+from onthedot.stores.postgres.transaction import begin_of, month_in, month_of, name_of
 from onthedot_verify.contract.workbench import START, Workbench, at
 
 LAST_ID = 2**62

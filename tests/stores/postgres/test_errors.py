@@ -11,9 +11,9 @@ import pytest
 
 from onthedot.model.errors import StateError, StoreUnavailable, StoreUnusable
 from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.postgres.failures import Contended, translate
+from onthedot.stores.postgres.errors import translate
 from onthedot.stores.postgres.transaction import Transaction
-from onthedot.stores.sql.port import sql
+from onthedot.stores.sql.port import Contended, sql
 from onthedot.stores.values import Node
 from tests.servers.postgres import PostgresServer
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onthedot.clock import MILLISECOND, SECOND
+from onthedot.store_clock import DRIFT, StoreClock, clock_of
 from onthedot.stores.memory import MemoryStore
-from onthedot.stores.store_clock import DRIFT, StoreClock, clock_of
 from tests.node.elsewhere import Elsewhere, Machine
 
 

@@ -18,6 +18,7 @@ from onthedot.model.after import After
 from onthedot.model.duration import micros
 from onthedot.model.job import CatchUp, Guarantee, Job, Json, Limit, Overlap, Rate, Retry
 from onthedot.model.route import DEFAULT_QUEUE, PRIORITIES
+from onthedot.model.schedule_json import from_json, to_json
 from onthedot.model.task import (
     Bounds,
     Call,
@@ -33,7 +34,6 @@ from onthedot.model.task import (
     Steps,
     Task,
 )
-from onthedot.schedules import from_json, to_json
 
 _TASKS = {kind.__name__.lower(): kind for kind in (Call, Sleep, Noop, Command, Steps, Http, Container)}
 _INNER = {(Steps, "steps"): Step, (Steps, "source"): Source, (Container, "mounts"): Mount}
