@@ -8,7 +8,6 @@ import pytest
 
 import onthedot
 from onthedot.model.task import LEVELS
-from onthedot.runners import probes
 from onthedot.runners.guard import sandbox
 from onthedot.runners.probes import isolation_levels
 from tests.servers.plugin import NOT_TESTED
@@ -22,7 +21,7 @@ def test_all_levels_are_offered_where_all_can_be_given():
 
 @pytest.mark.slow
 def test_without_bubblewrap_there_is_no_sandbox(monkeypatch):
-    monkeypatch.setattr(probes, "bubblewrap", lambda *_, **__: ["/no/such/bwrap"])
+    monkeypatch.setattr(sandbox, "bubblewrap", lambda *_, **__: ["/no/such/bwrap"])
     assert isolation_levels() >= {"none", "process"}
     assert "sandbox" not in isolation_levels()
 
