@@ -181,8 +181,7 @@ class Grant:
         )  # fmt: skip
 
     def is_within(self, principal: Principal) -> bool:
-        """Whether the principal has at least these rights. Then it may give them, see their owners, and take
-        them away.
+        """Whether the principal has at least these rights. Then it may grant them, revoke them, and see who has them.
 
         >>> from onthedot.access.permissions import LOCAL
         >>> Grant(role=Role.ADMIN).is_within(LOCAL)
@@ -261,8 +260,8 @@ def parse_grant(
 
 
 def edited_grant(grant: Grant, said: Mapping[str, Any]) -> Grant:
-    """The grant with other values for what is said, by the names of `parse_grant`. `may_code` belongs to editors: it
-    ends with that role. `DefinitionError` for what cannot be granted.
+    """The grant with these values changed, by the names of `parse_grant`. `may_code` belongs to editors: it ends with
+    that role. `DefinitionError` for a grant that contradicts itself.
 
     >>> ann = parse_grant("editor", may_code=True, namespaces=["shop"])
     >>> edited_grant(ann, {"role": "viewer"}) == parse_grant("viewer", namespaces=["shop"])
@@ -307,7 +306,7 @@ def check_name(what: str, name: str) -> None:
 
 
 def check_given(grant: Grant, by: Principal) -> None:
-    """`DefinitionError` for a grant that is none; `AccessDenied` if it is more than whoever gives it has."""
+    """`DefinitionError` for a grant that contradicts itself; `AccessDenied` if `by` has fewer rights than it."""
     check_grant(grant)
     if not grant.is_within(by):
         raise AccessDenied(

@@ -32,7 +32,7 @@ _FLAGS = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Chunk(NamedTuple):
-    """Some bytes after the head, as they came; or the rest of the head, which is redacted already."""
+    """Some bytes after the head, as they arrived; or the rest of the head, which is redacted already."""
 
     at: Micros
     stream: Stream
@@ -64,7 +64,7 @@ class Capture:
         self._gathered_bytes = 0
         self._gathered_of: Stream = "out"
         self._since: Micros = 0
-        self._shown: LiveText | None = None  # there is one behind the head
+        self._shown: LiveText | None = None  # set once the head is full
         self._tail: deque[_Chunk] = deque()
         self._tail_bytes = 0
         self._cut = 0
@@ -231,7 +231,7 @@ class Capture:
                 self._file = os.open(self._path, _FLAGS | os.O_CREAT, 0o600)
             while rest:
                 rest = rest[os.write(self._file, rest) :]
-        except OSError:  # the disk is full, or has gone: the program has nothing to do with that
+        except OSError:  # the disk is full or gone; the program goes on
             return
 
 
@@ -284,7 +284,7 @@ class LiveText:
         return self._characters[stream].feed(self._redactors[stream].feed(data))
 
     def close(self) -> list[tuple[Stream, str]]:
-        """What was held back."""
+        """The text that was held back."""
         return [(stream, self._characters[stream].close(one.close())) for stream, one in self._redactors.items()]
 
 
@@ -297,7 +297,7 @@ class Characters:
     """
 
     def __init__(self, begun: bytes = b"") -> None:
-        self._begun = begun  # the beginning of a character whose end is still to come
+        self._begun = begun  # the beginning of a character that is not complete
 
     def feed(self, data: bytes) -> str:
         """The text of all characters that are complete."""
@@ -320,7 +320,7 @@ class Characters:
 
 
 def _whole_until(data: bytes) -> int:
-    """Where the last character starts, if its end is still to come; else the end.
+    """Where the last character starts if it is not complete; else the end.
 
     >>> _whole_until("é".encode()), _whole_until("aé".encode()[:-1]), _whole_until(b"a\\xff")
     (2, 1, 2)

@@ -1,4 +1,4 @@
-"""Reads the logs and artifacts of a run: from the output store, and from the store itself what is not there yet."""
+"""Reads the logs and artifacts of a run: from the output store, or from the store as long as they are not there."""
 
 from __future__ import annotations
 

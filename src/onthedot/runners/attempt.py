@@ -27,9 +27,9 @@ class Attempt:
     ended_at: Micros = 0
     outcome: Outcome | None = None
     timed_out: bool = False
-    stop_as: Outcome | None = None  # its outcome if it is stopped: lease lost, cancelled, node stops
+    stop_as: Outcome | None = None  # its outcome if it is stopped: the lease is lost, it is cancelled, the node stops
     stuck: bool = False  # its outcome is decided, but its function still runs and keeps the seat
-    handle: Any = field(default=None, repr=False)  # used by its runner to end it early
+    handle: Any = field(default=None, repr=False)  # for its runner: ends it early
     reporter: Reporter | None = field(default=None, repr=False)  # takes its checkpoints, notes and transactions
     context: Context | None = field(default=None, repr=False)
 
@@ -38,7 +38,7 @@ class Attempt:
         if handler.takes_context:
             deadline = self.started_at + self.timeout if self.timeout else None
             self.context = Context(self.lease, self.reporter, deadline, self.started_at)
-            if self.stop_as is not None:  # asked for on another thread, before there was anybody to tell
+            if self.stop_as is not None:  # another thread asked for it before there was a context
                 self.context.cancelled.set()
         return handler.call(self.lease, self.context)
 
@@ -62,7 +62,7 @@ class Attempt:
 
 
 def stopped_before_start(attempt: Attempt) -> Outcome:
-    """The outcome of an attempt that was stopped before user code began: released, or cancelled."""
+    """The outcome of an attempt that was stopped before user code ran: released, or cancelled."""
     if attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.CANCELLED:
         return attempt.stop_as
     return Outcome(OutcomeKind.RELEASED, "stopped before it began")

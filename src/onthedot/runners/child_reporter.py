@@ -28,7 +28,7 @@ _MOST = 1 << 16  # bytes of an answer
 class ChildReporter:
     """See `context.Reporter`. Serves one attempt: from before its handler is called until its outcome is sent."""
 
-    result_bytes = 0  # under exactly_once only, which has no children
+    result_bytes = 0  # only for exactly_once, which does not run in children
 
     def __init__(self, talk: socket.socket, clock: Clock | None = None) -> None:
         self._talk = talk
@@ -42,7 +42,7 @@ class ChildReporter:
     # ── checkpoints ──────────────────────────────────────────────────────────────────────────────────────────
 
     def checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> Future[None]:
-        """Send the checkpoint. On an event loop a thread waits for the answer, so that the loop goes on."""
+        """Send the checkpoint. On an event loop, a thread waits for the answer, so that the loop is not blocked."""
         answer: Future[None] = Future()
         try:
             asyncio.get_running_loop()
@@ -61,7 +61,7 @@ class ChildReporter:
                 told = None
         error = _error_in(told, lease)
         if not answer.set_running_or_notify_cancel():
-            return  # nobody waits for it any more
+            return  # the caller was cancelled
         if error is None:
             answer.set_result(None)
         else:
@@ -70,7 +70,7 @@ class ChildReporter:
     # ── progress and log ─────────────────────────────────────────────────────────────────────────────────────
 
     def noted(self, notes: Notes) -> None:
-        """Send the notes now, or as soon as the last time is long enough ago."""
+        """Send the notes, at most a few times a second."""
         self._notes = notes
         wait = self._told_at + TELL_EVERY - self._clock.steady()
         if wait <= 0:
@@ -85,7 +85,7 @@ class ChildReporter:
             self._told_at = self._clock.steady()
             note = self._notes.take()
             progress = None if note.progress is None else list(note.progress)
-            with contextlib.suppress(OSError):  # the worker is gone, and this process in a moment
+            with contextlib.suppress(OSError):  # the worker is gone, and will end this process
                 self._send({"note": [progress, note.log]})
 
     def now(self) -> Micros:
@@ -99,7 +99,7 @@ class ChildReporter:
             self._notes.log(text, Mark(self.now(), "err"))
 
     def close(self) -> None:
-        """Send the last notes, and wait until nothing is on its way."""
+        """Send the last notes, and wait until all is sent."""
         if self._timer is not None:
             self._timer.cancel()
         self._tell()
@@ -110,7 +110,7 @@ class ChildReporter:
         with self._sending:
             send(self._talk, message)
 
-    # ── not here ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── not in a child ───────────────────────────────────────────────────────────────────────────────────────
 
     def transaction(self, completion: Completion) -> NoReturn:
         """A connection cannot cross to another process; such jobs are refused when they are defined."""

@@ -21,11 +21,11 @@ from onthedot.runners.notes import Notes, encode_checkpoint, encode_result
 from onthedot.runners.transactions import Completion
 
 LONGEST_LINE = 8_000
-"""Characters of a line that are shown before it has ended."""
+"""Longest line. A longer one is split."""
 
 
 class Reporter(Protocol):
-    """Takes what an attempt saves with its run. Called on any thread."""
+    """Saves the checkpoints, notes and transactions of attempts. Called on any thread."""
 
     def checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> Future[None]:
         """Write a checkpoint. `LeaseLost` if the attempt has lost its lease."""
@@ -56,7 +56,7 @@ class Reporter(Protocol):
 class Cancelled(threading.Event):
     """Whether an attempt is asked to stop. A plain function can wait for it."""
 
-    told = False  # set in a signal handler, where no lock may be taken; the event itself follows
+    told = False  # set in a signal handler, which must not take the event's lock
 
     def is_set(self) -> bool:
         return self.told or super().is_set()
@@ -132,7 +132,7 @@ class Context:
         """When the attempt's time-out ends it, in UTC; None without one."""
         return None if self._deadline is None else to_datetime(self._deadline)
 
-    # ── what stays with the run ──────────────────────────────────────────────────────────────────────────────
+    # ── saved with the run ──────────────────────────────────────────────────────────────────────────────
 
     @property
     def last_checkpoint(self) -> Json:
@@ -308,15 +308,15 @@ class LiveLines:
 
     def __init__(self, context: Context, step: str = "") -> None:
         self._context = context
-        self._begun = ""  # a line that has not ended
-        self._mark = Mark(0, "out", step)  # of that line
+        self._begun = ""  # a line that is not complete
+        self._mark = Mark(0, "out", step)  # the mark of that line
 
     def say(self, at: Micros, stream: Stream, text: str) -> None:
         """Take some text."""
         if stream != self._mark.stream:
             self.flush()
         mark = Mark(at, stream, self._mark.step)
-        if self._begun:  # it has the instant of its beginning
+        if self._begun:  # it keeps the time of its beginning
             ended, line_end, text = text.partition("\n")
             self._begun += ended
             if line_end or len(self._begun) > LONGEST_LINE:
@@ -330,7 +330,7 @@ class LiveLines:
             self.flush()
 
     def flush(self) -> None:
-        """Write the line that has not ended."""
+        """Write the incomplete line."""
         if self._begun:
             self._context._log_as(self._mark, self._begun)
             self._begun = ""
@@ -353,7 +353,7 @@ def filled(text: str, args: tuple[object, ...]) -> str:
 
 
 def _refuse_on_loop(verb: str, instead: str) -> None:
-    """Raise `StateError` on a thread with a running event loop: waiting would stop that."""
+    """Raise `StateError` on a thread with a running event loop: waiting would block the loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

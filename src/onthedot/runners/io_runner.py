@@ -1,7 +1,8 @@
 """Runs tasks that only wait for others (HTTP calls, containers), on a thread with an event loop of its own.
 
-The engine's loop has to be on time, and a handler may block the application's. An `Executor` does the work for one kind
-of task. What all attempts have in common is here: the time-out, an early end, one outcome, the record.
+They cannot use the engine's loop, which has to be on time, or the application's, which a handler may block. An
+`Executor` does the work for one kind of task. This module does what all attempts need: the time-out, stopping early,
+one outcome, and the record of output.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger("onthedot")
 
-_KEEP = 30.0  # seconds that a record gets to be kept
-_JOIN = 3.0  # seconds that attempts get to clean up when the runner is closed
+_KEEP = 30.0  # seconds to keep a record
+_JOIN = 3.0  # seconds for attempts to clean up when the runner is closed
 
 
 class Recording(Protocol):
@@ -148,7 +149,7 @@ class IoRunner(OffLoopRunner):
             thread.join(_JOIN + 1)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:  # nobody pays for a thread who has no such job
+        if self._loop is None:  # made late: a node without such jobs needs no thread
             self._loop = asyncio.new_event_loop()
             name = f"onthedot {type(self._executor).__name__}"
             self._thread = threading.Thread(target=self._serve, args=(self._loop,), name=name, daemon=True)
@@ -170,7 +171,7 @@ class IoRunner(OffLoopRunner):
     async def _warm_up(self) -> None:
         try:
             await self._executor.warm_up()
-        except Exception as error:  # noqa: BLE001 - the first attempt tells it to whom it concerns
+        except Exception as error:  # noqa: BLE001 - the first attempt tries again, and reports it
             _log.info("%s is not ready: %s", type(self._executor).__name__, error)
 
     async def _shut(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -194,7 +195,7 @@ class IoRunner(OffLoopRunner):
         for attempt in attempts:
             if attempt not in self._running:
                 continue
-            if not attempt.started_at:  # before its first step: it takes none, and would never come to its end
+            if not attempt.started_at:  # a task that is cancelled before its first step never decides its outcome
                 attempt.handle.cancel()
                 self._running.discard(attempt)
                 self._decide(attempt, stopped_before_start(attempt))
@@ -258,5 +259,5 @@ class IoRunner(OffLoopRunner):
             context._log_as(mark, f"its output could not be kept: {failed(error).error}")
 
     async def _on_engine(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await this on the engine's loop, where the store is."""
+        """Await this on the engine's loop, which has the store."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._engine_loop))

@@ -1,6 +1,6 @@
 """The reporter: writes the checkpoints, progress and logs of running attempts to the store.
 
-A checkpoint is written at once, and its handler waits for that. Progress and log lines are collected in the attempt
+A checkpoint is written at once, and the handler waits for it. Progress and log lines are collected in the attempt
 (`runners/notes.py`) and written about every second, and before the attempt's verdict: after that its lease is over.
 """
 
@@ -41,17 +41,17 @@ class StoreReporter(Service):
         self._settings = settings
         self._clock = clock
         self._events = events or Events()
-        self._noted: dict[str, Notes] = {}  # by lease id: what has news
+        self._noted: dict[str, Notes] = {}  # by lease id: notes with news
         self._writing = asyncio.Lock()
         self._written_at: Micros = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def open(self) -> None:
-        """From here on notes are written on the running loop."""
+        """Write notes on the running loop from now on."""
         self._loop = self._transactor.loop = asyncio.get_running_loop()
 
     def close(self) -> None:
-        """Write nothing more. Attempts that still run belong to a node that has gone."""
+        """Write nothing more: the node has stopped."""
         self._loop = self._transactor.loop = None
 
     # ── on any thread ────────────────────────────────────────────────────────────────────────────────────────
@@ -68,7 +68,7 @@ class StoreReporter(Service):
     def noted(self, notes: Notes) -> None:
         """See `context.Reporter`."""
         loop = self._loop
-        if loop is not None and not loop.is_closed():  # else nobody is left to write it
+        if loop is not None and not loop.is_closed():  # else the node has stopped
             loop.call_soon_threadsafe(self._note, notes)
 
     def now(self) -> Micros:
@@ -91,7 +91,7 @@ class StoreReporter(Service):
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
 
     async def _save(self, lease: Lease, checkpoint: Checkpoint) -> None:
-        """Try until the store answers. The same revision is the same checkpoint, so a repeat changes nothing."""
+        """Retry until the store answers. A repeat changes nothing, because the same revision is the same checkpoint."""
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -112,7 +112,7 @@ class StoreReporter(Service):
         self.wake()
 
     async def tick(self, now: Micros) -> Micros | None:
-        """Write new notes, if the last write is long enough ago."""
+        """Write new notes, at most once a second."""
         if not self._noted:
             return None
         since = now - self._written_at
@@ -123,10 +123,10 @@ class StoreReporter(Service):
         return WRITE_EVERY if self._noted else None
 
     async def write(self, lease_ids: Sequence[str]) -> None:
-        """Write the new notes of these attempts. If the store refuses one, its attempt is over."""
+        """Write the new notes of these attempts. The store refuses notes of attempts that have lost their lease."""
         if not self._noted and not self._writing.locked():
             return
-        async with self._writing:  # a write under way may fail, and leave its notes to the next one
+        async with self._writing:  # if a running write fails, the next one writes its notes
             taken = [self._noted.pop(lease_id) for lease_id in lease_ids if lease_id in self._noted]
             try:
                 if taken:

@@ -1,7 +1,7 @@
 """Runs plain functions in daemon threads.
 
-A thread cannot be killed. At a time-out the attempt's outcome is decided without it. The later result of the function
-is dropped, and its seat stays taken until it returns. The threads are daemons, because a node that must stop now cannot
+A thread cannot be killed. At a time-out the attempt gets its outcome while the function still runs. The function's
+result is ignored, and it keeps its seat until it returns. The threads are daemons, because a node that stops cannot
 wait for a function that never returns.
 """
 
@@ -24,7 +24,7 @@ class ThreadRunner(OffLoopRunner):
         super().__init__(host)
         self._work: SimpleQueue[Attempt | None] = SimpleQueue()
         self._threads = 0
-        self._busy = 0  # attempts given out and not returned; engine's thread only
+        self._busy = 0  # attempts that were started and have not returned; engine's thread only
 
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
 

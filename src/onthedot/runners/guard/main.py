@@ -1,8 +1,8 @@
 """The guard's process: `python -m onthedot.runners.guard.main SOCKET TOKEN [CGROUP…]`, started by a worker.
 
-One thread and one loop. After every wake-up it first checks whether the worker's lease is alive: the guard itself may
-have been suspended. No program can keep it waiting: it reads no pipe for long, writes to no full pipe, and waits for
-nothing that a program could delay.
+It has one thread and one loop. After every wake-up it first checks the worker's lease, because the guard itself may
+have been suspended. No program can block it: it reads no pipe for long, writes to no full pipe, and waits for nothing
+that a program could delay.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from onthedot.runners.guard.sweeper import Sweeper
 from onthedot.runners.guard.users import LevelUnavailable, NoFreeUser
 
 _CHUNK = 1 << 18
-_UNHEARD_MOST = 1 << 18  # bytes that the worker has not taken: then nothing is told that is only for lookers-on
-_BEGAN_WITHIN: Micros = 20 * MILLISECOND  # most programs have ended by then: one frame less that wakes the worker
+_UNHEARD_MOST = 1 << 18  # unsent bytes from which on no live output is sent
+_BEGAN_WITHIN: Micros = 20 * MILLISECOND  # most programs have ended by then, so the worker wakes once less
 _LEASE_ENDED = "its worker did not renew its lease in time"
 _WORKER_GONE = "its worker is gone"
 
@@ -44,7 +44,7 @@ class GuardLoop:
         self._inbox = Inbox(MOST_TO_GUARD)
         self._unsent = bytearray()
         self._send_at: Micros = NEVER
-        self._is_full = False  # the way to the worker
+        self._is_full = False  # the socket to the worker
         self._lease: Micros = NEVER
         self._worker_gone = False
         self._running: dict[int, RunningProgram] = {}
@@ -56,7 +56,7 @@ class GuardLoop:
         self._selector.register(self._told_of_deaths, selectors.EVENT_READ, self._deaths)
 
     def run(self) -> None:
-        """Run until the worker is gone, and every program with it."""
+        """Run until the worker and all of its programs are gone."""
         self._send({"ready": os.getpid()})
         while self._running or not self._worker_gone:
             wait = self._next() - self._clock.steady()
@@ -111,7 +111,7 @@ class GuardLoop:
         self._kill_all(_WORKER_GONE)
 
     def _send(self, message: Message, within: Micros = 0) -> None:
-        """Send at the end of this turn, or later: single frames would wake the worker each."""
+        """Send at the end of this iteration, or later: so several frames wake the worker once."""
         if not self._worker_gone:
             self._unsent += frame(message)
             self._send_at = min(self._send_at, self._clock.steady() + within)
@@ -120,7 +120,7 @@ class GuardLoop:
         if self._worker_gone:
             return
         self._send_at = NEVER
-        with suppress(OSError):  # full: later; gone: reading tells
+        with suppress(OSError):  # the socket is full: later; the worker is gone: `_hear` finds out
             while self._unsent:
                 del self._unsent[: self._talk.send(self._unsent)]
         if bool(self._unsent) != self._is_full:
@@ -184,7 +184,7 @@ class GuardLoop:
 
     def _kill(self, running: RunningProgram) -> None:
         running.ends_at = NEVER
-        running.kill_at = self._clock.steady() + SECOND  # once more, if it lives then
+        running.kill_at = self._clock.steady() + SECOND  # once more, if it is still alive then
         self._sweeper.kill(running)
 
     # ── deaths ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -283,7 +283,7 @@ def main(arguments: list[str]) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # four for each program that runs
     gc.freeze()  # a new process that collects garbage would copy all of this first
     with socket.socket(fileno=int(descriptor)) as talk:
-        talk.set_inheritable(False)  # it came to us that way
+        talk.set_inheritable(False)  # it was inheritable, so that we got it
         GuardLoop(talk, token, groups).run()
 
 

@@ -1,8 +1,8 @@
 """Finds the processes of a tree in /proc, and signals them.
 
 The guard is a child subreaper: a process that loses its parent becomes a child of the guard. So every process of a
-program is below its main process, or is an orphan below the guard. The cgroup, the user, the session or the environment
-of an orphan tells its program. An orphan with none of these has hidden, and no program may keep it.
+program is a descendant of its main process, or an orphan below the guard. The cgroup, the user, the session or the
+environment of an orphan tells its program. An orphan with none of these belongs to no program, and is killed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MARK = "OTD_TREE"
 """The variable in each program's environment: the guard's token, a dot, and the program's number."""
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 38, 36
-_ROUNDS = 20  # of finding who was started meanwhile: there is nobody left who could, long before
+_ROUNDS = 20  # searches for processes that were started meanwhile; far more than needed
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -60,15 +60,15 @@ def read_process(pid: int) -> Process | None:
             text = file.read()
     except OSError:
         return None
-    fields = text[text.rindex(b")") + 2 :].split()  # its name may hold anything
-    # one whose first thread has ended shows as a zombie, too, while its other threads go on
+    fields = text[text.rindex(b")") + 2 :].split()  # the name before it may contain anything
+    # a process whose first thread has ended also shows as a zombie, while its other threads run
     is_zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
     return Process(pid, int(fields[1]), int(fields[3]), int(fields[19]), is_zombie)
 
 
 def own_children() -> list[int]:
-    """The guard's own children: main processes, and orphans. One that ends meanwhile can hide another, so look again if
-    you must be sure."""
+    """The children of this process: of a guard, main processes and orphans. A process that ends meanwhile can hide
+    another one, so call it again to be sure."""
     me = os.getpid()
     try:
         with open(f"/proc/self/task/{me}/children", "rb") as file:
@@ -85,7 +85,7 @@ def all_processes() -> Iterator[Process]:
 
 
 def with_descendants(roots: Iterable[int], among: Iterable[Process]) -> list[Process]:
-    """These processes and all of their descendants that live, each before its children."""
+    """These processes and all of their living descendants, each before its children."""
     families: dict[int, list[Process]] = {}
     by_pid: dict[int, Process] = {}
     for process in among:
@@ -102,7 +102,7 @@ def with_descendants(roots: Iterable[int], among: Iterable[Process]) -> list[Pro
 
 
 def send_signal(process: Process, number: int) -> None:
-    """Signal this process, and never another one that has its id now."""
+    """Signal this process, and never another one that has taken its id."""
     with suppress(ProcessLookupError, PermissionError):
         handle = os.pidfd_open(process.pid)
         try:
@@ -114,9 +114,9 @@ def send_signal(process: Process, number: int) -> None:
 
 
 def kill_found(find: Callable[[], Iterable[Process]]) -> int:
-    """Kill all processes that `find` finds. Returns how many. First it stops them, until it finds no new ones. So none
-    can replace one that is killed, and a fork bomb runs into its limit."""
-    stopped: dict[tuple[int, int], Process] = {}  # a parent, a session may change meanwhile
+    """Kill all processes that `find` finds. Returns how many. First stops them, until there are no new ones. So no
+    process can start another one in between, and a fork bomb stops at its limit."""
+    stopped: dict[tuple[int, int], Process] = {}  # by id and birth, because parent and session may change
     for _ in range(_ROUNDS):
         fresh = [process for process in find() if (process.pid, process.born) not in stopped]
         if not fresh:

@@ -1,4 +1,4 @@
-"""Finds and kills the process trees of a guard's programs, and says which of them are gone."""
+"""Finds and kills the process trees of a guard's programs, and reports which programs are gone."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from onthedot.runners.guard import process_tree
 from onthedot.runners.guard.process_tree import Process
 from onthedot.runners.guard.running_program import RunningProgram
 
-_AGAIN: Micros = 5 * MILLISECOND  # until a killed tree is looked for again; twice as long each time
+_AGAIN: Micros = 5 * MILLISECOND  # until the next search for a killed tree; doubles each time
 _AGAIN_MOST: Micros = SECOND
-_ONCE_MORE: Micros = 200 * MILLISECOND  # after the last one was found gone: a look can miss somebody
+_ONCE_MORE: Micros = 200 * MILLISECOND  # until a last search, because one search can miss a process
 
 
 class Sweeper:
@@ -21,7 +21,7 @@ class Sweeper:
     def __init__(self, running: Mapping[int, RunningProgram], token: str) -> None:
         self._running = running
         self._token = token
-        self._owners: dict[int, int | None] = {}  # of orphans: whose they are, by number; they keep it for life
+        self._owners: dict[int, int | None] = {}  # by orphan: the number of its program; it never changes
         self._pause = _AGAIN
         self.again_at: Micros = NEVER
 
@@ -33,7 +33,7 @@ class Sweeper:
         """Send SIGTERM to the whole tree, and wake stopped processes."""
         for process in self._tree(running):
             if running.program.level == "sandbox" and process.pid == running.pid:
-                continue  # bubblewrap itself: with it, all of them would be gone at once
+                continue  # bubblewrap itself: its end would kill the whole tree at once
             process_tree.send_signal(process, signal.SIGTERM)
             process_tree.send_signal(process, signal.SIGCONT)
 

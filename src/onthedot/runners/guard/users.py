@@ -1,7 +1,7 @@
 """Assigns user ids to programs of levels `user` and `sandbox`, on a worker that runs as root.
 
-A program gets an id that no other program of this machine has. `<state>/users/<id>` is its lock. It is held while the
-program runs, and it names the workspace that the id owns. An id that still owns a workspace, or that a process still
+A program gets an id that no other program of this machine has. `<state>/users/<id>` is its lock. The guard holds it
+while the program runs, and it names the workspace that the id owns. An id that owns a workspace, or that a process
 has, is not used again. After the attempt the worker takes the workspace back (`reclaim`), and the id is free.
 
 The folder above a workspace belongs to root and to the group of the workspace's user, with mode 710. So no other user
@@ -46,7 +46,7 @@ class User(NamedTuple):
     lock: int
 
     def own(self, workspace: str) -> None:
-        """Give the workspace to this user alone. The lock records that first, and keeps it."""
+        """Make this user the only owner of the workspace. Writes that to the lock first."""
         if _bound_to(self.lock) != workspace:
             _bind(self.lock, workspace)
         with _alone(workspace, wait=True):
@@ -54,7 +54,7 @@ class User(NamedTuple):
 
     def give_back(self) -> None:
         """Release the id. Others may use it if it owns nothing."""
-        fcntl.flock(self.lock, fcntl.LOCK_UN)  # forks of ours have this descriptor, too, for a moment
+        fcntl.flock(self.lock, fcntl.LOCK_UN)  # our forks have this descriptor, too, for a moment
         os.close(self.lock)
 
 
@@ -74,9 +74,9 @@ def make_system_folder() -> Path:
 
 
 def take_user(workspace: str) -> User:
-    """An id that no program has, and that owns at most this workspace: the workspace's own id, if it has one.
+    """Take an id that no program has, and that owns no other workspace: the workspace's present owner, if possible.
 
-    `NoFreeUser` if there is none now, `LevelUnavailable` if the folder of locks is not to be trusted.
+    `NoFreeUser` if all are in use, `LevelUnavailable` if the folder of locks is not safe.
     """
     locks = _locks()
     owner = os.stat(workspace).st_uid
@@ -94,8 +94,8 @@ def take_user(workspace: str) -> User:
 
 
 def reclaim(workspace: str, *, kill: bool = False) -> bool:
-    """After the attempt: give the workspace back to root, and close it. Returns False if a program runs in it, or
-    begins to. `kill`: end the processes that an earlier guard has left running as its user."""
+    """Give the workspace back to root after the attempt, and close it. Returns False if a program runs or starts in it.
+    `kill`: kill the processes of its user that an earlier guard has left."""
     try:
         owner = os.lstat(workspace).st_uid
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def reclaim(workspace: str, *, kill: bool = False) -> bool:
     user = User(owner, lock)
     try:
         with _alone(workspace, wait=False) as is_alone:
-            if not is_alone or os.lstat(workspace).st_uid != owner:  # another program has got it meanwhile
+            if not is_alone or os.lstat(workspace).st_uid != owner:  # another program has it now
                 return False
             if kill:
                 process_tree.kill_found(lambda: _processes_of(owner))
@@ -168,7 +168,7 @@ def _bound_to(lock: int) -> str:
 def _bind(lock: int, workspace: str) -> None:
     os.ftruncate(lock, 0)
     os.pwrite(lock, os.fsencode(workspace), 0)
-    os.fsync(lock)  # before the workspace is given away: a machine that is switched off must not forget it
+    os.fsync(lock)  # before the workspace changes its owner, in case the machine loses power
 
 
 def _owns_another(uid: int, bound: str, workspace: str) -> bool:
@@ -178,7 +178,7 @@ def _owns_another(uid: int, bound: str, workspace: str) -> bool:
         return os.lstat(bound).st_uid == uid
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except OSError:  # in doubt, it does
+    except OSError:  # if in doubt, it does
         return True
 
 
@@ -214,7 +214,7 @@ def _give(workspace: str, uid: int) -> None:
         else:
             linked[found.st_dev, found.st_ino] = linked.get((found.st_dev, found.st_ino), 0) + 1
     if linked:
-        # a file with a name elsewhere may be somebody else's, linked into the workspace to be given away
+        # a file with a link elsewhere may belong to another user, and was linked here to change its owner
         for folder, name, found in folders.entries(workspace):
             if found.st_uid != uid and linked.get((found.st_dev, found.st_ino)) == found.st_nlink:
                 os.chown(name, uid, uid, dir_fd=folder, follow_symlinks=False)
