@@ -56,10 +56,10 @@ class Store(Protocol):
         with its answers."""
 
     async def tell_time(self) -> Micros:
-        """What time it is by the store's clock: for whoever has had no other answer of it yet."""
+        """The store's clock, for a caller that has no other answer of the store yet."""
 
     async def about(self) -> values.About:
-        """Which product and version it is, as it is reached now, and what it keeps."""
+        """The product and its version, how it is reached now, and what it keeps after a crash."""
 
     @property
     def transactions(self) -> Transactions | None:
@@ -233,7 +233,8 @@ class Store(Protocol):
         `Skipped`; or it is scheduled again, and waits at the gate (`Blocked`) or for its instant (`Delayed`)."""
 
     async def release(self, leases: Sequence[Lease], *, now: Micros | None = None) -> list[bool]:
-        """Give reservations back, row by row: reserved → scheduled. False: the reservation was not ours any more."""
+        """Give reservations back, row by row: reserved → scheduled. False: the caller no longer held the
+        reservation."""
 
     async def finish(self, finishes: Sequence[Finish], *, now: Micros | None = None) -> list[bool]:
         """Record verdicts, row by row; True: accepted.

@@ -1,4 +1,4 @@
-"""`store.queries`: what people and services read of a store. Nothing here writes.
+"""`store.queries`: reads for people and services. Nothing here writes.
 
 Lists that can be long have filters and pages. A page has what was found, and where the next page begins (None: that was
 all). **A short or empty page may have a next one**: no call reads more than about `SCANNED` rows. So a caller reads
@@ -443,7 +443,7 @@ class Queries(FindsJobs, Protocol):
     # ── queues and placement ──────────────────────────────────────────────────────────────────────────────────────
 
     async def list_queues(self, *, now: Micros | None = None) -> list[values.Queue]:
-        """Every queue that has a live run or was ever changed, by name, with who is in it."""
+        """Every queue that has a live run or was ever changed, by name, with counts of its runs."""
 
     async def list_unassigned(self, *, until: Micros, limit: int, now: Micros | None = None) -> list[values.Unplaced]:
         """Runs due by `until` that have no place; and those whose place is an incarnation that has ended, or that did
@@ -465,7 +465,7 @@ class Queries(FindsJobs, Protocol):
         often asks for the living."""
 
     async def get_layout(self) -> values.Layout:
-        """How the buckets are divided: version 1, with one shard, until somebody changes it."""
+        """The current layout. It is version 1 with one shard until somebody changes it."""
 
     async def list_terms(self) -> list[Term]:
         """The newest term of each shard of the layout that ever had one, over or not, by shard. After a change of the
