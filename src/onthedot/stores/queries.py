@@ -378,8 +378,8 @@ class Queries(FindsJobs, Protocol):
         """The state of every schedule of a job, by id."""
 
     async def parents_of(self, job_id: int) -> list[values.Parent]:
-        """The parents of a job by name, and what it has of each: what it still waits for is what has no run. Empty for
-        a job that runs after nobody, or was deleted.
+        """The parents of a job by name, and the run that it has of each; a parent without a run is still waited for.
+        Empty for a deleted job, or one without parents.
 
         No call triggers a job that runs after others (`model/after.py`): **every write that moves a run to a terminal
         state** inserts the runs that follow it (docs/design/store-moves.md, "After"). Those of a paused job are held; a
@@ -438,7 +438,7 @@ class Queries(FindsJobs, Protocol):
         letters are read, however long history is."""
 
     async def why_waiting(self, run_id: int) -> WaitReason | None:
-        """How a live run stands; None if it has ended, or there is none."""
+        """Why a live run waits; None if it has ended or does not exist."""
 
     # ── queues and placement ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -468,8 +468,8 @@ class Queries(FindsJobs, Protocol):
         """The current layout. It is version 1 with one shard until somebody changes it."""
 
     async def list_terms(self) -> list[Term]:
-        """The newest term of each shard of the layout that ever had one, over or not, by shard. After a change of the
-        layout: one that nobody holds, which ended with the change."""
+        """The newest term of each shard of the layout, current or not, by shard. After a change of the layout it has no
+        holder and has ended."""
 
     # ── retention ─────────────────────────────────────────────────────────────────────────────────────────────────
 

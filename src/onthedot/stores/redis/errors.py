@@ -32,7 +32,7 @@ REFUSED = "OTD "
 _WILL_NOT = {
     "WRONGPASS": ("it does not let this user in", "look at user and password"),
     "NOAUTH": ("it wants a user and a password", "write them into the URL"),
-    "NOPERM": ("this user may not do that", "grant it the keys and commands of the store (see docs/redis.md)"),
+    "NOPERM": ("this user may not do that", "grant it the keys and commands of the store (see docs/operate/redis.md)"),
     "WRONGTYPE": ("its keys are not what this version made", "name another prefix, or restore a backup"),
     "NOPROTO": ("it does not speak our protocol", "use Redis 7 or Valkey, or a later one"),
 }
