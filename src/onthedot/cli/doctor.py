@@ -9,6 +9,7 @@ import click
 
 from onthedot.cli.errors import Command, on_this_store
 from onthedot.cli.options import DEFAULT_STORE, store_url, with_debug, with_json, with_store
+from onthedot.cli.program import load_program
 from onthedot.cli.terminal import colours_wanted
 from onthedot.doctor import Configuration, Finding, check_all
 from onthedot.observe.formats import plain
@@ -55,7 +56,6 @@ def _asked(program: str | None, output: str, store: str | None, db: str | None) 
     url = store_url(store, db)
     if program is None:
         return Configuration(Settings(), (), url, named, output)
-    from onthedot.cli.program import load_program
 
     scheduler = load_program(program)
     if not named and isinstance(scheduler.store, str):

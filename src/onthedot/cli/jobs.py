@@ -24,9 +24,6 @@ from onthedot.cli.terminal import (
     task_in_words,
 )
 from onthedot.clock import Micros, SystemClock, to_micros
-from onthedot.define.job_reader import read_file, read_job, read_jobs
-from onthedot.define.job_writer import written
-from onthedot.define.yaml_text import WrongText, yaml_text
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import DefinitionError, RevisionConflict
 from onthedot.model.job import Job, JobRecord, JobState
@@ -315,6 +312,8 @@ def create(
 
 
 def _of_file(name: str) -> list[Job]:
+    from onthedot.define.job_reader import read_file
+
     return read_file(Path(name))
 
 
@@ -414,6 +413,9 @@ def _check_same(record: JobRecord, new: Job) -> None:
 
 def _edited(data: dict[str, Any]) -> Job:
     """Let the user edit the job as YAML. After a mistake the editor opens again."""
+    from onthedot.define.job_reader import read_jobs
+    from onthedot.define.yaml_text import yaml_text
+
     text = yaml_text({"jobs": [data]})
     while True:
         edited = click.edit(text, extension=".yaml", require_save=False)
@@ -502,18 +504,23 @@ def _value(text: str) -> Any:
 
 def job_of(data: dict[str, Any]) -> Job:
     """The job of this data. `BadInput` lists every problem."""
+    from onthedot.define.job_reader import read_job
+
     try:
         return read_job(data)
-    except WrongText as error:
+    except DefinitionError as error:
         raise BadInput(str(error)) from error
 
 
 def data_of(job: Job) -> dict[str, Any]:
     """A stored job as data that can be changed. `BadInput` if a file cannot express the job."""
+    from onthedot.define.job_reader import read_job
+    from onthedot.define.job_writer import written
+
     data = dict(written(job))
     try:
         same = read_job(data, stored=True) == job
-    except WrongText:
+    except DefinitionError:
         same = False
     if not same:
         raise BadInput(f"JOB: expected one that a file can say, got {job.name!r}; change it in the program it is from")

@@ -16,7 +16,6 @@ from onthedot.clock import SystemClock, to_datetime
 from onthedot.model.duration import micros, parse_duration
 from onthedot.model.errors import DefinitionError, ScheduleError, shown
 from onthedot.model.run import HIGHEST_RUN
-from onthedot.schedules.instants import read_when
 from onthedot.stores.addresses import shown_url
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -179,6 +178,8 @@ def _read_when(_: click.Context, param: click.Parameter, value: str | None) -> d
 def read_time(text: str, what: str, *, ahead: bool = False) -> datetime:
     """Read a point in time from plain words, in the reader's zone. With `ahead`, words without a date mean the
     future."""
+    from onthedot.schedules.instants import read_when  # 20 ms, which `--version` and `--help` do not need
+
     try:
         return read_when(text, now=SystemClock().now(), tz=reader_zone(), what=what, ahead=ahead)
     except ScheduleError as error:

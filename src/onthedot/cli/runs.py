@@ -12,7 +12,6 @@ import click
 
 from onthedot.cli.connect import call, call_server, queries_of, query, read_store
 from onthedot.cli.errors import CUT_SHORT, BadInput, Command, on_this_store
-from onthedot.cli.logs import LogPrinter, tell_run
 from onthedot.cli.options import (
     RUN,
     check_range,
@@ -34,9 +33,6 @@ from onthedot.model.run import TERMINAL, AttemptRecord, Progress, RunRecord, Run
 from onthedot.observe.formats import count, iso, length, optional_iso, plain
 from onthedot.observe.json_fields import run_fields
 from onthedot.operations.job_lookup import near_names
-from onthedot.operations.runs import why_waiting
-from onthedot.output.run_output import read_logs
-from onthedot.runners.params import value_of_text
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter
 from onthedot.stores.values import CancelAnswer, LogRecord
@@ -260,6 +256,9 @@ def show(run_id: int, store: str | None, db: str | None, as_json: bool) -> None:
 
 
 async def _show_of_store(store: Store, run_id: int, now: Micros) -> Shown:
+    from onthedot.operations.runs import why_waiting
+    from onthedot.output.run_output import read_logs
+
     run = await store.queries.get_run(run_id)
     if run is None:
         raise unknown_run(run_id)
@@ -454,6 +453,8 @@ def trigger(
 
 def _follow(url: str, run_id: int, *, as_json: bool) -> int:
     """Print what the run says until it ends. Return the exit code."""
+    from onthedot.cli.logs import LogPrinter, tell_run
+
     code = tell_run(url, run_id, LogPrinter(attempt=None, step=None, as_json=as_json), follow=True)
     if code == CUT_SHORT:
         click.echo(on_this_store(f"run {run_id} goes on; 'onthedot logs {run_id} -f' follows it"), err=True)
@@ -498,6 +499,8 @@ async def _trigger(
 
 async def _read_args(verbs: Verbs, job: str, texts: dict[str, str]) -> dict[str, Any]:
     """Read each text as the job's parameter of that name declares it; without one, as JSON or else as text."""
+    from onthedot.runners.params import value_of_text
+
     record = await verbs.get_job(job) if texts else None
     declared = {} if record is None else {param.name: param for param in record.job.params}
     return {

@@ -13,6 +13,7 @@ import click
 
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import with_debug, with_json
+from onthedot.cli.program import load_program
 from onthedot.cli.terminal import HeatMap, colours_wanted, echo_heat, echo_table, in_words, local_time
 from onthedot.clock import SECOND, Micros, SystemClock, to_datetime, to_micros
 from onthedot.model.duration import micros, parse_duration
@@ -89,7 +90,6 @@ def simulate(
       onthedot simulate app.py --outage 2026-12-01T02:00..+3h --from 2026-12-01
       onthedot simulate app.py --json | jq '.warnings[].text'
     """
-    from onthedot.cli.program import load_program
     from onthedot.simulate.play import play
 
     scheduler = load_program(program)

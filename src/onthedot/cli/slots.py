@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+import onthedot as otd
 from onthedot.cli.connect import call, query
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import (
@@ -133,11 +134,11 @@ def _change(url: str, job: str, namespace: str, as_json: bool, deed: Callable[[V
 
 
 async def _coming(verbs: Verbs, job: str, namespace: str, record: JobRecord | None) -> list[Mapping[str, Any]]:
-    from onthedot.client import views
-    from onthedot.client.client import Client
     from onthedot.operations.open_verbs import OpenVerbs
 
-    if isinstance(verbs, Client):
+    if isinstance(verbs, otd.Client):
+        from onthedot.client import views
+
         _, found = await views.next_of(verbs.server, job, count=SHOWN, namespace=namespace)
         return found
     if isinstance(verbs, OpenVerbs) and record is not None:

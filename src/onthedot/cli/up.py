@@ -20,6 +20,7 @@ from onthedot.cli.options import (
     with_output,
     with_store,
 )
+from onthedot.cli.program import load_program
 from onthedot.model.errors import DefinitionError
 from onthedot.model.host_port import Listen, read_listen
 
@@ -336,7 +337,6 @@ def worker(program: str | None, processes: int, **options: Any) -> None:
         told = f"expected a port with room for {processes} processes above it, got {given.metrics.port}"
         raise click.BadParameter(told, param_hint="--metrics")
     from onthedot.cli.node_process.processes import WorkerProcesses
-    from onthedot.cli.program import load_program
 
     if program is not None:
         load_program(program)  # so that an error is printed once, not by each process

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from heapq import merge
 from itertools import takewhile
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onthedot.clock import Clock, Micros, to_datetime, to_micros
 from onthedot.model.errors import DefinitionError
@@ -21,11 +21,13 @@ from onthedot.model.events import Events, RunsBackfilled
 from onthedot.model.job import Cron, FixedDelay, JobRecord, Schedule, slot_args
 from onthedot.model.run import NewRun, RunState, backfill_trigger, slot_trigger
 from onthedot.model.window import ScheduleState
-from onthedot.operations.session import Compute
 from onthedot.rules.windows import find_schedule, of_schedule
 from onthedot.schedules import slots
 from onthedot.schedules.instants import format_instant, read_instant
 from onthedot.stores.protocol import Store
+
+if TYPE_CHECKING:
+    from onthedot.operations.session import Compute
 
 BATCH = 500
 """How many runs one write asks for: the engine has other things to do in between."""
