@@ -48,9 +48,9 @@ def call(
     makes: bool = False,
     tell: Callable[[Event], None] | None = None,
 ) -> T:
-    """Call `work` with the verbs of a store or a server, for commands that change something. A store must exist and
-    have the newest schema: whoever runs a node decides about migrations. With `makes` it is created. `tell`
-    receives events about progress; a server sends none."""
+    """Call `work` with the verbs of a store or a server, for commands that change something. The store must
+    exist and have the newest schema; with `makes` it is created. `tell` receives events about progress; a server sends
+    none."""
     if is_server(url):
         return call_server(url, work, namespace=namespace)
 
@@ -150,8 +150,8 @@ async def _read(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
 
 
 def write_store(url: str, write: Callable[[Store], Awaitable[T]]) -> T:
-    """Call `write` with the store, which must exist and have the newest schema: whoever runs a node decides about
-    migrations."""
+    """Call `write` with the store, which must exist and have the newest schema. Only nodes and 'onthedot store migrate'
+    migrate it."""
     check_exists(url)
     return asyncio.run(_write(url, write))
 

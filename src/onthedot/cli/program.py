@@ -1,7 +1,7 @@
 """Loads a user's program: the scheduler that its file or module defines, without starting it.
 
-It is imported under its own name, with its folder on the path, because processes that a worker starts for
-`isolation="process"` import the same module by that name.
+The program is imported under its own name, with its folder on the path: processes for `isolation="process"` import the
+same module by that name.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from onthedot.model.errors import OnTheDotError, did_you_mean
 
 
 class _StartsHere(BaseException):
-    """Raised when the program starts its scheduler: by then it has defined its jobs."""
+    """Raised when the program starts its scheduler. By then it has defined its jobs."""
 
 
 def load_program(text: str) -> otd.Scheduler:
     """The scheduler of `app.py` or `package.module`, or of `app.py:name` if there are several; or one for the jobs of
     `jobs.yaml`.
 
-    It is imported, not run: what it does under `if __name__ == "__main__"` is left alone. A program that starts its
-    scheduler without asking for that is stopped there.
+    It is imported, not run: `if __name__ == "__main__"` does not apply. A program that starts its scheduler at import
+    is stopped there.
     """
     where, _, name = text.partition(":")
     if where.endswith((".yaml", ".yml")):
@@ -109,7 +109,7 @@ class _Stopped:
 
 @contextmanager
 def _nobody_starts(name: str) -> Iterator[_Stopped]:
-    """Inside of this context, a scheduler that starts is noted, and stopped before it does anything."""
+    """In this context a scheduler that starts is recorded, and stopped before it does anything."""
     stopped, start = _Stopped(), otd.Scheduler.start
 
     async def note(scheduler: otd.Scheduler) -> None:
