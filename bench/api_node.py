@@ -21,8 +21,7 @@ from fastapi import FastAPI
 from bench.nodes import JOB
 from onthedot.access import keys
 from onthedot.access.authenticator import Authenticator
-from onthedot.access.grants import Grant
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
 from onthedot.model.job import Call, Job
 from onthedot.operations.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app

@@ -23,8 +23,7 @@ NOUNS = frozenset({"blocking", "feed", "need", "ring", "seed", "setting", "speed
 """Words that look like one and are none, or that the field uses as a name: `blocking`, `testing`."""
 
 TO_BE_NAMED = frozenset({
-    "stores/living.py",
-    "stores/postgres/prepared.py", "checker/holding.py", "checker/matching.py", "contract/finding.py",
+    "checker/holding.py", "checker/matching.py", "contract/finding.py",
     "contract/moved.py", "contract/standing.py",
 })  # fmt: skip
 """Modules that still have such a name. No others come to them."""
@@ -117,10 +116,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/output/test_canary.py",
         "tests/output/test_live_notes.py",
     ),
-    "a guard whose worker is gone, and two guards": (
-        "tests/runners/guard/test_client.py",
-        "tests/runners/guard/test_lost_workers.py",
-    ),
+    "a guard whose worker is gone": ("tests/runners/guard/test_lost_workers.py",),
     "handlers in child processes": (
         "tests/runners/children/test_context.py",
         "tests/runners/children/test_outside.py",
@@ -140,7 +136,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/runners/test_live_lines.py",
         "tests/runners/program/test_many_commands.py",
         "tests/runners/program/test_commands.py",
-        "tests/runners/test_coroutine.py",
         "tests/runners/program/test_steps.py",
         "tests/runners/test_transactions_trouble.py",
     ),
@@ -161,11 +156,9 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "a property of the whole store on a real PostgreSQL": (
         "tests/stores/postgres/test_arrays.py",
         "tests/stores/postgres/test_django.py",
-        "tests/stores/postgres/test_exactly_once.py",
         "tests/stores/postgres/test_finding.py",
         "tests/stores/postgres/test_frozen.py",
         "tests/stores/postgres/test_hot_plans.py",
-        "tests/stores/postgres/test_joining.py",
         "tests/stores/postgres/test_letters.py",
         "tests/stores/postgres/test_lock_order.py",
         "tests/stores/postgres/test_meanwhile.py",
@@ -184,10 +177,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/stores/redis/test_scheduler.py",
         "tests/stores/redis/test_tls.py",
     ),
-    "one statement of a larger module": (
-        "tests/stores/sql/test_arm_answers.py",
-        "tests/stores/sql/test_lines.py",
-    ),
     "a property of the whole store on a real file": (
         "tests/stores/sqlite/test_dependencies.py",
         "tests/stores/sqlite/test_failures.py",
@@ -198,14 +187,8 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/stores/sqlite/test_retention.py",
     ),
     "a rule for several stores": (
-        "tests/stores/test_finding.py",
-        "tests/stores/test_homes.py",
-        "tests/stores/test_listening.py",
         "tests/stores/test_memory_due.py",
-        "tests/stores/test_paging.py",
-        "tests/stores/test_pooling.py",
         "tests/stores/test_rates.py",
-        "tests/stores/test_tasks.py",
     ),
     "a scenario through the front door of the whole package": (
         "tests/test_audited.py",

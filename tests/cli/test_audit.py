@@ -25,7 +25,7 @@ from click.testing import CliRunner, Result
 from onthedot.access.audit import KIND, Entry, Recorded, record
 from onthedot.access.audit_seals import SEALS, START, append_seal, check, head_of, read_seal
 from onthedot.access.audit_sender import SendFailed
-from onthedot.access.principal import LOCAL
+from onthedot.access.permissions import LOCAL
 from onthedot.cli.audit import KEY, as_line, read_destination
 from onthedot.cli.connect import write_store
 from onthedot.cli.errors import BadInput

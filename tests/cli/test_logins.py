@@ -14,8 +14,7 @@ from click.testing import CliRunner, Result
 
 from onthedot.access import audit, keys
 from onthedot.access.authenticator import Authenticator
-from onthedot.access.grants import Grant
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
 from onthedot.cli import logins
 from onthedot.cli.connect import read_store, write_store
 from onthedot.cli.errors import BadInput

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from onthedot.cli.connect import write_store
 from onthedot.cli.main import cli
-from onthedot.runners.stored_secrets import KEY, Keys, StoredSecrets, key_id
+from onthedot.runners.secrets import KEY, Keys, StoredSecrets, key_id
 from onthedot.stores.protocol import Store
 
 VALUE = "correct horse battery"

@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 
 from onthedot.access import audit, sessions, users
 from onthedot.access.authenticator import Authenticator
-from onthedot.access.grants import Grant
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
 from onthedot.cli.connect import read_store, write_store
 from onthedot.cli.main import cli
 from onthedot.model.host_port import Listen

@@ -22,8 +22,7 @@ from cryptography.x509.oid import NameOID
 
 import onthedot.server.http_server
 from onthedot.access.authenticator import Authenticator
-from onthedot.access.grants import Grant
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
 from onthedot.access.sessions import issue_token
 from onthedot.model.errors import DefinitionError, StateError, StoreError
 from onthedot.model.host_port import Listen, read_listen

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import onthedot as otd
-from onthedot.access.permissions import Role
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal, Role
 from onthedot.clock import SECOND, Micros
 from onthedot.model.run import RunState
 from onthedot.model.task import Call

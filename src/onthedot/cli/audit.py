@@ -80,7 +80,7 @@ def audit(
     and a receiver that was down misses nothing. The first sender starts after --after, or with the oldest change.
     Several may run; one at a time sends. A change may be sent twice: compare its number.
 
-    A webhook (https://…) gets JSON lines, signed with the key in ONTHEDOT_AUDIT_KEY: see docs/api.md.
+    A webhook (https://…) gets JSON lines, signed with the key in ONTHEDOT_AUDIT_KEY: see docs/operate/access.md.
 
     --check compares every change with the hash that was sealed soon after it, and every seal with the next one. It
     names the first change that was edited, removed or inserted. Note the head outside of the store, and give it with
@@ -288,8 +288,7 @@ class Webhook:
         self._key = key
 
     async def send(self, entries: Sequence[Recorded]) -> None:
-        from onthedot.runners.http import HttpTrouble
-        from onthedot.runners.http_rules import Request
+        from onthedot.runners.http import HttpTrouble, Request
 
         body = "".join(f"{as_line(entry)}\n" for entry in entries).encode()
         timestamp = SystemClock().now() // SECOND

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from onthedot.access.grants import Grant, check_name, grant_in_words
 from onthedot.access.keys import Issued, Key, get_key, issue, list_keys, read_lasts
 from onthedot.access.keys import revoke as end
+from onthedot.access.permissions import Grant, check_name, grant_in_words
 from onthedot.cli.audit import record_change
 from onthedot.cli.connect import read_store, write_store
 from onthedot.cli.errors import Command, Group, on_this_store

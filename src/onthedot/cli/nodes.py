@@ -16,8 +16,8 @@ from onthedot.model.addresses import is_server
 from onthedot.model.errors import did_you_mean
 from onthedot.observe.formats import plain
 from onthedot.observe.json_fields import NodeShown, node_fields
+from onthedot.observe.node_state import is_living
 from onthedot.operations.cluster import nodes_shown
-from onthedot.stores.living import is_living
 
 if TYPE_CHECKING:
     from onthedot.operations.verbs import Verbs

@@ -16,8 +16,7 @@ from onthedot.cli.terminal import echo_table, in_zone, moment
 from onthedot.clock import SystemClock
 from onthedot.define.check import is_name
 from onthedot.observe.formats import count, iso
-from onthedot.runners.secrets import MOST, check_name
-from onthedot.runners.stored_secrets import Keys, StoredSecret, StoredSecrets
+from onthedot.runners.secrets import MOST, Keys, StoredSecret, StoredSecrets, check_name
 from onthedot.stores.protocol import Store
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import click
 
 from onthedot.access import users
-from onthedot.access.grants import grant_in_words
+from onthedot.access.permissions import grant_in_words
 from onthedot.access.sessions import issue_token, token_named
 from onthedot.access.users import OpenSession, list_sessions
 from onthedot.cli.audit import record_change

@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from onthedot.access import users as accounts
-from onthedot.access.grants import check_name
-from onthedot.access.passwords import MOST, check_password
-from onthedot.access.users import User, list_users
+from onthedot.access.permissions import check_name
+from onthedot.access.users import LONGEST_PASSWORD, User, check_password, list_users
 from onthedot.cli.audit import record_change
 from onthedot.cli.connect import read_store, write_store
 from onthedot.cli.errors import BadInput, Command, Group, on_this_store
@@ -291,4 +290,4 @@ def _as_json(user: User) -> dict[str, Any]:
 
 def _read_password(name: str) -> str:
     """Read a new password."""
-    return read_secret("password", f"Password of {name}", most=4 * MOST, is_new=True)
+    return read_secret("password", f"Password of {name}", most=4 * LONGEST_PASSWORD, is_new=True)

@@ -1,4 +1,4 @@
-"""The days of a month that a cron expression matches.
+"""Computes the days of a month that a cron expression matches.
 
 All that a day rule can ask of a month is how long it is and on which weekday it begins. So there are 28 kinds of
 months, and each is computed once per expression.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onthedot.schedules.cron_fields import NEAREST, OF_MONTH, values_of
+from onthedot.schedules.cron_parser import NEAREST, OF_MONTH, values_of
 
 _LAST = 0  # as a number of weeks: the last one of the month
 

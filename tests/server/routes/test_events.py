@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from onthedot.access.permissions import Role
-from onthedot.access.principal import LOCAL
+from onthedot.access.permissions import LOCAL, Role
 from onthedot.model.errors import StoreUnavailable
 from onthedot.server.routes import events
 from onthedot.server.routes.events import FeedEvent, FollowerQueue

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from onthedot.access.permissions import Role
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal, Role
 from onthedot.model.run import RunState
 from onthedot.observe.formats import iso
-from onthedot.output.line_marks import Mark, encode_mark
-from onthedot.output.records import Record
+from onthedot.output.records import Mark, Record, encode_mark
 from onthedot.server import event_stream
 from onthedot.server.routes import logs
 from onthedot.server.routes.logs import LogsOut

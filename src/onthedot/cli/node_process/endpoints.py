@@ -7,8 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
 from onthedot.access.authenticator import Authenticator
-from onthedot.access.grants import Grant
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
 from onthedot.access.sessions import issue_token
 from onthedot.cli.audit import record_change
 from onthedot.cli.errors import on_this_store

@@ -1,4 +1,4 @@
-"""PostgreSQL's fast path for `finish`: what nothing else hangs on ends in one statement, without BEGIN and COMMIT.
+"""PostgreSQL's fast path for `finish`: ends plain runs in one statement, without BEGIN and COMMIT.
 
 The primary key finds the rows, and the verdicts are joined afterwards: joined before, the planner walks through the
 dead (a sixth of the rate when measured). `IS TRUE` keeps it from that: the leases are looked up in a hash.
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from onthedot.model.verdict import Finish, Verdict
 from onthedot.stores.sql.finish import KEEP_ATTEMPT, KEEP_RUN
+from onthedot.stores.sql.fragments import HELD_BY, numbers, words
 from onthedot.stores.sql.port import plain, sql
-from onthedot.stores.sql.shapes import HELD_BY, numbers, words
 
 # Most verdicts of a batch are the same one: each is sent once, and the runs say which is theirs.
 _VERDICTS = """

@@ -1,4 +1,4 @@
-"""The tables: made and migrated when a store is opened. The snapshot `schema.sql` shows them.
+"""Creates and migrates the tables when a store is opened. The snapshot `schema.sql` shows them.
 
 `tests/stores/postgres/snapshot.py` writes it.
 """
@@ -11,9 +11,8 @@ from functools import partial
 
 from onthedot.model.errors import StoreUnusable
 from onthedot.stores import migration
-from onthedot.stores.postgres.connections import Connection, connect, end
-from onthedot.stores.postgres.failures import try_again
-from onthedot.stores.postgres.url import Address
+from onthedot.stores.postgres.connections import Address, Connection, connect, end
+from onthedot.stores.postgres.retries import with_retries
 
 DRIVER = "onthedot.stores.postgres"
 OLDEST = 14  # the version of the server
@@ -28,7 +27,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 
 
 
 async def prepare(address: Address) -> None:
-    """Bring the schema to its newest version, in a transaction for each step. One that is not ours is left alone.
+    """Bring the schema to its newest version, each step in a transaction. A schema of another program is not changed.
 
     Nodes may be at work, with other locks first: a step that the server ends for a deadlock is made again."""
     steps = migration.load(DRIVER)
@@ -36,7 +35,7 @@ async def prepare(address: Address) -> None:
         if await _version(db, address, newest=len(steps)) == len(steps):
             return  # without a lock, and without the right to create anything
         for step in steps:
-            await try_again(partial(_apply, db, address, step, newest=len(steps)))
+            await with_retries(partial(_apply, db, address, step, newest=len(steps)))
 
 
 async def check_current(address: Address) -> None:

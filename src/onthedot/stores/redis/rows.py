@@ -1,4 +1,4 @@
-"""From the rows that scripts answer to our values, and from our values to what scripts are asked."""
+"""Converts the rows of scripts to our values, and our values to the arguments of scripts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from onthedot.model.errors import StateError
 from onthedot.model.job import Call, Job, JobRecord, ability_of, is_gated, route_of, share_of
+from onthedot.model.job_json import encode
 from onthedot.model.route import PRIORITIES, level_of
 from onthedot.model.run import MOVES, Checkpoint, GateAsk, Lease, NewRun, Progress, RunRecord, RunState
 from onthedot.model.verdict import Verdict
 from onthedot.model.window import ScheduleState, SlotException, Window
 from onthedot.rules.shards import zoned_ids
-from onthedot.stores.definitions import encode
 from onthedot.stores.values import Node, Note, Parent, Queue, Term
 
 _AFTER_RUNNING = MOVES[RunState.RUNNING]
@@ -80,7 +80,7 @@ def entries_asked(bodies: Sequence[str], keys: Sequence[str]) -> list[dict[str, 
 
 
 def run_asked(run: NewRun, share_by: str) -> dict[str, Any]:
-    """A run that somebody submits. `share_by` is the argument that its job names, as far as we know."""
+    """A submitted run, as a script takes it. `share_by` is the argument that its job names, if known."""
     share = None
     if share_by and run.args is not None:
         share = share_of(_sharing(share_by), run.args)

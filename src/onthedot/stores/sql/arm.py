@@ -1,4 +1,7 @@
-"""`arm`: decides which runs of a batch start now, and what the others do. A run asks for its gates only here.
+"""`arm`: decides which runs of a batch start now, and what the others do at a closed gate or rate.
+
+Runs ask for gates here, and only here. How places at gates are taken, left and passed on is in `gates.py`; which gates
+a run has, and what it does at a closed one, in `rules/gates.py`.
 
 The batch is read once, decided in memory and written with one statement of each kind. A decision that changes other
 runs (replace, catch up, give a place to somebody else) writes what is pending first and then reads its gates again.
@@ -20,10 +23,10 @@ from onthedot.rules.placement import Serving
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql import gates as at_gates
 from onthedot.stores.sql.finish import LOCK_JOBS, end_waiting
+from onthedot.stores.sql.fragments import HELD_BY, RUN_OF_HOLDER, UNRESERVED, each_run, job_of
 from onthedot.stores.sql.gates import OLDER_SLOT, Idle, Place
 from onthedot.stores.sql.port import Now, Tx, plain, sql
 from onthedot.stores.sql.reserve import hold_node
-from onthedot.stores.sql.shapes import HELD_BY, RUN_OF_HOLDER, UNRESERVED, each_run, job_of
 
 # With their jobs: nobody edits or pauses those before the transaction ends.
 LOCK_ARMABLE = sql(f"""

@@ -1,4 +1,4 @@
-"""What people ask about runs: as they are or ended, their attempts, dead letters, and why they wait."""
+"""Reads runs, attempts and dead letters for people, and why a run waits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from onthedot.clock import Micros
 from onthedot.model.retention import Mark
 from onthedot.model.route import PRIORITIES, placed_incarnation, waits_for_leader
 from onthedot.model.run import AttemptRecord, Progress, RunRecord, RunState, WaitReason
+from onthedot.stores.sql.fragments import job_of
 from onthedot.stores.sql.port import Tx, plain, sql
-from onthedot.stores.sql.shapes import job_of
 from onthedot.stores.values import LAST_MARK, Held, Owned, most
 
 # ── runs and attempts ────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Job definitions, parsed once per revision and shared by every lease."""
+"""Caches job definitions: each revision is parsed once and shared by every lease."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from onthedot.clock import Micros
 from onthedot.model.errors import StoreUnusable
 from onthedot.model.job import JobRecord, JobState
-from onthedot.stores.definitions import Unreadable, decode
+from onthedot.model.job_json import Unreadable, decode
 from onthedot.stores.sql.port import Tx, sql, wanted_pairs
 
 KEPT_RECORDS = 10_000
@@ -84,7 +84,7 @@ class Records:
                 del self._kept[next(iter(self._kept))]
 
     def forget(self) -> None:
-        """Trust none of them: a revision that was read but not committed may come back as another one."""
+        """Drop all records: a revision that was read but not committed may return with another definition."""
         with self._lock:
             self._kept.clear()
 

@@ -23,10 +23,10 @@ from onthedot.model.run import Checkpoint, Lease, RunState
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.checkpoints import find_checkpoints
 from onthedot.stores.sql.finish import end_waiting
+from onthedot.stores.sql.fragments import each_line, each_run, job_of, numbers, release_runs, words
 from onthedot.stores.sql.nodes import expired, lock_node
 from onthedot.stores.sql.port import Now, Statement, Tx, sql
 from onthedot.stores.sql.queues import QUEUES, fair_queues, pass_time, rank_due
-from onthedot.stores.sql.shapes import each_line, each_run, job_of, numbers, release_runs, words
 from onthedot.stores.values import Reserved, ReserveRequest
 
 LOOK_AGAIN: Micros = 20 * MILLISECOND
@@ -412,7 +412,7 @@ async def _give_leases(
 def lease_of(
     run: Candidate, lease_id: str, record: JobRecord, ask: ReserveRequest, now: Micros, checkpoint: Checkpoint | None
 ) -> Lease:
-    """The lease that a candidate is given out with."""
+    """The lease of a candidate."""
     return Lease(
         lease_id, run.run_id, record, run.trigger, run.slot_at, run.due_at, run.args, run.attempt + 1, run.failures,
         run.recoveries, ask.incarnation, run.created_at, now, 0, 0, run.target, run.queue, run.level, checkpoint,
