@@ -24,7 +24,7 @@ LOCK = $(LOCK_VENV)/bin/uv pip compile --quiet --no-header --universal --python-
        --generate-hashes --exclude-newer "$(LOCK_MIN_AGE)" $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test unit slow unit-then-slow soak bench bench-large bench-peers bench-compare image servers lint format lock clean
+.PHONY: help up test unit slow unit-then-slow soak bench bench-large bench-peers bench-compare docs image servers lint format lock clean
 
 help: ## list these targets
 	@echo 'make <target> [ARGS="..."] [PYTHON=python3.12]'
@@ -61,6 +61,10 @@ bench-peers: $(VENV)/.dev $(PEERS_VENV)/.peers ## measure beside PgQueuer on Pos
 
 bench-compare: $(VENV)/.dev ## measure this tree beside BASE=<revision>, interleaved: is it slower? (under ten minutes)
 	$(BIN)/python -m bench.compare $(or $(BASE),$(error name the old revision: make bench-compare BASE=HEAD~1)) $(ARGS)
+
+docs: $(VENV)/.dev ## build the documentation as a site, in build/docs; it needs no network
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs 2 --doctree-dir build/doctrees docs build/docs
+	@echo "open build/docs/index.html"
 
 image: ## build the container image onthedot:latest, with podman or docker
 	$$(command -v podman || command -v docker || echo podman) build -t onthedot -f Containerfile $(ARGS) .

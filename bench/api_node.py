@@ -21,14 +21,13 @@ from fastapi import FastAPI
 from bench.nodes import JOB
 from onthedot.access import keys
 from onthedot.access.authenticator import Authenticator
-from onthedot.access.grants import Grant
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
 from onthedot.model.job import Call, Job
 from onthedot.operations.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app
+from onthedot.server.connections import TimedProtocol
 from onthedot.server.http_server import settle_memory
-from onthedot.server.run_request import Submit
-from onthedot.server.timeouts import TimedProtocol
+from onthedot.server.submissions import Submit
 from onthedot.settings import Settings
 
 UNLIMITED = Settings(api_rate=1_000_000, api_burst=1_000_000)
@@ -65,7 +64,7 @@ async def ours(url: str) -> None:
             try:
                 await serve(app, ready)
             finally:
-                app.state.feeds.close()
+                app.state.followers.close()
         finally:
             await authenticator.close()
 

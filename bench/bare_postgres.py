@@ -11,12 +11,10 @@ import asyncpg
 from bench.bare import BATCH, TASKS, perform
 from bench.nodes import wall
 from onthedot.ids import SeededIds
-from onthedot.stores.postgres.connections import begin_statement, settings_of
+from onthedot.stores.postgres.connections import SHORT, Kind, begin_statement, read_url, settings_of
 from onthedot.stores.postgres.fast_finish import FINISH
-from onthedot.stores.postgres.limits import SHORT, Kind
-from onthedot.stores.postgres.url import read_url
+from onthedot.stores.sql.fragments import numbers, words
 from onthedot.stores.sql.reserve import ARM_NOW, LIST_DUE
-from onthedot.stores.sql.shapes import numbers, words
 
 _SUCCEEDED = (["succeeded"], ["succeeded"], [""], [0], [0], [None], [None])
 

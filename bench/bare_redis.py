@@ -11,10 +11,9 @@ from typing import Any
 
 from bench.bare import TASKS, perform
 from onthedot.ids import SeededIds
-from onthedot.stores.redis.connections import Connection, maker, open_connection, talk
+from onthedot.stores.redis.connections import Connection, maker, open_connection, read_url, talk
 from onthedot.stores.redis.scripts import script
 from onthedot.stores.redis.store import TOGETHER
-from onthedot.stores.redis.url import read_url
 
 _LONG = 10**12
 _SUCCEEDED = {"state": "succeeded", "outcome": "succeeded", "reason": ""}

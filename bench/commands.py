@@ -18,7 +18,7 @@ from bench.results import BenchFailed, Result, above, ratio
 from bench.rounds import Plan
 from onthedot.output.records import decode
 from onthedot.runners.guard.client import GuardClient
-from onthedot.runners.program.protocol import Program
+from onthedot.runners.guard.protocol import Program
 
 COMMANDS = 2_000
 STARTS = 100

@@ -19,7 +19,7 @@ from bench.nodes import check_executions, check_never_fenced, open_store
 from bench.results import BenchFailed, Result, ratio
 from bench.rounds import Plan, alternate
 from onthedot.model.run import RunState
-from onthedot.stores.redis.url import MOST_FINISHED
+from onthedot.stores.redis.connections import MOST_FINISHED
 
 
 def run(plan: Plan) -> list[Result]:

@@ -21,8 +21,8 @@ from bench.results import BenchFailed, Result, above
 from bench.rounds import Plan, alternate
 from onthedot.clock import SECOND
 from onthedot.model.job import Call, Cron, Job
+from onthedot.model.job_json import encode
 from onthedot.schedules import schedule_id
-from onthedot.stores.definitions import encode
 from onthedot.stores.sqlite.connection import connect
 
 MANY, FEW = 1_000_000, 1_000

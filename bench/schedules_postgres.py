@@ -15,8 +15,8 @@ from bench.rounds import Plan, alternate
 from bench.schedules import FEW, LEAST_SECONDS, MANY, NAME, SECONDS, YEARLY, lines, watch
 from onthedot.clock import SECOND
 from onthedot.model.job import Call, Job
+from onthedot.model.job_json import encode
 from onthedot.schedules import schedule_id
-from onthedot.stores.definitions import encode
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.sql.port import sql

@@ -18,8 +18,8 @@ from bench.schedules import FEW, LEAST_SECONDS, NAME, SECONDS, YEARLY, lines, wa
 from onthedot.clock import SECOND
 from onthedot.model.job import Call, Job
 from onthedot.schedules import schedule_id
+from onthedot.stores.redis.connections import read_url
 from onthedot.stores.redis.rows import job_asked
-from onthedot.stores.redis.url import read_url
 
 MANY = 100_000
 ROUNDS = 2

@@ -24,9 +24,9 @@ from bench.rounds import Plan, percentile
 from bench.schedules import COUNT_ON, ROOT
 from onthedot.clock import MILLISECOND, SECOND, Micros, to_datetime
 from onthedot.model.job import Call, Every, Job, is_gated
+from onthedot.model.job_json import encode, hash_of
 from onthedot.model.run import RunState
 from onthedot.rules.shards import bucket_of
-from onthedot.stores.definitions import encode, hash_of
 from onthedot.stores.sqlite.connection import connect
 
 JOBS, MANY, FEW = 20_000, 100_000, 1_000

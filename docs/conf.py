@@ -11,7 +11,7 @@ sys.path.insert(0, str(HERE))
 
 project = "onthedot"
 version = release = version_of("onthedot")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "reference"]
+extensions = ["myst_parser", "reference_pages"]
 exclude_patterns = ["_build"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
@@ -24,7 +24,4 @@ html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"source_directory": "docs/"}
 
-autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
-python_use_unqualified_type_names = True
 highlight_language = "none"

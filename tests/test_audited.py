@@ -22,14 +22,13 @@ import onthedot as otd
 from onthedot.access import audit, audit_recorder, keys
 from onthedot.access.audit import Recorded
 from onthedot.access.authenticator import Authenticator
-from onthedot.access.grants import Grant
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
 from onthedot.blocking import BlockingScheduler
 from onthedot.cli.main import cli
 from onthedot.model.errors import KeyConflict
 from onthedot.model.host_port import Listen
 from onthedot.operations.open_verbs import opened
-from onthedot.runners.stored_secrets import Keys, StoredSecrets
+from onthedot.runners.secrets import Keys, StoredSecrets
 from onthedot.server.http_server import HttpServer
 from onthedot.server.permissions import ROUTE_PERMISSIONS
 from onthedot.settings import Settings

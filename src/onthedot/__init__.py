@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onthedot.blocking import BlockingScheduler
-    from onthedot.client.blocking_client import BlockingClient
-    from onthedot.client.client import Client
+    from onthedot.client.client import BlockingClient, Client
     from onthedot.define.job_function import BoundCall, JobFunction
     from onthedot.model.after import After
     from onthedot.model.errors import (
@@ -54,7 +53,7 @@ _HOME = {
     "After": "onthedot.model.after",
     "ArgumentsError": "onthedot.model.errors",
     "BadArguments": "onthedot.runners.registry",
-    "BlockingClient": "onthedot.client.blocking_client",
+    "BlockingClient": "onthedot.client.client",
     "BlockingRun": "onthedot.operations.run_handle",
     "BlockingScheduler": "onthedot.blocking",
     "BoundCall": "onthedot.define.job_function",

@@ -26,8 +26,7 @@ from onthedot.operations.session import Session
 from onthedot.operations.store_verbs import StoreVerbs
 from onthedot.runners.context import Context
 from onthedot.runners.hooks import Hooks
-from onthedot.runners.importable import importable
-from onthedot.runners.registry import Handler, Registry
+from onthedot.runners.registry import Handler, Registry, importable
 from onthedot.runners.secrets import Provider
 from onthedot.settings import Settings
 from onthedot.stores.connect import has_transactions

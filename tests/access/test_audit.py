@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onthedot.access.audit import KIND, Entry, Recorded, read, read_newest, record, without_values
-from onthedot.access.grants import Grant
 from onthedot.access.keys import issue
-from onthedot.access.permissions import Role
-from onthedot.access.principal import ANONYMOUS, LOCAL, Principal
+from onthedot.access.permissions import ANONYMOUS, LOCAL, Grant, Principal, Role
 from onthedot.stores import documents
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from onthedot.access.audit import KIND, Entry, record
 from onthedot.access.audit_seals import SEALS, START, Head, append_seal, check, hash_of, head_of, read_head, read_seal
-from onthedot.access.principal import LOCAL
+from onthedot.access.permissions import LOCAL
 from onthedot.model.errors import DefinitionError
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store

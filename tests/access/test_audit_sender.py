@@ -18,7 +18,7 @@ from onthedot.access.audit_sender import (
     SendFailed,
     read_position,
 )
-from onthedot.access.principal import LOCAL
+from onthedot.access.permissions import LOCAL
 from onthedot.clock import SECOND
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store

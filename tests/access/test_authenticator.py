@@ -11,9 +11,8 @@ import pytest
 from onthedot.access import keys, sessions, users
 from onthedot.access.authenticator import BELIEVED, Authenticator
 from onthedot.access.credentials import read
-from onthedot.access.grants import Grant
-from onthedot.access.passwords import Passwords
-from onthedot.access.permissions import Permission, Role
+from onthedot.access.permissions import Grant, Permission, Role
+from onthedot.access.users import Passwords
 from onthedot.clock import SECOND, Micros
 from onthedot.model.errors import StoreUnavailable
 from onthedot.stores.documents import Document

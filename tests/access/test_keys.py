@@ -8,9 +8,8 @@ import json
 import pytest
 
 from onthedot.access.credentials import read
-from onthedot.access.grants import Grant
 from onthedot.access.keys import KIND, USED, get_key, issue, list_keys, note_use, read_key, revoke
-from onthedot.access.permissions import Permission, Role
+from onthedot.access.permissions import Grant, Permission, Role
 from onthedot.clock import SECOND
 from onthedot.model.errors import AccessDenied, DefinitionError, UnknownKey
 from onthedot.stores.memory import MemoryStore

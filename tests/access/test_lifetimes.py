@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from onthedot.access import keys
 from onthedot.access.authenticator import Authenticator
 from onthedot.access.credentials import read
-from onthedot.access.grants import Grant
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
 from onthedot.clock import SECOND, Micros
 from onthedot.stores.memory import MemoryStore
 from tests.access.clocks import Turned

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from onthedot.access.credentials import read
-from onthedot.access.grants import Grant
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
 from onthedot.access.sessions import KIND, TOKEN, TOKEN_LASTS, Session, issue_token
 from onthedot.access.users import exchange
 from onthedot.model.errors import AccessDenied, LoginRefused

@@ -23,8 +23,7 @@ NOUNS = frozenset({"blocking", "feed", "need", "ring", "seed", "setting", "speed
 """Words that look like one and are none, or that the field uses as a name: `blocking`, `testing`."""
 
 TO_BE_NAMED = frozenset({
-    "stores/living.py",
-    "stores/postgres/prepared.py", "checker/holding.py", "checker/matching.py", "contract/finding.py",
+    "checker/holding.py", "checker/matching.py", "contract/finding.py",
     "contract/moved.py", "contract/standing.py",
 })  # fmt: skip
 """Modules that still have such a name. No others come to them."""
@@ -91,15 +90,10 @@ def test_services_are_named_after_their_class_or_module():
 SUBJECTS: dict[str, tuple[str, ...]] = {
     "a rule for keys in whatever order things happen": ("tests/access/test_lifetimes.py",),
     "commands as a person types them, beside nodes and servers": (
-        "tests/cli/test_audit_follow.py",
         "tests/cli/test_beside_a_node.py",
         "tests/cli/test_hostile_text.py",
         "tests/cli/test_limits.py",
-        "tests/cli/test_login.py",
         "tests/cli/test_on_a_server.py",
-        "tests/cli/test_up_live.py",
-        "tests/cli/test_worker.py",
-        "tests/cli/test_yaml_program.py",
     ),
     "whole nodes in virtual time": (
         "tests/node/test_given_up.py",
@@ -122,10 +116,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/output/test_canary.py",
         "tests/output/test_live_notes.py",
     ),
-    "a guard whose worker is gone, and two guards": (
-        "tests/runners/guard/test_client.py",
-        "tests/runners/guard/test_lost_workers.py",
-    ),
+    "a guard whose worker is gone": ("tests/runners/guard/test_lost_workers.py",),
     "handlers in child processes": (
         "tests/runners/children/test_context.py",
         "tests/runners/children/test_outside.py",
@@ -145,7 +136,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/runners/test_live_lines.py",
         "tests/runners/program/test_many_commands.py",
         "tests/runners/program/test_commands.py",
-        "tests/runners/test_coroutine.py",
         "tests/runners/program/test_steps.py",
         "tests/runners/test_transactions_trouble.py",
     ),
@@ -166,11 +156,9 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "a property of the whole store on a real PostgreSQL": (
         "tests/stores/postgres/test_arrays.py",
         "tests/stores/postgres/test_django.py",
-        "tests/stores/postgres/test_exactly_once.py",
         "tests/stores/postgres/test_finding.py",
         "tests/stores/postgres/test_frozen.py",
         "tests/stores/postgres/test_hot_plans.py",
-        "tests/stores/postgres/test_joining.py",
         "tests/stores/postgres/test_letters.py",
         "tests/stores/postgres/test_lock_order.py",
         "tests/stores/postgres/test_meanwhile.py",

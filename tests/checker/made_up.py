@@ -8,8 +8,8 @@ from typing import Any, Self
 import onthedot as otd
 from onthedot.define.options import build_job
 from onthedot.model.job import Call
+from onthedot.model.job_json import encode
 from onthedot.schedules import schedule_id
-from onthedot.stores.definitions import encode
 
 S = 1_000_000
 SETTINGS = {

@@ -74,7 +74,7 @@ def test_list_as_json(call: Call, box: Path):
         "fingerprint", "job", "namespace", "error_type", "error", "count", "first", "last", "example",
     ]  # fmt: skip
     assert (first["count"], first["first"], first["last"]) == (
-        3, "2026-03-28T12:00:00+00:00", "2026-03-28T12:00:03+00:00",
+        3, "2026-03-28T12:00:00.000000Z", "2026-03-28T12:00:03.000000Z",
     )  # fmt: skip
     assert second["example"]["args"] == {"order": 100}  # type: ignore[index]
 
@@ -133,7 +133,7 @@ def test_replay_at_a_rate_tells_first(call: Call, box: Path):
     )
     assert len(groups(call, box)) == 2
     done = json.loads(call(*asked, "--json").output)
-    assert (done["runs"], done["run_ids"], done["last_due"]) == (3, [5, 6, 7], "2026-03-28T12:02:00+00:00")
+    assert (done["runs"], done["run_ids"], done["last_due"]) == (3, [5, 6, 7], "2026-03-28T12:02:00.000000Z")
     assert call(*asked).output == "no dead letters match\n"
     assert [group["count"] for group in groups(call, box)] == [1]
 

@@ -27,7 +27,7 @@ from onthedot.operations.put_job import put_job
 from onthedot.server.models import job_out
 from onthedot.stores.sqlite import SqliteStore
 from tests.cli.conftest import Call, Stand
-from tests.stores.test_definitions import FULL
+from tests.model.test_job_json import FULL
 
 GOOD = "jobs:\n  - {name: a, schedule: '@daily', run: x}\n  - {name: b, after: [a], call: report}\n"
 BAD = "jobs:\n  - name: a\n    schedule: '61 * * * *'\n    rn: x\n"

@@ -15,8 +15,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.access.audit import Entry, record_all
-from onthedot.access.permissions import Role
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal, Role
 from onthedot.model.run import Progress
 from onthedot.model.task import Command, Param, Step, Steps
 from onthedot.stores.sqlite import SqliteStore

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 import onthedot as otd
 from onthedot.cli import logs
+from onthedot.cli.connect import write_store
 from onthedot.cli.main import cli
-from onthedot.cli.open_store import write_store
 from onthedot.clock import Clock, Micros, SystemClock
 from onthedot.model.job import Job
 from onthedot.model.task import Command, Param

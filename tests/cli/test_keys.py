@@ -14,10 +14,9 @@ from click.testing import CliRunner, Result
 from onthedot.access.audit import Recorded, read
 from onthedot.access.authenticator import Authenticator
 from onthedot.access.keys import note_use
-from onthedot.access.permissions import Permission, Role
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Permission, Principal, Role
+from onthedot.cli.connect import read_store, write_store
 from onthedot.cli.main import cli
-from onthedot.cli.open_store import read_store, write_store
 from onthedot.clock import SECOND, SystemClock
 from onthedot.stores.protocol import Store
 

@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 
 import onthedot as otd
-from onthedot.cli.node_process import previous_state as finding
-from onthedot.cli.node_process.banner import Banner
-from onthedot.cli.node_process.previous_state import PreviousState, read_previous_state
+from onthedot.cli.node_process import banner as finding
+from onthedot.cli.node_process.banner import Banner, PreviousState, read_previous_state
 from onthedot.clock import SECOND, SystemClock
 from onthedot.model.errors import UnknownJob
 from onthedot.model.job import Call as CallTask
 from onthedot.model.job import Job
 from onthedot.model.run import NewRun
-from onthedot.operations.cluster import living_places
+from onthedot.operations.cluster import live_workers
 from onthedot.operations.job_lookup import find_job, near_names, why_unused
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
@@ -138,5 +137,5 @@ async def test_the_oldest_node_is_seen_behind_a_thousand_that_came_later():
     store = MemoryStore(SystemClock())
     for number in range(MANY):
         await store.register(Node("old" if not number else "new", f"life-{number}", roles=("worker",)), ttl=60 * SECOND)
-    places = await living_places(store, SystemClock().now())
+    places = await live_workers(store, SystemClock().now())
     assert "old" in {place.node_id for place in places}

@@ -12,13 +12,12 @@ import pytest
 
 import onthedot as otd
 from onthedot.cli import logs
-from onthedot.cli.log_printer import PASSED_OVER, LogPrinter
+from onthedot.cli.logs import PASSED_OVER, LogPrinter
 from onthedot.clock import SECOND
 from onthedot.model.run import RunRecord, RunState
-from onthedot.output.line_marks import Mark, encode_mark
 from onthedot.output.locations import output_location
 from onthedot.output.output_store import Name, OutputStore
-from onthedot.output.records import Record, encode
+from onthedot.output.records import Mark, Record, encode, encode_mark
 from onthedot.output.run_output import Said
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import LogRecord

@@ -1,15 +1,27 @@
-"""A program's scheduler is found in its file, and nothing more of the program happens."""
+"""Programs that define a scheduler, and YAML files of jobs where the command line takes a program."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
+import textwrap
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import onthedot as otd
 from onthedot.cli.errors import BadInput
 from onthedot.cli.program import load_program
+from onthedot.cli.up import NodeOptions
+from onthedot.clock import Micros, SystemClock, to_micros
+from onthedot.model.run import RunRecord
 from onthedot.scheduler import Scheduler
+from tests.define.test_job_reader import AS_GIVEN
+from tests.runners.program.plain_guard import guard
 
 HEAD = "import asyncio\nimport onthedot as otd\nsched = otd.Scheduler('memory:')\n@sched.job\ndef job(): ...\n"
 ONE = "import onthedot as otd\nsched = otd.Scheduler('memory:')\n@sched.job\nasync def job(): ...\n"
@@ -123,3 +135,97 @@ def test_a_file_whose_name_is_taken(here: Path):
 def test_a_program_that_was_stopped_on_its_way_stays_importable(write):
     load_program(write(HEAD + MAIN + "asyncio.run(main())\n"))
     assert "job" in vars(sys.modules["app"])
+
+
+__all__ = ["guard"]  # a fixture
+
+
+class Elsewhen(SystemClock):
+    """This machine's clock, set to another time."""
+
+    def __init__(self, begin: str) -> None:
+        self._ahead = to_micros(datetime.fromisoformat(begin)) - super().now()
+
+    def now(self) -> Micros:
+        return super().now() + self._ahead
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The jobs, the script beside them, and a `go` on the path; both write down how they were called."""
+    (tmp_path / "jobs.yaml").write_text(textwrap.dedent(AS_GIVEN))
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    for path, name in ((bin_folder / "go", "go"), (tmp_path / "cleanup_script.sh", "cleanup")):
+        path.write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/journal\necho "{name} says $*"\n')
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
+    return tmp_path
+
+
+async def up(folder: Path, begin: str, *, until: str | None) -> tuple[list[RunRecord], list[str]]:
+    """One node for the file, at another time, until a run of the job has ended, or None; all runs, and what they have
+    said."""
+    sched = load_program(str(folder / "jobs.yaml"))
+    sched.store, sched._clock = f"sqlite:///{folder / 'it.db'}", Elsewhen(begin)
+    sched.settings = replace(sched.settings, spool=str(folder / "spool"))
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def heed(event: Any) -> None:
+        if type(event).__name__ == "AttemptEnded" and event.finish.lease.record.job.name == until:
+            loop.call_soon_threadsafe(ended.set)
+
+    sched.subscribe(heed)
+    async with sched:
+        if until is not None:
+            await asyncio.wait_for(ended.wait(), 30)
+        runs = await sched.list_runs()
+        stored = await sched.get_job("NightlyCleanup")
+        assert stored is not None
+        assert (stored.state == "exhausted") is (begin > "2026-03-02T00")
+        return runs, [log.text for run in runs for log in await sched.logs(run.id)]
+
+
+@pytest.mark.slow
+async def test_the_documents_jobs_run_as_they_are_written(folder, guard):
+    """Steps in order at midnight; the clean-up once, at two, and never again."""
+    build = ["go mod", "go build -v ./...", "go test -v ./..."]
+    journal = folder / "journal"
+    await up(folder, "2026-03-01T12:00:00+00:00", until=None)  # stored by midnight, however long it takes to start
+    await up(folder, "2026-03-01T23:59:59+00:00", until="BuildAndTest")
+    assert journal.read_text().splitlines() == build
+    _, logs = await up(folder, "2026-03-02T01:59:59+00:00", until="NightlyCleanup")
+    assert journal.read_text().splitlines() == [*build, "cleanup "]
+    said = "".join(logs)
+    assert "onthedot: step 2 of 3: Build" in said
+    assert said.index("go says mod") < said.index("go says build") < said.index("go says test")
+    # Two days later: what was missed at midnight is caught up, and at two there was nothing to miss.
+    runs, _ = await up(folder, "2026-03-04T02:00:05+00:00", until="BuildAndTest")
+    assert journal.read_text().splitlines() == [*build, "cleanup ", *build]
+    assert sorted((run.job, str(run.state)) for run in runs if run.state in ("succeeded", "dead")) == [
+        ("BuildAndTest", "succeeded"), ("BuildAndTest", "succeeded"), ("NightlyCleanup", "succeeded"),
+    ]  # fmt: skip
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    (tmp_path / "jobs.yaml").write_text("jobs: []")
+    with pytest.raises(BadInput, match=r"expected a YAML file, found none at '.*jbs.yaml', did you mean 'jobs.yaml'\?"):
+        load_program(str(tmp_path / "jbs.yaml"))
+
+
+def test_what_is_wrong_with_it_is_said_with_its_place(tmp_path):
+    (tmp_path / "jobs.yml").write_text("jobs:\n  - name: a\n    rnu: x\n")
+    with pytest.raises(BadInput, match=r"jobs\.yml:3:5: unknown key 'rnu', did you mean 'run'\?"):
+        load_program(str(tmp_path / "jobs.yml"))
+
+
+def test_a_node_of_the_command_line_runs_programs_unless_its_program_says_no():
+    given = NodeOptions(store=None, db=None, node_id=None, lease=None, grace=None, duration=None, as_json=False)
+    assert given.settings(otd.Settings()).programs is True
+    assert given.settings(otd.Settings(programs=False)).programs is False
+
+
+def test_programs_begin_in_the_folder_of_the_file(tmp_path):
+    (tmp_path / "jobs.yaml").write_text("jobs: [{name: a, run: x}]")
+    assert load_program(str(tmp_path / "jobs.yaml")).settings.programs_in == str(tmp_path)

@@ -111,6 +111,14 @@ def test_a_job_that_is_not_there_is_refused(call: Call, database: Path, argument
     assert message in result.output
 
 
+def test_a_cancelled_run_says_so_once(call: Call, cluster: Path):
+    assert call("cancel", "3", "--db", cluster).output == "run 3 is cancelled\n"
+    assert "state     cancelled\n" in call("show", "3", "--db", cluster).output
+    assert "cancelled; cancelled" not in call("logs", "3", "-f", "--db", cluster).stderr
+    [row] = call("runs", "--state", "cancelled", "--db", cluster).output.splitlines()[1:2]
+    assert row.count("cancelled") == 1
+
+
 def test_cancel_a_run_that_waits_and_one_that_runs(call: Call, cluster: Path, look: Look):
     assert call("cancel", "3", "--reason", "gone", "--db", cluster).output == "run 3 is cancelled\n"
     run = look(lambda store: store.queries.get_run(3))

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from onthedot.cli.connect import write_store
 from onthedot.cli.main import cli
-from onthedot.cli.open_store import write_store
-from onthedot.runners.stored_secrets import KEY, Keys, StoredSecrets, key_id
+from onthedot.runners.secrets import KEY, Keys, StoredSecrets, key_id
 from onthedot.stores.protocol import Store
 
 VALUE = "correct horse battery"

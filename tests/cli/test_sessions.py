@@ -11,10 +11,9 @@ from click.testing import CliRunner, Result
 
 from onthedot.access import audit, sessions, users
 from onthedot.access.authenticator import Authenticator
-from onthedot.access.grants import Grant
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
+from onthedot.cli.connect import read_store, write_store
 from onthedot.cli.main import cli
-from onthedot.cli.open_store import read_store, write_store
 from onthedot.model.host_port import Listen
 from onthedot.server.http_server import HttpServer
 from onthedot.settings import Settings

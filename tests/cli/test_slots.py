@@ -73,7 +73,7 @@ def test_for_machines(call: Call, database: Path):
     assert len(told.pop("run_ids")) == 360
     assert told == {
         "job": "tick", "namespace": "default", "dry_run": False, "slots": 360, "created": 360, "existing": 0,
-        "succeeded": 0, "first": "2026-03-28T09:00:00+00:00", "last": "2026-03-28T09:59:50+00:00",
+        "succeeded": 0, "first": "2026-03-28T09:00:00.000000Z", "last": "2026-03-28T09:59:50.000000Z",
     }  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from onthedot.access.audit import read
 from onthedot.access.users import Logins, login
+from onthedot.cli.connect import read_store, write_store
 from onthedot.cli.main import cli
-from onthedot.cli.open_store import read_store, write_store
 from onthedot.clock import SystemClock
 from onthedot.model.errors import LoginRefused
 from onthedot.stores.protocol import Store

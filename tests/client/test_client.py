@@ -13,8 +13,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.access import keys
-from onthedot.access.grants import Grant
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
 from onthedot.client import connection as transport
 from onthedot.model.errors import AccessDenied, KeyRefused, QuotaExceeded, StoreError
 from onthedot.model.host_port import Listen

@@ -15,8 +15,7 @@ from onthedot.model.job import JobRecord, JobState, canonical
 from onthedot.model.route import PRIORITIES
 from onthedot.model.run import AttemptRecord, Progress, RunRecord, RunState
 from onthedot.observe.json_fields import NodeShown, queue_fields, term_fields
-from onthedot.server.json_response import to_json
-from onthedot.server.models import attempt_out, job_out, run_out
+from onthedot.server.models import attempt_out, job_out, run_out, to_json
 from onthedot.server.routes.nodes import _node
 from onthedot.stores.values import Held, Node, Queue, Term
 from tests.define.strategies import jobs

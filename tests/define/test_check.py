@@ -15,11 +15,11 @@ from onthedot.define.check import check_job
 from onthedot.model.after import After
 from onthedot.model.errors import DefinitionError
 from onthedot.model.job import Call, Every, Guarantee, Job, Sleep
+from onthedot.model.job_json import decode, encode
 from onthedot.model.task import Command, Container, Http, Param, Step, Steps, Task
 from onthedot.operations.put_job import put_job
 from onthedot.schedules import every
 from onthedot.settings import Settings
-from onthedot.stores.definitions import decode, encode
 from onthedot.stores.sqlite import SqliteStore
 
 LS = Command(argv=("ls", "${{ params.where }}"))

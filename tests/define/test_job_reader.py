@@ -328,6 +328,7 @@ def test_what_is_refused(text, place, expected):
         ("jobs: 7", "jobs: expected a list of jobs"),
         ("jobs: [7]", "expected a job: a mapping"),
         ("jobs: [{name: a, run: x}, {name: a, run: y}]", "jobs.yaml:1:34: name: expected each job once, got 'a' again"),
+        ("jobs: [{name: a}, {name: a, rum: y}]", "jobs.yaml:1:26: name: expected each job once, got 'a' again"),
         ("jobs: [{name: 7, run: x}]", "name: expected a text"),
         ("jobs: [{name: a, name: b}]", "expected each key once, got 'name' again"),
         ("jobs: [{name: a, run: !!python/name:os.system x}]", "leave the tag out"),

@@ -20,7 +20,7 @@ from onthedot.model.job import Call, Cron, Job, JobRecord, JobState, Pause
 from onthedot.model.task import Command, Container, Http, Noop, Param, Sleep, Step, Steps
 from onthedot.schedules import cron_fields, describe, from_json, schedule_id
 from tests.define.strategies import jobs, values
-from tests.stores.test_definitions import FULL
+from tests.model.test_job_json import FULL
 
 slowly = settings(
     deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]

@@ -90,6 +90,7 @@ def test_shell_runs(page: Path, tmp_path: Path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @each_page
 def test_shell_by_hand_has_no_mistake_in_its_syntax(page: Path):
     for block in blocks(page):

@@ -1,5 +1,5 @@
-"""Every block of docs/start.md, word for word, in a fresh directory, while `onthedot up` runs: by the command line, by
-curl, by the library.
+"""Every block of docs/start, word for word, in a fresh directory, while `onthedot up` runs: on the command line, by
+HTTP, in Python.
 
 The port is another one, because other tests and servers of this machine may have it; nothing else is changed. What
 installs it, from a checkout or a wheel, is read here, and was followed by hand.
@@ -19,16 +19,19 @@ import pytest
 
 from onthedot.model.host_port import PORT
 from tests.cli.started import Started, started
+from tests.docs.pages import RUN, blocks
 from tests.servers.running import free_port
 
-PAGE = Path(__file__).parents[2] / "docs" / "start.md"
+ROOT = Path(__file__).parents[2]
+START = ROOT / "docs" / "start"
+CLI, HTTP, PYTHON = PAGES = [START / "cli.md", START / "http.md", START / "python.md"]
 BIN = Path(sys.executable).parent
 
 beside_make_up = pytest.mark.usefixtures("neighbour")
 
 
-def blocks(kind: str) -> list[str]:
-    return re.findall(rf"```{kind}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+def texts(page: Path, kind: str) -> list[str]:
+    return [block.text for block in blocks(page) if block.kind == kind]
 
 
 @pytest.fixture(scope="module")
@@ -44,21 +47,24 @@ def homes(folder: Path) -> dict[str, str]:
     return {"HOME": str(folder), "OTD_STATE_DIR": str(folder / "state")}
 
 
-def run(script: str, folder: Path) -> str:
+def run(command: list[str], folder: Path) -> str:
     environment = {"PATH": f"{BIN}:{os.environ['PATH']}", **homes(folder)}
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=150, check=False,
-    )  # fmt: skip
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=150, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def run_shell(script: str, folder: Path) -> str:
+    return run(["bash", "-euo", "pipefail", "-c", script], folder)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @beside_make_up
-def test_by_the_command_line(tmp_path: Path):
-    told = run("\n".join(blocks("sh cli")), tmp_path)
+def test_on_the_command_line(tmp_path: Path):
+    told = run_shell("\n".join(texts(CLI, "sh")), tmp_path)
     assert "jobs.yaml: 1 job would change" in told
     assert "zone      Europe/Berlin" in told
     lines = [line for line in told.splitlines() if "testing version 1.2 in green" in line]
@@ -69,48 +75,51 @@ def test_by_the_command_line(tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @beside_make_up
-def test_by_curl(tmp_path: Path):
-    script = "\n".join(blocks("sh curl")).replace("7412", str(free_port()))
-    told = run(script, tmp_path)
+def test_by_http(tmp_path: Path):
+    script = "\n".join(texts(HTTP, "sh")).replace("7412", str(free_port()))
+    told = run_shell(script, tmp_path)
     assert '"role":"admin"' in told.replace(" ", "")
     assert '"state":"succeeded"' in told.replace(" ", "")
-    assert told.endswith(
-        "}\nonthedot: step 1 of 2: greet\nhello from curl\nonthedot: step 2 of 2: bye\nbye\n\n"
-    )  # text
+    [log] = texts(HTTP, "text")
+    assert f"}}\n{log}" in told
+    assert re.search(r"^1 +hello +succeeded", told, re.MULTILINE), told
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @beside_make_up
-def test_by_the_library(tmp_path: Path):
-    [program] = blocks("python")
-    (tmp_path / "start.py").write_text(program)
-    done = subprocess.run(
-        [sys.executable, "start.py"], cwd=tmp_path, env=homes(tmp_path), capture_output=True, text=True,
-        timeout=100, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "compiling" in done.stdout
-    assert "testing" in done.stdout
+def test_in_python(tmp_path: Path):
+    function, programs, blocking = texts(PYTHON, "python")
+    told = {}
+    for name, text in {"start": function, "build": programs, "blocking": blocking}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+        told[name] = run([sys.executable, f"{name}.py"], tmp_path).splitlines()
+    [shown] = texts(PYTHON, "text")
+    assert set(told["start"]) == set(shown.splitlines())
+    assert {"compiling", "testing"} <= set(told["build"])
+    assert told["blocking"] == ["3"]
 
 
-def test_every_block_is_executed():
-    kinds = set(re.findall(r"```(.+)\n", PAGE.read_text()))
-    assert kinds == {"sh checkout", "sh wheel", "sh cli", "sh curl", "python"}
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_is_executed_or_shown(page: Path):
+    kinds = {block.kind for block in blocks(page)}
+    assert kinds <= {"sh by-hand", "sh", "python", "text"}
+    assert kinds & set(RUN) - {"sh by-hand"}
 
 
-def test_what_installs_it_is_there():
-    root = PAGE.parents[1]
-    [target] = re.findall(r"^make (\S+)$", "".join(blocks("sh checkout")), re.MULTILINE)
-    assert f"$(VENV)/{target.removeprefix('.venv/')}: " in (root / "Makefile").read_text()
-    [extra] = re.findall(r"\.whl\)\[(\w+)\]", "".join(blocks("sh wheel")))
-    assert extra in tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_installs_it_exists(page: Path):
+    checkout, wheel, *_ = texts(page, "sh by-hand")
+    [target] = re.findall(r"^make (\S+)$", checkout, re.MULTILINE)
+    assert f"$(VENV)/{target.removeprefix('.venv/')}: " in (ROOT / "Makefile").read_text()
+    [extra] = re.findall(r"\.whl\)\[(\w+)\]", wheel)
+    assert extra in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
 def test_no_port_is_the_one_of_make_up():
-    assert str(PORT) not in "".join(blocks("sh curl"))
+    assert str(PORT) not in "".join(texts(HTTP, "sh"))
 
 
 def test_the_preview_is_in_the_zone_of_the_job():
-    zones = set(re.findall(r"tz[:=] ?\"?(\w+/\w+)|--tz (\S+)", "".join([*blocks("sh cli"), *blocks("python")])))
+    zones = set(re.findall(r"tz[:=] ?\"?(\w+/\w+)|--tz (\S+)", "".join([*texts(CLI, "sh"), *texts(PYTHON, "python")])))
     assert {one or other for one, other in zones} == {"Europe/Berlin"}

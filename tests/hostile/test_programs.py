@@ -13,7 +13,7 @@ import pytest
 from onthedot.clock import MILLISECOND, SECOND
 from onthedot.model.task import Bounds
 from onthedot.runners.guard import trees
-from onthedot.runners.program.protocol import ProgramEnd
+from onthedot.runners.guard.protocol import ProgramEnd
 from tests.hostile.corpus import (
     CLOSES_ITS_OUTPUT,
     DOUBLE_FORK,

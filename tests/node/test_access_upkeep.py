@@ -10,11 +10,8 @@ import onthedot as otd
 from onthedot.access import keys, sessions, users
 from onthedot.access.audit import KIND, Entry, record
 from onthedot.access.audit_seals import BATCH, SEALS, check
-from onthedot.access.grants import Grant
-from onthedot.access.id_tokens import LEEWAY, OLDEST, Person
-from onthedot.access.permissions import Role
-from onthedot.access.principal import LOCAL
-from onthedot.access.sign_on import USED, sign_on
+from onthedot.access.permissions import LOCAL, Grant, Role
+from onthedot.access.sign_on import LEEWAY, OLDEST, USED, Person, sign_on
 from onthedot.clock import SECOND, Micros
 from onthedot.model.events import AuditSealed, Event, Events, KeyExpires
 from onthedot.model.retention import DAY, HOUR

@@ -8,8 +8,8 @@ from onthedot.model.events import ClockOff, Events
 from onthedot.node.clock_sync import ClockSync
 from onthedot.node.heartbeat import Membership
 from onthedot.settings import Settings
+from onthedot.store_clock import StoreClock
 from onthedot.stores.memory import MemoryStore
-from onthedot.stores.store_clock import StoreClock
 from tests.node.elsewhere import Elsewhere, Machine
 
 SETTINGS = Settings()

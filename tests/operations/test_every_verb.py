@@ -17,7 +17,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.cli.main import cli
-from onthedot.client.blocking_client import BlockingClient
+from onthedot.client.client import BlockingClient
 from onthedot.model.errors import OnTheDotError
 from onthedot.operations.open_verbs import OpenVerbs
 from onthedot.operations.verbs import Verbs

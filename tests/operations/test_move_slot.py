@@ -11,7 +11,7 @@ from onthedot.clock import SECOND, to_micros
 from onthedot.model.errors import SlotSettled, UnknownJob, UnknownSlot
 from onthedot.model.events import SlotsSkipped
 from onthedot.operations import move_slot
-from onthedot.operations.move_slot import except_next, new_instant
+from onthedot.operations.move_slot import move_next_slot, new_instant
 from onthedot.operations.put_job import put_job, resume_job
 from onthedot.schedules import next_after
 from onthedot.stores.memory import MemoryStore
@@ -42,7 +42,7 @@ def program(*schedules, **options) -> otd.Scheduler:
 async def change(harness: Harness, job_id: int, to=None, slot=None):
     """What `move_next` and `skip_next` do, on the harness."""
     names = [run.id for run in await harness.runs("job")]
-    return await except_next(
+    return await move_next_slot(
         harness.store, job_id, slot=slot, to=to, trigger=f"manual:{len(names)}", clock=harness.clock
     )
 

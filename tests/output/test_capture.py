@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from onthedot.clock import MILLISECOND, SECOND
 from onthedot.output.capture import LARGEST, LEAST, Capture
-from onthedot.output.line_marks import WINDOW
-from onthedot.output.records import Record, Stream, decode
+from onthedot.output.records import WINDOW, Record, Stream, decode
 
 LIMIT = 10 << 20
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onthedot.output.display import safe
-from onthedot.output.line_marks import WINDOW, Mark, Stream, encode_mark, split_marked, without_marks
 from onthedot.output.log_positions import LogPosition, Part, in_records, known, note_pieces, note_records, read_note
-from onthedot.output.records import Record
+from onthedot.output.records import WINDOW, Mark, Record, Stream, encode_mark, split_marked, without_marks
 from onthedot.runners.notes import LOG_LIMIT, BoundedLog
 
 FORGED = encode_mark(Mark(7, "otd", "forged"))

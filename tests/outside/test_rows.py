@@ -14,9 +14,9 @@ import pytest
 
 import onthedot as otd
 from onthedot.model.job import Job
-from onthedot.stores.definitions import Unreadable, decode, encode
+from onthedot.model.job_json import Unreadable, decode, encode
+from tests.model.test_job_json import FULL, PLAIN
 from tests.outside.attacks import ATTACKS, PICKLE
-from tests.stores.test_definitions import FULL, PLAIN
 
 DATABASE = "rows.db"
 

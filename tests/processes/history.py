@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from onthedot.model.job import JobRecord
+from onthedot.model.job_json import encode
 from onthedot.model.run import TERMINAL, AttemptRecord, RunRecord
 from onthedot.settings import Settings
-from onthedot.stores.definitions import encode
 from onthedot.stores.sqlite import SqliteStore
 from onthedot_verify.checker import Violation, check
 from onthedot_verify.checker.history import Event

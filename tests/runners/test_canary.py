@@ -22,8 +22,7 @@ from onthedot.model.job import Job
 from onthedot.model.run import Lease, RunState
 from onthedot.model.task import Command, Http, Param
 from onthedot.model.verdict import Finish, OutcomeKind, Verdict
-from onthedot.runners.secrets import DIRECTORY
-from onthedot.runners.stored_secrets import KEY, KIND, Keys, StoredSecrets
+from onthedot.runners.secrets import DIRECTORY, KEY, KIND, Keys, StoredSecrets
 from onthedot.runners.task_filler import TaskFiller, secrets_of
 from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore

@@ -13,8 +13,8 @@ from onthedot.clock import SECOND
 from onthedot.model.task import Bounds, Container, Mount
 from onthedot.model.verdict import SUCCEEDED, Outcome, OutcomeKind
 from onthedot.runners import container_engines
-from onthedot.runners import process_identity as identity
 from onthedot.runners.container import ContainerExecutor
+from onthedot.runners.container_engines import FENCE_LABEL, RUN_LABEL, WORKER_LABEL, is_worker_dead, worker_identity
 from tests.runners.attempts import Passing, lease_of, said
 from tests.runners.fake_engine import Engine, fake_engine
 
@@ -98,7 +98,7 @@ async def test_what_the_engine_is_told(engine: Engine, passing: Passing, tmp_pat
     assert host["Mounts"] == [{"Type": "bind", "Source": source, "Target": "/in", "ReadOnly": True}]
     assert host["SecurityOpt"] == ["no-new-privileges"]
     assert config["Labels"] == {
-        "onthedot.worker": identity.here(), "onthedot.run": "7", "onthedot.fence": "42", "onthedot.attempt": "1",
+        "onthedot.worker": worker_identity(), "onthedot.run": "7", "onthedot.fence": "42", "onthedot.attempt": "1",
         "onthedot.job": "default/j",
     }  # fmt: skip
     assert sorted(config["Env"]) == ["A=b", "OTD_ATTEMPT=1", "OTD_FENCE=42", "OTD_RUN_ID=7"]
@@ -241,37 +241,45 @@ async def test_a_flood_of_output_is_bounded(engine: Engine, passing: Passing):
 
 def test_only_containers_of_dead_workers_are_removed(engine: Engine):
     ended = subprocess.Popen(["true"])
-    boot, namespace, _, _ = identity.here().split("/")
+    boot, namespace, _, _ = worker_identity().split("/")
     gone = f"{boot}/{namespace}/{ended.pid}/12345"
     ended.wait()
-    dead = [
-        engine.add(**{identity.WORKER: mark, identity.RUN: "7"}) for mark in (gone, f"another-boot/{namespace}/1/1")
-    ]
+    dead = [engine.add(**{WORKER_LABEL: mark, RUN_LABEL: "7"}) for mark in (gone, f"another-boot/{namespace}/1/1")]
     living = [
-        engine.add(**{identity.WORKER: identity.here(), identity.RUN: "7"}),  # our own
-        engine.add(
-            **{identity.WORKER: f"{boot}/other/{ended.pid}/12345", identity.RUN: "7"}
-        ),  # who cannot be seen from here
-        engine.add(**{identity.WORKER: "", identity.RUN: "7"}),
-        engine.add(**{identity.WORKER: "nonsense", identity.RUN: "7"}),
+        engine.add(**{WORKER_LABEL: worker_identity(), RUN_LABEL: "7"}),  # our own
+        engine.add(**{WORKER_LABEL: f"{boot}/other/{ended.pid}/12345", RUN_LABEL: "7"}),  # who cannot be seen from here
+        engine.add(**{WORKER_LABEL: "", RUN_LABEL: "7"}),
+        engine.add(**{WORKER_LABEL: "nonsense", RUN_LABEL: "7"}),
         engine.add(app="web"),  # not ours at all
-        engine.add(**{identity.RUN: "7"}),
+        engine.add(**{RUN_LABEL: "7"}),
     ]
     assert container_engines.sweep(engine.url) == dead
     assert list(engine.containers) == living
 
 
 def test_a_pid_that_was_given_out_again_is_another_process(engine: Engine):
-    boot, namespace, pid, began = identity.here().split("/")
-    assert not identity.is_dead(f"{boot}/{namespace}/{pid}/{began}", local=True)
-    assert identity.is_dead(f"{boot}/{namespace}/{pid}/{int(began) - 1}", local=True)
-    assert not identity.is_dead(f"elsewhere/{namespace}/{pid}/{began}", local=False)  # an engine far away
+    boot, namespace, pid, began = worker_identity().split("/")
+    assert not is_worker_dead(f"{boot}/{namespace}/{pid}/{began}", local=True)
+    assert is_worker_dead(f"{boot}/{namespace}/{pid}/{int(began) - 1}", local=True)
+    assert not is_worker_dead(f"elsewhere/{namespace}/{pid}/{began}", local=False)  # an engine far away
     assert os.getpid() == int(pid)
 
 
 async def test_what_a_dead_worker_left_of_a_run_goes_before_the_run_starts_again(engine: Engine, passing: Passing):
-    mine = engine.add(**{identity.WORKER: "another-boot/1/1/1", identity.RUN: "7", identity.FENCE: "41"})
-    other = engine.add(**{identity.WORKER: "another-boot/1/1/1", identity.RUN: "8", identity.FENCE: "40"})
+    mine = engine.add(
+        **{
+            WORKER_LABEL: "another-boot/1/1/1",
+            RUN_LABEL: "7",
+            FENCE_LABEL: "41",
+        }
+    )
+    other = engine.add(
+        **{
+            WORKER_LABEL: "another-boot/1/1/1",
+            RUN_LABEL: "8",
+            FENCE_LABEL: "40",
+        }
+    )
     assert await passing.end(passing.begin(lease_of(script("true"), fence=42))) == SUCCEEDED
     assert mine in engine.removed
     assert other in engine.containers

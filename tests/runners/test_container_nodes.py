@@ -14,7 +14,7 @@ import pytest
 import onthedot as otd
 from onthedot.model.job import Job
 from onthedot.model.task import Command, Container, Level
-from onthedot.runners import process_identity
+from onthedot.runners import container_engines
 from onthedot.settings import Settings
 from tests.runners.fake_engine import Engine, fake_engine
 
@@ -55,7 +55,7 @@ async def test_a_floor_for_programs_lets_containers_and_http_calls_pass(engine: 
 
 
 async def test_a_worker_that_starts_removes_what_dead_ones_have_left(engine: Engine):
-    left = engine.add(**{process_identity.WORKER: "another-boot/1/1/1", process_identity.RUN: "7"})
+    left = engine.add(**{container_engines.WORKER_LABEL: "another-boot/1/1/1", container_engines.RUN_LABEL: "7"})
     async with otd.Scheduler("memory:", settings=Settings(container_engine=engine.url)):
         assert engine.swept.wait(20)
     assert left in engine.removed

@@ -13,8 +13,8 @@ from onthedot.clock import SECOND
 from onthedot.model.task import Bounds, Container, Mount
 from onthedot.model.verdict import SUCCEEDED, Outcome, OutcomeKind
 from onthedot.runners import container_engines
-from onthedot.runners import process_identity as identity
 from onthedot.runners.container import ContainerExecutor
+from onthedot.runners.container_engines import RUN_LABEL, WORKER_LABEL
 from tests.runners.attempts import Passing, lease_of, said
 from tests.servers.podman import IMAGE, Podman
 
@@ -123,7 +123,12 @@ async def test_an_image_that_nobody_has_is_a_failure(podman: Podman, passing: Pa
 
 async def test_what_dead_workers_left_is_removed_and_nothing_else(podman: Podman):
     labelled = {
-        "ours": ["--label", f"{identity.WORKER}=another-boot/1/1/1", "--label", f"{identity.RUN}=7"],
+        "ours": [
+            "--label",
+            f"{WORKER_LABEL}=another-boot/1/1/1",
+            "--label",
+            f"{RUN_LABEL}=7",
+        ],
         "other": [],
     }
     made = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onthedot.output.line_marks import Mark, Stream
+from onthedot.output.records import Mark, Stream
 from onthedot.runners.context import LONGEST_LINE, LiveLines
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from onthedot.model.errors import ArgumentsError
 from onthedot.model.run import Progress
-from onthedot.output.line_marks import Mark, encode_mark
+from onthedot.output.records import Mark, encode_mark
 from onthedot.runners.notes import CHECKPOINT_LIMIT, LOG_LIMIT, BoundedLog, Notes, encode_checkpoint
 
 SAID = Mark(1, "log")

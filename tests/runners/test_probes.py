@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from onthedot.runners import probes
-from onthedot.runners.guard import level_probe
 from onthedot.runners.probes import Cgroups, Probe
 
 Fake = Callable[[str, str], None]
@@ -106,7 +105,7 @@ def test_only_root_can_give_users():
 def test_what_a_user_of_its_own_comes_with_is_tried(monkeypatch: pytest.MonkeyPatch):
     state, found = probes.user_level()
     assert (state, found.startswith("root; a user, /tmp and ipc for each program; system calls ")) == ("ok", True)
-    monkeypatch.setattr(level_probe, "user_trial", lambda: ["sh", "-c", "echo mount /tmp: not allowed >&2; exit 1"])
+    monkeypatch.setattr(probes, "user_trial", lambda: ["sh", "-c", "echo mount /tmp: not allowed >&2; exit 1"])
     assert probes.user_level() == Probe("broken", "mount /tmp: not allowed")
 
 

@@ -14,9 +14,9 @@ from onthedot.clock import SECOND
 from onthedot.model.duration import micros
 from onthedot.model.errors import ScheduleError
 from onthedot.model.job import Call, Cron, FixedDelay, Job
+from onthedot.model.job_json import decode, encode
 from onthedot.schedules import cron, cron_fields, describe, due_of, every, gap, parse, schedule_id, slots, to_text
-from onthedot.schedules.cron_fields import read_fields
-from onthedot.stores.definitions import decode, encode
+from onthedot.schedules.cron_parser import read_fields
 
 names = st.text(min_size=1, max_size=20)
 RANGES = {"second": (0, 59), "minute": (0, 59), "hour": (0, 23), "day": (1, 28), "month": (1, 12), "weekday": (0, 6)}

@@ -10,8 +10,7 @@ import httpx2
 from fastapi import FastAPI
 
 from onthedot.access.authenticator import Authenticator
-from onthedot.access.permissions import Role
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal, Role
 from onthedot.model.host_port import Listen
 from onthedot.operations.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import onthedot as otd
 from onthedot.access import keys, sessions, users
-from onthedot.access.grants import Grant
-from onthedot.access.passwords import Passwords
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
+from onthedot.access.users import Passwords
 from onthedot.model.run import RunState
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.output.records import Record

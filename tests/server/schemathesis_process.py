@@ -18,7 +18,7 @@ from schemathesis import engine
 from schemathesis.engine import Status, events
 
 from onthedot.server.app import describe_api
-from onthedot.server.bulk import NDJSON
+from onthedot.server.submissions import NDJSON
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ import httpx2
 import pytest
 
 from onthedot.access import keys, sessions, users
-from onthedot.access.grants import Grant
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
 from onthedot.model.retention import DAY
 from tests.server.kit import Served, served
 

@@ -12,13 +12,13 @@ import pytest
 from fastapi import FastAPI, Response
 
 import onthedot as otd
-from onthedot.access.id_tokens import MOST
 from onthedot.access.permissions import Permission, Role
+from onthedot.access.sign_on import LONGEST_TOKEN
 from onthedot.model.errors import StoreUnavailable
 from onthedot.server.app import openapi_of
-from onthedot.server.bulk import NDJSON
 from onthedot.server.permissions import ROUTE_PERMISSIONS
 from onthedot.server.router import Routes, include
+from onthedot.server.submissions import NDJSON
 from tests.server.kit import Served, served
 
 NAP = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), owner="ann")
@@ -286,7 +286,7 @@ async def test_only_a_bulk_submit_may_be_large(there: Served, line: str, kinds: 
 async def test_what_strangers_may_send_is_small(there: Served):
     said = {"username": "ann", "password": "x" * 1_024, "token": ""}
     assert (await there.client.post("/api/v1/login", json=said)).status_code == 401
-    longest = await there.client.post("/api/v1/login", json={"id_token": "\U0001f389" * (MOST + 1)})
+    longest = await there.client.post("/api/v1/login", json={"id_token": "\U0001f389" * (LONGEST_TOKEN + 1)})
     assert longest.status_code == 422  # read, and refused for its length
     answer = await there.client.post("/api/v1/login", json={**said, "more": "x" * 270_000})
     assert answer.status_code == 413

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from joserfc.jwk import RSAKey
 
-from onthedot.access.id_tokens import Provider
+from onthedot.access.sign_on import Provider
 from onthedot.model.errors import LoginRefused, ProviderUnavailable
 from onthedot.server.provider_keys import AGAIN, REFRESH, ProviderKeys
 from tests.access.clocks import Turned

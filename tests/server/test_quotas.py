@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 import onthedot as otd
-from onthedot.access.permissions import Role
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal, Role
 from onthedot.clock import SECOND, Micros
 from onthedot.model.run import RunState
 from onthedot.model.task import Call
-from onthedot.server.bulk import NDJSON
 from onthedot.server.problems import Problem
 from onthedot.server.quotas import KEPT, Owner, Quotas
+from onthedot.server.submissions import NDJSON
 from onthedot.settings import Settings
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sql.store import SqlQueries

@@ -18,8 +18,7 @@ import pytest
 
 from onthedot.access import keys
 from onthedot.access.authenticator import Authenticator
-from onthedot.access.grants import Grant
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
 from onthedot.model.host_port import Listen
 from onthedot.operations.open_verbs import opened
 from onthedot.server.app import describe_api

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onthedot.access.permissions import Role
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal, Role
 from onthedot.server.visibility import visible_to
 from onthedot.stores.queries import AttemptFilter, JobFilter, RunFilter
 

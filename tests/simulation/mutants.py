@@ -23,7 +23,7 @@ from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sql import arm
 from onthedot.stores.sql.plan import write_windows
 from onthedot.stores.sql.port import Tx, sql
-from onthedot.stores.sql.upkeep import END_NODE
+from onthedot.stores.sql.reap import END_NODE
 from onthedot_verify.simulation.node import SimulatedEngine
 from tests.contract.sql_mutants import Mutant as Edit
 from tests.contract.sql_mutants import planted as edited

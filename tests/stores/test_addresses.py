@@ -10,8 +10,8 @@ from onthedot.model.errors import DefinitionError
 from onthedot.stores import addresses
 from onthedot.stores.addresses import read_number, refuse_option, refuse_url, shown_url, split_options
 from onthedot.stores.connect import open_store
-from onthedot.stores.postgres.url import read_url as read_postgres
-from onthedot.stores.redis.url import read_url as read_redis
+from onthedot.stores.postgres.connections import read_url as read_postgres
+from onthedot.stores.redis.connections import read_url as read_redis
 
 
 @pytest.mark.parametrize(

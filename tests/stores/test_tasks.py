@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from onthedot.model.job import Job
+from onthedot.model.job_json import Unreadable, decode, encode, task_to_json
 from onthedot.model.task import Call, Command, Container, Http, Mount, Noop, Sleep, Source, Step, Steps, Task
-from onthedot.stores.definitions import Unreadable, decode, encode, task_to_json
 
 STEP = Step(
     name="build", argv=("make",), script="make", directory="src", env={"A": "1"}, when="always",

@@ -26,8 +26,8 @@ from redis import Redis
 
 from onthedot import ids as random_ids
 from onthedot.access import audit, audit_seals, keys, users
-from onthedot.access.grants import grant_in_words
-from onthedot.access.passwords import Passwords
+from onthedot.access.permissions import grant_in_words
+from onthedot.access.users import Passwords
 from onthedot.clock import SECOND
 from onthedot.define.job_reader import read_jobs
 from onthedot.ids import SeededIds
@@ -55,7 +55,7 @@ from onthedot.operations.open_verbs import OpenStore
 from onthedot.rules import gates
 from onthedot.rules.windows import plan_window
 from onthedot.runners.params import arguments_of
-from onthedot.runners.stored_secrets import Keys, StoredSecrets
+from onthedot.runners.secrets import Keys, StoredSecrets
 from onthedot.settings import Settings
 from onthedot.stores import migration
 from onthedot.stores.opening import open_store

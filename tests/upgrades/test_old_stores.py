@@ -23,7 +23,7 @@ from onthedot.model.errors import KeyConflict, LoginRefused
 from onthedot.model.job import JobRecord, Json
 from onthedot.model.run import TERMINAL, Checkpoint, RunRecord, RunState
 from onthedot.operations.open_verbs import opened
-from onthedot.runners.stored_secrets import Keys, StoredSecrets
+from onthedot.runners.secrets import Keys, StoredSecrets
 from onthedot.schedules import schedule_id
 from onthedot.settings import Settings
 from onthedot.stores.connect import open_store

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from onthedot.access.credentials import hidden
-from onthedot.access.principal import LOCAL, Principal
+from onthedot.access.permissions import LOCAL, Principal
 from onthedot.clock import SECOND, Micros
 from onthedot.ids import RandomIds
 from onthedot.model.job import Job, job_name

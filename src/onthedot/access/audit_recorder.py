@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 from onthedot.access.audit import Entry, noting, noting_together, object_of, record_all
-from onthedot.access.principal import LOCAL, Principal
+from onthedot.access.permissions import LOCAL, Principal
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.ids import RandomIds
 from onthedot.loop import Service

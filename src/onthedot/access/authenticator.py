@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from onthedot.access import credentials, keys, sessions, users
 from onthedot.access.credentials import Credential
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.model.errors import StoreError
 from onthedot.stores.documents import Document

@@ -12,8 +12,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from onthedot.access import credentials
-from onthedot.access.grants import Grant, check_given, check_name, read_grant
-from onthedot.access.principal import LOCAL, Principal
+from onthedot.access.permissions import LOCAL, Grant, Principal, check_given, check_name, read_grant
 from onthedot.clock import SECOND, Micros
 from onthedot.ids import Ids, RandomIds
 from onthedot.model.duration import micros, parse_duration

@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from onthedot.access import credentials
 from onthedot.access.credentials import Credential
-from onthedot.access.grants import Grant, check_given, check_name, read_grant
 from onthedot.access.keys import UNREADABLE, crowded
-from onthedot.access.principal import LOCAL, Principal
+from onthedot.access.permissions import LOCAL, Grant, Principal, check_given, check_name, read_grant
 from onthedot.clock import SECOND, Micros
 from onthedot.ids import Ids, RandomIds
 from onthedot.model.errors import LoginRefused

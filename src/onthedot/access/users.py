@@ -1,25 +1,35 @@
-"""Users: people with a password, documents of the kind `user`; and how one is let in by it. Those without one sign on
-with an identity provider (`sign_on.py`).
+"""Users: people who sign in with a password, or through an identity provider (`sign_on.py`).
 
-A user's *epoch* is drawn anew with every password and whenever it is disabled or enabled. A session knows the epoch of
-its beginning, so one write ends all sessions of a user, on every server within 5 seconds.
+Each user is a document of the kind `user`. Its *epoch* is a random text that changes with every password, and when the
+user is disabled or enabled. A session has the epoch of its beginning. So one write ends all sessions of a user, on
+every server within 5 seconds.
+
+Passwords are hashed with argon2id, on a thread. A hash costs an attacker time and memory.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onthedot.access import sessions
 from onthedot.access.credentials import hidden, is_id
-from onthedot.access.grants import NAME, Grant, check_given, check_name, edited_grant, read_grant
 from onthedot.access.keys import UNREADABLE, crowded
 from onthedot.access.login_limits import LoginLimits, Refusals, Turns
-from onthedot.access.passwords import MOST, PASSWORDS, Passwords
-from onthedot.access.permissions import Permission
-from onthedot.access.principal import LOCAL, Principal
+from onthedot.access.permissions import (
+    LOCAL,
+    NAME,
+    Grant,
+    Permission,
+    Principal,
+    check_given,
+    check_name,
+    edited_grant,
+    read_grant,
+)
 from onthedot.access.sessions import Session
 from onthedot.clock import Clock, Micros
 from onthedot.ids import Ids, RandomIds
@@ -33,6 +43,76 @@ from onthedot.model.errors import (
 )
 from onthedot.stores.documents import Document
 from onthedot.stores.protocol import Store
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
+
+# ── passwords ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+SHORTEST_PASSWORD, LONGEST_PASSWORD = 8, 1_024
+"""The least characters and the most bytes of a password."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passwords:
+    """The cost of a hash: RFC 9106's choice for shared machines, some 0.1 s and 64 MiB."""
+
+    rounds: int = 3
+    kibibytes: int = 65_536
+    lanes: int = 4
+
+    async def hash(self, password: str) -> str:
+        """The hash to store; `DefinitionError` for a text that cannot be a password."""
+        check_password(password)
+        return await asyncio.to_thread(self._hasher().hash, password)
+
+    async def matches(self, password: str, kept: str) -> bool:
+        """Whether the hash is of this password. False for what cannot be a password, or is no hash."""
+        from argon2.exceptions import InvalidHashError, VerificationError
+
+        try:
+            return await asyncio.to_thread(self._hasher().verify, kept, password)
+        except (VerificationError, InvalidHashError, UnicodeEncodeError):
+            return False
+
+    async def nobodys(self) -> str:
+        """A hash that no password matches. Comparing with it costs as much as with any other."""
+        return await asyncio.to_thread(self._hasher().hash, RandomIds().token())
+
+    def _hasher(self) -> PasswordHasher:
+        try:
+            from argon2 import PasswordHasher
+        except ImportError:
+            raise DefinitionError(
+                "users: expected the library for passwords, which is not installed; pip install 'onthedot[server]'"
+            ) from None
+        return PasswordHasher(self.rounds, self.kibibytes, self.lanes)
+
+
+PASSWORDS = Passwords()
+
+
+def check_password(password: str) -> None:
+    """`DefinitionError` for a text that cannot be a password. The message does not quote it.
+
+    >>> check_password("short")
+    Traceback (most recent call last):
+    onthedot.model.errors.DefinitionError: password: expected at least 8 characters, got fewer; choose a longer one
+    """
+    if len(password) < SHORTEST_PASSWORD:
+        raise DefinitionError(
+            f"password: expected at least {SHORTEST_PASSWORD} characters, got fewer; choose a longer one"
+        )
+    if any("\ud800" <= character <= "\udfff" for character in password):
+        raise DefinitionError("password: expected UTF-8 text, got other bytes")
+    if len(password.encode()) > LONGEST_PASSWORD:
+        raise DefinitionError(f"password: expected at most {LONGEST_PASSWORD} bytes, got more; choose a shorter one")
+
+
+# ── users ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
 
 KIND = "user"
 _CHANGES = 10
@@ -199,7 +279,7 @@ async def login(
     whether the name, the password or the user was not good; `LoginLimited` for one try too many for this name from this
     `source`, an address, or from it for whatever names, or that would wait; `LoginsBusy` if too many wait everywhere.
     `gone` says whether nobody waits for the answer any more: then no password is compared."""
-    if not NAME.fullmatch(name) or len(password.encode(errors="replace")) > MOST:
+    if not NAME.fullmatch(name) or len(password.encode(errors="replace")) > LONGEST_PASSWORD:
         raise _refused()  # no user can be called so, as everybody knows: no time is to be hidden
     logins.limits.begin(name, source)
     async with logins.turns.turn(source):

@@ -15,12 +15,10 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from onthedot.cli.connect import call_server
+from onthedot.cli.connect import call_server, read_store
 from onthedot.cli.errors import BROKEN, BadInput, Command, Failure, Group
-from onthedot.cli.open_store import read_store
 from onthedot.cli.options import RUN, store_url, unknown_run, with_debug, with_json, with_server
-from onthedot.cli.terminal import echo_table
-from onthedot.cli.words import local_time
+from onthedot.cli.terminal import echo_table, local_time
 from onthedot.clock import Micros
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import did_you_mean

@@ -19,12 +19,10 @@ from onthedot.access.audit import Recorded, last_number, read, read_between, rea
 from onthedot.access.audit_recorder import entry_of
 from onthedot.access.audit_seals import Checked, Head, check, read_head
 from onthedot.access.audit_sender import AGAIN_AFTER, Send, Sender, SendFailed, signature
-from onthedot.cli.connect import check_readable
+from onthedot.cli.connect import check_exists, check_readable, read_store
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.open_store import check_exists, read_store
 from onthedot.cli.options import check_range, store_url, with_debug, with_json, with_range, with_store
-from onthedot.cli.terminal import echo_more, echo_table
-from onthedot.cli.words import in_zone, moment
+from onthedot.cli.terminal import echo_more, echo_table, in_zone, moment
 from onthedot.clock import SECOND, Micros, SystemClock, to_micros
 from onthedot.model.addresses import AddressRefused, Allowed, Target, literal, read_url
 from onthedot.model.errors import StoreUnavailable
@@ -290,8 +288,7 @@ class Webhook:
         self._key = key
 
     async def send(self, entries: Sequence[Recorded]) -> None:
-        from onthedot.runners.http import HttpTrouble
-        from onthedot.runners.http_rules import Request
+        from onthedot.runners.http import HttpTrouble, Request
 
         body = "".join(f"{as_line(entry)}\n" for entry in entries).encode()
         timestamp = SystemClock().now() // SECOND

@@ -1,6 +1,12 @@
 """Opens the store or the server that the command line names, and calls its operations (`operations/verbs.py`).
 
-The client and the verbs of a store are imported in the functions: each takes 60 ms, and a call needs one of them.
+    call          change something, on a store or a server
+    query         read, on a store or a server
+    read_store    read what only the store has
+    write_store   change what only the store has
+
+No node runs in these processes. Running nodes notice a write. The client and the verbs of a store are imported in the
+functions: each takes 60 ms, and a command needs one of them.
 """
 
 from __future__ import annotations
@@ -14,13 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import click
 
 from onthedot.cli.errors import BadInput
-from onthedot.cli.open_store import check_exists, read_store
 from onthedot.cli.options import INSECURE, KEY_FILE
 from onthedot.clock import SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import KeyRefused
 from onthedot.settings import Settings
-from onthedot.stores.connect import open_store
+from onthedot.stores.addresses import shown_url
+from onthedot.stores.connect import open_store, sqlite_path
 from onthedot.stores.protocol import Store
 
 if TYPE_CHECKING:
@@ -29,9 +35,8 @@ if TYPE_CHECKING:
     from onthedot.operations.job_lookup import FindsQueues
     from onthedot.operations.verbs import Verbs
 
-T = TypeVar("T")
 
-MOST_KEY = 4096
+T = TypeVar("T")
 
 
 def call(
@@ -107,6 +112,66 @@ def queries_of(verbs: Verbs) -> FindsQueues:
     if isinstance(verbs, Client):
         return ServerQueries(verbs.server)
     raise TypeError(f"expected verbs of a store or a server, got {verbs!r}")
+
+
+# ── the store itself, without a server ───────────────────────────────────────────────────────────────────────────────
+
+
+def read_store(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
+    """Call `read` with the store, which must exist. Nothing in it is changed."""
+    check_exists(url)
+    return asyncio.run(_read(url, read))
+
+
+def check_exists(url: str) -> None:
+    """Refuse a store that does not exist, or that other processes cannot see."""
+    if is_server(url):
+        raise click.UsageError(
+            f"store: expected the store itself, got a server, {shown_url(url)!r}; this cannot be asked over HTTP"
+        )
+    if url.startswith("memory:"):
+        raise click.UsageError(
+            "store: expected one that other processes can read, got 'memory:', which lives inside one; "
+            "use sqlite:///FILE"
+        )
+    path = sqlite_path(url)
+    if path is not None and not (path.exists() and path.stat().st_size):
+        raise click.UsageError(
+            f"store: expected a database at '{path}', found none; "
+            f"make one with 'onthedot store migrate --db {path}', or name another with --db"
+        )
+
+
+async def _read(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
+    store = await open_store(url, read_only=True)
+    try:
+        return await read(store)
+    finally:
+        await store.close()
+
+
+def write_store(url: str, write: Callable[[Store], Awaitable[T]]) -> T:
+    """Call `write` with the store, which must exist and have the newest schema: whoever runs a node decides about
+    migrations."""
+    check_exists(url)
+    return asyncio.run(_write(url, write))
+
+
+async def _write(url: str, write: Callable[[Store], Awaitable[T]]) -> T:
+    looked_at = await open_store(url, read_only=True)
+    await looked_at.close()
+    store = await open_store(url)
+    try:
+        return await write(store)
+    finally:
+        await store.close()
+
+
+# ── the key for a server ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+MOST_KEY = 4096
+"""The longest key that is read, in characters."""
 
 
 def is_insecure() -> bool:

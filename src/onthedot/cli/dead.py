@@ -12,6 +12,7 @@ import click
 from onthedot.cli.connect import call, query
 from onthedot.cli.errors import BadInput, Command, Group
 from onthedot.cli.options import (
+    ASK_ABOVE,
     RUN,
     check_range,
     store_url,
@@ -21,15 +22,13 @@ from onthedot.cli.options import (
     with_range,
     with_server,
 )
-from onthedot.cli.slots import ASK_ABOVE
-from onthedot.cli.terminal import echo_more, echo_table
-from onthedot.cli.words import in_zone, moment, reader_time
+from onthedot.cli.terminal import echo_more, echo_table, in_zone, moment, reader_time
 from onthedot.clock import Micros, SystemClock, to_micros
 from onthedot.model.errors import DefinitionError, StateError, UnknownRun
 from onthedot.model.events import Event, RunsReplayed
 from onthedot.model.policies import Rate
 from onthedot.model.run import RunRecord
-from onthedot.observe.formats import count
+from onthedot.observe.formats import count, iso
 from onthedot.observe.json_fields import run_fields
 from onthedot.operations.dead_letters import DeadLetters, Replayed, is_letter
 
@@ -352,8 +351,8 @@ def _group_as_json(group: DeadLetters) -> dict[str, Any]:
         "error_type": group.error_type or None,
         "error": group.error,
         "count": group.count,
-        "first": group.first.isoformat(),
-        "last": group.last.isoformat(),
+        "first": iso(to_micros(group.first)),
+        "last": iso(to_micros(group.last)),
         "example": _run_as_json(group.example),
     }
 
@@ -371,8 +370,8 @@ def _replayed_as_json(done: Replayed) -> dict[str, Any]:
         "letters": done.letters,
         "runs": done.runs,
         "without_job": done.without_job,
-        "first_due": None if done.first_due is None else done.first_due.isoformat(),
-        "last_due": None if done.last_due is None else done.last_due.isoformat(),
+        "first_due": None if done.first_due is None else iso(to_micros(done.first_due)),
+        "last_due": None if done.last_due is None else iso(to_micros(done.last_due)),
         "run_ids": list(done.run_ids),
         "dry_run": done.dry_run,
     }

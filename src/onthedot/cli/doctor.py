@@ -7,8 +7,7 @@ from dataclasses import asdict, replace
 
 import click
 
-from onthedot.cli.advice import on_this_store
-from onthedot.cli.errors import Command
+from onthedot.cli.errors import Command, on_this_store
 from onthedot.cli.options import DEFAULT_STORE, store_url, with_debug, with_json, with_store
 from onthedot.cli.terminal import colours_wanted
 from onthedot.doctor import Configuration, Finding, check_all

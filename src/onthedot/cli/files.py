@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from onthedot.cli.connect import call, query
+from onthedot.cli.connect import call, check_exists, query
 from onthedot.cli.errors import BAD_INPUT, BadInput, Command
 from onthedot.cli.jobs import jobs_shown
-from onthedot.cli.open_store import check_exists
 from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_store
-from onthedot.cli.words import task_in_words
+from onthedot.cli.terminal import task_in_words
 from onthedot.clock import SystemClock
 from onthedot.define.check import missing_parents, parents_first
 from onthedot.define.importers.crontab import read_crontab

@@ -1,31 +1,43 @@
-"""`onthedot jobs | pause | resume | trigger`: lists jobs, pauses and resumes one, and asks for a run of one."""
+"""`onthedot jobs | create | edit | rm | pause | resume`: lists the stored jobs, and changes one."""
 
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from onthedot.cli.advice import on_this_store
-from onthedot.cli.connect import call, call_server
-from onthedot.cli.errors import CUT_SHORT, BadInput, Command
-from onthedot.cli.open_store import read_store
+from onthedot.cli.connect import call, call_server, query, read_store
+from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import read_ahead, store_url, with_debug, with_json, with_namespace, with_server, with_utc
-from onthedot.cli.terminal import echo_more, echo_table
-from onthedot.cli.words import in_words, in_zone, moment, reader_span, reader_time, relative, task_in_words
+from onthedot.cli.terminal import (
+    echo_more,
+    echo_table,
+    in_words,
+    in_zone,
+    moment,
+    reader_span,
+    reader_time,
+    relative,
+    task_in_words,
+)
 from onthedot.clock import Micros, SystemClock, to_micros
+from onthedot.define.job_reader import read_file, read_job, read_jobs
+from onthedot.define.job_writer import written
+from onthedot.define.yaml_text import WrongText, yaml_text
 from onthedot.model.addresses import is_server
-from onthedot.model.job import JobRecord, JobState
+from onthedot.model.errors import DefinitionError, RevisionConflict
+from onthedot.model.job import Job, JobRecord, JobState
 from onthedot.model.run import RunRecord
 from onthedot.observe.formats import count, iso, optional_iso, plain
 from onthedot.observe.json_fields import run_fields
 from onthedot.operations.next_slots import Next, Shown, shown
-from onthedot.runners.params import value_of_text
 from onthedot.schedules import describe, to_json
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter, all_jobs
-from onthedot.stores.values import Resumed
+from onthedot.stores.values import PutJob, Resumed
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
@@ -259,118 +271,250 @@ def _resumed_as_json(resumed: Resumed) -> dict[str, Any]:
     }
 
 
-# ── trigger ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── create ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="NAME|FILE")
+@click.option("--run", metavar="TEXT", help="The command that it runs, by the shell.")
+@click.option("--call", metavar="NAME", help="The handler that it calls.")
+@click.option("--schedule", metavar="TEXT", help="When: '0 9 * * *', 'every 10m', '@daily', …")
+@click.option("--tz", metavar="ZONE", help="The zone of a cron schedule.  [default: UTC]")
+@click.option("--set", "pairs", metavar="NAME=VALUE", multiple=True, help="Any other option, as a file says it.")
+@with_namespace
+@with_server
+@with_json("a JSON array with one object per job")
+@with_debug
+def create(
+    name: str,
+    pairs: tuple[str, ...],
+    namespace: str,
+    store: str | None,
+    db: str | None,
+    as_json: bool,
+    **said: str | None,
+) -> None:
+    """Store the new job NAME, or those of a YAML FILE. One that is there already, with another definition, is refused:
+    'onthedot edit' and 'onthedot apply' change jobs.
+
+    \b
+    Examples:
+      onthedot create backup --run 'pg_dump shop > shop.sql' --schedule '30 2 * * *' --tz Europe/Berlin
+      onthedot create report --call report --set args.region=eu --set retry.attempts=3
+      onthedot create jobs.yaml --store http://127.0.0.1:7411
+    """
+    if name.endswith((".yaml", ".yml")):
+        given = [f"--{option}" for option, value in {**said, "set": pairs}.items() if value]
+        if given:
+            raise click.UsageError(f"expected a file or options, got both; leave out {', '.join(given)}")
+        jobs = _of_file(name)
+    else:
+        jobs = [_of_options(name, namespace, pairs, **said)]
+    done = call(store_url(store, db), lambda verbs: _create(verbs, jobs), namespace=namespace, makes=True)
+    _echo_created(done, as_json=as_json)
+
+
+def _of_file(name: str) -> list[Job]:
+    return read_file(Path(name))
+
+
+def _of_options(
+    name: str,
+    namespace: str,
+    pairs: tuple[str, ...],
+    run: str | None,
+    call: str | None,
+    schedule: str | None,
+    tz: str | None,
+) -> Job:
+    if tz is not None and schedule is None:
+        raise click.UsageError("--tz: expected a --schedule that is in this zone, got none")
+    data: dict[str, Any] = {"name": name, "namespace": namespace, "run": run, "call": call}
+    data["schedule"] = schedule if tz is None else {"cron": schedule, "tz": tz}
+    return job_of(changed({option: value for option, value in data.items() if value is not None}, pairs))
+
+
+async def _create(verbs: Verbs, jobs: list[Job]) -> list[PutJob]:
+    done = []
+    for job in jobs:
+        try:
+            done.append(await verbs.put(job, revision=0))
+        except RevisionConflict:
+            stored = f"; stored before that: {', '.join(put.record.job.name for put in done)}" if done else ""
+            told = f"NAME: expected a new one, got {job.name!r}, which is there already"
+            raise BadInput(f"{told}; see 'onthedot edit {job.name}'{stored}") from None
+    return done
+
+
+def _echo_created(done: list[PutJob], *, as_json: bool) -> None:
+    if as_json:
+        told = [
+            {"job": put.record.job.name, "namespace": put.record.job.namespace, "change": put.change,
+             "revision": put.record.revision}
+            for put in done
+        ]  # fmt: skip
+        click.echo(json.dumps(told, indent=2))
+        return
+    for put in done:
+        words = "is stored" if put.change == "created" else "is there already, as it should be"
+        click.echo(f"job {plain(put.record.job.name)} {words}")
+
+
+# ── edit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(cls=Command)
 @click.argument("job")
-@click.option(
-    "--arg", "pairs", metavar="NAME=VALUE", multiple=True,
-    help="An argument; may be given several times.  [default: the job's own arguments]",
-)  # fmt: skip
-@click.option(
-    "--arg-json", "json_pairs", metavar="NAME=JSON", multiple=True, help="The same, and its value is JSON in any case."
-)
-@click.option("-f", "--follow", is_flag=True, help="Show what the run says until it has ended, and how it ended.")
+@click.option("--set", "pairs", metavar="NAME=VALUE", multiple=True, help="An option as a file says it; without a "
+              "value, it is taken out. May be given several times.")  # fmt: skip
 @with_namespace
 @with_server
-@with_json("one JSON object: the run; with --follow one per line: what it says, and at last the run")
+@with_json("one JSON object")
 @with_debug
-def trigger(
-    job: str, pairs: tuple[str, ...], json_pairs: tuple[str, ...], follow: bool, namespace: str,
-    store: str | None, db: str | None, as_json: bool,
-) -> None:  # fmt: skip
-    """Ask for one run of JOB now, beside those of its schedules. Whichever node can do it takes it.
-
-    With --arg the run has these arguments and no others. A value is read as the kind that the parameter declares: 137
-    is text for a text parameter, and a number for a number. A handler declares none: for it 3, true and "3" are JSON
-    (a number, a truth value and text), and everything else is text. Lists and mappings are given with --arg-json.
-
-    --follow shows the lines of the run as 'onthedot logs -f' does, and waits until it has ended. Then the exit code is
-    0 if it has succeeded, and 1 if it has not. Ctrl-C ends the waiting (130), and the run goes on.
+def edit(job: str, pairs: tuple[str, ...], namespace: str, store: str | None, db: str | None, as_json: bool) -> None:
+    """Change JOB: in your $EDITOR, as YAML, or with --set. What somebody else has changed meanwhile is not lost: then
+    nothing is written, and you are told.
 
     \b
     Examples:
-      onthedot trigger nightly_report
-      onthedot trigger nightly_report --follow
-      onthedot trigger nightly_report --arg region=us --arg pages=100
-      onthedot trigger nightly_report --arg-json 'regions=["us", "eu"]'
+      onthedot edit nightly_report
+      onthedot edit nightly_report --set timeout=30m --set retry.attempts=5
+      onthedot edit nightly_report --set priority=
     """
-    texts = _pairs("--arg", pairs)
-    values = {name: _read_json(name, text) for name, text in _pairs("--arg-json", json_pairs).items()}
-    twice = texts.keys() & values.keys()
-    if twice:
-        raise BadInput(f"--arg: expected {min(twice)!r} once, got it twice; leave one out")
     url = store_url(store, db)
-    record, run = call(url, lambda verbs: _trigger(verbs, job, texts, values), namespace=namespace)
-    if as_json and not follow:
-        click.echo(json.dumps(run_fields(run), indent=2))
+    record = query(url, lambda verbs: verbs.get_job(job), namespace=namespace) or _refuse(job)
+    data = data_of(record.job)
+    new = job_of(changed(data, pairs)) if pairs else _edited(data)
+    _check_same(record, new)
+    put = call(url, lambda verbs: verbs.put(new, revision=record.revision), namespace=namespace)
+    if as_json:
+        told = {"job": job, "namespace": namespace, "change": put.change, "revision": put.record.revision}
+        click.echo(json.dumps(told, indent=2))
+    elif put.change == "unchanged" and put.record.state == record.state:
+        click.echo(f"job {plain(job)} is as it was")
+    elif put.change == "unchanged":  # only 'paused' has changed
+        click.echo(f"job {plain(job)} is {put.record.state}")
     else:
-        held = "; the job is paused, and the run waits until it is resumed" if record.state is JobState.PAUSED else ""
-        click.echo(f"run {run.id} of {plain(run.job)} is stored{held}", err=follow)
-    if follow:
-        click.get_current_context().exit(_follow(url, run.id, as_json=as_json))
+        click.echo(f"job {plain(job)} is changed: revision {put.record.revision}")
 
 
-def _follow(url: str, run_id: int, *, as_json: bool) -> int:
-    """Print what the run says until it ends. Return the exit code."""
-    from onthedot.cli.log_printer import LogPrinter
-    from onthedot.cli.logs import tell_run
-
-    code = tell_run(url, run_id, LogPrinter(attempt=None, step=None, as_json=as_json), follow=True)
-    if code == CUT_SHORT:
-        click.echo(on_this_store(f"run {run_id} goes on; 'onthedot logs {run_id} -f' follows it"), err=True)
-    elif as_json:
-        ended = call(url, lambda verbs: verbs.get_run(run_id))
-        if ended is not None:  # None: deleted meanwhile, after its retention
-            click.echo(json.dumps(run_fields(ended)))
-    return code
+def _refuse(job: str) -> JobRecord:
+    raise BadInput(f"JOB: expected a stored job, got {job!r}; 'onthedot jobs' lists them")
 
 
-def _pairs(option: str, pairs: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _check_same(record: JobRecord, new: Job) -> None:
+    """Refuse another name or namespace: they identify the job."""
+    old = record.job
+    if (new.name, new.namespace) != (old.name, old.namespace):
+        raise BadInput(
+            f"JOB: expected the name and namespace that it has, got {new.namespace}/{new.name}; "
+            "create another job instead"
+        )
+
+
+def _edited(data: dict[str, Any]) -> Job:
+    """Let the user edit the job as YAML. After a mistake the editor opens again."""
+    text = yaml_text({"jobs": [data]})
+    while True:
+        edited = click.edit(text, extension=".yaml", require_save=False)
+        if edited is None:
+            raise BadInput("expected an editor that can be started; set EDITOR, or use --set")
+        text = edited
+        try:
+            jobs = read_jobs(text, file="job.yaml")
+            if len(jobs) == 1:
+                return jobs[0]
+            problem = f"expected one job, got {len(jobs)}"
+        except DefinitionError as error:
+            problem = str(error)
+        click.echo(problem, err=True)
+        if not click.confirm("Edit again?", default=True, err=True):
+            raise BadInput("nothing is changed")
+
+
+# ── rm ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command(cls=Command)
+@click.argument("job")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_namespace
+@with_server
+@with_json("one JSON object")
+@with_debug
+def rm(job: str, yes: bool, namespace: str, store: str | None, db: str | None, as_json: bool) -> None:
+    """End JOB: its waiting runs are cancelled, running ones end and are not tried again. Its history stays for as long
+    as it is kept.
+
+    \b
+    Examples:
+      onthedot rm nightly_report
+      onthedot rm nightly_report --yes --json
+    """
+    if not (yes or as_json) and sys.stdin.isatty():
+        click.confirm(f"End job {plain(job)}?", abort=True)
+
+    async def remove(verbs: Verbs) -> int:
+        return await verbs.remove(job)
+
+    cancelled = call(store_url(store, db), remove, namespace=namespace)
+    if as_json:
+        click.echo(json.dumps({"job": job, "namespace": namespace, "cancelled": cancelled}, indent=2))
+    else:
+        click.echo(f"job {plain(job)} is gone, and {count(cancelled, 'waiting run')} with it")
+
+
+# ── the data of a job ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def changed(data: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any]:
+    """Job data with these options, `NAME=VALUE`. Dots lead to nested options; an empty value removes the option.
+
+    >>> changed({"name": "a", "timeout": "5m"}, ("retry.attempts=3", "timeout="))
+    {'name': 'a', 'retry': {'attempts': 3}}
+    """
+    made: dict[str, Any] = json.loads(json.dumps(data))
     for pair in pairs:
         name, equals, text = pair.partition("=")
-        if not equals or not name:
-            raise BadInput(f"{option}: expected NAME=VALUE like 'region=us', got {pair!r}")
-        if name in found:
-            raise BadInput(f"{option}: expected {name!r} once, got it twice; leave one out")
-        found[name] = text
-    return found
+        if not equals or not all(name.split(".")):
+            raise BadInput(f"--set: expected NAME=VALUE like 'timeout=5m', got {pair!r}")
+        *outer, last = name.split(".")
+        place = made
+        for step in outer:
+            inner = place.setdefault(step, {})
+            if not isinstance(inner, dict):
+                raise BadInput(f"--set: expected {step!r} to have options of its own, got {pair!r}; set it as a whole")
+            place = inner
+        if text:
+            place[last] = _value(text)
+        else:
+            place.pop(last, None)
+    return made
 
 
-def _read_json(name: str, text: str) -> Any:
+def _value(text: str) -> Any:
+    """Read a value as JSON; if it is none, it is text."""
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):
-        raise BadInput(
-            f"--arg-json: expected JSON for {name!r}, got {text[:80]!r}; text needs quotes of its own"
-        ) from None
-
-
-async def _trigger(
-    verbs: Verbs, job: str, texts: dict[str, str], values: dict[str, Any]
-) -> tuple[JobRecord, RunRecord]:
-    args = {**await _read_args(verbs, job, texts), **values} if texts or values else None
-    run = await verbs.get_run(await verbs.trigger(job, args))
-    record = await verbs.get_job(job)
-    if run is None or record is None:
-        raise BadInput(f"job {job!r} was deleted meanwhile")
-    return record, run
-
-
-async def _read_args(verbs: Verbs, job: str, texts: dict[str, str]) -> dict[str, Any]:
-    """Read each text as the job's parameter of that name declares it; without one, as JSON or else as text."""
-    record = await verbs.get_job(job) if texts else None
-    declared = {} if record is None else {param.name: param for param in record.job.params}
-    return {
-        name: value_of_text(declared[name], text) if name in declared else _json_or_text(text)
-        for name, text in texts.items()
-    }
-
-
-def _json_or_text(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return text
+
+
+def job_of(data: dict[str, Any]) -> Job:
+    """The job of this data. `BadInput` lists every problem."""
+    try:
+        return read_job(data)
+    except WrongText as error:
+        raise BadInput(str(error)) from error
+
+
+def data_of(job: Job) -> dict[str, Any]:
+    """A stored job as data that can be changed. `BadInput` if a file cannot express the job."""
+    data = dict(written(job))
+    try:
+        same = read_job(data, stored=True) == job
+    except WrongText:
+        same = False
+    if not same:
+        raise BadInput(f"JOB: expected one that a file can say, got {job.name!r}; change it in the program it is from")
+    return data

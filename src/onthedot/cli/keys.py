@@ -3,25 +3,71 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import click
 
-from onthedot.access.grants import check_name
 from onthedot.access.keys import Issued, Key, get_key, issue, list_keys, read_lasts
 from onthedot.access.keys import revoke as end
-from onthedot.cli.advice import on_this_store
+from onthedot.access.permissions import Grant, check_name, grant_in_words
 from onthedot.cli.audit import record_change
-from onthedot.cli.errors import Command, Group
-from onthedot.cli.grant_options import grant_of, in_words, with_grant
-from onthedot.cli.open_store import read_store, write_store
+from onthedot.cli.connect import read_store, write_store
+from onthedot.cli.errors import Command, Group, on_this_store
 from onthedot.cli.options import store_url, with_debug, with_json, with_store, with_utc
-from onthedot.cli.terminal import echo_table
-from onthedot.cli.words import in_zone, moment, reader_time
+from onthedot.cli.terminal import echo_table, in_zone, moment, reader_time
 from onthedot.clock import Micros, SystemClock
 from onthedot.model.errors import DefinitionError
 from onthedot.observe.formats import optional_iso, plain
 from onthedot.stores.protocol import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# ── what a key or a user may do ──────────────────────────────────────────────────────────────────────────────────
+
+
+_OPTIONS = (
+    click.option("--role", metavar="ROLE", default="viewer", show_default=True,
+                 help="What it may: viewer, operator, editor, admin or worker."),
+    click.option("--scope", "scopes", metavar="PERMISSION", multiple=True,
+                 help="Only this of the role's permissions, such as runs:read; more than once.  [default: all]"),
+    click.option("--code", "may_code", is_flag=True,
+                 help="An editor that may also write jobs that run programs (jobs:code)."),
+    click.option("--namespace", "namespaces", metavar="NAME", multiple=True,
+                 help="Only what is in this namespace; more than once.  [default: all]"),
+    click.option("--owner", metavar="NAME", default="", help="Who the jobs belong to that it makes."),
+    click.option("--only-own", is_flag=True, help="Only jobs of that owner, and their runs."),
+)  # fmt: skip
+
+
+def with_grant(command: F) -> F:
+    """`--role`, `--scope`, `--code`, `--namespace`, `--owner` and `--only-own`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def grant_of(
+    role: str, scopes: Sequence[str], may_code: bool, namespaces: Sequence[str], owner: str, only_own: bool
+) -> Grant:
+    """The grant of these options. `DefinitionError` lists everything that is wrong."""
+    return grant_in_words(
+        role, scopes=scopes or None, may_code=may_code, namespaces=namespaces, owner=owner, only_own=only_own
+    )
+
+
+def grant_text(grant: Grant) -> str:
+    """A grant as one line: `editor with jobs:code, only runs:read, in ci and qa, only its own (ann)`."""
+    parts = [f"{grant.role}{' with jobs:code' if grant.may_code else ''}"]
+    if grant.scopes is not None:
+        parts.append(f"only {' and '.join(sorted(grant.scopes))}")
+    parts.append(f"in {' and '.join(grant.namespaces) or 'all namespaces'}")
+    if grant.owner:
+        parts.append(f"{'only its own' if grant.only_own else 'owner'} ({grant.owner})")
+    return ", ".join(parts)
+
+
+# ── keys ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _read_expires(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
@@ -94,7 +140,7 @@ def create(
         click.echo(json.dumps(_as_json(key, key.made_at) | {"key": issued.text}, indent=2))
         return
     ends = "it never expires" if key.expires_at is None else f"it expires {_time(key.expires_at)}"
-    click.echo(f"key {key.id} ({name}) is made: {in_words(grant)}; {ends}", err=True)
+    click.echo(f"key {key.id} ({name}) is made: {grant_text(grant)}; {ends}", err=True)
     click.echo("keep it now, it is not shown again:", err=True)
     click.echo(issued.text)  # alone on standard output: KEY=$(onthedot keys create …)
 
@@ -118,7 +164,7 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
         click.echo(json.dumps([_as_json(key, now) for key in found], indent=2))
     elif found:
         rows = [
-            [key.id, key.name, key.state(now), in_words(key.grant), _moment(key.expires_at, now, "never"),
+            [key.id, key.name, key.state(now), grant_text(key.grant), _moment(key.expires_at, now, "never"),
              _moment(key.used_at, now, "never")]
             for key in found
         ]  # fmt: skip
@@ -149,7 +195,7 @@ def show(key_id: str, store: str | None, db: str | None, as_json: bool) -> None:
         ("key", key.id),
         ("name", key.name),
         ("state", key.state(now)),
-        ("may", in_words(key.grant)),
+        ("may", grant_text(key.grant)),
         ("", ", ".join(sorted(key.grant.permissions))),
         ("made", f"{_time(key.made_at)} by {key.made_by}"),
         ("expires", _time(key.expires_at)),

@@ -54,11 +54,11 @@ COMMANDS = {
     "openapi": Entry("openapi", "Print the OpenAPI document of the HTTP API."),
     "completion": Entry("main", "Print what your shell needs to complete commands."),
     # define
-    "create": Entry("job_definitions", "Store a new job."),
-    "edit": Entry("job_definitions", "Change a stored job, in an editor or with --set."),
-    "rm": Entry("job_definitions", "End a job; its waiting runs are cancelled."),
+    "create": Entry("jobs", "Store a new job."),
+    "edit": Entry("jobs", "Change a stored job, in an editor or with --set."),
+    "rm": Entry("jobs", "End a job; its waiting runs are cancelled."),
     # change
-    "trigger": Entry("jobs", "Ask for one run of a job, now."),
+    "trigger": Entry("runs", "Ask for one run of a job, now."),
     "retry": Entry("runs", "Go on where a run of steps has failed."),
     "cancel": Entry("runs", "Cancel a run, or ask it to stop."),
     "pause": Entry("jobs", "Plan and start nothing more of a job."),
@@ -99,6 +99,18 @@ class Commands(Group):
         command: click.Command = getattr(module, f"{name}_" if name in _TAKEN else name)
         command.short_help = entry.summary
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """For a name that is a command of groups only, such as `replay`, suggest those (`dead replay`)."""
+        name = args[0]
+        if name not in COMMANDS:
+            groups = {group: self.get_command(ctx, group) for group in COMMANDS}
+            inside = [f"'{group} {name}'" for group, one in groups.items() if name in getattr(one, "commands", ())]
+            if inside:
+                raise click.UsageError(f"unknown command {name!r}, did you mean {' or '.join(inside)}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from onthedot.cli.connect import call, call_server
+from onthedot.cli.connect import call, call_server, read_store
 from onthedot.cli.errors import BadInput, Command, Group
-from onthedot.cli.open_store import read_store
 from onthedot.cli.options import store_url, with_debug, with_json, with_server
-from onthedot.cli.terminal import echo_table
-from onthedot.cli.words import relative
+from onthedot.cli.terminal import echo_table, relative
 from onthedot.clock import Micros, SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import did_you_mean
 from onthedot.observe.formats import plain
 from onthedot.observe.json_fields import NodeShown, node_fields
+from onthedot.observe.node_state import is_living
 from onthedot.operations.cluster import nodes_shown
-from onthedot.stores.living import is_living
 
 if TYPE_CHECKING:
     from onthedot.operations.verbs import Verbs

@@ -22,6 +22,8 @@ from onthedot.stores.addresses import shown_url
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_STORE = "sqlite:///onthedot.db"
+ASK_ABOVE = 100
+"""On a terminal, a change of more runs than this needs a confirmation."""
 KEY_FILE = "onthedot.key_file"
 """The key in click's context for the file of `--key-file`."""
 INSECURE = "onthedot.insecure"

@@ -14,8 +14,7 @@ from onthedot.cli.connect import call
 from onthedot.cli.errors import Command
 from onthedot.cli.options import reader_zone, store_url, with_debug, with_json, with_server, with_utc
 from onthedot.cli.program import load_program
-from onthedot.cli.terminal import HeatMap, colours_wanted, echo_heat
-from onthedot.cli.words import in_zone, reader_time
+from onthedot.cli.terminal import HeatMap, colours_wanted, echo_heat, in_zone, reader_time
 from onthedot.clock import SECOND, Micros, SystemClock
 from onthedot.define.differences import Difference, load_per_hour
 from onthedot.model.job import Job

@@ -11,8 +11,7 @@ import click
 from onthedot.cli.connect import call, queries_of, query
 from onthedot.cli.errors import BadInput, Command, Group
 from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_utc
-from onthedot.cli.terminal import echo_table
-from onthedot.cli.words import reader_time, relative
+from onthedot.cli.terminal import echo_table, reader_time, relative
 from onthedot.clock import Micros, SystemClock
 from onthedot.model.route import check_weights
 from onthedot.observe.formats import plain

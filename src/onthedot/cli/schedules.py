@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from onthedot.cli.connect import call_server, query
+from onthedot.cli.connect import call_server, query, read_store
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.open_store import read_store
 from onthedot.cli.options import read_time, store_url, with_debug, with_json, with_server, with_utc
-from onthedot.cli.terminal import echo_table, table
-from onthedot.cli.words import (
+from onthedot.cli.terminal import (
     clock_change,
+    echo_table,
     in_zone,
     local_time,
     moment,
     read_iso,
     reader_time,
     relative,
+    table,
     without_anchor,
 )
 from onthedot.clock import SECOND, Micros, SystemClock, to_datetime, to_micros

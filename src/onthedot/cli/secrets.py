@@ -9,16 +9,14 @@ import sys
 import click
 
 from onthedot.cli.audit import record_change
+from onthedot.cli.connect import read_store, write_store
 from onthedot.cli.errors import BadInput, Command, Group
-from onthedot.cli.open_store import read_store, write_store
 from onthedot.cli.options import store_url, with_debug, with_json, with_store, with_utc
-from onthedot.cli.terminal import echo_table
-from onthedot.cli.words import in_zone, moment
+from onthedot.cli.terminal import echo_table, in_zone, moment
 from onthedot.clock import SystemClock
 from onthedot.define.check import is_name
 from onthedot.observe.formats import count, iso
-from onthedot.runners.secrets import MOST, check_name
-from onthedot.runners.stored_secrets import Keys, StoredSecret, StoredSecrets
+from onthedot.runners.secrets import MOST, Keys, StoredSecret, StoredSecrets, check_name
 from onthedot.stores.protocol import Store
 
 

@@ -13,14 +13,13 @@ from urllib.parse import quote
 import click
 
 from onthedot.access import users
-from onthedot.access.grants import grant_in_words
+from onthedot.access.permissions import grant_in_words
 from onthedot.access.sessions import issue_token, token_named
 from onthedot.access.users import OpenSession, list_sessions
 from onthedot.cli.audit import record_change
-from onthedot.cli.connect import call_server, find_key, is_insecure
+from onthedot.cli.connect import call_server, find_key, is_insecure, read_store, write_store
 from onthedot.cli.errors import BROKEN, BadInput, Command, Failure, Group
 from onthedot.cli.logins import Login, address_of, check_logins, forget_login, keep_login, logins_file, read_logins
-from onthedot.cli.open_store import read_store, write_store
 from onthedot.cli.options import (
     read_secret,
     store_url,
@@ -31,8 +30,7 @@ from onthedot.cli.options import (
     with_store,
     with_utc,
 )
-from onthedot.cli.terminal import echo_table
-from onthedot.cli.words import in_zone, moment, read_iso
+from onthedot.cli.terminal import echo_table, in_zone, moment, read_iso
 from onthedot.client.connection import ServerConnection, check_url, check_way
 from onthedot.clock import SystemClock
 from onthedot.model.addresses import is_server

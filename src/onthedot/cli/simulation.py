@@ -13,8 +13,7 @@ import click
 
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import with_debug, with_json
-from onthedot.cli.terminal import HeatMap, colours_wanted, echo_heat, echo_table
-from onthedot.cli.words import in_words, local_time
+from onthedot.cli.terminal import HeatMap, colours_wanted, echo_heat, echo_table, in_words, local_time
 from onthedot.clock import SECOND, Micros, SystemClock, to_datetime, to_micros
 from onthedot.model.duration import micros, parse_duration
 from onthedot.model.job import Cron, Job, Sleep

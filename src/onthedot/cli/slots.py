@@ -15,6 +15,7 @@ import click
 from onthedot.cli.connect import call, query
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import (
+    ASK_ABOVE,
     check_range,
     is_date,
     read_ahead,
@@ -27,8 +28,17 @@ from onthedot.cli.options import (
     with_server,
     with_utc,
 )
-from onthedot.cli.terminal import echo_more, echo_table
-from onthedot.cli.words import in_zone, local_time, moment, read_iso, reader_time, relative, skip_in_words
+from onthedot.cli.terminal import (
+    echo_more,
+    echo_table,
+    in_zone,
+    local_time,
+    moment,
+    read_iso,
+    reader_time,
+    relative,
+    skip_in_words,
+)
 from onthedot.clock import Micros, SystemClock, to_datetime, to_micros
 from onthedot.model.duration import micros, parse_duration
 from onthedot.model.errors import DefinitionError
@@ -224,9 +234,6 @@ def move_next(
 # ── backfill ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-ASK_ABOVE = 100
-"""On a terminal, more new runs than this need a confirmation."""
-
 _OPTIONS = {"start": "--from", "end": "--to", "limit": "--limit", "schedule": "--schedule"}
 
 
@@ -347,8 +354,8 @@ def _backfill_as_json(done: Backfill, namespace: str) -> dict[str, Any]:
         "namespace": namespace,
         "dry_run": done.dry_run,
         "slots": done.slots,
-        "first": None if done.first is None else done.first.isoformat(),
-        "last": None if done.last is None else done.last.isoformat(),
+        "first": None if done.first is None else iso(to_micros(done.first)),
+        "last": None if done.last is None else iso(to_micros(done.last)),
         "created": done.created,
         "existing": done.existing,
         "succeeded": done.succeeded,

@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 
-from onthedot.cli.advice import on_this_store
 from onthedot.cli.audit import record_change
-from onthedot.cli.errors import Command, Group
-from onthedot.cli.open_store import read_store
+from onthedot.cli.connect import read_store
+from onthedot.cli.errors import Command, Group, on_this_store
 from onthedot.cli.options import store_url, with_debug, with_json, with_store
 from onthedot.clock import SystemClock
 from onthedot.model.errors import StoreUnusable

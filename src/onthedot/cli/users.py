@@ -8,17 +8,14 @@ from typing import Any
 import click
 
 from onthedot.access import users as accounts
-from onthedot.access.grants import check_name
-from onthedot.access.passwords import MOST, check_password
-from onthedot.access.users import User, list_users
-from onthedot.cli.advice import on_this_store
+from onthedot.access.permissions import check_name
+from onthedot.access.users import LONGEST_PASSWORD, User, check_password, list_users
 from onthedot.cli.audit import record_change
-from onthedot.cli.errors import BadInput, Command, Group
-from onthedot.cli.grant_options import grant_of, in_words, with_grant
-from onthedot.cli.open_store import read_store, write_store
+from onthedot.cli.connect import read_store, write_store
+from onthedot.cli.errors import BadInput, Command, Group, on_this_store
+from onthedot.cli.keys import grant_of, grant_text, with_grant
 from onthedot.cli.options import read_secret, store_url, with_debug, with_json, with_store, with_utc
-from onthedot.cli.terminal import echo_table
-from onthedot.cli.words import in_zone, moment
+from onthedot.cli.terminal import echo_table, in_zone, moment
 from onthedot.clock import SystemClock
 from onthedot.observe.formats import iso
 from onthedot.stores.protocol import Store
@@ -84,7 +81,7 @@ def create(
         return user
 
     user = write_store(store_url(store, db), work)
-    _tell(user, f"is made: {in_words(grant)}", as_json=as_json)
+    _tell(user, f"is made: {grant_text(grant)}", as_json=as_json)
 
 
 @users.command("list", cls=Command, short_help="List the users.")
@@ -104,7 +101,7 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_as_json(user) for user in found], indent=2))
     elif found:
-        rows = [[user.name, _state(user), in_words(user.grant), moment(user.made_at, now)] for user in found]
+        rows = [[user.name, _state(user), grant_text(user.grant), moment(user.made_at, now)] for user in found]
         echo_table(["USER", "STATE", "MAY", in_zone("MADE", now)], rows)
     else:
         click.echo(on_this_store("there are no users; make one with 'onthedot users create NAME'"))
@@ -163,7 +160,7 @@ def edit(
         return after
 
     user = write_store(store_url(store, db), work)
-    _tell(user, f"is changed: {in_words(user.grant)}", as_json=as_json)
+    _tell(user, f"is changed: {grant_text(user.grant)}", as_json=as_json)
 
 
 @users.command(cls=Command, short_help="Set another password.")
@@ -292,4 +289,4 @@ def _as_json(user: User) -> dict[str, Any]:
 
 def _read_password(name: str) -> str:
     """Read a new password."""
-    return read_secret("password", f"Password of {name}", most=4 * MOST, is_new=True)
+    return read_secret("password", f"Password of {name}", most=4 * LONGEST_PASSWORD, is_new=True)

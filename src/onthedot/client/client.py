@@ -1,4 +1,4 @@
-"""The client: the verbs of a `Scheduler` over HTTP.
+"""The client: the verbs of a `Scheduler` over HTTP, on an event loop (`Client`) or without one (`BlockingClient`).
 
 Client ──▶ requests.py   a path, a query and a body
        ──▶ connection.py the request, sent again where that is safe
@@ -8,15 +8,15 @@ Client ──▶ requests.py   a path, a query and a body
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from onthedot.client import values
-from onthedot.client.bulk import send_many
 from onthedot.client.connection import ServerConnection
 from onthedot.client.requests import (
     instant_text,
@@ -28,10 +28,12 @@ from onthedot.client.requests import (
     refuse_connection,
     run_body,
     run_path,
+    send_many,
     written_job,
 )
 from onthedot.client.values import read
 from onthedot.clock import SECOND, SystemClock
+from onthedot.loop_thread import LoopThread
 from onthedot.model.duration import Duration, format_duration, micros, parse_duration
 from onthedot.model.errors import AccessDenied, DefinitionError, StoreError, UnknownJob, UnknownRun
 from onthedot.model.job import Job, JobRecord, Json
@@ -39,6 +41,7 @@ from onthedot.model.policies import Rate
 from onthedot.model.run import TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.operations.apply import Applied, checked
 from onthedot.operations.backfill import Backfill
+from onthedot.operations.blocking_verbs import BlockingVerbs
 from onthedot.operations.dead_letters import REPLAYED, DeadLetters, Replayed
 from onthedot.operations.move_slot import To
 from onthedot.operations.run_handle import Run, RunHandle, run_number, run_numbers
@@ -61,6 +64,9 @@ from onthedot.stores.values import (
 
 if TYPE_CHECKING:
     import httpx2
+
+
+T = TypeVar("T")
 
 _ONE_WAIT = 20 * SECOND
 """How long one request waits for an end. Proxies close connections that are silent for longer."""
@@ -488,3 +494,56 @@ class Client(Verbs):
         path = f"/api/v1/queues/{quote(queue, safe='')}/{action}"
         told = await self.server.ask("POST", path, query={"unused": "true"}, body=body, repeat=True)
         return read(values.queue, told)
+
+
+class BlockingClient(BlockingVerbs):
+    """A `Client` for programs without an event loop: the same verbs, and each returns when it is done.
+
+    Verbs may be called on any thread. The first one starts a thread, which ends with `close`. After a fork, make
+    another client. `submit` returns a `BlockingRun`.
+
+    >>> import onthedot as otd
+    >>> from onthedot.model.host_port import Listen
+    >>> from onthedot.server.http_server import HttpServer
+    >>> server = HttpServer("memory:", otd.Settings(), Listen(port=0), knows=None)
+    >>> server.start()
+    >>> with otd.BlockingClient(server.url) as client:
+    ...     client.list_jobs()
+    []
+    >>> server.stop()
+    """
+
+    def __init__(self, url: str, *, key: str = "", namespace: str = "default", insecure: bool = False) -> None:
+        self.client = Client(url, key=key, namespace=namespace, insecure=insecure)
+        self._thread: LoopThread | None = None
+        self._changing = threading.Lock()
+
+    def close(self) -> None:
+        """Close the connections and end the thread. It may be called twice; the next verb starts another thread.
+
+        >>> client.close()
+        """
+        with self._changing:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                try:
+                    thread.ask(self.client.close())
+                finally:
+                    thread.close()
+
+    def __enter__(self) -> BlockingClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _door(self) -> Client:
+        return self.client
+
+    def _ask(self, work: Coroutine[Any, Any, T]) -> T:
+        with self._changing:
+            thread = self._thread = self._thread or LoopThread()
+        return thread.ask(work)

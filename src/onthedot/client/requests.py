@@ -1,15 +1,16 @@
-"""Builds requests: paths, pages, and how values are written in a request."""
+"""Builds requests: paths, pages, values in a request, and many runs in one request."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote
 
 from onthedot.client.connection import ServerConnection
+from onthedot.client.errors import error_of
 from onthedot.client.values import read
 from onthedot.clock import to_micros
 from onthedot.define.check import check_job
@@ -17,7 +18,7 @@ from onthedot.define.job_reader import read_job
 from onthedot.define.job_writer import Written, written
 from onthedot.define.yaml_text import WrongText
 from onthedot.model.duration import Duration, format_duration, parse_duration
-from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun
+from onthedot.model.errors import DefinitionError, StoreError, UnknownJob, UnknownRun
 from onthedot.model.job import Job
 from onthedot.model.run import stored_number
 from onthedot.observe.formats import iso
@@ -140,3 +141,54 @@ def refuse_connection() -> NoReturn:
         "connection: expected none: a server cannot join a transaction of yours; "
         "submit with a Scheduler on the store itself, or after the commit with a key"
     )
+
+
+# ── many runs in one request ────────────────────────────────────────────────────────────────────────────────────────
+
+
+NDJSON = "application/x-ndjson"
+MOST_LINES = 10_000
+MOST_BYTES = 16 * 1024 * 1024
+SECONDS = 120.0
+
+
+async def send_many(
+    server: ServerConnection, namespace: str, bodies: Sequence[dict[str, Any]]
+) -> list[tuple[int, bool]]:
+    """Submit runs, and return the id of each and whether it is new, in order. Every line has a key, so a request may be
+    sent again. The first line that is refused raises its error; the runs before it stay."""
+    stored: list[tuple[int, bool]] = []
+    for lines in _parts(bodies):
+        stored += await _send(server, namespace, lines)
+    return stored
+
+
+def _parts(bodies: Sequence[dict[str, Any]]) -> Iterator[list[bytes]]:
+    """The lines of each request."""
+    part: list[bytes] = []
+    size = 0
+    for body in bodies:
+        line = json.dumps(body, separators=(",", ":")).encode() + b"\n"
+        if part and (len(part) == MOST_LINES or size + len(line) > MOST_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(line)
+        size += len(line)
+    if part:
+        yield part
+
+
+async def _send(server: ServerConnection, namespace: str, lines: list[bytes]) -> list[tuple[int, bool]]:
+    answer = await server.send(
+        "POST", "/api/v1/runs", query={"namespace": namespace}, content=b"".join(lines), kind=NDJSON,
+        repeat=True, seconds=SECONDS,
+    )  # fmt: skip
+    stored = []
+    for text in answer.text.splitlines():
+        told = json.loads(text)
+        if "problem" in told:
+            raise error_of(int(told["problem"]["status"]), told["problem"], server=server.url)
+        stored.append((int(told["run_id"]), bool(told["created"])))
+    if len(stored) != len(lines):
+        raise StoreError(f"{server.url}: expected an answer for each of {len(lines)} runs, got {len(stored)}")
+    return stored

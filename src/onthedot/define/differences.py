@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
 from onthedot.define.job_writer import written, written_pause, written_schedule
 from onthedot.model.job import Job, Schedule
+from onthedot.model.job_json import encode
 from onthedot.schedules import due_of, slots
-from onthedot.stores.definitions import encode
 
 HORIZON: Micros = 30 * 24 * 3600 * SECOND
 MOST_STARTS = 20_000

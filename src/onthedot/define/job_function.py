@@ -52,7 +52,7 @@ class JobFunction(Generic[Whole, Given, R_co]):
 
     def __init__(self, function: Callable[Whole, R_co], handler: Handler, job: Job) -> None:
         functools.update_wrapper(self, function)
-        self.function = self._otd_handler = function  # the second name: see `runners.importable.handler_in`
+        self.function = self._otd_handler = function  # the second name: see `runners.registry.handler_in`
         self.job = job
         self._handler = handler
 

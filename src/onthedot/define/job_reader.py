@@ -53,7 +53,7 @@ from onthedot.define.yaml_text import (
 )
 from onthedot.model.duration import parse_duration
 from onthedot.model.errors import DefinitionError
-from onthedot.model.job import Job, job_name
+from onthedot.model.job import Job
 from onthedot.model.task import Command, Source, Step, Steps, Task
 
 _SCHEDULE = ("schedule", "schedules", "run_once", "is_recurring", "tz")
@@ -162,14 +162,21 @@ class JobReader:
         if listed is None or listed.items is None:
             self.problem(root.at if listed is None else listed.at, "jobs: expected a list of jobs ('- name: …')")
             return []
-        jobs: dict[str, Job] = {}
-        for node in listed.items:
-            job = self.job(node)
-            if job is not None and job_name(job) in jobs:
-                self.problem(self._place(node, "name"), f"name: expected each job once, got {job.name!r} again")
-            elif job is not None:
-                jobs[job_name(job)] = job
-        return list(jobs.values())
+        jobs = [self.job(node) for node in listed.items]
+        self._check_repeated(listed.items)
+        return [job for job in jobs if job is not None]
+
+    def _check_repeated(self, nodes: list[Node]) -> None:
+        """Report jobs with the same name and namespace, also those that have other problems."""
+        seen: set[tuple[str, str]] = set()
+        for node in nodes:
+            given = {key: one.value for key, one in (node.names or {}).items() if key in ("name", "namespace")}
+            name, namespace = given.get("name"), given.get("namespace", "default")
+            if not isinstance(name, str) or not isinstance(namespace, str):
+                continue
+            if (namespace, name) in seen:
+                self.problem(self._place(node, "name"), f"name: expected each job once, got {name!r} again")
+            seen.add((namespace, name))
 
     # ── one job ──────────────────────────────────────────────────────────────────────────────────────────────
 

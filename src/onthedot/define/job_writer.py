@@ -53,7 +53,7 @@ from onthedot.model.task import (
 )
 from onthedot.rules.pauses import pause_of
 from onthedot.schedules import to_text
-from onthedot.schedules.cron_fields import is_four_fields
+from onthedot.schedules.cron_parser import is_four_fields
 from onthedot.schedules.instants import format_instant
 
 Written = dict[str, Json]

@@ -21,7 +21,7 @@ from onthedot.model.errors import shown as brief
 from onthedot.model.job import CatchUp, Limit, Overlap, Pause, Rate, Retry, Schedule
 from onthedot.model.task import Call, Container, Http, Mount, Noop, Param, Sleep, Task
 from onthedot.schedules import parse
-from onthedot.schedules.cron_fields import is_four_fields
+from onthedot.schedules.cron_parser import is_four_fields
 from onthedot.schedules.instants import read_instant
 
 RETRY = ("attempts", "backoff", "delay", "max_delay", "jitter", "on", "on_timeout", "when")

@@ -41,8 +41,8 @@ from onthedot.model.policies import Backoff, CatchUpMode
 from onthedot.model.route import PRIORITIES
 from onthedot.model.task import LEVELS, Bounds, When
 from onthedot.runners.param_patterns import MOST_PATTERN
-from onthedot.schedules.bounds import MOST
-from onthedot.schedules.cron_fields import ALIASES
+from onthedot.schedules.cron_parser import ALIASES
+from onthedot.schedules.evaluation import MOST
 
 Schema = dict[str, Any]
 

@@ -352,10 +352,12 @@ class RunFailed(OnTheDotError):
 
     >>> RunFailed(7, state="dead", reason="failed 3 times", error="ConnectionError: no route")
     RunFailed('run 7 is dead (failed 3 times): ConnectionError: no route')
+    >>> RunFailed(7, state="cancelled", reason="cancelled")
+    RunFailed('run 7 is cancelled')
     """
 
     def __init__(self, run_id: int, *, state: str, reason: str = "", error: str | None = None) -> None:
-        why = f" ({reason})" if reason else ""
+        why = f" ({reason})" if reason not in ("", state) else ""
         super().__init__(f"run {run_id} is {state}{why}" + (f": {error}" if error else ""))
         self.run_id = run_id
         self.state = state

@@ -12,7 +12,7 @@ from onthedot.loop import Service
 from onthedot.model.errors import TermLost
 from onthedot.model.events import Events, RunsPlaced
 from onthedot.node.leadership import Leadership
-from onthedot.operations.cluster import living_places
+from onthedot.operations.cluster import live_workers
 from onthedot.rules.placement import assign
 from onthedot.settings import Settings
 from onthedot.stores.hints import Hint
@@ -46,7 +46,7 @@ class Assigner(Service):
             self._idle += 1
             return EVERY if self._idle < 20 else settings.poll_every
         self._idle = 0
-        places = await living_places(self._store, now, await self._store.queries.count_loads())
+        places = await live_workers(self._store, now, await self._store.queries.count_loads())
         runs = [(run.run_id, run.record.job, run.place) for run in waiting]
         chosen = [Placement(*one) for one in assign(runs, places, most=settings.assign_most)]
         if chosen:

@@ -1,7 +1,7 @@
 """Clock synchronisation: asks the store what time it is, often enough to start on the dot.
 
 Heartbeats and other calls bring the time along, but they are rare, or take several round trips. In between the clocks
-may drift apart, and a node waits that doubt out before each start (`stores/store_clock.py`). Short questions, some
+may drift apart, and a node waits that doubt out before each start (`store_clock.py`). Short questions, some
 times a second, keep it well below a millisecond.
 """
 
@@ -11,8 +11,8 @@ from onthedot.clock import Clock, Micros
 from onthedot.loop import Service
 from onthedot.node.heartbeat import Membership
 from onthedot.settings import Settings
+from onthedot.store_clock import StoreClock
 from onthedot.stores.protocol import Store
-from onthedot.stores.store_clock import StoreClock
 
 _IN_A_ROW = 2
 """The first question wakes what has fallen asleep on the way; the second takes half as long (measured: 0.14 ms to the

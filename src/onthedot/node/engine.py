@@ -49,9 +49,9 @@ from onthedot.runners.program.runner import SpoolSweep
 from onthedot.runners.registry import Registry
 from onthedot.runners.thread import ThreadRunner
 from onthedot.settings import Settings
+from onthedot.store_clock import StoreClock
 from onthedot.stores.hints import Hint, Loss
 from onthedot.stores.protocol import Store
-from onthedot.stores.store_clock import StoreClock
 from onthedot.stores.values import PutJob
 
 LAST_OUTPUT = 3.0

@@ -18,9 +18,9 @@ from onthedot.model.errors import NodeExpired
 from onthedot.model.events import ClockOff, Events, NodeDraining, NodeFenced, NodeJoined
 from onthedot.node.zone_data import tzdata_version
 from onthedot.settings import Settings
+from onthedot.store_clock import TELL_BEYOND, StoreClock
 from onthedot.stores.hints import Hint
 from onthedot.stores.protocol import Store
-from onthedot.stores.store_clock import TELL_BEYOND, StoreClock
 from onthedot.stores.values import Beat, Node
 
 OnFenced = Callable[[str], int]

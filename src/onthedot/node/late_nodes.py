@@ -10,8 +10,8 @@ from onthedot.clock import Micros
 from onthedot.loop import Service
 from onthedot.model.events import Events, NodeBack, NodeLate
 from onthedot.node.leadership import Leadership
+from onthedot.observe.node_state import is_late
 from onthedot.settings import Settings
-from onthedot.stores.living import is_late
 from onthedot.stores.protocol import Store
 
 

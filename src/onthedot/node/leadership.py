@@ -21,9 +21,9 @@ from onthedot.model.events import Events, TermEnded, TermWon
 from onthedot.node.heartbeat import Membership
 from onthedot.rules.shards import Candidate, Held, open_to, owners
 from onthedot.settings import Settings
+from onthedot.store_clock import UNSURE_BEYOND, StoreClock
 from onthedot.stores.hints import Hint
 from onthedot.stores.protocol import Store
-from onthedot.stores.store_clock import UNSURE_BEYOND, StoreClock
 from onthedot.stores.values import Layout, Term
 
 MOST_DOUBLINGS = 6

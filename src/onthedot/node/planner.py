@@ -14,7 +14,7 @@ from onthedot.model.errors import TermLost
 from onthedot.model.events import ClockStepped, Events, RunsPlanned, SlotsSkipped
 from onthedot.model.window import ScheduleState, Window
 from onthedot.node.leadership import Leadership
-from onthedot.operations.cluster import living_places
+from onthedot.operations.cluster import live_workers
 from onthedot.rules.placement import Place, targets
 from onthedot.rules.windows import aimed, find_schedule, plan_window
 from onthedot.schedules import next_after
@@ -72,7 +72,7 @@ class Planner(Service):
             until=until, limit=self._settings.batch, shard=term.shard, layout=term.layout
         )
         everywhere = any(state.record.job.on == "all" for state in due.schedules)
-        places = await living_places(self._store, now) if everywhere else []
+        places = await live_workers(self._store, now) if everywhere else []
         windows, more = self._windows(due.schedules, until, now, places)
         if not windows:
             return self._settings.plan_every

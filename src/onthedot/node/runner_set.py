@@ -18,12 +18,12 @@ from onthedot.node.heartbeat import Membership
 from onthedot.node.output_upkeep import OutputKeeper
 from onthedot.node.seats import Seats
 from onthedot.runners.factory import machine_abilities, make_runners, warm_up_children, warm_up_io
+from onthedot.runners.guard.protocol import Guard
 from onthedot.runners.hooks import HookCaller
 from onthedot.runners.io_runner import NOT_RECORDED
-from onthedot.runners.program import program_services
-from onthedot.runners.program.program_ends import abilities
-from onthedot.runners.program.protocol import Guard
+from onthedot.runners.program import services as program_services
 from onthedot.runners.program.runner import ProgramRunner, SpoolSweep
+from onthedot.runners.program.services import abilities
 from onthedot.runners.program.workspace import spool_of
 from onthedot.runners.registry import Registry
 from onthedot.runners.runner import Host, Runner

@@ -30,7 +30,7 @@ from onthedot.schedules import describe, schedule_id
 from onthedot.stores.values import Held, Node, Queue, Term
 
 if TYPE_CHECKING:
-    from onthedot.access.principal import Principal
+    from onthedot.access.permissions import Principal
     from onthedot.access.users import OpenSession
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from onthedot.clock import Micros
 from onthedot.observe.json_fields import NodeShown
 from onthedot.observe.metrics import Snapshot
+from onthedot.observe.node_state import state_of
 from onthedot.operations.session import Session
 from onthedot.rules.placement import Place
-from onthedot.stores.living import state_of
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Held, Layout, Node, Queue, Term
 
@@ -67,7 +67,7 @@ async def _changed(session: Session, verb: str, queue: Queue) -> Queue:
 # ── reading it, for nodes and for people ───────────────────────────────────────────────────────────────────────
 
 
-async def living_places(store: Store, now: Micros, loads: dict[str, int] | None = None) -> list[Place]:
+async def live_workers(store: Store, now: Micros, loads: dict[str, int] | None = None) -> list[Place]:
     """Every worker with a living lease that is not asked to drain."""
     return [
         Place(

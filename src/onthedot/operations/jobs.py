@@ -14,7 +14,7 @@ from onthedot.operations.apply import Applied, Recorded, apply_jobs
 from onthedot.operations.backfill import Asked as Range
 from onthedot.operations.backfill import Backfill
 from onthedot.operations.backfill import backfill as backfill_slots
-from onthedot.operations.move_slot import To, except_next
+from onthedot.operations.move_slot import To, move_next_slot
 from onthedot.operations.put_job import put_job, resume_job
 from onthedot.operations.session import Session
 from onthedot.rules.windows import Missed
@@ -111,7 +111,7 @@ async def _change_slot(
     session: Session, job: str, slot: datetime | None, to: To | None, schedule: str | None
 ) -> MovedSlot:
     record, trigger = await session.find_job(job), manual_trigger(session.ids.token())
-    moved = await except_next(
+    moved = await move_next_slot(
         session.store, record.id, slot=slot, to=to, trigger=trigger, clock=session.clock, schedule=schedule
     )
     await session.changed("jobs.skip-next" if to is None else "jobs.move-next", record.job)

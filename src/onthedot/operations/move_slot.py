@@ -22,7 +22,7 @@ To = datetime | timedelta | str
 """Where a slot may be moved: an instant, or a distance from the slot; as text `"+2h"`, `"-10m"`, ISO 8601, `"now"`."""
 
 
-async def except_next(
+async def move_next_slot(
     store: Store,
     job_id: int,
     *,

@@ -20,11 +20,11 @@ from onthedot.operations.store_verbs import StoreVerbs
 from onthedot.output.output_owner import find_owner
 from onthedot.output.output_store import OutputStore
 from onthedot.settings import Settings
+from onthedot.store_clock import clock_of
 from onthedot.stores.addresses import with_connections
 from onthedot.stores.connect import open_store
 from onthedot.stores.hints import Hint
 from onthedot.stores.protocol import Store
-from onthedot.stores.store_clock import clock_of
 
 T = TypeVar("T")
 logger = logging.getLogger("onthedot.operations.open_verbs")

@@ -11,13 +11,13 @@ from dataclasses import replace
 from onthedot.clock import Clock, Micros, to_micros
 from onthedot.model.errors import DefinitionError, RevisionConflict, StoreUnusable, WindowStale
 from onthedot.model.job import Guarantee, Job, JobRecord, Pause
-from onthedot.operations.cluster import living_places
+from onthedot.model.job_json import encode
+from onthedot.operations.cluster import live_workers
 from onthedot.operations.session import Compute, at_once
 from onthedot.rules.pauses import pause_change, pause_of
 from onthedot.rules.placement import targets
 from onthedot.rules.windows import Missed, aimed, edit_windows, resume_windows
 from onthedot.settings import Settings
-from onthedot.stores.definitions import encode
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import PutJob, Resumed
 
@@ -85,7 +85,7 @@ async def _put(store: Store, job: Job, *, clock: Clock, settings: Settings, revi
             return PutJob(stored, "unchanged")
         if expected is not None:
             check_read(job, stored, revision)
-        places = await living_places(store, now) if job.on == "all" else []
+        places = await live_workers(store, now) if job.on == "all" else []
         known = {} if stored is None else {s.schedule_id: s for s in await store.queries.schedules_of(stored.id)}
         windows = edit_windows(
             job, known, now=now, lookahead=settings.lookahead, late_after=settings.late_after, slack=slack
@@ -136,7 +136,7 @@ async def resume_job(
         )
         seen = states[0].record.revision if states else None
         if states and states[0].record.job.on == "all":
-            aims = targets(states[0].record.job, await living_places(store, now))
+            aims = targets(states[0].record.job, await live_workers(store, now))
             windows = [aimed(window, aims, now) for window in windows]
         try:
             return await store.resume_job(job_id, windows, expected=seen, overdue=overdue, dry_run=dry_run)

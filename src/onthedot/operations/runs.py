@@ -22,7 +22,7 @@ from onthedot.model.run import (
     stored_number,
 )
 from onthedot.model.task import Command, Steps
-from onthedot.operations.cluster import living_places
+from onthedot.operations.cluster import live_workers
 from onthedot.operations.dead_letters import REPLAYED, is_letter
 from onthedot.operations.job_lookup import Sees, job_of, jobs_of, sees_all
 from onthedot.operations.run_request import SubmittedRun
@@ -210,6 +210,6 @@ async def _surroundings(store: Store, run: RunRecord, now: Micros) -> Surroundin
     return Surroundings(
         job=record,
         queue_paused=None if queue is None or queue.paused_at is None else queue.reason,
-        places=[] if record is None else await living_places(store, now),
+        places=[] if record is None else await live_workers(store, now),
         nodes={node.incarnation: node.id for node in await store.queries.list_nodes()},
     )

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onthedot.clock import SECOND, Micros
-from onthedot.output.line_marks import WINDOW
-from onthedot.output.records import Record, Stream, encode
+from onthedot.output.records import WINDOW, Record, Stream, encode
 from onthedot.output.redact import Redactor, forms_of
 
 LARGEST = 64 << 10

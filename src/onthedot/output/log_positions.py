@@ -2,7 +2,7 @@
 
 While an attempt runs, its output is a *note*: text with its beginning and its end, whose middle may be left out. When
 the attempt is over and its output is kept, there are *records* with all of it. Both are counted in characters from the
-beginning. That includes what is left out of a note, and excludes its marks (`line_marks.py`). So a position stays
+beginning. That includes what is left out of a note, and excludes its marks (`records.py`). So a position stays
 valid while a note grows, and a reader can continue from it at any server.
 """
 
@@ -13,8 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from onthedot.output.line_marks import Mark, split_marked, without_marks
-from onthedot.output.records import Record
+from onthedot.output.records import Mark, Record, split_marked, without_marks
 
 LARGEST = 16 * 1024
 """Most characters of one piece."""

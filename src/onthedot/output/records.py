@@ -1,19 +1,99 @@
-"""Encodes and decodes records of output: lines of JSON, each `[instant, stream, step, text]`, in order of arrival.
+"""Records of output, and the marks that live log lines carry.
 
-The instant is in microseconds of this machine's clock. The stream is `out`, `err`, or `otd` for our own remarks. A
-handler's log lines have the stream `log`. They are in no file: the store keeps them.
+A *record* is some text of one stream that arrived at one time. In files it is a line of JSON,
+`[instant, stream, step, text]`, in order of arrival. The instant is in microseconds of this machine's clock. The stream
+is `out`, `err`, or `otd` for our own remarks. A handler's log lines have the stream `log`. They are in no file: the
+store keeps them.
+
+The store keeps the output of a running attempt as a *note*, which is text. Before some of its lines it has a *mark*,
+which holds until the next one. A mark is a terminal control string (APC): terminals show nothing for it, and neither
+does an older `onthedot logs`. A note of an older version has no marks; nothing is known of its lines.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
-from onthedot.clock import Micros
-from onthedot.output.line_marks import Stream as Stream
+from onthedot.clock import MILLISECOND, Micros
+
+Stream = Literal["out", "err", "otd", "log"]
+"""Standard output and error of a program, our remarks, and what a handler logs."""
+
+WINDOW: Micros = 100 * MILLISECOND
+"""What a stream says within this long has one instant."""
+
+
+# ── marks of live lines ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+_START = "\x1b_otd;"
+_SAFE = "␛_otd;"
+_MARK = re.compile(r"^\x1b_otd;(\d{1,17});(out|err|otd|log);([^\x1b\n]{0,1000})\x1b\\", re.MULTILINE)
+
+
+class Mark(NamedTuple):
+    """When text came, from which stream, and in which step (empty: none)."""
+
+    at: Micros
+    stream: Stream
+    step: str = ""
+
+    def covers(self, later: Mark) -> bool:
+        """Whether it also holds for text that came with this later mark."""
+        return 0 <= later.at - self.at < WINDOW and self.stream == later.stream and self.step == later.step
+
+
+def encode_mark(mark: Mark) -> str:
+    """
+    >>> encode_mark(Mark(1, "out", "build"))
+    '\\x1b_otd;1;out;build\\x1b\\\\'
+    """
+    return f"{_START}{mark.at};{mark.stream};{json.dumps(mark.step)[1:-1]}\x1b\\"
+
+
+def without_marks(text: str) -> str:
+    """Text in which nothing can be taken for a mark. It is as long as before.
+
+    >>> without_marks("\\x1b_otd;1;out;\\x1b\\\\ forged").startswith("␛_otd;1;out;")
+    True
+    """
+    return text.replace(_START, _SAFE)
+
+
+def split_marked(text: str) -> Iterator[tuple[Mark | None, str]]:
+    """Text without its marks, in pieces, and what is known of each.
+
+    >>> list(split_marked("a\\n" + encode_mark(Mark(1, "err")) + "b\\nc\\n"))
+    [(None, 'a\\n'), (Mark(at=1, stream='err', step=''), 'b\\nc\\n')]
+    """
+    mark, start = None, 0
+    for found in _MARK.finditer(text):
+        read = _read(found)
+        if read is None:
+            continue
+        if found.start() > start:
+            yield mark, text[start : found.start()]
+        mark, start = read, found.end()
+    if start < len(text):
+        yield mark, text[start:]
+
+
+def _read(found: re.Match[str]) -> Mark | None:
+    try:
+        step = json.loads(f'"{found[3]}"')
+    except ValueError:
+        return None
+    stream: Stream = found[2]  # type: ignore[assignment] # the expression allows no other
+    return Mark(int(found[1]), stream, step)
+
+
+# ── records ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
 
 STREAMS = get_args(Stream)
 

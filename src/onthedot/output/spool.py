@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onthedot.clock import Micros
-from onthedot.output.output_store import PACKED, Name
-from onthedot.output.private_files import make_private, open_regular
+from onthedot.output.output_store import PACKED, Name, make_private, open_regular
 
 _FOLDER_BYTES = 4_096
 

@@ -23,7 +23,7 @@ SlotTarget = tuple[Micros, str]
 """One run of a slot, by its target."""
 
 
-class Fates(Protocol):
+class KnownExceptions(Protocol):
     """The exceptions of schedules, as they are in a transaction."""
 
     def of(self, job_id: int, schedule_id: str) -> tuple[SlotException, ...]:
@@ -48,10 +48,16 @@ class Planned(NamedTuple):
 
     @classmethod
     def settled(
-        cls, fates: Fates, job_id: int, window: Window, *, delayed: bool = False, ended: Collection[SlotTarget] = ()
+        cls,
+        known: KnownExceptions,
+        job_id: int,
+        window: Window,
+        *,
+        delayed: bool = False,
+        ended: Collection[SlotTarget] = (),
     ) -> Planned:
         """A window as it is to be written: what was given ahead is no run."""
-        exceptions = fates.of(job_id, window.schedule_id)
+        exceptions = known.of(job_id, window.schedule_id)
         return cls(job_id, settle(window, exceptions), delayed, exceptions, ended)
 
 
@@ -69,7 +75,7 @@ class Insert(NamedTuple):
 
 
 def choose_windows(
-    windows: Sequence[tuple[ScheduleState, Window]], stands: Iterable[SchedulePosition | None], fates: Fates
+    windows: Sequence[tuple[ScheduleState, Window]], stands: Iterable[SchedulePosition | None], known: KnownExceptions
 ) -> tuple[list[bool], list[Planned]]:
     """Of each window whether it continues its schedule's watermark; and those that do, settled.
 
@@ -79,12 +85,12 @@ def choose_windows(
     taken: list[Planned] = []
     for (seen, window), stand in zip(windows, stands, strict=True):
         key = (seen.record.id, window.schedule_id)
-        if stand is None or moved.get(key, stand.watermark) != window.start or runs_over(window, fates.of(*key)):
+        if stand is None or moved.get(key, stand.watermark) != window.start or runs_over(window, known.of(*key)):
             answers.append(False)
             continue
         answers.append(True)
         moved[key] = window.end
-        taken.append(Planned.settled(fates, seen.record.id, window, delayed=stand.delayed))
+        taken.append(Planned.settled(known, seen.record.id, window, delayed=stand.delayed))
     return answers, taken
 
 

@@ -9,12 +9,11 @@ from onthedot.clock import Micros
 from onthedot.model.job import Guarantee
 from onthedot.model.run import Lease
 from onthedot.model.verdict import Finish, Outcome, OutcomeKind
-from onthedot.output.line_marks import Mark
+from onthedot.output.records import Mark
 from onthedot.runners.context import Context, Desk
 from onthedot.runners.notes import Notes
-from onthedot.runners.outcomes import failed
+from onthedot.runners.outcomes import failed, trace_of
 from onthedot.runners.registry import Handler
-from onthedot.runners.tracebacks import trace_of
 from onthedot.runners.transactions import NO_ANSWER
 
 

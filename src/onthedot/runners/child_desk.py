@@ -16,7 +16,7 @@ from typing import NoReturn
 from onthedot.clock import MILLISECOND, SECOND, Clock, Micros, SystemClock
 from onthedot.model.errors import LeaseLost, OnTheDotError, StateError
 from onthedot.model.run import Checkpoint, Lease
-from onthedot.output.line_marks import Mark
+from onthedot.output.records import Mark
 from onthedot.runners.frames import receive, send
 from onthedot.runners.notes import Notes
 from onthedot.runners.transactions import Completion

@@ -133,8 +133,7 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
 
 def _perform(asked: dict[str, Any], talk: socket.socket) -> Any:
     from onthedot.runners.child_desk import ChildDesk
-    from onthedot.runners.outcomes import failed, succeeded
-    from onthedot.runners.tracebacks import trace_of
+    from onthedot.runners.outcomes import failed, succeeded, trace_of
 
     desk, lease = ChildDesk(talk), lease_from_json(asked["lease"])
     try:
@@ -195,7 +194,7 @@ def _function(path: list[str], main_module: dict[str, str]) -> Callable[..., Any
     """Import the handler by the path that the worker's program has registered."""
     import importlib
 
-    from onthedot.runners.importable import handler_in
+    from onthedot.runners.registry import handler_in
 
     global importing
     module_name, name = path

@@ -10,10 +10,10 @@ from dataclasses import fields
 from typing import Any
 
 from onthedot.model.job import JobRecord, JobState
+from onthedot.model.job_json import decode, encode
 from onthedot.model.run import Checkpoint, Lease
 from onthedot.model.verdict import Outcome, OutcomeKind
 from onthedot.runners.frames import BadFrame
-from onthedot.stores.definitions import decode, encode
 
 TERM, KILL = b"T", b"K"
 """What a worker tells the keeper of a child."""

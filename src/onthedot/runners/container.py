@@ -1,6 +1,8 @@
-"""Executes containers: one for each attempt, in Docker or Podman, removed when the attempt has ended.
+"""Runs containers: one for each attempt, in Docker or Podman, removed when the attempt has ended.
 
-The engine keeps a container running when its worker dies. So every container carries the mark of its worker. The
+    Container, Lease ──▶ config_of ──▶ create, start, wait ──▶ end_of ──▶ outcome_of
+
+The engine keeps a container running when its worker dies. So every container has labels that name its worker. The
 containers of dead workers are removed when a worker starts on this machine, and before one of their runs starts again
 here (`container_engines.sweep`).
 """
@@ -11,19 +13,23 @@ import asyncio
 import math
 import os
 import resource
-from collections.abc import AsyncIterator, Callable, Iterable
+import signal
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onthedot.clock import SECOND, Micros
-from onthedot.model.task import Container, Mount
-from onthedot.model.verdict import Outcome, OutcomeKind
+from onthedot.model.duration import micros
+from onthedot.model.job import job_name
+from onthedot.model.run import Lease
+from onthedot.model.task import Bounds, Container, Mount
+from onthedot.model.verdict import SUCCEEDED, Outcome, OutcomeKind
 from onthedot.output.records import Stream
-from onthedot.runners import container_engines, process_identity
+from onthedot.runners import container_engines
 from onthedot.runners.attempt import Attempt
 from onthedot.runners.container_engines import EngineTrouble
-from onthedot.runners.container_rules import config_of, end_of, outcome_of
+from onthedot.runners.guard.protocol import ProgramEnd
 from onthedot.runners.io_runner import OutputWriter
 from onthedot.runners.outcomes import type_names
 from onthedot.runners.task_template import Filled
@@ -32,11 +38,13 @@ if TYPE_CHECKING:
     import aiodocker
     from aiodocker.containers import DockerContainer
 
+
 _ANSWER = 30.0  # seconds that the engine gets for what does not depend on the container
 _LAST_WORDS = 10.0  # seconds for output to arrive that was said before the end,
 _STOPPED_WORDS = 1.0  # and if it was ended early
 _TROUBLE = ("onthedot.EngineTrouble", *type_names(OSError))
 _REFUSED = ("onthedot.ContainerRefused",)
+_FAILED = "onthedot.ContainerFailed"
 
 
 class ContainerRefused(ValueError):
@@ -135,7 +143,7 @@ class ContainerExecutor:
         """Create a container. Pulls its image if it is missing."""
         import aiodocker
 
-        config = config_of(task, attempt.lease, process_identity.here(), _user_processes())
+        config = config_of(task, attempt.lease, container_engines.worker_identity(), _user_processes())
         try:
             return await self._made(docker, config, said)
         except aiodocker.DockerError as error:
@@ -219,3 +227,114 @@ async def _telling_trouble(url: str) -> AsyncIterator[None]:
         raise EngineTrouble(
             f"the container engine at {url} does not answer: {str(error) or type(error).__name__}"
         ) from error
+
+
+# ── how a container is configured, and what its end means. Pure ─────────────────────────────────────────────────────
+
+
+_FEWEST_TASKS = 16
+"""Least tasks of a container. Its starter has some ten threads, and the kernel counts them. With fewer than this an
+engine sometimes cannot start it."""
+
+
+def config_of(task: Container, lease: Lease, worker: str, user_processes: int | None = None) -> dict[str, Any]:
+    """The configuration of a container for Docker's API. Sets all that matters, and leaves nothing to defaults.
+
+    `user_processes`: the most processes of one user on this machine. Podman would ask for more, and be refused where
+    nobody may raise it. `PidsLimit` limits the container itself.
+    """
+    bounds = lease.record.job.bounds
+    environment = {
+        **task.env,
+        "OTD_RUN_ID": str(lease.run_id),
+        "OTD_ATTEMPT": str(lease.attempt),
+        "OTD_FENCE": str(lease.fence),
+    }
+    config: dict[str, Any] = {
+        "Image": task.image,
+        "Env": [f"{name}={value}" for name, value in environment.items()],
+        "Labels": labels_of(lease, worker),
+        "Tty": False,  # its two streams stay apart
+        "NetworkDisabled": task.network == "none",
+        "HostConfig": {
+            "NetworkMode": task.network,
+            "RestartPolicy": {"Name": "no"},
+            "SecurityOpt": ["no-new-privileges"],
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": f"{2 * bounds.output}b"}},
+            "Ulimits": _ulimits(bounds, user_processes),
+            "Mounts": [
+                {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": not mount.writable}
+                for mount in task.mounts
+            ],
+            **_limits(bounds),
+        },
+    }
+    if task.entrypoint:
+        config["Entrypoint"] = [task.entrypoint]
+    if task.argv or task.entrypoint:  # without them, arguments of the image's own program would go to another one
+        config["Cmd"] = list(task.argv)
+    if task.user:
+        config["User"] = task.user
+    return config
+
+
+def labels_of(lease: Lease, worker: str) -> dict[str, str]:
+    """The labels that name its worker, run and attempt."""
+    return {
+        container_engines.WORKER_LABEL: worker,
+        container_engines.RUN_LABEL: str(lease.run_id),
+        container_engines.FENCE_LABEL: str(lease.fence),
+        container_engines.ATTEMPT_LABEL: str(lease.attempt),
+        container_engines.JOB_LABEL: job_name(lease.record.job),
+    }
+
+
+def _limits(bounds: Bounds) -> dict[str, int]:
+    limits: dict[str, int] = {}
+    if bounds.memory is not None:
+        limits |= {"Memory": bounds.memory, "MemorySwap": bounds.memory}  # together: no swap
+    if bounds.processes is not None:
+        limits["PidsLimit"] = max(bounds.processes, _FEWEST_TASKS)
+    return limits
+
+
+def _ulimits(bounds: Bounds, user_processes: int | None) -> list[dict[str, Any]]:
+    cpu = None if bounds.cpu is None else math.ceil(micros(bounds.cpu) / SECOND)
+    wanted = {
+        "core": 0, "cpu": cpu, "nofile": bounds.files, "fsize": bounds.file_bytes, "nproc": user_processes,
+    }  # fmt: skip
+    return [{"Name": name, "Soft": most, "Hard": most} for name, most in wanted.items() if most is not None]
+
+
+def end_of(state: Mapping[str, Any]) -> ProgramEnd:
+    """The end of a container, from the state that the engine reports.
+
+    >>> end_of({"ExitCode": 3}).in_words(), end_of({"ExitCode": 143}).in_words()
+    ('exit code 3', 'killed by SIGTERM')
+    >>> end_of({"ExitCode": 137, "OOMKilled": True}).kind
+    'out_of_memory'
+    """
+    code = int(state.get("ExitCode") or 0)
+    if code and state.get("OOMKilled"):
+        return ProgramEnd("out_of_memory", code=code)
+    if code - 128 in {one.value for one in signal.Signals}:
+        return ProgramEnd("signalled", signal=code - 128)
+    return ProgramEnd("exited", code=code)
+
+
+def outcome_of(end: ProgramEnd) -> Outcome:
+    """The outcome of an attempt whose container ended so.
+
+    >>> outcome_of(ProgramEnd("exited", code=2)).error_types
+    ('onthedot.ExitCode.2', 'onthedot.ContainerFailed')
+    """
+    if end == ProgramEnd("exited", code=0):
+        return SUCCEEDED
+    match end.kind:
+        case "exited":
+            kind = f"onthedot.ExitCode.{end.code}"
+        case "out_of_memory":
+            kind = "onthedot.OutOfMemory"
+        case _:
+            kind = "onthedot.Killed"
+    return Outcome(OutcomeKind.FAILED, end.in_words(), (kind, _FAILED))

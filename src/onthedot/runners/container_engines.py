@@ -1,6 +1,9 @@
 """Finds a container engine, and removes the containers that dead workers have left in it.
 
-Uses the standard library only, because every worker does this at its start. The library that drives containers takes a
+A label on each container names the worker that started it: the boot of its machine, its pid namespace, its pid, and the
+clock tick at which it began. No later process has the same four.
+
+Uses the standard library only, because every worker does this at its start. The library that runs containers takes a
 third of a second to load, and is loaded with the first container.
 """
 
@@ -15,8 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
-
-from onthedot.runners import process_identity
 
 _PATIENCE = 1.0  # seconds for an answer to a ping
 _REMOVAL = 30.0
@@ -100,15 +101,15 @@ def sweep(url: str, run_id: int | None = None) -> list[str]:
     Looks only at containers with our labels. Removes one only if the process of this machine that started it is
     certainly gone: another living worker's containers stay, even those of the same run.
     """
-    label = process_identity.WORKER if run_id is None else f"{process_identity.RUN}={run_id}"
+    label = WORKER_LABEL if run_id is None else f"{RUN_LABEL}={run_id}"
     filters = quote(json.dumps({"label": [label]}))
     status, body = ask(url, "GET", f"/containers/json?all=1&filters={filters}")
     if status != 200:
         raise EngineTrouble(f"the container engine at {url} does not list its containers: status {status}")
     removed = []
     for container in _containers(body):
-        mark = container.get("Labels", {}).get(process_identity.WORKER, "")
-        if mark and process_identity.is_dead(mark, local=url.startswith("unix:")):
+        mark = container.get("Labels", {}).get(WORKER_LABEL, "")
+        if mark and is_worker_dead(mark, local=url.startswith("unix:")):
             name = str(container["Id"])
             status, _ = ask(url, "DELETE", f"/containers/{quote(name, safe='')}?force=1&v=1")
             if status in (200, 204, 404):
@@ -122,3 +123,47 @@ def _containers(body: bytes) -> list[dict[str, Any]]:
     except ValueError as error:
         raise EngineTrouble(f"the container engine answers with what is no JSON: {error}") from error
     return found
+
+
+# ── the worker that started a container ─────────────────────────────────────────────────────────────────────────────
+
+
+WORKER_LABEL = "onthedot.worker"
+RUN_LABEL = "onthedot.run"
+FENCE_LABEL = "onthedot.fence"
+ATTEMPT_LABEL = "onthedot.attempt"
+JOB_LABEL = "onthedot.job"
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def worker_identity() -> str:
+    """The mark of this process. Empty where the system does not show it: then it never counts as dead."""
+    try:
+        boot = _BOOT.read_text().strip()
+        namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    except OSError:
+        return ""
+    return f"{boot}/{namespace}/{os.getpid()}/{_began(os.getpid())}"
+
+
+def is_worker_dead(mark: str, *, local: bool) -> bool:
+    """Whether the process of this mark is certainly gone. `local`: it was a process of this machine.
+
+    A process in another pid namespace cannot be seen from here, and counts as alive.
+    """
+    mine, other = worker_identity().split("/"), mark.split("/")
+    if len(mine) != 4 or len(other) != 4 or not other[2].isdecimal():
+        return False
+    if mine[0] != other[0]:
+        return local  # before the machine's last start
+    return mine[1] == other[1] and _began(int(other[2])) != other[3]
+
+
+def _began(pid: int) -> str:
+    """The tick at which a process began; empty if it is gone, or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]

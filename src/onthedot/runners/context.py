@@ -16,7 +16,7 @@ from onthedot.clock import Micros, to_datetime
 from onthedot.model.errors import StateError
 from onthedot.model.job import Guarantee, Json
 from onthedot.model.run import Checkpoint, Lease, Progress
-from onthedot.output.line_marks import Mark, Stream
+from onthedot.output.records import Mark, Stream
 from onthedot.runners.notes import Notes, encode_checkpoint, encode_result
 from onthedot.runners.transactions import Completion
 

@@ -1,7 +1,7 @@
 """Frames between a worker and its child processes, and between a worker and its guard: JSON, one after another.
 
 A frame is its length in four bytes, and then one JSON object. Neither side unpickles, imports or evaluates anything
-that it receives. What the messages say is in `child_messages.py` and `guard/messages.py`.
+that it receives. What the messages say is in `child_messages.py` and `guard/protocol.py`.
 """
 
 from __future__ import annotations

@@ -19,8 +19,7 @@ from onthedot.clock import SECOND, Clock, Micros
 from onthedot.model.run import Lease
 from onthedot.model.verdict import Outcome
 from onthedot.output.capture import Capture
-from onthedot.output.line_marks import Mark
-from onthedot.output.records import Stream
+from onthedot.output.records import Mark, Stream
 from onthedot.output.redact import forms_of
 from onthedot.runners.attempt import Attempt, never_begun
 from onthedot.runners.context import Context, LiveLines

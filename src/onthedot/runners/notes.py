@@ -9,7 +9,7 @@ from typing import Any
 
 from onthedot.model.errors import ArgumentsError
 from onthedot.model.run import Lease, Progress
-from onthedot.output.line_marks import Mark, encode_mark, without_marks
+from onthedot.output.records import Mark, encode_mark, without_marks
 from onthedot.stores.values import Note
 
 CHECKPOINT_LIMIT = 64 * 1024

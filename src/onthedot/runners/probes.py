@@ -1,4 +1,7 @@
-"""Probes what this machine can do, for `onthedot doctor`. A probe takes at most a second, and leaves nothing behind."""
+"""Probes what this machine can do: isolation levels for workers, and all else for `onthedot doctor`.
+
+A probe leaves nothing behind. Those for the doctor take at most a second.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,16 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from onthedot.model.task import Level
 from onthedot.runners import container_engines
-from onthedot.runners.guard import level_probe, sandbox
+from onthedot.runners.guard import sandbox
+from onthedot.runners.guard.users import USERS
 
 PATIENCE = 0.9
 """Seconds for one probe."""
@@ -100,7 +106,7 @@ def user_level(uid: int | None = None) -> Probe:
     uid = os.geteuid() if uid is None else uid
     if uid != 0:
         return Probe("missing", f"user id {uid}, which is not root")
-    tried = try_program(level_probe.user_trial())
+    tried = try_program(user_trial())
     calls = sandbox.calls_in_words()
     return Probe("ok", f"root; a user, /tmp and ipc for each program; {calls}") if tried.state == "ok" else tried
 
@@ -171,3 +177,42 @@ def _ping(path: str) -> Probe:
         return Probe("broken", f"{path} does not answer: {error}")
     first = _first_line(answer)
     return Probe("ok", path) if " 200 " in f"{first} " else Probe("broken", f"{path} answers {first!r}")
+
+
+# ── levels of isolation ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+_PATIENCE = 10  # seconds for a program that does nothing
+
+
+def probe() -> frozenset[Level]:
+    """The levels that work on this machine. Only Linux has any."""
+    if sys.platform != "linux":
+        return frozenset()
+    levels: set[Level] = {"none", "process"}
+    uid = USERS[-1] if os.geteuid() == 0 else None
+    if uid is not None and _works(user_trial(), None):
+        levels.add("user")
+    with sandbox.in_descriptors(sandbox.sandbox_files({}, 0, "/")) as handed:
+        # what it may write to does not matter here
+        if _works([*sandbox.bubblewrap("/usr", "/usr", handed=handed), "true"], uid, handed):
+            levels.add("sandbox")
+    return frozenset(levels)
+
+
+def user_trial() -> list[str]:
+    """The command that tries out whether a program can have a user and folders of its own."""
+    found_at = f"PYTHONPATH={Path(__file__).parents[3]}"
+    words = ["-S", "-P", "-m", "onthedot.runners.guard.namespaces", str(USERS[-1])]
+    return ["/usr/bin/env", "-i", found_at, sys.executable, *words]
+
+
+def _works(words: list[str], uid: int | None, handed: Sequence[int] = ()) -> bool:
+    rights = {} if uid is None else {"user": uid, "group": uid, "extra_groups": ()}
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(  # noqa: S603 - words of our own
+            words, cwd="/", env={"PATH": os.defpath}, stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=_PATIENCE, check=False, pass_fds=handed, **rights,  # type: ignore[call-overload]
+        )  # fmt: skip
+        return bool(done.returncode == 0)
+    return False

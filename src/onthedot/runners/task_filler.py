@@ -9,8 +9,7 @@ from typing import Any
 from onthedot.model.run import Lease
 from onthedot.model.task import Task
 from onthedot.runners.params import arguments_of, require_params, with_defaults
-from onthedot.runners.secrets import DIRECTORY, EnvironmentSecrets, Provider, SecretFiles, Secrets
-from onthedot.runners.stored_secrets import Keys, StoredSecrets
+from onthedot.runners.secrets import DIRECTORY, EnvironmentSecrets, Keys, Provider, SecretFiles, Secrets, StoredSecrets
 from onthedot.runners.task_template import Filled, fill, has_marks, secret_names
 from onthedot.stores.documents import Documents
 

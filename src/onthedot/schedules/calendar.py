@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onthedot.schedules.cron_fields import NEAREST, OF_MONTH, values_of
+from onthedot.schedules.cron_parser import NEAREST, OF_MONTH, values_of
 
 _LAST = 0  # as a number of weeks: the last one of the month
 

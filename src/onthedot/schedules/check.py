@@ -12,12 +12,10 @@ from onthedot.clock import to_micros
 from onthedot.model.duration import LONGEST, format_duration
 from onthedot.model.errors import DefinitionError, ScheduleError, did_you_mean, shown
 from onthedot.model.job import At, Cron, Every, FixedDelay, In, Schedule, canonical
-from onthedot.schedules.bounds import MOST
-from onthedot.schedules.cron import never, wall_times
-from onthedot.schedules.cron_fields import tidy
-from onthedot.schedules.evaluation import next_after
+from onthedot.schedules.cron_parser import tidy
+from onthedot.schedules.cron_slots import never, wall_times
+from onthedot.schedules.evaluation import MOST, SHORTEST, next_after
 from onthedot.schedules.instants import read_instant
-from onthedot.schedules.interval import SHORTEST
 from onthedot.schedules.zones import zone
 
 MOST_INSTANTS = 1_000

@@ -10,8 +10,8 @@ from onthedot.model.duration import parse_duration
 from onthedot.model.errors import DefinitionError, ScheduleError, shown
 from onthedot.model.job import At, Cron, Every, FixedDelay, In, Json, Schedule
 from onthedot.schedules.check import check
-from onthedot.schedules.cron import wall_times
-from onthedot.schedules.cron_fields import is_four_fields, tidy
+from onthedot.schedules.cron_parser import is_four_fields, tidy
+from onthedot.schedules.cron_slots import wall_times
 from onthedot.schedules.description import cron_words
 from onthedot.schedules.instants import read_instant
 

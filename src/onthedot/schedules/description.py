@@ -17,7 +17,7 @@ from typing import NamedTuple
 from onthedot.model.duration import format_duration
 from onthedot.model.job import At, Cron, Every, FixedDelay, In, Schedule
 from onthedot.schedules.calendar import DayOfMonth, DayOfWeek, Days
-from onthedot.schedules.cron import WallTimes, wall_times
+from onthedot.schedules.cron_slots import WallTimes, wall_times
 from onthedot.schedules.instants import format_instant
 
 _MONTHS = (

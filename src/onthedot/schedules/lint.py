@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
 from onthedot.model.duration import format_duration, micros
 from onthedot.model.job import At, Cron, Every, FixedDelay, Schedule
-from onthedot.schedules.cron import WallTimes, wall_times
-from onthedot.schedules.cron_fields import ALIASES, cron_fields
+from onthedot.schedules.cron_parser import ALIASES, cron_fields
+from onthedot.schedules.cron_slots import WallTimes, wall_times
 from onthedot.schedules.evaluation import next_after, slots
 from onthedot.schedules.zones import Stretch, stretch_at
 

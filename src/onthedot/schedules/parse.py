@@ -10,7 +10,7 @@ from onthedot.model.errors import DefinitionError, ScheduleError, did_you_mean, 
 from onthedot.model.job import At, Cron, Every, FixedDelay, In, Schedule
 from onthedot.schedules.check import MOST_INSTANTS
 from onthedot.schedules.constructors import at, cron, every, gap, in_
-from onthedot.schedules.cron_fields import LONGEST_EXPRESSION, begins_like_cron
+from onthedot.schedules.cron_parser import LONGEST_EXPRESSION, begins_like_cron
 from onthedot.schedules.instants import format_instant
 
 FORMS = (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from onthedot.clock import Micros
 from onthedot.model.duration import micros
 from onthedot.model.job import FixedDelay, Job, Schedule, job_name
-from onthedot.schedules.identity import schedule_id
+from onthedot.model.schedule_json import schedule_id
 
 
 def draw(below: int, *names: str) -> int:

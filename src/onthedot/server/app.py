@@ -10,25 +10,24 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from onthedot.access.id_tokens import Provider
+from onthedot.access.sign_on import Provider
 from onthedot.access.users import Logins
 from onthedot.model.errors import OnTheDotError
 from onthedot.model.host_port import Listen
 from onthedot.observe.counters import Counters
 from onthedot.operations.open_verbs import OpenStore, opened
+from onthedot.server.audit import WriteBatcher
 from onthedot.server.auth import Auth, Keys, RateLimits
-from onthedot.server.bulk import NDJSON
 from onthedot.server.compat import routes as compat_routes
 from onthedot.server.compat.models import document_component
-from onthedot.server.definitions import components
-from onthedot.server.feeds import Feeds
+from onthedot.server.event_stream import Followers
 from onthedot.server.middleware import RequestMiddleware
-from onthedot.server.models import schema_of
+from onthedot.server.models import components, schema_of
 from onthedot.server.permissions import ROUTE_PERMISSIONS
 from onthedot.server.problems import Problem, handle
 from onthedot.server.provider_keys import ProviderKeys
-from onthedot.server.proxies import Proxies, ProxyMiddleware
 from onthedot.server.quotas import make_quotas
+from onthedot.server.request_origin import Hosts, Proxies, ProxyMiddleware, SameOriginMiddleware
 from onthedot.server.router import ProblemOut, include
 from onthedot.server.routes import (
     artifacts,
@@ -40,23 +39,22 @@ from onthedot.server.routes import (
     jobs,
     login,
     logs,
-    metrics,
     nodes,
     page,
     queues,
     reference,
     runs,
     schedules,
-    skips,
     sources,
 )
 from onthedot.server.routes import keys as keys_routes
-from onthedot.server.same_origin import Hosts, SameOriginMiddleware
-from onthedot.server.write_batcher import WriteBatcher
+from onthedot.server.routes.events import EventFeed
+from onthedot.server.routes.logs import LogFeeds
+from onthedot.server.submissions import NDJSON
 
 ROUTES = (
     runs, health, login, keys_routes, audit, jobs, job_control, schedules, sources, nodes, queues,
-    metrics, logs, artifacts, skips, dead_letters, events, compat_routes, page, reference,
+    logs, artifacts, dead_letters, events, compat_routes, page, reference,
 )  # fmt: skip
 """In this order, because the first ones are found fastest."""
 
@@ -88,7 +86,9 @@ def make_app(
     app.state.logins = Logins(there.clock)
     app.state.writes = WriteBatcher(there.store)
     app.state.quotas = make_quotas(there.store, there.clock, settings)
-    app.state.feeds = Feeds(there)
+    app.state.followers = Followers(settings.api_followers, settings.api_followers_each)
+    app.state.events = EventFeed(there)
+    app.state.logs = LogFeeds(there)
     app.state.counters = counters
     app.state.describe = openapi_of
     app.state.reference = None

@@ -1,22 +1,27 @@
-"""Records changes and logins in the audit, before they are answered."""
+"""Records changes and logins in the audit before they are answered. Requests that arrive together share one write.
+
+A submitted run and its audit entry are stored in the same write.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from fastapi import Request
 
 from onthedot.access import users
-from onthedot.access.audit import Entry, object_of
-from onthedot.access.grants import NAME
-from onthedot.access.permissions import Role
-from onthedot.access.principal import ANONYMOUS, Principal
+from onthedot.access.audit import Entry, noting, object_of, record_all
+from onthedot.access.permissions import ANONYMOUS, NAME, Principal, Role
 from onthedot.access.sessions import Session
-from onthedot.model.errors import LoginLimited
+from onthedot.batcher import Batcher
+from onthedot.ids import RandomIds
+from onthedot.model.errors import KeyConflict, LoginLimited, OnTheDotError, RevisionConflict, UnknownJob
 from onthedot.model.job import Job
-from onthedot.model.run import RunRecord
+from onthedot.model.run import NewRun, RunRecord
+from onthedot.operations.submit import insert_runs
 from onthedot.server.auth import store_of
-from onthedot.server.write_batcher import writes_of
+from onthedot.stores.protocol import Store
 
 
 async def record_change(request: Request, verb: str, what: Job | RunRecord | str, **said: Any) -> None:
@@ -83,3 +88,55 @@ def entry_of(
         request_id=str(request.scope.get("request_id", "")),
         source=source_of(request),
     )
+
+
+RUN = RandomIds().token()
+"""Stands in an audit entry for the id of a run that has none yet. No caller can know it."""
+
+Inserted = tuple[int, bool]
+"""A run's id, and whether it was created now."""
+
+
+class AuditedRun(NamedTuple):
+    """A run to store, and its entry in the audit."""
+
+    run: NewRun
+    entry: Entry
+
+
+class WriteBatcher:
+    """The batched writes of one application."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.runs: Batcher[AuditedRun, Inserted] = Batcher(self._insert)
+        self.entries: Batcher[Entry, int] = Batcher(self._record)
+
+    async def _insert(self, runs: Sequence[AuditedRun]) -> Sequence[Inserted | Exception]:
+        """Store all in one write. If the store refuses it, nothing is stored: then store them one by one."""
+        try:
+            return await self._write(runs)
+        except (KeyConflict, RevisionConflict, UnknownJob) as error:
+            if len(runs) == 1:
+                return [error]
+        return [await self._insert_one(one) for one in runs]
+
+    async def _insert_one(self, one: AuditedRun) -> Inserted | Exception:
+        try:
+            [inserted] = await self._write([one])
+        except OnTheDotError as error:
+            return error
+        return inserted
+
+    async def _write(self, runs: Sequence[AuditedRun]) -> list[Inserted]:
+        entries = noting([entry for _, entry in runs], RUN)
+        return await insert_runs(self._store, [run for run, _ in runs], noting=entries)
+
+    async def _record(self, entries: Sequence[Entry]) -> list[int]:
+        return await record_all(self._store, entries)
+
+
+def writes_of(request: Request) -> WriteBatcher:
+    """The batched writes of the application that got this request."""
+    writes: WriteBatcher = request.app.state.writes
+    return writes

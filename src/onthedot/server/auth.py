@@ -8,12 +8,11 @@ from typing import Annotated, Protocol
 from fastapi import Depends, Request
 
 from onthedot.access import login_limits
-from onthedot.access.permissions import Permission
-from onthedot.access.principal import LOCAL, Principal
+from onthedot.access.permissions import LOCAL, Permission, Principal
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.operations.open_verbs import OpenStore, OpenVerbs
 from onthedot.server.problems import Problem
-from onthedot.server.same_origin import PORTS, READS, authority_of
+from onthedot.server.request_origin import PORTS, READS, authority_of
 
 CSRF = "X-CSRF-Token"
 """The header that the page sends beside its cookie."""

@@ -6,14 +6,16 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Header, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.model.errors import StoreUnavailable
-from onthedot.server.json_response import to_json
+from onthedot.server.auth import auth_of
+from onthedot.server.models import to_json
 from onthedot.server.problems import Problem
 
 SEND_TIMEOUT = 30.0
@@ -25,6 +27,15 @@ CHECK_EVERY = 3.0
 TURN = 8
 """How many followers are woken in one turn of the loop, so that requests do not wait for a hundred."""
 PING = b": still here\n\n"
+
+LastEventId = Annotated[
+    str | None,
+    Header(
+        alias="Last-Event-ID",
+        max_length=100,
+        description="The `id` of the last event you read. The stream continues after it.",
+    ),
+]
 
 
 def frame(event: str, data: Mapping[str, Any], *, id: str | None = None) -> bytes:
@@ -163,3 +174,9 @@ async def _send(send: Send, message: dict[str, Any]) -> None:
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         continue
+
+
+def follow(request: Request, pieces: AsyncGenerator[bytes]) -> EventStream:
+    """Stream these pieces for as long as the caller of a request is connected and may follow."""
+    followers: Followers = request.app.state.followers
+    return EventStream(followers, request.state.who, pieces, may_follow=lambda: auth_of(request).still_admits(request))

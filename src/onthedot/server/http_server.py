@@ -1,12 +1,19 @@
-"""Serves the API in a thread with its own event loop, so planner and workers never wait for a request."""
+"""Serves the API in a thread with its own event loop, so that planner and workers never wait for a request.
+
+The module also has what only this server needs: its TLS certificate, and a filter for repeated errors in its log.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import socket
+import ssl
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import uvicorn
@@ -16,14 +23,11 @@ from onthedot.model.errors import DefinitionError, StateError
 from onthedot.model.host_port import Listen
 from onthedot.observe.counters import Counters
 from onthedot.operations.open_verbs import OpenStore, opened
-from onthedot.server import timeouts
+from onthedot.server import connections
 from onthedot.server.app import make_app
 from onthedot.server.auth import Keys
-from onthedot.server.connections import Connections, affordable, listen_at
-from onthedot.server.log_filter import repeats_filtered
-from onthedot.server.proxies import Proxies
-from onthedot.server.timeouts import TimedProtocol
-from onthedot.server.tls import Certificate
+from onthedot.server.connections import Connections, TimedProtocol, affordable, listen_at
+from onthedot.server.request_origin import Proxies
 from onthedot.settings import Settings
 
 T = TypeVar("T")
@@ -115,7 +119,7 @@ class HttpServer:
                 app, log_config=None, access_log=False, lifespan="off", http=TimedProtocol, ws="none",
                 server_header=False, proxy_headers=False, timeout_graceful_shutdown=_STOP_TIMEOUT,
             )  # fmt: skip
-            self._server = _Server(config, self._certificate, self._ready.set, app.state.feeds.close)
+            self._server = _Server(config, self._certificate, self._ready.set, app.state.followers.close)
             try:
                 with repeats_filtered():
                     await self._server.serve(sockets=[listening])
@@ -151,8 +155,8 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         tls: dict[str, Any] = {}
         if self._certificate is not None:
-            tls = {"ssl": self._certificate.context, "ssl_handshake_timeout": timeouts.HEADERS}
-            tls["ssl_shutdown_timeout"] = timeouts.HEADERS
+            tls = {"ssl": self._certificate.context, "ssl_handshake_timeout": connections.HEADERS}
+            tls["ssl_shutdown_timeout"] = connections.HEADERS
 
         def connection() -> TimedProtocol:
             return TimedProtocol(config=self.config, server_state=self.server_state, app_state={})
@@ -188,3 +192,111 @@ def _bind(listen: Listen, connections: Connections, *, tells: bool) -> socket.so
             f"listen: expected {listen.host}:{listen.port} to be free, but {error.strerror or error}; "
             "name another with --listen"
         ) from error
+
+
+logger = logging.getLogger("onthedot.server")
+
+
+class Certificate:
+    """A chain in PEM, and its private key, in the same file or in another one. `context` is what sockets use."""
+
+    def __init__(self, chain: str, key: str = "") -> None:
+        self._chain = Path(chain)
+        self._key = Path(key or chain)
+        self._changed_at = self._when_changed()
+        self.context = self._load(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
+
+    def renew(self) -> None:
+        """Use what is in the files now, if it has changed. What cannot be used is logged, and the last one stays."""
+        try:
+            changed_at = self._when_changed()
+            if changed_at == self._changed_at:
+                return
+            self._load(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))  # to try: half of it would break the other
+            self._load(self.context)
+        except DefinitionError as error:
+            logger.error("the new certificate is not used: %s", error)
+            return
+        self._changed_at = changed_at
+        logger.info("uses the new certificate in %s", self._chain)
+
+    def _when_changed(self) -> tuple[int, int]:
+        try:
+            return self._chain.stat().st_mtime_ns, self._key.stat().st_mtime_ns
+        except OSError as error:
+            raise DefinitionError(
+                f"tls_cert: expected files with a certificate and its key, but {error.filename}: {error.strerror}"
+            ) from error
+
+    def _load(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        try:
+            context.load_cert_chain(self._chain, self._key, password=_no_password)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+            raise DefinitionError(
+                f"tls_cert: expected a certificate chain in PEM in {self._chain}, and its key without a password in "
+                f"{self._key}, got something else ({reason})"
+            ) from error
+        return context
+
+
+def _no_password() -> str:
+    """Otherwise OpenSSL would ask for one on the terminal."""
+    raise ValueError("the key has a password")
+
+
+EVERY = 60.0
+"""Seconds between two records of the same error."""
+_MOST = 1_000  # different ones that are remembered
+
+
+class OnceAMinute(logging.Filter):
+    """Passes the first of equal warnings and errors, and after a minute the next one with the count of those between.
+    Errors are equal if they have the same type and were raised at the same line. Other records are equal if their
+    text is the same without its arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[object, tuple[float, int]] = {}  # when it was passed last, and how many came since
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to log it."""
+        if record.levelno < logging.WARNING:
+            return True
+        key = _key(record)
+        at, held = self._seen.get(key, (None, 0))
+        if at is not None and 0 <= record.created - at < EVERY:
+            self._seen[key] = at, held + 1
+            return False
+        if len(self._seen) >= _MOST:
+            self._seen.clear()
+        self._seen[key] = record.created, 0
+        if held:
+            record.msg, record.args = f"{record.getMessage()} (and {held} more like this since the last one)", ()
+        return True
+
+
+def _key(record: logging.LogRecord) -> object:
+    error, trace = record.exc_info[1:] if record.exc_info else (None, None)
+    if error is None:
+        return record.levelno, record.msg
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return type(error), trace and (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+
+
+@contextmanager
+def repeats_filtered() -> Iterator[None]:
+    """Filter what the server logs and what the running loop reports, until the context ends."""
+    once = OnceAMinute()
+    logger.addFilter(once)
+    asyncio.get_running_loop().set_exception_handler(_report)
+    try:
+        yield
+    finally:
+        logger.removeFilter(once)
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    del loop
+    logger.error(str(context.get("message", "error in the event loop")), exc_info=context.get("exception"))

@@ -1,15 +1,18 @@
-"""Stores and deletes jobs for a caller. The permissions depend on what a job does, and on what it did before."""
+"""Stores and deletes jobs for a caller: checks permissions, If-Match and quotas, and records each change in the audit.
+
+The needed permission depends on the task that a job has, and on the task that it had before.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from fastapi import Request
+from fastapi import Header, Request
 
-from onthedot.access.permissions import Permission, Role, writing_needs
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Permission, Principal, Role, writing_needs
 from onthedot.model.errors import RevisionConflict
 from onthedot.model.job import Job, JobRecord
 from onthedot.operations.open_verbs import OpenStore
@@ -17,9 +20,8 @@ from onthedot.operations.put_job import check_read
 from onthedot.server.audit import record_change
 from onthedot.server.auth import verbs_for
 from onthedot.server.compute import in_thread
-from onthedot.server.definitions import definition_of
-from onthedot.server.etags import check_match
-from onthedot.server.problems import Problem
+from onthedot.server.models import definition_of
+from onthedot.server.problems import FieldProblem, Problem
 from onthedot.server.quotas import room_for_job
 from onthedot.stores.values import PutJob
 
@@ -180,3 +182,48 @@ def _taken(job: Job) -> Problem:
 
 def _busy(name: str) -> Problem:
     return Problem(409, "conflict", f"job {name!r}: expected a moment in which nobody else edits it; ask again")
+
+
+_LIST = re.compile(r'\s*(?:W/)?"[\x21\x23-\x7e]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e]*"\s*)*')
+_TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"')
+
+IfMatch = Annotated[
+    str | None,
+    Header(
+        description="Only if the job still has this `ETag`; else 412.", max_length=1000, examples=['"7-3"'],
+    ),
+]  # fmt: skip
+IfNoneMatch = Annotated[
+    str | None,
+    Header(description="`*`: only if there is no such job yet; else 412.", max_length=1000, examples=["*"]),
+]
+
+
+def etag_of(record: JobRecord) -> str:
+    """The tag of a job at this revision. A job that was deleted and created again has another one."""
+    return f'"{record.id}-{record.revision}"'
+
+
+def check_match(record: JobRecord | None, if_match: str | None, if_none_match: str | None) -> None:
+    """412 unless the stored job fits these headers; 422 if they cannot be read."""
+    tag = None if record is None else etag_of(record)
+    if if_match is not None and not _names(if_match, tag, "If-Match"):
+        raise _stale(f"a job with the tag {if_match}", tag)
+    if if_none_match is not None and _names(if_none_match, tag, "If-None-Match"):
+        wanted = "no such job" if if_none_match.strip() == "*" else f"another tag than {if_none_match}"
+        raise _stale(wanted, tag)
+
+
+def _names(header: str, tag: str | None, name: str) -> bool:
+    """Whether a header names this tag. A weak tag (`W/"7-3"`) never matches."""
+    if header.strip() == "*":
+        return tag is not None
+    if not _LIST.fullmatch(header):
+        problem = f'expected an ETag as it was answered, such as "7-3", or *, got {header[:80]!r}'
+        raise Problem(422, "invalid", f"{name}: {problem}", [FieldProblem(f"header.{name}", problem)])
+    return tag is not None and tag in _TAG.findall(header)
+
+
+def _stale(wanted: str, tag: str | None) -> Problem:
+    found = "none" if tag is None else f"one with the tag {tag}"
+    return Problem(412, "stale", f"expected {wanted}, found {found}; read it again, and make the change anew")

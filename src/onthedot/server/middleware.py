@@ -10,10 +10,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from onthedot.ids import RandomIds
+from onthedot.server.connections import TimedReceive, TooSlow
 from onthedot.server.permissions import EVERYBODY, ROUTE_PERMISSIONS
 from onthedot.server.problems import Problem, answer, problem_of_framework
 from onthedot.server.router import HEAD
-from onthedot.server.timeouts import TimedReceive, TooSlow
 
 logger = logging.getLogger("onthedot.server")
 

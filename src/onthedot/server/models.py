@@ -1,17 +1,27 @@
-"""The bodies and answers that several routes share. Instants are RFC 3339 in UTC."""
+"""The types of the API that several routes share: parameters, bodies and answers."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
+from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from fastapi import Body as BodyParam
+from fastapi import Header, Path, Query
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, WithJsonSchema
+from starlette.responses import Response
 
-from onthedot.model.job import JobRecord
-from onthedot.model.run import AttemptRecord, RunRecord
+from onthedot.clock import Micros, to_micros
+from onthedot.define.job_reader import read_job
+from onthedot.define.job_writer import written
+from onthedot.define.schema import definitions
+from onthedot.model.job import Job, JobRecord
+from onthedot.model.run import HIGHEST_RUN, AttemptRecord, RunRecord
 from onthedot.observe.formats import iso, optional_iso
 from onthedot.observe.json_fields import run_fields
-from onthedot.server.definitions import definition_of
+from onthedot.schedules.instants import read_instant
 
 Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
 """Text on one line, without control characters."""
@@ -171,3 +181,178 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
     """The schema of a model, with references into the OpenAPI document."""
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     return {name: value for name, value in schema.items() if name != "$defs"}
+
+
+JobBody = dict[str, JsonValue]
+
+EXAMPLE: JobBody = {
+    "name": "nightly_report",
+    "schedule": {"cron": "30 2 * * *", "tz": "Europe/Berlin"},
+    "call": "report",
+    "args": {"region": "eu"},
+    "timeout": "20m",
+    "retry": {"attempts": 3},
+}
+_AT = "#/components/schemas/"
+_PREFIX = "written."
+_NAMED = {"name", "namespace"}
+
+
+Definition = Annotated[
+    JobBody,
+    WithJsonSchema({"$ref": f"{_AT}{_PREFIX}job"}),
+    BodyParam(description="A job, as a file says it.", openapi_examples={"a job": {"value": EXAMPLE}}),
+]
+Named = Annotated[
+    JobBody,
+    WithJsonSchema({"$ref": f"{_AT}{_PREFIX}named_job"}),
+    BodyParam(
+        description="A job, as a file says it; its name is in the address.",
+        openapi_examples={"a job": {"value": {name: one for name, one in EXAMPLE.items() if name not in _NAMED}}},
+    ),
+]
+Patch = Annotated[
+    JobBody,
+    BodyParam(
+        description="What is to be another: a JSON merge patch (RFC 7396); null takes an option out.",
+        openapi_examples={"a patch": {"value": {"timeout": "30m", "retry": None}}},
+    ),
+]
+
+
+def definition_of(job: Job) -> dict[str, Any]:
+    """A job as a body, which can be sent back."""
+    return dict(written(job))
+
+
+def read_definition(data: JobBody) -> Job:
+    """Read the job of a body; `DefinitionError` with every problem in it."""
+    return read_job(data)
+
+
+def components() -> dict[str, Any]:
+    """The schemas of bodies, by their names in the OpenAPI document.
+
+    >>> sorted(components())[:2]
+    ['written.args', 'written.delay']
+    """
+    found = {name: without_branches(schema) for name, schema in definitions(f"{_AT}{_PREFIX}").items()}
+    whole = found["job"]
+    found["named_job"] = {
+        **whole,
+        "properties": {name: one for name, one in whole["properties"].items() if name not in _NAMED},
+        "required": [name for name in whole.get("required", ()) if name not in _NAMED],
+    }
+    return {f"{_PREFIX}{name}": schema for name, schema in found.items()}
+
+
+def without_branches(schema: dict[str, Any]) -> dict[str, Any]:
+    """Write "exactly one of these keys, each without some others" without `oneOf`. Client generators make a type of
+    each branch of `oneOf`, and lose the shared properties.
+
+    >>> one = {"type": "object", "properties": {"run": {}, "argv": {}}}
+    >>> plain = without_branches({**one, "oneOf": [{"required": ["run"]}, {"required": ["argv"]}]})
+    >>> plain["dependentSchemas"]["run"], plain["not"]
+    ({'propertyNames': {'not': {'enum': ['argv']}}}, {'propertyNames': {'not': {'enum': ['run', 'argv']}}})
+    """
+    branches = {branch["required"][0]: branch.get("properties", {}) for branch in schema.get("oneOf", ())}
+    if not branches:
+        return schema
+    clashing = {
+        key: _none_of(dict.fromkeys([*(other for other in branches if other != key), *forbidden]))
+        for key, forbidden in branches.items()
+    }
+    rest = {word: one for word, one in schema.items() if word != "oneOf"}
+    dependent = {**schema.get("dependentSchemas", {}), **clashing}
+    return {**rest, "dependentSchemas": dependent, "not": _none_of(branches)}
+
+
+def _none_of(keys: Iterable[str]) -> dict[str, Any]:
+    """An object without any of these keys."""
+    return {"propertyNames": {"not": {"enum": list(keys)}}}
+
+
+def patched(target: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch (RFC 7396).
+
+    >>> patched({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": [4]})
+    {'a': {'c': 2}, 'd': [4]}
+    """
+    if not isinstance(patch, dict):
+        return patch
+    made = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            made.pop(name, None)
+        else:
+            made[name] = patched(made.get(name), value)
+    return made
+
+
+NO_NUL = r"^[^\x00]*$"
+"""Text without NUL, which every store can compare."""
+
+Text = Annotated[str, StringConstraints(max_length=200, pattern=NO_NUL)]
+RunId = Annotated[int, Path(alias="run", description="The run's number.", ge=1, le=HIGHEST_RUN, examples=[41])]
+PageSize = Annotated[int, Query(ge=1, le=1000, description="How many there are on a page at the most.")]
+After = Annotated[str | None, Query(max_length=500, pattern=NO_NUL, description="What the page before said is next.")]
+Instant = Annotated[
+    str | None,
+    Query(
+        max_length=50,
+        description="RFC 3339, with an offset.",
+        examples=["2026-01-01T08:00:00Z"],
+        json_schema_extra={"format": "date-time"},
+    ),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="Sent again with the same key, a request gives the run that the first one made. Each API key has "
+        "its own.",
+    ),
+]
+
+# ── of jobs and queues ─────────────────────────────────────────────────────────────────────────────────────────
+
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:-]*$"
+Name = Annotated[str, Path(description="The job's name.", max_length=100, pattern=NAME, examples=["nightly_report"])]
+Namespace = Annotated[str, Query(description="Where the name is looked up.", max_length=100, pattern=NAME)]
+JobsLimit = Annotated[int, Query(description="How many at the most.", ge=1, le=1000)]
+JobsAfter = Annotated[str | None, Query(description="Where to go on: `next` of the page before.", max_length=1000)]
+Word = Annotated[Line | None, Query(max_length=200)]
+JobName = Annotated[Text | None, Query(description="Of this job only.", examples=["nightly_report"])]
+QueueName = Annotated[str, Path(max_length=100, pattern=NAME, examples=["mail"])]
+
+
+def instant(given: str | None, what: str) -> Micros | None:
+    """Read an instant of a query; `DefinitionError` if it is none."""
+    return None if given is None else to_micros(read_instant(given, what=what))
+
+
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def to_json(value: Any) -> str:
+    """JSON in ASCII on one line. Half of a surrogate pair is escaped."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer in JSON."""
+    return Response(to_json(value), status, headers, "application/json")
+
+
+def attachment(name: str) -> dict[str, str]:
+    """The headers of a download, which no browser shows. The suggested file name has harmless characters only.
+
+    >>> attachment('../a "b".txt')["Content-Disposition"]
+    'attachment; filename="a_b_.txt"; filename*=UTF-8\\'\\'a%20%22b%22.txt'
+    """
+    last = name.replace("\\", "/").rpartition("/")[2] or "file"
+    safe = _NOT_PLAIN.sub("_", last).strip(".") or "file"
+    encoded = quote(last.encode(errors="replace"), safe="")
+    return {"Content-Disposition": f"attachment; filename=\"{safe}\"; filename*=UTF-8''{encoded}"}

@@ -7,7 +7,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
-from onthedot.access.id_tokens import KeyMissing, Person, Provider, read_id_token, usable_keys
+from onthedot.access.sign_on import KeyMissing, Person, Provider, read_id_token, usable_keys
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.model.addresses import is_safe
 from onthedot.model.errors import LoginRefused, ProviderUnavailable

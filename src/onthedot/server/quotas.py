@@ -24,8 +24,7 @@ from typing import NamedTuple
 
 from fastapi import Request
 
-from onthedot.access.permissions import Role
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal, Role
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.model.job import Job, JobRecord
 from onthedot.model.run import RunRecord

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun, did_you_mean
 from onthedot.model.job import JobRecord, JobState
 from onthedot.model.run import AttemptRecord, RunRecord, SkipRecord, WaitReason
@@ -35,7 +35,7 @@ Cursor = TypeVar("Cursor", JobCursor, RunCursor, AttemptCursor, SkipCursor)
 def visible_to(who: Principal, wanted: Filter) -> Filter:
     """Narrow a filter to what a caller may see.
 
-    >>> from onthedot.access.principal import LOCAL
+    >>> from onthedot.access.permissions import LOCAL
     >>> visible_to(LOCAL, JobFilter(owner="ann")) == JobFilter(owner="ann")
     True
     """

@@ -16,12 +16,12 @@ import httpx2
 import pytest
 
 from onthedot.access import audit
-from onthedot.cli.open_store import read_store
+from onthedot.cli.connect import read_store
 from onthedot.cli.up import NodeOptions
 from onthedot.model.host_port import PORT
 from onthedot.settings import Settings
 from tests.cli.conftest import Call
-from tests.server.test_tls import write
+from tests.server.test_http_server import write
 from tests.servers.running import free_port
 
 ONTHEDOT = Path(sys.executable).parent / "onthedot"

@@ -19,7 +19,7 @@ from onthedot.model.task import Bounds
 from onthedot.output.records import decode
 from onthedot.runners.guard import trees
 from onthedot.runners.guard.client import AT_ONCE, GuardClient, Guards
-from onthedot.runners.program.protocol import Program, ProgramEnd
+from onthedot.runners.guard.protocol import Program, ProgramEnd
 from tests.runners.guard.yard import OFFERS, Yard, descriptors, is_alive, look_until, rss
 
 SLEEPS = "echo $$ > main; setsid sh -c 'echo $$ > away; exec sleep 300' & while :; do sleep 1; done"

@@ -7,7 +7,7 @@ import sys
 
 from onthedot.clock import MILLISECOND, SystemClock
 from onthedot.runners.guard.client import GuardClient
-from onthedot.runners.program.protocol import Program
+from onthedot.runners.guard.protocol import Program
 
 SLEEPS = "trap '' TERM; setsid sh -c 'echo $$ > away; exec sleep 300' & echo $$ > main; while :; do sleep 1; done"
 

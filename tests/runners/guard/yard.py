@@ -15,7 +15,7 @@ from onthedot.model.task import LEVELS
 from onthedot.output.records import decode
 from onthedot.runners.guard import trees
 from onthedot.runners.guard.client import GuardClient
-from onthedot.runners.program.protocol import Program, ProgramEnd
+from onthedot.runners.guard.protocol import Program, ProgramEnd
 
 PATH = "/usr/bin:/bin"
 PYTHON = "/usr/bin/python3"  # one that every user can reach

@@ -13,8 +13,8 @@ import pytest
 from onthedot.clock import SECOND, Micros, SystemClock
 from onthedot.model.task import Level
 from onthedot.output.capture import Capture
-from onthedot.runners.program import program_services
-from onthedot.runners.program.protocol import Kind, OnOutput, Program, ProgramEnd
+from onthedot.runners.guard.protocol import Kind, OnOutput, Program, ProgramEnd
+from onthedot.runners.program import services
 
 
 class PlainGuard:
@@ -110,5 +110,5 @@ def guard(monkeypatch: pytest.MonkeyPatch) -> PlainGuard:
         del settings
         return made
 
-    monkeypatch.setattr(program_services, "guard_of", guard_of)
+    monkeypatch.setattr(services, "guard_of", guard_of)
     return made

@@ -15,7 +15,7 @@ import pytest
 import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.model.task import Step, Steps
-from onthedot.runners.program.protocol import ProgramEnd
+from onthedot.runners.guard.protocol import ProgramEnd
 from tests.runners.program.plain_guard import PlainGuard, guard
 from tests.runners.program.test_commands import run_it, scheduler
 from tests.runners.program.test_steps import lines, step

@@ -21,8 +21,8 @@ from onthedot.model.run import Lease
 from onthedot.model.task import Command, Step, Steps, Task
 from onthedot.node.runner_set import RunnerSet
 from onthedot.output.records import decode
-from onthedot.runners.program import program_attempt, program_services
-from onthedot.runners.program.protocol import ProgramEnd
+from onthedot.runners.guard.protocol import ProgramEnd
+from onthedot.runners.program import program_attempt, services
 from onthedot.runners.task_template import Filled
 from tests.runners.program.plain_guard import PlainGuard, guard
 
@@ -249,7 +249,7 @@ class Kept:
 @pytest.fixture
 def keeper(monkeypatch: pytest.MonkeyPatch, guard: PlainGuard, tmp_path: Path) -> Kept:
     kept = Kept(tmp_path)
-    monkeypatch.setattr(program_services, "SpoolKeeper", lambda *_: kept)
+    monkeypatch.setattr(services, "SpoolKeeper", lambda *_: kept)
     return kept
 
 

@@ -18,8 +18,8 @@ from onthedot.model.addresses import Address
 from onthedot.model.job import Job
 from onthedot.model.run import NewRun
 from onthedot.model.task import Source, Step, Steps
+from onthedot.runners.guard.protocol import Program, ProgramEnd
 from onthedot.runners.program import source as source_module
-from onthedot.runners.program.protocol import Program, ProgramEnd
 from tests.runners.program.plain_guard import guard
 from tests.runners.program.test_commands import run_it, said, scheduler
 

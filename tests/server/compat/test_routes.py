@@ -13,7 +13,7 @@ import pytest
 import onthedot as otd
 from onthedot.access.permissions import Role
 from onthedot.model.job import Call
-from onthedot.server.compat.words import in_our_words
+from onthedot.server.compat.models import in_our_words
 from tests.server.kit import Served, served
 
 FILE = """

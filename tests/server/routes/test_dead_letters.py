@@ -8,8 +8,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.access import audit
-from onthedot.access.permissions import Role
-from onthedot.access.principal import LOCAL, Principal
+from onthedot.access.permissions import LOCAL, Principal, Role
 from onthedot.model.errors import StoreUnavailable
 from onthedot.model.run import RunState
 from onthedot.model.task import Call

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from onthedot.access.permissions import Role
-from onthedot.access.principal import LOCAL
+from onthedot.access.permissions import LOCAL, Role
 from onthedot.model.errors import StoreUnavailable
-from onthedot.server import event_feed
-from onthedot.server.event_feed import FeedEvent, FollowerQueue
+from onthedot.server.routes import events
+from onthedot.server.routes.events import FeedEvent, FollowerQueue
 from tests.server.event_reader import Event, reading
 from tests.server.kit import Served
 from tests.server.worker import Worker
@@ -22,8 +21,8 @@ EVENTS = "/api/v1/events"
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_feed, "POLL_EVERY", 0.02)
-    monkeypatch.setattr(event_feed, "LEAST_PAUSE", 0.001)
+    monkeypatch.setattr(events, "POLL_EVERY", 0.02)
+    monkeypatch.setattr(events, "LEAST_PAUSE", 0.001)
 
 
 async def ended(server: Served, worker: Worker) -> int:
@@ -98,8 +97,8 @@ async def test_many_followers_cost_one_look(
         looks += 1
         return await find_runs(*args, **options)
 
-    monkeypatch.setattr(event_feed, "POLL_EVERY", 0.5)
-    monkeypatch.setattr(event_feed, "LEAST_PAUSE", 0.2)
+    monkeypatch.setattr(events, "POLL_EVERY", 0.5)
+    monkeypatch.setattr(events, "LEAST_PAUSE", 0.2)
     monkeypatch.setattr(server.there.store.queries, "find_runs", counted)
     told, began = 0, time.monotonic()
     async with asyncio.TaskGroup() as group:
@@ -118,7 +117,7 @@ async def test_many_followers_cost_one_look(
         for _ in range(50):
             await ready.acquire()
         await ended(server, worker)
-    most = 5 + (time.monotonic() - began) / event_feed.LEAST_PAUSE  # one after the other, however long it took
+    most = 5 + (time.monotonic() - began) / events.LEAST_PAUSE  # one after the other, however long it took
     assert (told, looks < most) == (50, True)
     await asyncio.sleep(0)
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "onthedot events"]
@@ -189,6 +188,6 @@ async def test_to_hear_of_runs_is_a_permission(server: Served):
 
 
 async def test_there_are_only_so_many_followers(server: Served, viewer: dict[str, str]):
-    server.app.state.feeds.followers.most = 1
+    server.app.state.followers.most = 1
     async with reading(server.app, EVENTS, viewer):
         assert (await server.client.get(EVENTS, headers=viewer)).status_code == 429

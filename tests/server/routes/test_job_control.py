@@ -129,6 +129,13 @@ async def test_a_backfill_can_be_looked_at_before_and_is_made_once(there: Served
     assert (again["created"], again["existing"], again["run_ids"]) == (0, 7, done["run_ids"])
 
 
+async def test_a_start_of_a_backfill_that_is_no_point_in_time_is_told(there: Served):
+    answer = await ask(there, "backfill", there.keys.add(Role.OPERATOR), start="-2h", end="2026-01-08T00:00Z")
+    assert answer.status_code == 422
+    assert "start: expected a point in time like '2026-01-01T09:00+01:00'" in answer.text
+    assert "got '-2h'" in answer.text
+
+
 @pytest.mark.parametrize(
     ("asked", "field"),
     [

@@ -16,7 +16,7 @@ from onthedot.access.permissions import Permission, Role
 from onthedot.define.yaml_text import yaml_text
 from onthedot.model.job import JobRecord
 from onthedot.model.task import Call, Command, Noop
-from onthedot.server.definitions import definition_of, patched
+from onthedot.server.models import definition_of, patched
 from onthedot.server.routes.jobs import UpcomingOut
 from onthedot.stores.queries import JobCursor, RunCursor, encode_cursor
 from tests.server.kit import Served, served

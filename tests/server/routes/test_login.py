@@ -10,9 +10,8 @@ import httpx2
 import pytest
 
 from onthedot.access import keys, sessions, users
-from onthedot.access.grants import Grant
 from onthedot.access.login_limits import REFUSED_FROM_ADDRESS
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
 from onthedot.settings import Settings
 from tests.server.kit import Served, served
 from tests.servers.issuer import CLIENT, Issuer, claims, signed

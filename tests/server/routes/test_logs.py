@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from onthedot.access.permissions import Role
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal, Role
 from onthedot.model.run import RunState
 from onthedot.observe.formats import iso
-from onthedot.output.line_marks import Mark, encode_mark
-from onthedot.output.records import Record
-from onthedot.server import event_stream, log_feed
+from onthedot.output.records import Mark, Record, encode_mark
+from onthedot.server import event_stream
+from onthedot.server.routes import logs
 from onthedot.server.routes.logs import LogsOut
 from tests.server.event_reader import reading
 from tests.server.kit import Served
@@ -30,14 +29,14 @@ TEXT = "".join(record.text for record in RECORDS)
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_feed, "POLL_EVERY", 0.01)
+    monkeypatch.setattr(logs, "POLL_EVERY", 0.01)
 
 
 async def submitted(server: Served) -> int:
     return (await server.there.verbs().submit("mail")).id
 
 
-def logs(run_id: int, rest: str = "") -> str:
+def path_of(run_id: int, rest: str = "") -> str:
     return f"/api/v1/runs/{run_id}/logs{rest}"
 
 
@@ -49,11 +48,13 @@ async def test_records_have_instants_streams_and_steps(server: Served, viewer: d
     lease = await worker.take_one()
     await worker.keep(lease, RECORDS)
     await worker.end(lease)
-    told = LogsOut.model_validate((await server.client.get(logs(run_id), headers=viewer)).json())
+    told = LogsOut.model_validate((await server.client.get(path_of(run_id), headers=viewer)).json())
     assert [(one.at, one.stream, one.step, one.text) for one in told.items][1] == (
         "1970-01-01T00:00:02.000000Z", "err", "build", "two \x1b[31mred\n",
     )  # fmt: skip
-    page = LogsOut.model_validate((await server.client.get(logs(run_id, "?offset=1&limit=1"), headers=viewer)).json())
+    page = LogsOut.model_validate(
+        (await server.client.get(path_of(run_id, "?offset=1&limit=1"), headers=viewer)).json()
+    )
     assert ([one.text for one in page.items], page.next) == ([RECORDS[1].text], 2)
 
 
@@ -62,14 +63,14 @@ async def test_text_is_a_file_that_no_browser_shows(server: Served, viewer: dict
     lease = await worker.take_one()
     await worker.keep(lease, [Record(1, "out", "", "<script>alert(1)</script>")])
     await worker.end(lease)
-    answer = await server.client.get(logs(run_id, "?format=text"), headers=viewer)
+    answer = await server.client.get(path_of(run_id, "?format=text"), headers=viewer)
     assert answer.text == "<script>alert(1)</script>"
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert answer.headers["content-disposition"].startswith(f'attachment; filename="run-{run_id}.log"')
     assert answer.headers["x-content-type-options"] == "nosniff"
-    part = await server.client.get(logs(run_id, "?format=text&offset=8&limit=5"), headers=viewer)
+    part = await server.client.get(path_of(run_id, "?format=text&offset=8&limit=5"), headers=viewer)
     assert (part.text, part.headers["x-next-offset"]) == ("alert", "13")
-    behind = await server.client.get(logs(run_id, "?format=text&offset=999"), headers=viewer)
+    behind = await server.client.get(path_of(run_id, "?format=text&offset=999"), headers=viewer)
     assert (behind.text, "x-next-offset" in behind.headers) == ("", False)
 
 
@@ -79,25 +80,25 @@ async def test_of_each_attempt_what_there_is(server: Served, viewer: dict[str, s
     await worker.keep(lease, RECORDS)
     await worker.end(lease, RunState.SCHEDULED)
     await worker.say(await worker.take_one(), "the second try\n")
-    told = (await server.client.get(logs(run_id), headers=viewer)).json()["items"]
+    told = (await server.client.get(path_of(run_id), headers=viewer)).json()["items"]
     assert [one["attempt"] for one in told] == [1, 1, 1, 2]
     assert told[-1] == {"attempt": 2, "at": None, "stream": None, "step": None, "text": "the second try\n"}
-    only = (await server.client.get(logs(run_id, "?attempt=2"), headers=viewer)).json()["items"]
+    only = (await server.client.get(path_of(run_id, "?attempt=2"), headers=viewer)).json()["items"]
     assert [one["text"] for one in only] == ["the second try\n"]
-    assert (await server.client.get(logs(run_id, "?attempt=3"), headers=viewer)).json()["items"] == []
+    assert (await server.client.get(path_of(run_id, "?attempt=3"), headers=viewer)).json()["items"] == []
 
 
 @pytest.mark.parametrize("query", ["format=html", "offset=-1", "limit=0", "limit=2000000", "attempt=0", "attempt=x"])
 async def test_ranges_that_cannot_be_understood(server: Served, viewer: dict[str, str], query: str):
     run_id = await submitted(server)
-    assert (await server.client.get(logs(run_id, f"?{query}"), headers=viewer)).status_code == 422
+    assert (await server.client.get(path_of(run_id, f"?{query}"), headers=viewer)).status_code == 422
 
 
 async def test_output_of_others_is_not_there(server: Served, stranger: dict[str, str], worker: Worker):
     run_id = await submitted(server)
     await worker.say(await worker.take_one(), "hush\n")
     for path in ("", "?format=text", "/follow"):
-        answer = await server.client.get(logs(run_id, path), headers=stranger)
+        answer = await server.client.get(path_of(run_id, path), headers=stranger)
         assert answer.status_code == 404
         assert "hush" not in answer.text
 
@@ -106,7 +107,7 @@ async def test_to_read_output_is_a_permission(server: Served):
     run_id = await submitted(server)
     worker_key = server.keys.add(Role.WORKER)
     for path in ("", "/follow"):
-        answer = await server.client.get(logs(run_id, path), headers=worker_key)
+        answer = await server.client.get(path_of(run_id, path), headers=worker_key)
         assert (answer.status_code, "logs:read" in answer.text) == (403, True)
 
 
@@ -117,7 +118,7 @@ async def test_a_follower_is_told_everything_once_and_then_the_end(
     server: Served, viewer: dict[str, str], worker: Worker
 ):
     run_id = await submitted(server)
-    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+    async with reading(server.app, path_of(run_id, "/follow"), viewer) as reader:
         assert (reader.status, reader.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
         lease = await worker.take_one()
         await worker.say(lease, "one\n")
@@ -137,13 +138,13 @@ async def test_live_lines_have_instants_streams_and_steps(server: Served, viewer
     told = [
         {"attempt": 1, "at": iso(one.at), "stream": one.stream, "step": one.step, "text": one.text} for one in RECORDS
     ]
-    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+    async with reading(server.app, path_of(run_id, "/follow"), viewer) as reader:
         lease = await worker.take_one()
         await worker.say(lease, note)
         for one in told:
             assert (await reader.next()).data == one
-        assert (await server.client.get(logs(run_id), headers=viewer)).json()["items"] == told
-        assert (await server.client.get(logs(run_id, "?format=text"), headers=viewer)).text == TEXT
+        assert (await server.client.get(path_of(run_id), headers=viewer)).json()["items"] == told
+        assert (await server.client.get(path_of(run_id, "?format=text"), headers=viewer)).text == TEXT
         await worker.keep(lease, RECORDS)
         await worker.end(lease)
         [end] = await reader.rest()  # nothing is told twice
@@ -157,7 +158,7 @@ async def test_a_follower_goes_on_where_it_was(server: Served, viewer: dict[str,
 
     async def follow(last: str | None) -> Any:
         headers = viewer if last is None else {**viewer, "Last-Event-ID": last}
-        return reading(server.app, logs(run_id, "/follow"), headers)
+        return reading(server.app, path_of(run_id, "/follow"), headers)
 
     async with await follow(None) as reader:
         first = await reader.next()
@@ -177,7 +178,7 @@ async def test_a_follower_goes_on_where_it_was(server: Served, viewer: dict[str,
 
 async def test_attempts_follow_one_another(server: Served, viewer: dict[str, str], worker: Worker):
     run_id = await submitted(server)
-    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+    async with reading(server.app, path_of(run_id, "/follow"), viewer) as reader:
         for number in (1, 2, 3):
             lease = await worker.take_one()
             await worker.keep(lease, [Record(1, "out", "", f"try {number}\n")])
@@ -193,7 +194,7 @@ async def test_what_a_note_has_lost_is_told(server: Served, viewer: dict[str, st
     run_id = await submitted(server)
     lease = await worker.take_one()
     await worker.say(lease, "head\n")
-    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+    async with reading(server.app, path_of(run_id, "/follow"), viewer) as reader:
         assert (await reader.next()).data["text"] == "head\n"
         await worker.say(lease, "head\n[… 100 characters left out …]\ntail\n")
         assert (await reader.next()).data == {"attempt": 1, "characters": 100}
@@ -205,7 +206,7 @@ async def test_what_a_note_has_lost_is_told(server: Served, viewer: dict[str, st
 
 async def test_a_run_that_says_nothing_ends_as_well(server: Served, viewer: dict[str, str]):
     run_id = await submitted(server)
-    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+    async with reading(server.app, path_of(run_id, "/follow"), viewer) as reader:
         await server.there.verbs().cancel(run_id)
         [end] = await reader.rest()
     assert end.data["state"] == "cancelled"
@@ -215,7 +216,7 @@ async def test_a_run_that_says_nothing_ends_as_well(server: Served, viewer: dict
 async def test_an_id_that_is_none_is_told(server: Served, viewer: dict[str, str], last: str):
     run_id = await submitted(server)
     headers = {**viewer, "Last-Event-ID": last}
-    assert (await server.client.get(logs(run_id, "/follow"), headers=headers)).status_code == 422
+    assert (await server.client.get(path_of(run_id, "/follow"), headers=headers)).status_code == 422
 
 
 # ── many who follow ──────────────────────────────────────────────────────────────────────────────────────────
@@ -235,12 +236,12 @@ async def test_many_followers_cost_one_look(
         looked.set()
         return await list_logs(run)
 
-    monkeypatch.setattr(log_feed, "POLL_EVERY", 0.2)
+    monkeypatch.setattr(logs, "POLL_EVERY", 0.2)
     monkeypatch.setattr(server.there.store.queries, "list_logs", counted)
     async with asyncio.TaskGroup() as group:
 
         async def one() -> None:
-            async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+            async with reading(server.app, path_of(run_id, "/follow"), viewer) as reader:
                 assert (await reader.next()).data["text"] == "one\n"
                 assert (await reader.next()).data["text"] == "two\n"
 
@@ -259,33 +260,33 @@ async def test_one_that_does_not_read_holds_nothing_and_nobody(
     run_id = await submitted(server)
     lease = await worker.take_one()
     text = "x" * 50_000 + "\n"
-    async with reading(server.app, logs(run_id, "/follow"), viewer) as frozen:
+    async with reading(server.app, path_of(run_id, "/follow"), viewer) as frozen:
         frozen.may_read.clear()
-        async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+        async with reading(server.app, path_of(run_id, "/follow"), viewer) as reader:
             await worker.keep(lease, [Record(number, "out", "", text) for number in range(100)])
             await worker.end(lease)
             told = await reader.rest()
         assert sum(len(one.data["text"]) for one in told[:-1]) == 100 * len(text)
         await asyncio.wait_for(frozen.ended.wait(), 10)  # it is let go
         assert frozen.events.empty()
-    assert server.app.state.feeds.followers.count == 0
+    assert server.app.state.followers.count == 0
 
 
 async def test_there_are_only_so_many_followers(server: Served, viewer: dict[str, str]):
-    server.app.state.feeds.followers.most = 1
+    server.app.state.followers.most = 1
     run_id = await submitted(server)
-    async with reading(server.app, logs(run_id, "/follow"), viewer):
-        answer = await server.client.get(logs(run_id, "/follow"), headers=viewer)
+    async with reading(server.app, path_of(run_id, "/follow"), viewer):
+        answer = await server.client.get(path_of(run_id, "/follow"), headers=viewer)
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
-    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+    async with reading(server.app, path_of(run_id, "/follow"), viewer) as reader:
         assert reader.status == 200
 
 
 async def test_one_principal_has_only_so_many_of_them(server: Served, viewer: dict[str, str]):
-    server.app.state.feeds.followers.most_each = 2
+    server.app.state.followers.most_each = 2
     run_id, other = await submitted(server), server.keys.add(Role.VIEWER)
     async with (
-        reading(server.app, logs(run_id, "/follow"), viewer),
+        reading(server.app, path_of(run_id, "/follow"), viewer),
         reading(server.app, "/api/v1/events", viewer),
     ):
         answer = await server.client.get("/api/v1/events", headers=viewer)
@@ -298,7 +299,7 @@ async def test_one_principal_has_only_so_many_of_them(server: Served, viewer: di
 
 
 async def test_sessions_of_one_user_share_their_places(server: Served):
-    server.app.state.feeds.followers.most_each = 1
+    server.app.state.followers.most_each = 1
     at_home, at_work = ({"Authorization": f"Bearer {where}"} for where in ("home", "work"))
     for text in ("home", "work"):
         server.keys.known[text] = Principal(kind="session", id=text, name="ann", role=Role.VIEWER)
@@ -307,7 +308,7 @@ async def test_sessions_of_one_user_share_their_places(server: Served):
 
 
 async def test_who_come_at_the_same_time_are_counted(server: Served, viewer: dict[str, str]):
-    server.app.state.feeds.followers.most_each = 3
+    server.app.state.followers.most_each = 3
     async with AsyncExitStack() as stack:
         came = await asyncio.gather(
             *(stack.enter_async_context(reading(server.app, "/api/v1/events", viewer)) for _ in range(10))
@@ -320,26 +321,26 @@ async def test_who_is_locked_out_follows_no_longer(
 ):
     monkeypatch.setattr(event_stream, "CHECK_EVERY", 0.01)
     run_id = await submitted(server)
-    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+    async with reading(server.app, path_of(run_id, "/follow"), viewer) as reader:
         server.keys.known.clear()
         assert await reader.rest() == []
 
 
 async def test_a_server_that_stops_ends_every_stream(server: Served, viewer: dict[str, str]):
     run_id = await submitted(server)
-    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+    async with reading(server.app, path_of(run_id, "/follow"), viewer) as reader:
         await asyncio.sleep(0)
-        server.app.state.feeds.close()
+        server.app.state.followers.close()
         assert await reader.rest() == []
 
 
 async def test_quiet_streams_say_that_they_are_there(
     server: Served, viewer: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(log_feed, "PING_EVERY", 0.01)
-    monkeypatch.setattr(log_feed, "POLL_EVERY", 0.1)
+    monkeypatch.setattr(logs, "PING_EVERY", 0.01)
+    monkeypatch.setattr(logs, "POLL_EVERY", 0.1)
     run_id = await submitted(server)
-    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+    async with reading(server.app, path_of(run_id, "/follow"), viewer) as reader:
         await reader.ping()
         await reader.ping()
 
@@ -363,15 +364,15 @@ async def test_text_or_json_as_the_client_accepts(
     lease = await worker.take_one()
     await worker.keep(lease, RECORDS)
     await worker.end(lease)
-    answer = await server.client.get(logs(run_id, query), headers={**viewer, "Accept": accept})
+    answer = await server.client.get(path_of(run_id, query), headers={**viewer, "Accept": accept})
     assert (answer.headers["content-type"], answer.headers["vary"]) == (kind, "Accept")
     assert (answer.text == TEXT) == kind.startswith("text/plain")
 
 
 async def test_an_error_is_text_for_who_accepts_that(server: Served, viewer: dict[str, str]):
-    answer = await server.client.get(logs(99), headers={**viewer, "Accept": "text/plain", "X-Request-Id": "r-7"})
+    answer = await server.client.get(path_of(99), headers={**viewer, "Accept": "text/plain", "X-Request-Id": "r-7"})
     assert (answer.status_code, answer.headers["content-type"]) == (404, "text/plain; charset=utf-8")
     assert answer.text.startswith("There is no such thing: there is no run 99")
     assert answer.text.endswith("\n(status 404, request r-7)\n")
-    usual = await server.client.get(logs(99), headers={**viewer, "Accept": "application/json, text/plain"})
+    usual = await server.client.get(path_of(99), headers={**viewer, "Accept": "application/json, text/plain"})
     assert (usual.status_code, usual.headers["content-type"]) == (404, "application/problem+json")

@@ -24,7 +24,7 @@ import pytest
 
 from onthedot.clock import SECOND
 from onthedot.model.errors import OnTheDotError, StoreError
-from onthedot.stores.postgres.limits import Limits
+from onthedot.stores.postgres.connections import Limits
 from tests.stores.postgres.footprints import Footprint, Footprints
 
 LONGEST = 15.0

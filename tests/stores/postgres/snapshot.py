@@ -10,9 +10,8 @@ import asyncio
 import sys
 from typing import Any
 
-from onthedot.stores.postgres.connections import connect, end
+from onthedot.stores.postgres.connections import connect, end, read_url
 from onthedot.stores.postgres.schema import prepare
-from onthedot.stores.postgres.url import read_url
 
 LIST_TABLES = """
 SELECT c.relname, pg_get_partkeydef(c.oid), c.reloptions::text FROM pg_class c

@@ -7,10 +7,9 @@ import psycopg
 import pytest
 
 from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.postgres.connections import Session, connect
-from onthedot.stores.postgres.url import read_url
+from onthedot.stores.postgres.connections import Session, connect, read_url
+from onthedot.stores.sql.fragments import numbers, words
 from onthedot.stores.sql.port import sql
-from onthedot.stores.sql.shapes import numbers, words
 
 
 @pytest.mark.parametrize(

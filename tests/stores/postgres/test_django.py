@@ -16,7 +16,7 @@ import onthedot as otd
 from onthedot.model.errors import DefinitionError, StateError
 from onthedot.operations.run_request import OUTSIDE, given_connection
 from onthedot.stores.postgres.caller_transaction import caller_of
-from tests.stores.postgres.test_joining import PREPARE, bound, call, orders, program
+from tests.stores.postgres.test_caller_transaction import PREPARE, bound, call, orders, program
 
 NO_TRANSACTION = r"transaction that is open, got one without; submit inside of 'with transaction.atomic\(\):'"
 

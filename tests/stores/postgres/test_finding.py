@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from onthedot.model.job import Call, Job
+from onthedot.model.job_json import encode
 from onthedot.model.run import RunState
-from onthedot.stores.definitions import encode
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.queries import AttemptFilter, JobFilter, RunFilter, SkipFilter

@@ -16,7 +16,7 @@ from onthedot.model.run import ArmAnswer, Armed, Blocked, Busy, GateAsk, Lease, 
 from onthedot.rules.gates import gates_of, on_busy
 from onthedot.stores.hints import Hint
 from onthedot.stores.postgres import PostgresStore, connections
-from onthedot.stores.postgres.prepared import _in_pieces
+from onthedot.stores.postgres.connections import _in_pieces
 from onthedot.stores.postgres.transaction import LOCK_KEYS, Transaction
 from onthedot.stores.sql.port import sql
 from onthedot.stores.sql.queues import QUEUES

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from onthedot.stores.postgres import PostgresStore, fast_finish
-from onthedot.stores.postgres.partitions import make_room
+from onthedot.stores.postgres.transaction import make_room
 from onthedot.stores.sql import (
     after,
     arm,
@@ -26,9 +26,9 @@ from onthedot.stores.sql import (
     plan,
     prune,
     queues,
+    reap,
     reserve,
     submit,
-    upkeep,
 )
 from tests.servers.shared import SharedPostgres
 from tests.stores.postgres.plans import PlanNode, plan_of
@@ -124,7 +124,7 @@ HOT: dict[str, tuple[str | None, set[str]]] = {
     "cancels": (nodes.LIST_CANCELS.postgres, {"runs_unwanted"}),
     "expire": (prune.LIST_MISSED.postgres, {"runs_expiring"}),
     "held": (reserve.LIST_HELD.postgres, {"runs_pkey", "jobs_pkey"}),
-    "orphans": (upkeep.LIST_ORPHANS.postgres, {"runs_pkey", "jobs_pkey"}),
+    "orphans": (reap.LIST_ORPHANS.postgres, {"runs_pkey", "jobs_pkey"}),
     "runs": (history.SHOW_LIVE.postgres, {"runs_pkey", "jobs_pkey"}),
     "live runs": (find.LIVE_LINE.list.postgres, {"runs_due", "jobs_pkey"}),
     "where to stop in live runs": (find.LIVE_LINE.stop.postgres, {"runs_due"}),

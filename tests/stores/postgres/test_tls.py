@@ -113,7 +113,7 @@ async def test_it_is_used_and_the_certificate_checked(
 async def test_a_server_on_another_machine_has_to_speak_it(
     door: tuple[Door, int], certificate: Path, postgres: SharedPostgres, empty_url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("onthedot.stores.postgres.url.is_local", lambda host: False)  # as if it were elsewhere
+    monkeypatch.setattr("onthedot.stores.postgres.connections.is_local", lambda host: False)  # as if it were elsewhere
     where = f"127.0.0.1:{postgres.port}/{name_of(empty_url)}"
     with pytest.raises(StoreUnavailable) as refused:
         await PostgresStore.open(f"postgresql://onthedot:{postgres.password}@{where}")

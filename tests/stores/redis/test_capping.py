@@ -14,8 +14,8 @@ from onthedot.model.run import Lease, NewRun, RunState, submit_trigger
 from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot.model.window import Slot, Window
 from onthedot.stores.redis import RedisStore
+from onthedot.stores.redis.connections import MOST_FINISHED, read_url
 from onthedot.stores.redis.server import STEP
-from onthedot.stores.redis.url import MOST_FINISHED, read_url
 from onthedot.stores.values import Node, ReserveRequest
 from tests.servers.valkey import ValkeyServer
 

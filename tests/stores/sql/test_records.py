@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from onthedot.model.job import Call, Job
-from onthedot.stores.definitions import encode
+from onthedot.model.job_json import encode
 from onthedot.stores.sql import records as kept
 from onthedot.stores.sql.port import Tx
 from onthedot.stores.sql.records import Records, Revision

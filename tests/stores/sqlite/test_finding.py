@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from onthedot.model.job import Call, Job
+from onthedot.model.job_json import encode
 from onthedot.model.run import RunState
-from onthedot.stores.definitions import encode
 from onthedot.stores.queries import AttemptFilter, JobFilter, RunFilter, SkipFilter
 from onthedot.stores.sql import find
 from onthedot.stores.sqlite import SqliteStore, schema

@@ -29,9 +29,9 @@ from onthedot.stores.sql import (
     plan,
     prune,
     queues,
+    reap,
     reserve,
     submit,
-    upkeep,
 )
 from onthedot.stores.sql.port import Statement
 from onthedot.stores.sqlite import fast_finish, schema
@@ -98,7 +98,7 @@ QUESTIONS = {
         ["SEARCH runs USING INDEX runs_expiring (expires_at<?)"],
     ),
     "orphans, who is dead": (
-        upkeep.LIST_DEAD.sqlite,
+        reap.LIST_DEAD.sqlite,
         (NOW,),
         [
             "SEARCH r USING COVERING INDEX runs_held (incarnation>?)",
@@ -106,7 +106,7 @@ QUESTIONS = {
         ],
     ),
     "orphans": (
-        upkeep.LIST_ORPHANS.sqlite,
+        reap.LIST_ORPHANS.sqlite,
         ('["dead"]', 100),
         ["SEARCH r USING INDEX runs_held (incarnation=?)"],
     ),

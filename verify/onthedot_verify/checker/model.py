@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from onthedot.model.job import Guarantee, Job
+from onthedot.model.job_json import decode
 from onthedot.model.run import RunState
-from onthedot.stores.definitions import decode
 from onthedot_verify.checker.history import Event
 
 _OF_RUNS = frozenset(
@@ -152,7 +152,7 @@ class History:
     the first event that names one. Lines are counted from 1; "just before `seq`" is what the writer of that line saw.
 
     >>> from onthedot.model.job import Call, Job
-    >>> from onthedot.stores.definitions import encode
+    >>> from onthedot.model.job_json import encode
     >>> from onthedot_verify.checker import History, Journal
     >>> now = 0
     >>> journal = Journal(lambda: (now, now, "a#1"))

@@ -21,7 +21,7 @@ from onthedot.model.errors import (
 )
 from onthedot.model.job import JobRecord
 from onthedot.model.run import LIVE, NewRun, manual_trigger, submit_trigger
-from onthedot.operations.move_slot import except_next
+from onthedot.operations.move_slot import move_next_slot
 from onthedot.operations.put_job import resume_job
 from onthedot.rules.windows import Missed
 from onthedot.settings import Settings
@@ -263,7 +263,7 @@ class Client:
             case "move":
                 trigger = manual_trigger(f"{action.job}-{action.at}")
                 by = timedelta(seconds=action.delay)
-                await except_next(store, record.id, slot=None, to=by, trigger=trigger, clock=self._clock)
+                await move_next_slot(store, record.id, slot=None, to=by, trigger=trigger, clock=self._clock)
             case "delete":
                 await store.delete_job(record.id)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from onthedot.model.errors import KeyConflict
 from onthedot.model.job import Job
+from onthedot.model.job_json import encode
 from onthedot.model.run import (
     LIVE,
     Armed,
@@ -25,7 +26,6 @@ from onthedot.model.run import (
 )
 from onthedot.model.verdict import Finish, Verdict
 from onthedot.model.window import ScheduleState, SkipRange, Window
-from onthedot.stores.definitions import encode
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.queries import Queries
 from onthedot.stores.values import Beat, Due, Layout, Node, PutJob, Replanned, Reserved, ReserveRequest, Term

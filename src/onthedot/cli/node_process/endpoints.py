@@ -7,11 +7,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
 from onthedot.access.authenticator import Authenticator
-from onthedot.access.grants import Grant
-from onthedot.access.permissions import Role
+from onthedot.access.permissions import Grant, Role
 from onthedot.access.sessions import issue_token
-from onthedot.cli.advice import on_this_store
 from onthedot.cli.audit import record_change
+from onthedot.cli.errors import on_this_store
 from onthedot.model.errors import DefinitionError
 from onthedot.model.host_port import Listen, read_listen
 

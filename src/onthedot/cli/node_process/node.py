@@ -16,10 +16,9 @@ import click
 
 from onthedot.cli.errors import BROKEN, CUT_SHORT, BadInput, Failure
 from onthedot.cli.node_process import signals
-from onthedot.cli.node_process.banner import Banner
+from onthedot.cli.node_process.banner import Banner, PreviousState, read_previous_state
 from onthedot.cli.node_process.endpoints import Api, Endpoint, Metrics
 from onthedot.cli.node_process.event_printer import EventPrinter, JsonPrinter, PeoplePrinter, Printer
-from onthedot.cli.node_process.previous_state import PreviousState, read_previous_state
 from onthedot.cli.node_process.samples import add_samples
 from onthedot.cli.node_process.signals import StopSignals
 from onthedot.cli.node_process.systemd import Notifier, Watchdog

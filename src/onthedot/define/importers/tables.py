@@ -14,7 +14,7 @@ from typing import Any
 from onthedot.define.importers.import_result import ImportResult
 from onthedot.define.job_reader import JOB
 from onthedot.model.errors import did_you_mean
-from onthedot.schedules.cron_fields import is_four_fields
+from onthedot.schedules.cron_parser import is_four_fields
 
 _ALIASES = {"user_id": "owner", "job_id": "name", "user": "owner"}
 _FLAGS = ("is_recurring", "run_once", "noop", "shell")

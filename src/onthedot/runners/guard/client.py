@@ -1,4 +1,4 @@
-"""The guards, as their worker sees them: `Guard` of `runners/program/protocol.py`, on the engine's loop.
+"""The guards, as their worker sees them: `Guard` of `runners/guard/protocol.py`, on the engine's loop.
 
 A guard's process is started with its first program. If it dies, the worker kills what it has left behind, reports those
 programs as stopped, and starts another guard for the next program.
@@ -26,16 +26,18 @@ from onthedot.ids import Ids, RandomIds
 from onthedot.model.task import Level
 from onthedot.runners.frames import BadFrame, Inbox, Message, frame
 from onthedot.runners.guard import trees
-from onthedot.runners.guard.level_probe import probe
-from onthedot.runners.guard.messages import (
+from onthedot.runners.guard.protocol import (
     MOST_FROM_GUARD,
     MOST_TO_GUARD,
+    OnOutput,
+    Program,
+    ProgramEnd,
     end_from_json,
     heard_from_json,
     program_to_json,
 )
 from onthedot.runners.guard.users import STATE_VARIABLE
-from onthedot.runners.program.protocol import OnOutput, Program, ProgramEnd
+from onthedot.runners.probes import probe
 
 MOST = 2
 """Guards of a worker. Each takes some 16 MB, and a third one gains little."""

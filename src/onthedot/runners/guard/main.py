@@ -21,11 +21,10 @@ from onthedot.clock import MILLISECOND, NEVER, SECOND, Micros, SystemClock
 from onthedot.runners.frames import BadFrame, Inbox, Message, frame
 from onthedot.runners.guard import cgroups, trees
 from onthedot.runners.guard.launcher import NOT_FOR_US
-from onthedot.runners.guard.messages import MOST_TO_GUARD, program_from_json
+from onthedot.runners.guard.protocol import MOST_TO_GUARD, Kind, ProgramEnd, program_from_json
 from onthedot.runners.guard.running_program import RunningProgram
 from onthedot.runners.guard.sweeper import Sweeper
 from onthedot.runners.guard.users import NoneFree, NotPossible
-from onthedot.runners.program.protocol import Kind, ProgramEnd
 
 _CHUNK = 1 << 18
 _UNHEARD_MOST = 1 << 18  # bytes that the worker has not taken: then nothing is told that is only for lookers-on

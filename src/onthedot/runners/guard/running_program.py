@@ -10,13 +10,12 @@ from typing import Any
 
 from onthedot.clock import MILLISECOND, NEVER, SECOND, Clock, Micros
 from onthedot.output.capture import Capture
-from onthedot.output.line_marks import Mark
-from onthedot.output.records import Stream
+from onthedot.output.records import Mark, Stream
 from onthedot.runners.guard import launcher, sandbox, trees, users
 from onthedot.runners.guard.cgroups import Group
 from onthedot.runners.guard.launcher import APART, Rights
+from onthedot.runners.guard.protocol import Kind, Program, ProgramEnd
 from onthedot.runners.guard.users import NotPossible, User
-from onthedot.runners.program.protocol import Kind, Program, ProgramEnd
 
 READ_MOST = 1 << 16
 """Bytes of a pipe that are read at a time, before it is another pipe's turn."""

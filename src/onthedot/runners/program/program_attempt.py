@@ -3,13 +3,14 @@
     fill in the task ──▶ workspace, source ──▶ step 1 ──▶ … ──▶ step n ──▶ outcome
                                                  └──▶ each step that ends is a checkpoint
 
-The decisions are in `rules/steps.py` and `program_ends.py`, the files in `workspace.py`, the processes in the guard.
+The decisions are in `rules/steps.py`, the files in `workspace.py`, the processes in the guard.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,17 +24,15 @@ from onthedot.model.errors import ArgumentsError, LeaseLost
 from onthedot.model.job import Guarantee
 from onthedot.model.task import Command, Level, Source, Step, Steps
 from onthedot.model.verdict import Outcome, OutcomeKind
-from onthedot.output.line_marks import Mark
-from onthedot.output.records import Record, append
+from onthedot.output.records import Mark, Record, append
 from onthedot.output.redact import forms_of, redacted
 from onthedot.rules import steps as rules
 from onthedot.rules.steps import Failed, Progress
 from onthedot.runners.attempt import Attempt
 from onthedot.runners.context import Context, LiveLines
+from onthedot.runners.guard.protocol import Program, ProgramEnd
 from onthedot.runners.outcomes import succeeded, type_names
-from onthedot.runners.program.program_ends import failure_of, stopped_of
-from onthedot.runners.program.program_services import ProgramServices
-from onthedot.runners.program.protocol import Program, ProgramEnd
+from onthedot.runners.program.services import ProgramServices
 from onthedot.runners.program.source import checkout, find_way, git_environment, git_level, ssh_files
 from onthedot.runners.program.workspace import RunFolder, environment, folder_name
 from onthedot.runners.task_template import Filled
@@ -472,3 +471,49 @@ class _Saved:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.raw = ""  # what the program has written
+
+
+# ── what the end of a program means. Pure ───────────────────────────────────────────────────────────────────────────
+
+
+def failure_of(end: ProgramEnd, *, step: int, name: str) -> Failed | None:
+    """The failure of a step whose program ended like this; None if it succeeded.
+
+    The types are what `retry.on` can name, the exact one first.
+
+    >>> failed = failure_of(ProgramEnd("exited", code=3), step=1, name="test")
+    >>> failed.error, failed.types
+    ("step 'test': exit code 3", ('onthedot.ExitCode.3', 'onthedot.ExitCode'))
+    """
+    if end.kind == "exited" and end.code == 0:
+        return None
+    where = f"step {name!r}: " if name else ""
+    return Failed(step, where + end.in_words(), _types(end))
+
+
+def _types(end: ProgramEnd) -> tuple[str, ...]:
+    match end.kind:
+        case "exited":
+            return f"onthedot.ExitCode.{end.code}", "onthedot.ExitCode"
+        case "signalled":
+            return f"onthedot.Signal.{_name(end.signal or 0)}", "onthedot.Signal"
+        case "timed_out":
+            return "onthedot.StepTimedOut", "builtins.TimeoutError"
+        case "out_of_memory":
+            return "onthedot.OutOfMemory", "builtins.MemoryError"
+        case "refused" | "no_room":
+            return ("onthedot.Refused",)
+        case "stopped":
+            return ("onthedot.Stopped",)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+def stopped_of(end: ProgramEnd) -> Outcome:
+    """The outcome of an attempt whose program was stopped without its runner's request."""
+    return Outcome(OutcomeKind.LOST, f"its program was stopped: {end.error or 'its guard has ended'}")

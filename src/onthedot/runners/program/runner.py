@@ -17,7 +17,7 @@ from onthedot.model.verdict import Outcome, OutcomeKind
 from onthedot.runners.attempt import Attempt, never_begun
 from onthedot.runners.outcomes import failed, timed_out, without_secrets
 from onthedot.runners.program.program_attempt import Over, ProgramAttempt, TimeIsUp
-from onthedot.runners.program.program_services import ProgramServices
+from onthedot.runners.program.services import ProgramServices
 from onthedot.runners.program.workspace import RunFolder, SpareFolders, sweep
 from onthedot.runners.runner import BaseRunner, Host
 from onthedot.settings import Settings

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import Path, Query, Request, Response
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.clock import Micros
 from onthedot.define.check import parents_first
 from onthedot.define.job_reader import read_jobs
@@ -33,11 +33,9 @@ from onthedot.server.compat.models import (
     JobStatus,
     LastLogs,
     PastExecution,
+    Status,
     SubmittedJob,
     SubmittedJobs,
-)
-from onthedot.server.compat.words import (
-    Status,
     frequency_of,
     in_our_words,
     is_recurring,
@@ -45,7 +43,6 @@ from onthedot.server.compat.words import (
     status_of_run,
 )
 from onthedot.server.compute import in_thread
-from onthedot.server.definitions import read_definition
 from onthedot.server.job_writes import (
     Check,
     JobKey,
@@ -57,8 +54,7 @@ from onthedot.server.job_writes import (
     with_owner,
     write_job,
 )
-from onthedot.server.models import fields
-from onthedot.server.params import JobsAfter, JobsLimit, Word
+from onthedot.server.models import JobsAfter, JobsLimit, Word, fields, read_definition
 from onthedot.server.problems import Problem
 from onthedot.server.quotas import Owner, owner_of, quotas_for, room_for_runs
 from onthedot.server.router import Routes

@@ -11,8 +11,7 @@ from starlette.responses import StreamingResponse
 
 from onthedot.output import run_output
 from onthedot.server.auth import There, Who
-from onthedot.server.json_response import attachment, json_response
-from onthedot.server.params import NO_NUL, RunId
+from onthedot.server.models import NO_NUL, RunId, attachment, json_response
 from onthedot.server.problems import Problem
 from onthedot.server.router import Routes
 from onthedot.server.visibility import visible_run

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.clock import to_micros
 from onthedot.model.errors import DefinitionError, StateError
 from onthedot.model.events import Events
@@ -35,9 +35,18 @@ from onthedot.operations.job_lookup import job_of
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who, verbs_for
-from onthedot.server.json_response import json_response
-from onthedot.server.models import Body, RunOut, run_out
-from onthedot.server.params import After, Instant, JobName, Namespace, PageSize, Text
+from onthedot.server.models import (
+    After,
+    Body,
+    Instant,
+    JobName,
+    Namespace,
+    PageSize,
+    RunOut,
+    Text,
+    json_response,
+    run_out,
+)
 from onthedot.server.quotas import owner_of, quotas_for, room_for_runs
 from onthedot.server.router import Routes
 from onthedot.server.visibility import visible_runs

@@ -1,18 +1,253 @@
-"""The stream of events."""
+"""The stream of events: which runs start and end. One poll of the store serves all followers, while there are any.
+
+**Ended** runs are read from history in the order of their ends. Their events have an id, so a follower that was
+disconnected can continue after it. Each poll reads a little further back than the last one, because a node records an
+end a moment after it.
+
+**Started** runs are running in this poll, and were not in the last one. A run that starts and ends between two polls
+has only the event of its end.
+
+Each follower has a queue with a limit. A full queue drops events and counts them; its follower gets an event with the
+count.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from fastapi import Request, Response
 
-from onthedot.model.errors import DefinitionError
+from onthedot.access.permissions import Principal
+from onthedot.clock import SECOND, Micros
+from onthedot.model.errors import DefinitionError, StoreUnavailable
+from onthedot.model.retention import Mark
+from onthedot.model.run import TERMINAL, RunRecord, RunState
+from onthedot.observe.formats import optional_iso
+from onthedot.observe.json_fields import run_fields
+from onthedot.operations.open_verbs import OpenStore
 from onthedot.server.auth import Who
-from onthedot.server.event_feed import read_id
-from onthedot.server.event_stream import event_content
-from onthedot.server.feeds import FeedsOfApp
+from onthedot.server.event_stream import PING, PING_EVERY, TURN, LastEventId, event_content, follow, frame
 from onthedot.server.router import Routes
-from onthedot.server.routes.logs import LastEventId
+from onthedot.stores.hints import Hint
+from onthedot.stores.queries import RunCursor, RunFilter
+
+POLL_EVERY = 1.0
+"""Seconds between two polls; hints wake it earlier."""
+LEAST_PAUSE = 0.1
+"""The least seconds between two polls, however many runs end."""
+BEHIND: Micros = 2 * SECOND
+"""An end that is recorded later than this has no event. It appears in the list of runs."""
+PAGE = 500
+MOST = 5_000
+"""How many ended, or running, runs one poll reads."""
+QUEUE = 1_000
+"""The limit of a follower's queue."""
+
+_ID = re.compile(r"(\d{1,18})\.(\d{1,16})")
+
+
+class FeedEvent(NamedTuple):
+    """One event as it is sent, and what decides who sees it."""
+
+    run_id: int
+    namespace: str
+    owner: str
+    sent: bytes
+
+
+class FollowerQueue:
+    """The events that wait for one follower."""
+
+    def __init__(self, who: Principal, *, most: int = QUEUE) -> None:
+        self.who = who
+        self._most = most
+        self._waiting: deque[FeedEvent] = deque()
+        self._left_out = 0
+        self._news = asyncio.Event()
+
+    def put(self, happened: Iterable[FeedEvent], left_out: int = 0) -> None:
+        """Add events that the follower sees. It never waits."""
+        for one in happened:
+            if not self.who.sees(one.namespace, one.owner):
+                continue
+            if len(self._waiting) >= self._most or self._left_out:
+                self._left_out += 1
+            else:
+                self._waiting.append(one)
+        self._left_out += left_out
+        if self._waiting or self._left_out:
+            self._news.set()
+
+    async def take(self) -> FeedEvent | None:
+        """The next event; None if there is none for a while."""
+        try:
+            async with asyncio.timeout(PING_EVERY):
+                await self._news.wait()
+        except TimeoutError:
+            return None
+        if self._waiting:
+            one = self._waiting.popleft()
+        else:
+            one = FeedEvent(0, "", "", left_out(self._left_out))
+            self._left_out = 0
+        if not self._waiting and not self._left_out:
+            self._news.clear()
+        return one
+
+
+def left_out(count: int) -> bytes:
+    """The event in place of dropped ones: there were at least this many."""
+    return frame("left_out", {"count": count})
+
+
+def read_id(text: str) -> Mark | None:
+    """The position in history that an event's id names; None if it is no id.
+
+    >>> read_id("1767225600000000.41"), read_id("41")
+    (Mark(ended_at=1767225600000000, run_id=41), None)
+    """
+    found = _ID.fullmatch(text)
+    return None if found is None else Mark(int(found[1]), int(found[2]))
+
+
+class EventFeed:
+    """The feed of one application."""
+
+    def __init__(self, there: OpenStore) -> None:
+        self._there = there
+        self._queues: set[FollowerQueue] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._newest = Mark(0, 0)
+        self._told: dict[int, Micros] = {}  # runs that ended lately, and when
+        self._running: dict[int, int] = {}  # what ran at the last poll, and in which attempt
+        there.store.hints.listen(self._hear)
+
+    def _hear(self, hint: Hint) -> None:
+        if self._queues and hint.kind in ("ends", "runs"):
+            self._wake.set()
+
+    async def follow(self, who: Principal, since: Mark | None) -> AsyncGenerator[bytes]:
+        """The events that this caller sees, from now on. Runs that ended since a mark come first."""
+        with self._new_queue(who) as queue:
+            known: set[int] = set()
+            if since is not None:
+                runs, more = await self._ended_since(since)
+                if more:
+                    yield left_out(1)
+                for one in _happened(runs, "ended"):
+                    if who.sees(one.namespace, one.owner):
+                        yield one.sent
+                known = {run.id for run in runs}
+            yield PING  # the client knows from here on that it is connected
+            while True:
+                taken = await queue.take()
+                if taken is None:
+                    if self._task is not None and self._task.done():
+                        self._task.result()  # it failed: raise its error here
+                    yield PING
+                elif taken.run_id not in known:
+                    yield taken.sent
+                known.discard(0 if taken is None else taken.run_id)
+
+    @contextmanager
+    def _new_queue(self, who: Principal) -> Iterator[FollowerQueue]:
+        queue = FollowerQueue(who)
+        if not self._queues:
+            self._task = asyncio.create_task(self._poll_forever(), name="onthedot events")
+        self._queues.add(queue)
+        try:
+            yield queue
+        finally:
+            self._queues.discard(queue)
+            if not self._queues and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    # ── polling ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _poll_forever(self) -> None:
+        await self._poll(first=True)
+        while True:
+            try:
+                async with asyncio.timeout(POLL_EVERY):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            # If very many runs end, each poll reads many: then it is as rare as without hints.
+            await asyncio.sleep(POLL_EVERY if await self._poll() > PAGE else LEAST_PAUSE)
+
+    async def _poll(self, *, first: bool = False) -> int:
+        """Send what is new to all followers; returns how many ended runs were read."""
+        if first:
+            self._newest, self._told, self._running = Mark(self._there.clock.now(), 0), {}, {}
+        since = self._newest.ended_at
+        try:
+            ended, more = await self._ended_since(Mark(since - BEHIND, 0))
+            running = await self._running_now()
+        except StoreUnavailable:
+            return 0  # the next poll finds what this one missed
+        new = [run for run in ended if run.id not in self._told and (not first or (run.ended_at or 0) >= since)]
+        started = [] if first else [run for run in running if self._running.get(run.id) != run.attempts]
+        self._running = {run.id: run.attempts for run in running}
+        self._remember(ended)
+        happened = [*_happened(started, "started"), *_happened(new, "ended")]
+        if happened or more:
+            for number, queue in enumerate(list(self._queues)):
+                queue.put(happened, int(more))
+                if number % TURN == TURN - 1:
+                    await asyncio.sleep(0)
+        return len(ended)
+
+    def _remember(self, ended: list[RunRecord]) -> None:
+        for run in ended:
+            at = run.ended_at or 0
+            self._told[run.id] = at
+            self._newest = max(self._newest, Mark(at, run.id))
+        oldest = self._newest.ended_at - BEHIND
+        self._told = {run_id: at for run_id, at in self._told.items() if at >= oldest}
+
+    async def _ended_since(self, since: Mark) -> tuple[list[RunRecord], bool]:
+        """Runs that ended after a mark, the oldest first, and whether there are more: of too many, the newest."""
+        wanted = RunFilter(states=TERMINAL, since=since.ended_at)
+        found: list[RunRecord] = []
+        after: RunCursor | None = None
+        while len(found) < MOST:
+            page = await self._there.store.queries.find_runs(wanted, after=after, limit=PAGE)
+            found += [run for run in page.items if (run.ended_at or 0, run.id) > since]
+            after = page.next
+            if after is None:
+                break
+        return found[::-1], after is not None
+
+    async def _running_now(self) -> list[RunRecord]:
+        page = await self._there.store.queries.find_runs(RunFilter(states=frozenset({RunState.RUNNING})), limit=MOST)
+        return page.items
+
+
+def _happened(runs: Iterable[RunRecord], event: str) -> list[FeedEvent]:
+    """Events of runs, made once for all followers."""
+    return [FeedEvent(run.id if event == "ended" else 0, run.namespace, run.owner, _sent(run, event)) for run in runs]
+
+
+def _sent(run: RunRecord, event: str) -> bytes:
+    id = f"{run.ended_at}.{run.id}" if event == "ended" else None
+    shown = run_fields(run)
+    said = {name: shown[name] for name in _FIELDS}
+    return frame(event, {**said, "armed_at": optional_iso(run.armed_at)}, id=id)
+
+
+_FIELDS = (
+    "run_id", "job", "namespace", "owner", "node", "trigger", "queue", "state", "reason", "error", "attempts", "due_at",
+    "started_at", "ended_at", "late_ms", "duration_ms",
+)  # fmt: skip
+
 
 routes = Routes(prefix="/api/v1", tags=["events"])
 
@@ -25,7 +260,7 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
 
 
 @routes.get("/events", response_class=Response, responses=_EVENTS)
-async def follow_events(request: Request, who: Who, feeds: FeedsOfApp, last_event_id: LastEventId = None) -> Response:
+async def follow_events(request: Request, who: Who, last_event_id: LastEventId = None) -> Response:
     """Which runs start and end, in the whole cluster, as server-sent events. Those that end have ids: sent back as
     `Last-Event-ID`, to whichever server, what has ended since comes first. Who reads too slowly is told how many events
     were left out, and goes on."""
@@ -35,4 +270,5 @@ async def follow_events(request: Request, who: Who, feeds: FeedsOfApp, last_even
             f"Last-Event-ID: expected the id of an event like '1767225600000000.41', got {last_event_id!r}; "
             "leave it away to begin now"
         )
-    return feeds.stream(request, feeds.events.follow(who, since))
+    feed: EventFeed = request.app.state.events
+    return follow(request, feed.follow(who, since))

@@ -17,7 +17,7 @@ from onthedot.observe.formats import iso, optional_iso
 from onthedot.operations.backfill import Asked as Range
 from onthedot.operations.backfill import Backfill as Filled
 from onthedot.operations.backfill import backfill
-from onthedot.operations.move_slot import except_next, new_instant
+from onthedot.operations.move_slot import move_next_slot, new_instant
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.put_job import resume_job as resume_job_of
 from onthedot.rules.next_slots import HORIZON
@@ -25,8 +25,7 @@ from onthedot.schedules.instants import read_instant
 from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who
 from onthedot.server.compute import in_thread
-from onthedot.server.models import Body, JobOut, Line, fields, job_out
-from onthedot.server.params import Name, Namespace
+from onthedot.server.models import Body, JobOut, Line, Name, Namespace, fields, job_out
 from onthedot.server.quotas import owner_of, quotas_for, room_for_runs
 from onthedot.server.router import Routes
 from onthedot.server.visibility import visible_job
@@ -223,7 +222,8 @@ async def backfill_job(
     same runs; with `dry_run` nothing is written."""
     _, record = await visible_job(there, who, job, namespace)
     now = there.clock.now()
-    if body.start[:4] < to_datetime(now - HORIZON).isoformat()[:4]:  # rare slots are searched day by day
+    year = body.start[:4]
+    if year.isdecimal() and year < to_datetime(now - HORIZON).isoformat()[:4]:  # rare slots are searched day by day
         raise DefinitionError(f"start: expected an instant within the last hundred years, got {body.start!r}")
     end = to_datetime(now) if body.end is None else body.end
     wanted = Range(body.start, end, body.schedule, body.limit)
@@ -257,7 +257,7 @@ async def _backfill(there: OpenStore, record: JobRecord, wanted: Range, *, dry_r
 
 
 async def _except(there: OpenStore, record: JobRecord, body: Skip, to: str | None) -> MovedSlot:
-    return await except_next(
+    return await move_next_slot(
         there.store,
         record.id,
         slot=_slot(body),

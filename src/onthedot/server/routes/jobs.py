@@ -14,21 +14,43 @@ from onthedot.operations.next_slots import Shown, gather, look_ahead, looked
 from onthedot.rules.next_slots import coming, upcoming
 from onthedot.server.auth import There, Who
 from onthedot.server.compute import in_thread
-from onthedot.server.definitions import (
+from onthedot.server.job_writes import (
+    IfMatch,
+    IfNoneMatch,
+    JobKey,
+    check_match,
+    check_sees,
+    create_job,
+    etag_of,
+    remove_job,
+    unknown_job,
+    with_owner,
+    write_job,
+)
+from onthedot.server.models import (
     EXAMPLE,
     Definition,
+    Instant,
     JobBody,
+    JobOut,
+    JobsAfter,
+    JobsLimit,
+    Name,
     Named,
+    Namespace,
+    PageSize,
     Patch,
+    RunOut,
+    Word,
     definition_of,
+    fields,
+    instant,
+    job_out,
+    json_response,
     patched,
     read_definition,
+    run_out,
 )
-from onthedot.server.etags import IfMatch, IfNoneMatch, check_match, etag_of
-from onthedot.server.job_writes import JobKey, check_sees, create_job, remove_job, unknown_job, with_owner, write_job
-from onthedot.server.json_response import json_response
-from onthedot.server.models import JobOut, RunOut, fields, job_out, run_out
-from onthedot.server.params import Instant, JobsAfter, JobsLimit, Name, Namespace, PageSize, Word, instant
 from onthedot.server.problems import FieldProblem, Problem
 from onthedot.server.router import Routes
 from onthedot.server.visibility import find_jobs, visible_job, visible_to

@@ -8,7 +8,7 @@ from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, Field, model_validator
 
 from onthedot.access import keys, users
-from onthedot.access.grants import Grant, grant_in_words
+from onthedot.access.permissions import Grant, grant_in_words
 from onthedot.clock import Micros
 from onthedot.observe.formats import iso, optional_iso
 from onthedot.server.audit import record_change

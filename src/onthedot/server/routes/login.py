@@ -8,15 +8,13 @@ from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, Field, model_validator
 
 from onthedot.access import sessions, users
-from onthedot.access.id_tokens import MOST
-from onthedot.access.sign_on import sign_on
+from onthedot.access.sign_on import LONGEST_TOKEN, sign_on
 from onthedot.model.errors import DefinitionError, LoginLimited, LoginRefused
 from onthedot.observe.formats import iso
 from onthedot.observe.json_fields import session_fields
 from onthedot.server.audit import logins_of, record_change, record_login, record_refusal, source_of
 from onthedot.server.auth import There, Who
-from onthedot.server.models import Body
-from onthedot.server.params import NO_NUL
+from onthedot.server.models import NO_NUL, Body
 from onthedot.server.provider_keys import ProviderKeys
 from onthedot.server.router import Routes
 
@@ -30,7 +28,7 @@ class Login(Body):
     username: str = Field("", max_length=200, examples=["ann"])
     password: str = Field("", max_length=1024, examples=["correct horse battery staple"])
     token: str = Field("", max_length=200, examples=[""])
-    id_token: str = Field("", max_length=MOST, examples=[""])
+    id_token: str = Field("", max_length=LONGEST_TOKEN, examples=[""])
 
     @model_validator(mode="after")
     def one_way(self) -> Login:

@@ -15,8 +15,7 @@ from fastapi import Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from onthedot.access import users
-from onthedot.access.permissions import Permission
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Permission, Principal
 from onthedot.access.sessions import LASTS, token_named
 from onthedot.clock import SECOND, Micros
 from onthedot.model.errors import LoginRefused

@@ -7,15 +7,14 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from pydantic import BaseModel, Field
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.model.route import check_weights
 from onthedot.observe.json_fields import queue_fields, queue_settings
 from onthedot.operations.job_lookup import why_unused
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who, check_unrestricted
-from onthedot.server.models import Body, Line
-from onthedot.server.params import QueueName
+from onthedot.server.models import Body, Line, QueueName
 from onthedot.server.problems import Problem
 from onthedot.server.router import Routes
 

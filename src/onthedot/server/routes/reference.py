@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, Response
 
 from onthedot.server.compute import in_thread
-from onthedot.server.json_response import to_json
+from onthedot.server.models import to_json
 from onthedot.server.router import Routes
 from onthedot.server.routes.page import html_page
 

@@ -1,4 +1,4 @@
-"""Runs and their attempts: submit, list, read, wait for, cancel and retry them."""
+"""Runs, their attempts, and skipped slots: submit, list, read, wait for, cancel and retry."""
 
 from __future__ import annotations
 
@@ -12,35 +12,64 @@ from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field, JsonValue
 
 from onthedot.access.audit import Entry
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.clock import SECOND, Micros
 from onthedot.model.duration import micros, parse_duration
 from onthedot.model.errors import ArgumentsError, DefinitionError, RevisionConflict, UnknownJob, UnknownRun
 from onthedot.model.job import JobRecord
 from onthedot.model.run import TERMINAL, NewRun, RunRecord, RunState, manual_trigger
 from onthedot.observe.formats import optional_iso
+from onthedot.observe.json_fields import skip_fields
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.runs import rerun, why_waiting
-from onthedot.server.audit import entry_of, record_change
+from onthedot.server.audit import RUN, AuditedRun, entry_of, record_change, writes_of
 from onthedot.server.auth import There, Who, store_of, verbs_for
-from onthedot.server.bulk import NDJSON, Bulk, bulk_response
-from onthedot.server.json_response import json_response
-from onthedot.server.models import AttemptOut, AttemptsOut, Body, RunOut, RunsOut, attempt_out, run_out, schema_of
-from onthedot.server.params import After, IdempotencyKey, Instant, Name, Namespace, PageSize, RunId, Text, instant
+from onthedot.server.models import (
+    After,
+    AttemptOut,
+    AttemptsOut,
+    Body,
+    IdempotencyKey,
+    Instant,
+    JobName,
+    Name,
+    Namespace,
+    PageSize,
+    RunId,
+    RunOut,
+    RunsOut,
+    Text,
+    attempt_out,
+    fields,
+    instant,
+    json_response,
+    run_out,
+    schema_of,
+)
 from onthedot.server.problems import Problem
 from onthedot.server.quotas import Share, owner_of, quotas_for, room_for_runs
 from onthedot.server.router import Routes, problems
-from onthedot.server.run_request import RunRequest, Submit, arguments, new_run, read_run_request, run_key
+from onthedot.server.submissions import (
+    NDJSON,
+    Bulk,
+    RunRequest,
+    Submit,
+    arguments,
+    bulk_response,
+    new_run,
+    read_run_request,
+    run_key,
+)
 from onthedot.server.visibility import (
     check_visible,
     find_attempts,
     find_runs,
+    find_skips,
     visible_job,
     visible_run,
     visible_wait_reason,
 )
-from onthedot.server.write_batcher import RUN, AuditedRun, writes_of
-from onthedot.stores.queries import AttemptFilter, RunFilter
+from onthedot.stores.queries import AttemptFilter, RunFilter, SkipFilter
 
 routes = Routes(prefix="/api/v1", tags=["runs"])
 
@@ -405,3 +434,49 @@ async def list_attempts(
     wanted = AttemptFilter(node=worker, since=instant(since, "since"), until=instant(until, "until"))
     found, following = await find_attempts(there, who, wanted, after=after, limit=limit)
     return json_response({"items": [attempt_out(attempt) for attempt in found], "next": following})
+
+
+class LeftOutOut(BaseModel):
+    """Slots of one schedule that did not run: a range of them."""
+
+    job: str = Field(examples=["nightly_report"])
+    namespace: str = Field(examples=["default"])
+    schedule: str = Field(description="The schedule's id.", examples=["s1"])
+    first: str = Field(description="The first slot.", examples=["2026-01-01T09:00:00.000000Z"])
+    last: str = Field(description="The last slot.", examples=["2026-01-01T12:00:00.000000Z"])
+    count: int = Field(description="How many there are.", examples=[4])
+    reason: str = Field(examples=["missed"])
+    recorded_at: str = Field(examples=["2026-01-01T13:00:00.000000Z"])
+
+
+class LeftOutList(BaseModel):
+    """Some ranges, the newest first. A page may be short although there is a next."""
+
+    items: list[LeftOutOut]
+    next: str | None = Field(
+        description="What `after` is for the older ones; null: there are none.",
+        examples=["3WPQYsc0WyJTa2lwQ3Vyc29yIiw0MV0"],
+    )
+
+
+@routes.get("/skips", response_model=LeftOutList, responses={404: {}})
+async def list_skips(
+    there: There,
+    who: Who,
+    namespace: Namespace = "default",
+    job: JobName = None,
+    since: Instant = None,
+    until: Instant = None,
+    limit: PageSize = 100,
+    after: After = None,
+) -> Response:
+    """Why slots did not run: those that were skipped before there was a run of them, the newest first. Slots whose run
+    was skipped are runs in the state `skipped`. With `since` and `until` (without it): ranges that reach into this
+    one."""
+    verbs_for(there, who, namespace)  # refuses a namespace that the caller does not see
+    wanted = SkipFilter(
+        namespaces=(namespace,), job=job, since=instant(since, "since"), until=instant(until, "until")
+    )  # fmt: skip
+    found, following = await find_skips(there, who, wanted, after=after, limit=limit)
+    items = [fields(LeftOutOut, **skip_fields(skip, namespace)) for skip in found]
+    return json_response({"items": items, "next": following})

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import Path, Request, Response
 from pydantic import BaseModel, Field, JsonValue
 
-from onthedot.access.principal import Principal
+from onthedot.access.permissions import Principal
 from onthedot.clock import Micros
 from onthedot.define.differences import Difference, compare
 from onthedot.define.job_reader import read_job_list
@@ -20,10 +20,8 @@ from onthedot.operations.apply import Review, apply_jobs
 from onthedot.server.audit import record_change
 from onthedot.server.auth import There, Who, verbs_for
 from onthedot.server.compute import in_thread
-from onthedot.server.definitions import EXAMPLE, definition_of
 from onthedot.server.job_writes import check_may_write, check_sees, with_owner
-from onthedot.server.json_response import json_response
-from onthedot.server.models import Body, fields
+from onthedot.server.models import EXAMPLE, Body, definition_of, fields, json_response
 from onthedot.server.quotas import Quotas, owner_of, quotas_for
 from onthedot.server.router import Routes
 

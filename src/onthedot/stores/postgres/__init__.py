@@ -1,10 +1,10 @@
 """For more than one machine: everything in one schema of a PostgreSQL database.
 
-    url                    what the store's URL says      connections  opened, lent, ended when in doubt
-    schema, migrations/    the tables                     transaction  what a move works on; history by month
-    database               transactions and their limits  failures     the server's errors in our words
+    connections            from a URL to a connection     transaction  what a move works on; history by month
+    schema, migrations/    the tables                     retries      transactions again after a conflict
+    database               reads and writes               errors       the server's errors in our words
     fast_finish            ends plain runs in one         wakeup       hints between processes
-    transactions           exactly_once: effects and completion in one commit
+    exactly_once           effects and completion in one commit
     caller_transaction     runs that are submitted in a transaction of the caller's own
 
 What the store does is in `stores/sql/`.
@@ -24,9 +24,9 @@ from onthedot.model.errors import OnTheDotError
 from onthedot.model.job import JobRecord
 from onthedot.model.run import NewRun
 from onthedot.stores.postgres.caller_transaction import caller_of, submit_within
+from onthedot.stores.postgres.connections import read_url
 from onthedot.stores.postgres.database import PostgresDatabase
-from onthedot.stores.postgres.transactions import PostgresTransactions
-from onthedot.stores.postgres.url import read_url
+from onthedot.stores.postgres.exactly_once import PostgresTransactions
 from onthedot.stores.postgres.wakeup import Listener
 from onthedot.stores.sql.store import SqlStore
 from onthedot.stores.transactions import Joined

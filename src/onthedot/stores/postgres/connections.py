@@ -1,24 +1,190 @@
-"""Opens connections to PostgreSQL with our settings, for the pools of `stores/per_loop.py`."""
+"""Opens connections to PostgreSQL from the store's URL, limits their transactions, and prepares statements on them.
+
+    postgresql://user:password@host:5432/database?schema=onthedot&sslmode=verify-full&sslrootcert=…
+
+`schema`, `pooler`, `listen_url`, `connections` and `timeout` are ours. All other options go to asyncpg, the TLS options
+too. Without one, a server on another machine has to speak TLS with a checked certificate: `sslmode=verify-full`.
+
+A frozen client must not hold its locks for ever. PostgreSQL 17 and later end a transaction that takes too long
+(`transaction_timeout`). Older servers end an idle transaction, but not one whose client stopped inside a statement:
+`Prepared` avoids that. The pools are in `stores/per_loop.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import os
+import re
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from urllib.parse import quote
 
 import asyncpg
 
-from onthedot.clock import MILLISECOND, Micros
-from onthedot.model.errors import DefinitionError
+from onthedot.clock import MILLISECOND, SECOND, Micros
+from onthedot.model.errors import DefinitionError, did_you_mean
+from onthedot.stores.addresses import (
+    ServerAddress,
+    hosts_of,
+    is_local,
+    options_of,
+    read_number,
+    refuse_option,
+    shown_url,
+    split_options,
+)
 from onthedot.stores.per_loop import CONNECT_TIMEOUT, Pool
-from onthedot.stores.postgres.failures import TROUBLE, is_broken
-from onthedot.stores.postgres.limits import MIGRATION, SHORT, Kind
-from onthedot.stores.postgres.url import Address
+from onthedot.stores.postgres.errors import TROUBLE, is_broken
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
 else:
     Connection = asyncpg.Connection
+
+# ── what the URL says ──────────────────────────────────────────────────────────────────────────────────────────
+
+OURS = ("schema", "pooler", "listen_url", "connections", "timeout")
+
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Address(ServerAddress):
+    """A server, and how to speak with it."""
+
+    schema: str = "onthedot"  # where the tables are
+    pooled: bool = False  # a pooler is between, which gives each transaction another session
+    listen_dsn: str | None = field(default=None, repr=False)  # where to listen for hints; None: nowhere
+
+
+def read_url(url: str) -> Address:
+    """
+    >>> read_url("postgresql://me:secret@db/shop?schema=jobs&sslmode=require").shown
+    'postgresql://me:***@db/shop'
+    """
+    dsn, own = split_options(url, OURS)
+    dsn = with_tls(dsn)
+    schema = own.get("schema", "onthedot")
+    if not _SCHEMA.fullmatch(schema):
+        refuse_option("schema", "a name of small letters, digits and underscores", schema)
+    pooler = own.get("pooler", "none")
+    if pooler not in ("none", "transaction"):
+        refuse_option("pooler", f"'none' or 'transaction'{did_you_mean(pooler, ('none', 'transaction'))}", pooler)
+    pooled = pooler == "transaction"
+    listen_url = own.get("listen_url")
+    return Address(
+        dsn,
+        shown_url(url),
+        connections=int(read_number(own, "connections", 10, least=2)),
+        timeout=read_number(own, "timeout", 8.0, least=0.1),
+        schema=schema,
+        pooled=pooled,
+        listen_dsn=with_tls(split_options(listen_url, ())[0]) if listen_url else None if pooled else dsn,
+    )
+
+
+_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Alpine
+    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora
+    "/etc/ssl/ca-bundle.pem",  # openSUSE
+    "/etc/ssl/cert.pem",  # macOS, BSD
+)
+
+
+def with_tls(dsn: str) -> str:
+    """The same, with `sslmode=verify-full` for a server on another machine, unless the URL, `PGSSLMODE` or a service
+    file says otherwise. Without a root certificate of its own, the machine's are believed.
+
+    >>> with_tls("postgresql://10.0.0.7/shop?sslmode=disable"), with_tls("postgresql://localhost/shop")
+    ('postgresql://10.0.0.7/shop?sslmode=disable', 'postgresql://localhost/shop')
+    >>> with_tls("postgresql://db/shop?sslrootcert=/ca.pem")
+    'postgresql://db/shop?sslrootcert=/ca.pem&sslmode=verify-full'
+    """
+    given = options_of(dsn)
+    environment = os.environ
+    if not given.keys().isdisjoint(("sslmode", "ssl", "service")) or {"PGSSLMODE", "PGSERVICE"} & environment.keys():
+        return dsn
+    hosts = hosts_of(dsn) or [environment.get("PGHOST", "")]
+    if all(map(is_local, hosts)):
+        return dsn
+    dsn += f"{'&' if '?' in dsn else '?'}sslmode=verify-full"
+    own = Path("~/.postgresql/root.crt").expanduser()
+    if "sslrootcert" in given or "PGSSLROOTCERT" in environment or own.exists():
+        return dsn
+    machines = ssl.get_default_verify_paths().cafile or next((one for one in _BUNDLES if os.path.exists(one)), None)
+    return f"{dsn}&sslrootcert={quote(machines, safe='')}" if machines else dsn
+
+
+# ── time limits of transactions ────────────────────────────────────────────────────────────────────────────────
+
+SHORT: Micros = 2 * SECOND
+"""For all that others wait for: beats, reserving, arming, finishing, planning."""
+
+PER_RUN: Micros = 4 * MILLISECOND
+"""What each run adds that is submitted: nobody asks again for the caller."""
+
+MIGRATION: Micros = 3600 * SECOND
+
+DAY: Micros = 24 * 3600 * SECOND
+
+SHOWING: Micros = 120 * SECOND
+"""For listings, which hold nothing that others wait for."""
+
+
+class Kind(NamedTuple):
+    """What is to be known of a transaction before it begins. `name` tells it from others of the same limits."""
+
+    name: str
+    limit: Micros
+    reading: bool = False
+    timeout: float | None = None  # of each statement, in seconds, if it is not the connection's own
+
+
+class Limits:
+    """The limits of one store's transactions.
+
+    A kind of transaction that took too long gets twice the time, up to `long`, until it is fast again. The engine
+    retries, so a large batch on a slow machine passes in the end.
+
+    >>> limits = Limits(timeout=8.0)
+    >>> limits.overran("plan")
+    >>> limits.of("plan") // SECOND, limits.of("beat") // SECOND
+    (4, 2)
+    >>> limits.took("plan", 3 * SECOND)  # by itself it would have been too slow again
+    >>> limits.of("plan") // SECOND
+    4
+    >>> limits.took("plan", SECOND // 2)
+    >>> limits.of("plan") // SECOND
+    2
+    """
+
+    def __init__(self, *, timeout: float) -> None:
+        self.long: Micros = max(SHORT, round(2 * timeout * SECOND))  # edits, retention, reads: of several statements
+        self.lease: Micros | None = None  # of the node that uses the store, once it has registered
+        self._longer: dict[str, Micros] = {}
+
+    def know_lease(self, ttl: Micros) -> None:
+        """The store is used by a node with such a lease."""
+        self.lease = min(max(ttl, SECOND), DAY)
+
+    def of(self, kind: str) -> Micros:
+        """How long a transaction of this kind may take now."""
+        return self._longer.get(kind, SHORT)
+
+    def overran(self, kind: str) -> None:
+        """It was ended: the next one gets longer."""
+        self._longer[kind] = min(2 * self.of(kind), self.long)
+
+    def took(self, kind: str, time: Micros) -> None:
+        """It has passed in this time."""
+        if self._longer and time < SHORT // 2:
+            self._longer.pop(kind, None)
+
+
+# ── connections ────────────────────────────────────────────────────────────────────────────────────────────────
 
 LIMITED_FROM = 17
 """The version of the server from which on it ends a transaction that takes too long."""
@@ -35,7 +201,7 @@ NOTHING_ASKED = SimpleNamespace(name="none")
 
 
 class Session(Connection):
-    """A connection of the engine, with the statements that are prepared on it (`prepared.py`)."""
+    """A connection of the engine, with the statements that are prepared on it (see `Prepared`)."""
 
     statements: dict[str, Any]
     _types: ClassVar[dict[frozenset[int], Any]] = {}
@@ -179,3 +345,82 @@ async def connect_for_effects(dsn: str, address: Address) -> Connection:
         server_settings={"application_name": "onthedot"},
     )
     return db
+
+
+# ── prepared statements ────────────────────────────────────────────────────────────────────────────────────────
+
+# To parse a statement, asyncpg sends Parse, Describe and Flush, and waits for the answer. A client that freezes there
+# keeps its locks until it wakes: servers below 17 have no time-out between Flush and Sync. So we prepare the statements
+# of each kind of transaction before BEGIN. A transaction that meets a new statement is undone (`Unprepared`), and
+# starts over with it: once per kind and process. Behind a pooler no session keeps a statement. Each use then sends
+# everything from Parse to Sync at once.
+
+Row = tuple[Any, ...]
+
+AT_ONCE = 65_536
+"""Bytes. asyncpg sends what `executemany` is given in pieces of 128 KiB, and waits between them before it syncs."""
+
+
+class Unprepared(Exception):
+    """The statement is not prepared on this connection, and the transaction has begun already."""
+
+    def __init__(self, statement: str) -> None:
+        super().__init__(statement)
+        self.statement = statement
+
+
+async def prepare_statements(db: Session, statements: Iterable[str], begin: str) -> None:
+    """Prepare the missing statements, in a transaction without locks."""
+    missing = [statement for statement in statements if statement not in db.statements]
+    if not missing:
+        return
+    await db.execute(begin)
+    for statement in missing:
+        db.statements[statement] = await db.prepare(statement)
+    await db.execute("ROLLBACK")
+
+
+class Prepared:
+    """A connection for `Transaction` that runs prepared statements only."""
+
+    def __init__(self, db: Session) -> None:
+        self._db = db
+
+    def _find(self, statement: str) -> Any:
+        found = self._db.statements.get(statement)
+        if found is None:
+            raise Unprepared(statement)
+        return found
+
+    async def fetch(self, statement: str, *values: object, timeout: float | None = None) -> list[Any]:
+        found: list[Any] = await self._find(statement).fetch(*values, timeout=timeout)
+        return found
+
+    async def execute(self, statement: str, *values: object) -> str:
+        """Without values it goes as one message, which has nothing to be prepared."""
+        if not values:
+            return await self._db.execute(statement)
+        found = self._find(statement)
+        await found.fetch(*values)
+        status: str = found.get_statusmsg()
+        return status
+
+    async def executemany(self, statement: str, rows: Iterable[Row]) -> None:
+        found = self._find(statement)
+        for some in _in_pieces(rows):
+            await found.executemany(some)
+
+
+def _in_pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """As many rows as are surely sent at once; a large one by itself."""
+    piece: list[Row] = []
+    size = 0
+    for row in rows:
+        more = 64 + sum(4 * len(value) if isinstance(value, str) else 16 for value in row)
+        if piece and size + more > AT_ONCE:
+            yield piece
+            piece, size = [], 0
+        piece.append(row)
+        size += more
+    if piece:
+        yield piece

@@ -14,31 +14,28 @@ from onthedot.model.verdict import Finish
 from onthedot.stores.hints import Hint, Hints
 from onthedot.stores.per_loop import Homes
 from onthedot.stores.postgres.connections import (
+    PER_RUN,
+    SHORT,
+    SHOWING,
+    Address,
     Connection,
     Connections,
+    Kind,
+    Limits,
+    Prepared,
     Session,
+    Unprepared,
     begin_statement,
     connect,
     connect_for_effects,
     is_limited,
+    prepare_statements,
 )
-from onthedot.stores.postgres.failures import (
-    TROUBLE,
-    is_broken,
-    is_missing_partition,
-    is_overrun,
-    may_try_again,
-    translate,
-    try_again,
-)
+from onthedot.stores.postgres.errors import TROUBLE, is_broken, is_missing_partition, is_overrun, translate
 from onthedot.stores.postgres.fast_finish import FINISH, columns
-from onthedot.stores.postgres.limits import PER_RUN, SHORT, SHOWING, Kind, Limits
-from onthedot.stores.postgres.partitions import drop_empty, month_of
-from onthedot.stores.postgres.prepared import Prepared, Unprepared
-from onthedot.stores.postgres.prepared import prepare as prepare_statements
+from onthedot.stores.postgres.retries import may_retry, with_retries
 from onthedot.stores.postgres.schema import check_current, prepare
-from onthedot.stores.postgres.transaction import READ_CLOCK, Transaction
-from onthedot.stores.postgres.url import Address
+from onthedot.stores.postgres.transaction import READ_CLOCK, Transaction, drop_empty, month_of
 from onthedot.stores.postgres.wakeup import Listener, Notifier
 from onthedot.stores.sql.port import Move, Statement, sql
 from onthedot.stores.sql.records import Records
@@ -49,7 +46,7 @@ P = ParamSpec("P")
 Work = Callable[[Transaction], Awaitable[T]]
 
 MOST_STATEMENTS = 200
-"""How many statements a transaction has at most, by far: each may have to be prepared (`prepared.py`)."""
+"""How many statements a transaction has at most, by far: each may have to be prepared (`connections.py`)."""
 
 SHOW_TIMEOUT = 60.0
 """How long a listing for people may take, in seconds: counting ten million finished runs takes some."""
@@ -116,7 +113,7 @@ class PostgresDatabase:
             self.listener.start()
 
     async def write(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """One that others wait for, so it has to be short (`limits.py`)."""
+        """One that others wait for, so it has to be short (`connections.Limits`)."""
         name = _name_of(move)
         return await self._write(lambda tx: move(tx, *args, **named), name, self.limits.of(name))
 
@@ -134,7 +131,7 @@ class PostgresDatabase:
                 f"{self.address.shown}: expected a store that may be written, got one that was opened for reading only"
             )
         try:
-            return await try_again(lambda: self._write_once(work, Kind(name, limit)))
+            return await with_retries(lambda: self._write_once(work, Kind(name, limit)))
         except Exception as error:
             raise translate(error, self.address.shown) from error
 
@@ -206,7 +203,7 @@ class PostgresDatabase:
                 self.limits.overran(name)
             if self._forget_months(error):
                 return []
-            if may_try_again(error):
+            if may_retry(error):
                 return await self.write(work)
             raise translate(error, self.address.shown) from error
         self.tell(home, [hint] if rows else [])

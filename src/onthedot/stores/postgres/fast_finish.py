@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from onthedot.model.verdict import Finish, Verdict
 from onthedot.stores.sql.finish import KEEP_ATTEMPT, KEEP_RUN
+from onthedot.stores.sql.fragments import HELD_BY, numbers, words
 from onthedot.stores.sql.port import plain, sql
-from onthedot.stores.sql.shapes import HELD_BY, numbers, words
 
 # Most verdicts of a batch are the same one: each is sent once, and the runs say which is theirs.
 _VERDICTS = """

@@ -11,9 +11,8 @@ from functools import partial
 
 from onthedot.model.errors import StoreUnusable
 from onthedot.stores import migration
-from onthedot.stores.postgres.connections import Connection, connect, end
-from onthedot.stores.postgres.failures import try_again
-from onthedot.stores.postgres.url import Address
+from onthedot.stores.postgres.connections import Address, Connection, connect, end
+from onthedot.stores.postgres.retries import with_retries
 
 DRIVER = "onthedot.stores.postgres"
 OLDEST = 14  # the version of the server
@@ -36,7 +35,7 @@ async def prepare(address: Address) -> None:
         if await _version(db, address, newest=len(steps)) == len(steps):
             return  # without a lock, and without the right to create anything
         for step in steps:
-            await try_again(partial(_apply, db, address, step, newest=len(steps)))
+            await with_retries(partial(_apply, db, address, step, newest=len(steps)))
 
 
 async def check_current(address: Address) -> None:

@@ -14,9 +14,8 @@ from operator import methodcaller
 
 from onthedot.model.errors import StateError, StoreError
 from onthedot.stores.hints import ALIVE_EVERY, BaseListener, HintKind, Hints
-from onthedot.stores.postgres.connections import Connections, connect
-from onthedot.stores.postgres.failures import TROUBLE
-from onthedot.stores.postgres.url import Address
+from onthedot.stores.postgres.connections import Address, Connections, connect
+from onthedot.stores.postgres.errors import TROUBLE
 
 APART = 0.02
 """Seconds between two NOTIFYs of a process: what comes meanwhile goes with the next one."""

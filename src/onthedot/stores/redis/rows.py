@@ -8,12 +8,12 @@ from typing import Any
 
 from onthedot.model.errors import StateError
 from onthedot.model.job import Call, Job, JobRecord, ability_of, is_gated, route_of, share_of
+from onthedot.model.job_json import encode
 from onthedot.model.route import PRIORITIES, level_of
 from onthedot.model.run import MOVES, Checkpoint, GateAsk, Lease, NewRun, Progress, RunRecord, RunState
 from onthedot.model.verdict import Verdict
 from onthedot.model.window import ScheduleState, SlotException, Window
 from onthedot.rules.shards import zoned_ids
-from onthedot.stores.definitions import encode
 from onthedot.stores.values import Node, Note, Parent, Queue, Term
 
 _AFTER_RUNNING = MOVES[RunState.RUNNING]

@@ -1,4 +1,4 @@
-"""The Redis server as the store uses it: scripts, its clock, definitions, hints, and decisions about many runs.
+"""Talks to the Redis server: runs scripts, reads its clock, loads definitions, hears hints, and checks what it keeps.
 
 **A decision about many runs goes in steps**: no script of ours keeps the server from others for long. The script that
 decides also does what follows from it for a page of runs; what is left is a sweep (`lib/sweeps.lua`). The process that
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from redis.exceptions import NoScriptError, ResponseError
@@ -19,16 +20,13 @@ from onthedot.clock import SECOND, Micros
 from onthedot.ids import RandomIds
 from onthedot.model.errors import StoreUnusable
 from onthedot.model.job import Job, JobRecord, JobState
-from onthedot.stores.definitions import Unreadable, decode
-from onthedot.stores.hints import Hint, Hints, Loss
+from onthedot.model.job_json import Unreadable, decode
+from onthedot.stores.hints import ALIVE_EVERY, BaseListener, Hint, Hints, Loss
 from onthedot.stores.per_loop import Homes
-from onthedot.stores.redis.connections import Connection, Connections, talk
-from onthedot.stores.redis.failures import TROUBLE, Refusal, translate
-from onthedot.stores.redis.persistence import Persistence, check_server, read_info, read_persistence
+from onthedot.stores.redis.connections import Address, Connection, Connections, break_off, maker, open_connection, talk
+from onthedot.stores.redis.errors import TROUBLE, Refusal, translate
 from onthedot.stores.redis.rows import told
 from onthedot.stores.redis.scripts import Script, script
-from onthedot.stores.redis.url import Address
-from onthedot.stores.redis.wakeup import Listener
 
 logger = logging.getLogger("onthedot.stores.redis")
 
@@ -266,3 +264,96 @@ def _definition(key: tuple[int, int], text: str | None) -> Definition | StoreUnu
         return decode(definition), int(written)
     except (Unreadable, ValueError) as error:
         return StoreUnusable(f"job {job_id}, revision {revision}: {error}; put the job again")
+
+
+# ── hints from other processes: every script that has hints publishes their kinds ──────────────────────────────
+
+
+class Listener(BaseListener):
+    """Subscribed to the channel of one store."""
+
+    trouble = TROUBLE
+
+    def __init__(self, address: Address, sender: str, hints: Hints) -> None:
+        super().__init__(sender, hints)
+        self._make = maker(address)
+        self._channel = f"{address.tag}:hints"
+
+    async def _listen_once(self, *, missed: bool) -> None:
+        db = self._make()
+        try:
+            await open_connection(db)
+            await db.send_command("SUBSCRIBE", self._channel)
+            await db.read_response()
+            self._is_listening(missed=missed)
+            while True:
+                await self._hear(db)
+        finally:
+            await break_off(db)
+
+    async def _hear(self, db: Connection) -> None:
+        """The next message; after a while without one, see whether anybody is there."""
+        said = await db.read_response(timeout=ALIVE_EVERY, disconnect_on_error=False)
+        if said is None:
+            await db.send_command("PING")
+            said = await db.read_response()
+        if said[0] == "message":
+            sender, *kinds = said[2].split()
+            self._heard(sender, kinds)
+
+
+# ── what a server keeps when it dies, and that it drops no keys to make room ───────────────────────────────────
+
+OLDEST = (7, 0)
+"""Scripts lean on what Redis 7 does. Valkey began after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Persistence:
+    """What the server's settings promise. `lost` is what a crash of its machine may take, in words; empty: nothing."""
+
+    lost: str
+    kept: str
+    is_weak: bool = False  # more than moments may be lost
+
+    def __str__(self) -> str:
+        return f"{self.kept}; a crash of the server's machine may lose {self.lost or 'nothing'}"
+
+
+def check_server(info: Mapping[str, Any], shown: str) -> None:
+    """`StoreUnusable` for a server that is too old, or that would let our keys go when its memory is full."""
+    version = str(info.get("redis_version", "0"))
+    number = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if number < OLDEST:
+        raise StoreUnusable(f"{shown}: expected Redis 7 or Valkey, or a later one, got {version}; use a newer server")
+    policy = str(info.get("maxmemory_policy", "noeviction"))
+    if policy != "noeviction":
+        raise StoreUnusable(
+            f"{shown}: expected a server that keeps what it has (maxmemory-policy noeviction), got {policy}, which "
+            "would forget jobs when its memory is full; run: CONFIG SET maxmemory-policy noeviction"
+        )
+
+
+def read_persistence(info: Mapping[str, Any], settings: Mapping[str, str]) -> Persistence:
+    """
+    >>> str(read_persistence({"aof_enabled": "1"}, {"appendfsync": "everysec"}))
+    "append-only file, synced every second; a crash of the server's machine may lose the last one or two seconds"
+    """
+    if str(info.get("aof_enabled", "0")) == "1":
+        sync = settings.get("appendfsync", "unknown")
+        if sync == "always":
+            return Persistence("", "append-only file, synced with every write")
+        if sync == "everysec":
+            return Persistence("the last one or two seconds", "append-only file, synced every second")
+        return Persistence("what the system had not written yet", f"append-only file, appendfsync {sync}")
+    if settings.get("save"):
+        return Persistence("all since the last snapshot", f"snapshots ({settings['save']})", is_weak=True)
+    if "save" not in settings:
+        return Persistence("all since the last snapshot, if there are any", "no append-only file", is_weak=True)
+    return Persistence("everything", "memory only", is_weak=True)
+
+
+def read_info(text: str) -> dict[str, str]:
+    """The answer of INFO as names and values."""
+    pairs = (line.partition(":") for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: value for name, _, value in pairs}

@@ -31,8 +31,9 @@ from onthedot.rules.moved_slots import check_ahead, check_same, check_waits
 from onthedot.rules.shards import bucket_of, check_shards
 from onthedot.schedules import is_grid, schedule_id
 from onthedot.stores.documents import Noting, check_noting
+from onthedot.stores.redis.connections import read_url
 from onthedot.stores.redis.documents import RedisDocuments
-from onthedot.stores.redis.failures import Refusal
+from onthedot.stores.redis.errors import Refusal
 from onthedot.stores.redis.queries import RedisQueries
 from onthedot.stores.redis.rows import (
     check_move,
@@ -52,9 +53,7 @@ from onthedot.stores.redis.rows import (
     verdict_asked,
     window_asked,
 )
-from onthedot.stores.redis.server import STEP, RedisServer
-from onthedot.stores.redis.url import read_url
-from onthedot.stores.redis.wakeup import Listener
+from onthedot.stores.redis.server import STEP, Listener, RedisServer
 from onthedot.stores.values import (
     ONE_WRITE,
     About,

@@ -20,10 +20,10 @@ from onthedot.rules.placement import Serving
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql import gates as at_gates
 from onthedot.stores.sql.finish import LOCK_JOBS, end_waiting
+from onthedot.stores.sql.fragments import HELD_BY, RUN_OF_HOLDER, UNRESERVED, each_run, job_of
 from onthedot.stores.sql.gates import OLDER_SLOT, Idle, Place
 from onthedot.stores.sql.port import Now, Tx, plain, sql
 from onthedot.stores.sql.reserve import hold_node
-from onthedot.stores.sql.shapes import HELD_BY, RUN_OF_HOLDER, UNRESERVED, each_run, job_of
 
 # With their jobs: nobody edits or pauses those before the transaction ends.
 LOCK_ARMABLE = sql(f"""

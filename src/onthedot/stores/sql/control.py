@@ -15,11 +15,11 @@ from onthedot.stores.hints import Hint
 from onthedot.stores.sql.after import DELETE_DEPENDENCIES, lock_sets
 from onthedot.stores.sql.arm import ask_to_stop
 from onthedot.stores.sql.finish import LOCK_RUNS, end_waiting
+from onthedot.stores.sql.fragments import UNRESERVED
 from onthedot.stores.sql.gates import OF_JOB, leave_lines, lock_gates_of
 from onthedot.stores.sql.jobs import LOCK_STORED, find_edge, lock_job, lock_runs, pull_back, withdraw
 from onthedot.stores.sql.plan import ended_slots, find_exceptions, record_skips, write_windows
 from onthedot.stores.sql.port import Now, Tx, plain, sql
-from onthedot.stores.sql.shapes import UNRESERVED
 from onthedot.stores.sql.submit import find_run, submit_runs
 from onthedot.stores.values import CancelAnswer, MovedSlot, Paused, Resumed
 

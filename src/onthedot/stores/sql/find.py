@@ -21,10 +21,10 @@ from onthedot.model.job import JobRecord
 from onthedot.model.run import TERMINAL, AttemptRecord, RunState, SkipRecord
 from onthedot.stores import queries
 from onthedot.stores.queries import FIRST, LAST, SCANNED, Scan
+from onthedot.stores.sql.fragments import LISTED, each_line, job_of
 from onthedot.stores.sql.history import ATTEMPT, FINISHED, LIVE, LIVE_NODE, shown
 from onthedot.stores.sql.jobs import SHOWN, STATE_SHOWN, ShownRow, shown_job
 from onthedot.stores.sql.port import Statement, Tx, sql
-from onthedot.stores.sql.shapes import LISTED, each_line, job_of
 from onthedot.stores.values import most
 
 T = TypeVar("T")

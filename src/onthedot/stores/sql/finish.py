@@ -16,10 +16,10 @@ from onthedot.model.run import MOVES, TERMINAL, Lease, RunState, is_slot, schedu
 from onthedot.model.verdict import Finish, Verdict
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.after import Ended, follow, lock_sets
+from onthedot.stores.sql.fragments import UNRESERVED, each_run
 from onthedot.stores.sql.gates import lock_gates_of, open_gates
 from onthedot.stores.sql.plan import HOLD_EDGE, try_schedule
 from onthedot.stores.sql.port import Tx, plain, sql
-from onthedot.stores.sql.shapes import UNRESERVED, each_run
 
 _AFTER_RUNNING = MOVES[RunState.RUNNING]
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from onthedot.clock import Micros
 from onthedot.rules.placement import Need, Serving
 from onthedot.stores.hints import Hint
+from onthedot.stores.sql.fragments import HELD_BY, RUN_OF_HOLDER, each_line, job_of
 from onthedot.stores.sql.nodes import living_nodes
 from onthedot.stores.sql.port import Contended, Now, Statement, Tx, sql, striped
-from onthedot.stores.sql.shapes import HELD_BY, RUN_OF_HOLDER, each_line, job_of
 
 PAGE = 16
 """How many waiting runs are read at a time for each gate."""

@@ -11,8 +11,8 @@ from onthedot.clock import Micros
 from onthedot.model.retention import Mark
 from onthedot.model.route import PRIORITIES, placed_incarnation, waits_for_leader
 from onthedot.model.run import AttemptRecord, Progress, RunRecord, RunState, WaitReason
+from onthedot.stores.sql.fragments import job_of
 from onthedot.stores.sql.port import Tx, plain, sql
-from onthedot.stores.sql.shapes import job_of
 from onthedot.stores.values import LAST_MARK, Held, Owned, most
 
 # ── runs and attempts ────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,15 +15,15 @@ from onthedot.clock import Micros
 from onthedot.model.after import check_cycle
 from onthedot.model.errors import StoreUnusable, UnknownJob
 from onthedot.model.job import Job, JobRecord, JobState, ability_of, is_gated, route_of
+from onthedot.model.job_json import encode, hash_of
 from onthedot.model.route import level_of
 from onthedot.model.run import slot_trigger
 from onthedot.model.window import ScheduleState, Window
 from onthedot.rules import window_writes
 from onthedot.rules.moved_slots import settle
 from onthedot.rules.shards import bucket_of, zoned_ids
-from onthedot.rules.window_writes import Fates, Planned, begun, behind, without
+from onthedot.rules.window_writes import KnownExceptions, Planned, begun, behind, without
 from onthedot.schedules import is_grid, schedule_id
-from onthedot.stores.definitions import encode, hash_of
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql import plan
 from onthedot.stores.sql.after import list_arrows, put_after
@@ -322,15 +322,17 @@ async def _write_schedules(tx: Tx, put: PutJob, windows: Sequence[Window], befor
             put.planned += await _add(tx, put.record, without(window, armed), before.exceptions, now)
 
 
-async def _drop(tx: Tx, job_id: int, row: StoredRow, closing: Window | None, fates: Fates, now: Micros) -> None:
+async def _drop(
+    tx: Tx, job_id: int, row: StoredRow, closing: Window | None, known: KnownExceptions, now: Micros
+) -> None:
     if closing is not None and closing.start == row.watermark:
-        exceptions = fates.of(job_id, row.schedule_id)
+        exceptions = known.of(job_id, row.schedule_id)
         await plan.record_skips(tx, job_id, settle(closing, exceptions), now, exceptions)
     await tx.do(DELETE_SCHEDULE, job_id, row.schedule_id)
     await tx.do(DELETE_EXCEPTIONS, job_id, row.schedule_id, now)
 
 
-async def _add(tx: Tx, record: JobRecord, window: Window, fates: Fates, now: Micros) -> int:
+async def _add(tx: Tx, record: JobRecord, window: Window, known: KnownExceptions, now: Micros) -> int:
     """Add a schedule. Nothing is planned for a paused job: resuming it gives the slots their fates."""
     job_id, name = record.id, window.schedule_id
     zoned = name in zoned_ids(record.job)
@@ -341,7 +343,7 @@ async def _add(tx: Tx, record: JobRecord, window: Window, fates: Fates, now: Mic
         return 0
     # It may have been dropped before: slots that were cancelled ahead then stay cancelled.
     ended = await plan.ended_slots(tx, job_id, window) if record.revision > 1 else ()
-    planned = Planned.settled(fates, job_id, window, delayed=window.delay is not None, ended=ended)
+    planned = Planned.settled(known, job_id, window, delayed=window.delay is not None, ended=ended)
     return await plan.write_windows(tx, [planned], now)
 
 

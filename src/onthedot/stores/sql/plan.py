@@ -24,10 +24,10 @@ from onthedot.rules.window_writes import Planned, SlotTarget
 from onthedot.stores import values
 from onthedot.stores.hints import Hint
 from onthedot.stores.queries import FIRST, SCANNED
-from onthedot.stores.sql.nodes import check_layout, check_term
+from onthedot.stores.sql.fragments import job_of
 from onthedot.stores.sql.port import Now, Statement, Tx, sql, wanted_pairs
-from onthedot.stores.sql.shapes import job_of
 from onthedot.stores.sql.submit import insert_runs
+from onthedot.stores.sql.terms import check_layout, check_term
 from onthedot.stores.values import Term
 
 R = TypeVar("R")
@@ -55,7 +55,7 @@ FORGET_EXCEPTIONS = sql("DELETE FROM exceptions WHERE job_id = $1 AND schedule_i
 
 
 class SlotExceptions:
-    """The exceptions of some schedules. See `window_writes.Fates`."""
+    """The exceptions of some schedules. See `window_writes.KnownExceptions`."""
 
     def __init__(self, rows: Iterable[Any] = ()) -> None:
         self._fates: dict[tuple[int, str], list[SlotException]] = defaultdict(list)

@@ -21,11 +21,12 @@ from onthedot.model.route import (
 )
 from onthedot.rules.placement import is_left_lying
 from onthedot.stores.hints import Hint
+from onthedot.stores.sql.fragments import UNRESERVED, each_run, job_of
 from onthedot.stores.sql.gates import OF_QUEUE, leave_lines, lock_gates_of, lock_gates_of_all
 from onthedot.stores.sql.history import count_held
-from onthedot.stores.sql.nodes import check_term, living_nodes
+from onthedot.stores.sql.nodes import living_nodes
 from onthedot.stores.sql.port import Now, Statement, Tx, plain, sql
-from onthedot.stores.sql.shapes import UNRESERVED, each_run, job_of
+from onthedot.stores.sql.terms import check_term
 from onthedot.stores.values import Placement, Queue, Term, Unplaced
 
 QUEUES = "queues"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from onthedot.clock import Micros
 from onthedot.model.errors import StoreUnusable
 from onthedot.model.job import JobRecord, JobState
-from onthedot.stores.definitions import Unreadable, decode
+from onthedot.model.job_json import Unreadable, decode
 from onthedot.stores.sql.port import Tx, sql, wanted_pairs
 
 KEPT_RECORDS = 10_000

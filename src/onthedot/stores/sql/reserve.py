@@ -23,10 +23,10 @@ from onthedot.model.run import Checkpoint, Lease, RunState
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.checkpoints import find_checkpoints
 from onthedot.stores.sql.finish import end_waiting
+from onthedot.stores.sql.fragments import each_line, each_run, job_of, numbers, release_runs, words
 from onthedot.stores.sql.nodes import expired, lock_node
 from onthedot.stores.sql.port import Now, Statement, Tx, sql
 from onthedot.stores.sql.queues import QUEUES, fair_queues, pass_time, rank_due
-from onthedot.stores.sql.shapes import each_line, each_run, job_of, numbers, release_runs, words
 from onthedot.stores.values import Reserved, ReserveRequest
 
 LOOK_AGAIN: Micros = 20 * MILLISECOND

@@ -27,9 +27,10 @@ from onthedot.stores.sql import (
     plan,
     prune,
     queues,
+    reap,
     reserve,
     submit,
-    upkeep,
+    terms,
 )
 from onthedot.stores.sql.port import Database, Move, Now
 from onthedot.stores.values import About, Beat, Node
@@ -93,8 +94,8 @@ class SqlQueries(_Part, Queries):
     count_loads = run("look", queues.count_loads)
     count_held = run("read", history.count_held)
     list_nodes = run("read_short", nodes.list_nodes)
-    get_layout = run("look", nodes.get_layout)
-    list_terms = run("read_short", nodes.list_terms)
+    get_layout = run("look", terms.get_layout)
+    list_terms = run("read_short", terms.list_terms)
     find_crowded = run("read", prune.find_crowded)
     list_daily_counts = run("read", prune.list_daily_counts)
 
@@ -176,17 +177,17 @@ class SqlStore(_Part):
     leave = run("write", nodes.leave)
     drain = run("write", nodes.drain)
     probe = run("write", nodes.probe)
-    campaign = run("write", nodes.campaign)
-    renew = run("write", nodes.renew)
-    resign = run("write", nodes.resign)
+    campaign = run("write", terms.campaign)
+    renew = run("write", terms.renew)
+    resign = run("write", terms.resign)
 
     # upkeep
     async def orphans(self, *, limit: int, now: Now = None) -> list[Lease]:
-        if not await self.database.look(upkeep.has_dead, now=now):
+        if not await self.database.look(reap.has_dead, now=now):
             return []
-        return await self.database.write(upkeep.orphans, limit=limit, now=now)
+        return await self.database.write(reap.orphans, limit=limit, now=now)
 
-    reap = run("write", upkeep.reap)
+    reap = run("write", reap.reap)
     recount_gates = run("write_long", gates.recount_gates)
     expire = run("write_long", prune.expire)
 
@@ -205,7 +206,7 @@ class SqlStore(_Part):
     pause_queue = run("write_long", queues.pause_queue)
     resume_queue = run("write_long", queues.resume_queue)
     share_queue = run("write_long", queues.share_queue)
-    set_shards = run("write", nodes.set_shards)
+    set_shards = run("write", terms.set_shards)
 
     # the database
     async def about(self) -> About:

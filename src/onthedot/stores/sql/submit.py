@@ -15,8 +15,8 @@ from onthedot.rules.window_writes import Insert, check_revision
 from onthedot.stores.documents import Noting
 from onthedot.stores.hints import Hint
 from onthedot.stores.sql.documents import append_entries, lock_of
+from onthedot.stores.sql.fragments import each_line
 from onthedot.stores.sql.port import Contended, Now, Statement, Tx, sql, striped
-from onthedot.stores.sql.shapes import each_line
 
 # ── insert ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,0 +1,154 @@
+"""The services that programs need: the guard, the filling of tasks, file operations, the spool, earlier runs.
+
+They come from one place each, so that a test can replace them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from onthedot.batcher import Batcher
+from onthedot.clock import Micros
+from onthedot.model.run import Lease
+from onthedot.model.task import Json, Level
+from onthedot.output.output_store import Name
+from onthedot.output.spool import Spool
+from onthedot.runners.guard.protocol import Guard
+from onthedot.runners.task_filler import Fill, as_written
+from onthedot.settings import Settings
+from onthedot.stores.protocol import Store
+
+
+class Keeper(Protocol):
+    """Keeps the output of attempts. Called in threads."""
+
+    def log_of(self, lease: Lease) -> Path:
+        """The file that records the output of an attempt while it runs. Its folder exists."""
+        ...
+
+    def hand_in(self, lease: Lease, artifacts: Sequence[tuple[str, Path]] = ()) -> None:
+        """Take the record of an ended attempt, and copies of these files by name. Called before the outcome is
+        reported."""
+        ...
+
+
+class ProgramServices:
+    """What a `ProgramRunner` needs from elsewhere."""
+
+    def __init__(
+        self, guard: Guard, store: Store, spool: Path, fill: Fill = as_written, keeper: Keeper | None = None
+    ) -> None:
+        self.guard = guard
+        self.spool = spool
+        self.fill = fill
+        self.keeper = keeper
+        self.files = FileBatcher()
+        self._store = store
+
+    async def earlier_run(self, run_id: int, job_id: int) -> tuple[Json, Micros] | None:
+        """The progress of an earlier run of the same job, and when it was created. None if there is no such run, or if
+        it is another job's."""
+        run, saved = await self._store.queries.get_run(run_id), await self._store.queries.get_checkpoint(run_id)
+        if run is None or run.job_id != job_id:
+            return None
+        return None if saved is None else json.loads(saved.value), run.created_at
+
+
+class SpoolKeeper:
+    """Hands output to the node's spool, and tells the node."""
+
+    def __init__(self, spool: Spool, handed_in: Callable[[], None]) -> None:
+        self._spool = spool
+        self._handed_in = handed_in
+
+    def log_of(self, lease: Lease) -> Path:
+        """See `Keeper`."""
+        return self._spool.log_of(_name(lease))
+
+    def hand_in(self, lease: Lease, artifacts: Sequence[tuple[str, Path]] = ()) -> None:
+        """See `Keeper`."""
+        if self._spool.hand_in(_name(lease), artifacts):
+            self._handed_in()
+
+    path = log_of
+
+    async def keep(self, lease: Lease) -> None:
+        """Hand in a record without artifacts."""
+        await asyncio.to_thread(self.hand_in, lease)
+
+
+def _name(lease: Lease) -> Name:
+    return Name(lease.run_id, lease.attempt, lease.lease_id)
+
+
+_OFFERED: tuple[Level, ...] = ("none", "user", "sandbox")  # from little to much
+
+
+async def guard_of(settings: Settings) -> Guard | None:
+    """The guards of this worker. None where programs cannot be guarded: then this worker runs none. Probes in a thread
+    what the machine offers."""
+    from onthedot.runners.guard.client import Guards  # not where no programs are run
+
+    guards = await asyncio.to_thread(lambda: Guards(cgroups=settings.cgroups))
+    return guards if guards.levels else None
+
+
+def abilities(levels: frozenset[Level], least: Level) -> frozenset[str]:
+    """The abilities of a worker, in the words of `job.ability_of`: its guard offers these levels, and its operator
+    demands at least this one.
+
+    >>> sorted(abilities(frozenset({"none", "user"}), "user"))
+    ['command@user', 'steps@user']
+    """
+    enough = [level for level in _OFFERED[_OFFERED.index(least) :] if level in levels]
+    return frozenset(
+        kind if level == "none" else f"{kind}@{level}" for kind in ("command", "steps") for level in enough
+    )
+
+
+# ── file operations ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+T = TypeVar("T")
+
+_Done = tuple[Any, Exception | None]
+"""What an operation returned, or its error."""
+
+
+class FileBatcher:
+    """Used on one event loop."""
+
+    def __init__(self) -> None:
+        self._batcher: Batcher[Callable[[], Any], _Done] = Batcher(_in_thread)
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """Do one operation, and return its result or raise its error. If the caller is cancelled it is done all the
+        same, in its place in the order, and its result is lost.
+
+        >>> await FileBatcher().do(lambda: 6 * 7)
+        42
+        """
+        value, error = await asyncio.shield(self._batcher.submit(work))
+        if error is not None:
+            raise error
+        done: T = value
+        return done
+
+
+def _in_thread(works: Sequence[Callable[[], Any]]) -> Awaitable[Sequence[_Done]]:
+    return asyncio.get_running_loop().run_in_executor(None, _do_all, works)
+
+
+def _do_all(works: Sequence[Callable[[], Any]]) -> list[_Done]:
+    return [_do(work) for work in works]
+
+
+def _do(work: Callable[[], Any]) -> _Done:
+    try:
+        return work(), None
+    except Exception as error:  # noqa: BLE001 - raised for its caller
+        return None, error

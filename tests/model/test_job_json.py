@@ -1,0 +1,162 @@
+"""Definitions as text: whole, canonical, and readable by later versions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from onthedot.model.after import After
+from onthedot.model.job import (
+    At,
+    Call,
+    CatchUp,
+    Cron,
+    Every,
+    FixedDelay,
+    Guarantee,
+    In,
+    Job,
+    Limit,
+    Overlap,
+    Pause,
+    Rate,
+    Retry,
+    Sleep,
+)
+from onthedot.model.job_json import Unreadable, decode, encode, hash_of
+from onthedot.model.task import Bounds, Param
+from onthedot.rules.shards import BUCKETS, bucket_of
+
+PLAIN = Job(name="job", task=Call(handler="work"))
+
+# One job whose every field differs from its default.
+FULL = Job(
+    name="report",
+    task=Sleep(duration=timedelta(seconds=1.5)),
+    schedules=(
+        Cron(expression="30 2 * * *", tz="Europe/Berlin", gap="skip", fold="both", run_once=True, id="c"),
+        Every(interval=timedelta(minutes=5), anchor=datetime(2026, 1, 1, tzinfo=UTC), run_once=True),
+        FixedDelay(delay=timedelta(minutes=1), start=datetime(2026, 1, 1, tzinfo=UTC), id="f"),
+        At(instant=datetime(2026, 3, 29, 2, 30, tzinfo=UTC)),
+        In(delay=timedelta(hours=1)),
+        Cron(
+            expression="H 2 * * *",
+            start=datetime(2026, 1, 1, tzinfo=UTC),
+            end=datetime(2027, 1, 1, tzinfo=UTC),
+            max_count=5,
+            jitter=timedelta(seconds=30),
+            args={"a": 1},
+        ),
+        At(
+            instant=datetime(2026, 1, 1, tzinfo=UTC),
+            more=(datetime(2026, 2, 1, tzinfo=UTC),),
+            jitter=timedelta(seconds=1),
+            args={"a": 2},
+        ),
+    ),
+    after=After("load", "clean", any=True, on="either"),
+    args={"z": [1, 2.5, None, True], "a": {"ü": '"\n'}},
+    namespace="team",
+    owner="ops",
+    guarantee=Guarantee.AT_MOST_ONCE,
+    catch_up=CatchUp(mode="all", limit=7, window=timedelta(hours=3)),
+    overlap=Overlap("wait", max_waiting=5),
+    concurrency=Limit(10, key="tenant", name="mail"),
+    rate=Rate(5, timedelta(seconds=2), burst=3, key="tenant", name="mail"),
+    retry=Retry(
+        attempts=5,
+        backoff="linear",
+        delay=timedelta(seconds=2),
+        max_delay=timedelta(minutes=9),
+        jitter=False,
+        on=("builtins.OSError",),
+        on_timeout=False,
+        when="app.rules.patient",
+    ),
+    timeout=timedelta(minutes=20),
+    max_recoveries=1,
+    queue="mail",
+    priority="critical",
+    labels=frozenset({"gpu", "region=eu"}),
+    bounds=Bounds(cpu=None, memory=1 << 20, processes=7, files=8, file_bytes=None, output=9),
+    params=(Param(name="n", kind="whole", default=3, choices=(1, 3), required=True),),
+    on="all",
+    share="tenant",
+    assignment="leader",
+    isolation="process",
+)
+
+
+@pytest.mark.parametrize("job", [PLAIN, FULL], ids=["plain", "full"])
+def test_what_is_written_is_read_back(job):
+    assert decode(encode(job)) == job
+
+
+def test_what_a_file_says_of_a_pause_is_no_part_of_a_definition():
+    assert encode(replace(FULL, paused=Pause(reason="it moves"))) == encode(FULL)
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Job) if field.name != "paused"])
+def test_no_field_is_forgotten(field):
+    """A new field of a job, or of one of its policies, must be given a place here and in `definitions`."""
+    one = replace(FULL, **{field: getattr(PLAIN, field)})
+    assert getattr(FULL, field) != getattr(PLAIN, field), f"give {field} another value than its default in FULL"
+    assert encode(one) != encode(FULL)
+    assert decode(encode(one)) == one
+
+
+@pytest.mark.parametrize(("policy", "name"), [(FULL.retry, "retry"), (FULL.catch_up, "catch_up")])
+def test_no_field_of_a_policy_is_forgotten(policy, name):
+    for field in fields(policy):
+        assert getattr(policy, field.name) != getattr(type(policy)(), field.name), f"change {field.name} in FULL"
+        one = replace(FULL, **{name: replace(policy, **{field.name: getattr(type(policy)(), field.name)})})
+        assert encode(one) != encode(FULL)
+        assert decode(encode(one)) == one
+
+
+def test_equal_jobs_have_equal_texts():
+    one = replace(PLAIN, args={"a": 1, "b": 2})
+    two = replace(PLAIN, args={"b": 2, "a": 1})
+    assert encode(one) == encode(two)
+    assert hash_of(encode(one)) == hash_of(encode(two)) != hash_of(encode(PLAIN))
+
+
+def test_what_is_at_its_default_is_left_out():
+    """So a policy that a later version adds leaves the texts of today readable, and equal."""
+    assert json.loads(encode(PLAIN)) == {"name": "job", "task": {"kind": "call", "handler": "work"}}
+    partly = replace(PLAIN, retry=Retry(attempts=3))
+    assert json.loads(encode(partly))["retry"] == {"attempts": 3}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        '{"name":"a"}',
+        '{"name":"a","task":{"kind":"container"}}',
+        '{"name":"a","task":{"kind":"call","handler":"h"},"colour":"red"}',
+        '{"name":"a","task":{"kind":"call","handler":"h"},"guarantee":"maybe"}',
+        '{"name":"a","task":{"kind":"call","handler":"h"},"schedules":[{"kind":"moon"}]}',
+        '{"name":"a","task":{"kind":"call","handler":"h"},"retry":{"delay_us":"long"}}',
+        '{"name":"a","task":{"kind":"call","handler":"h"},"args":[1]}',
+    ],
+)
+def test_what_nobody_wrote_is_unreadable(text):
+    with pytest.raises(Unreadable, match="expected a job definition, got"):
+        decode(text)
+
+
+def test_buckets_are_stable_and_even():
+    assert [bucket_of(job_id) for job_id in (1, 2, 3, 1_000_000)] == [886, 876, 513, 484]
+    counts = [0] * BUCKETS
+    for job_id in range(100_000):
+        counts[bucket_of(job_id)] += 1
+    assert min(counts) > 50
+    assert max(counts) < 150
