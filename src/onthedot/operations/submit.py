@@ -78,7 +78,7 @@ def known_jobs(session: Session, requests: Sequence[RunRequest]) -> Jobs | None:
     try:
         check_all(requests, found)
     except ArgumentsError:
-        return None  # the job as it is now decides
+        return None  # the stored job decides
     return found
 
 
@@ -183,8 +183,9 @@ def counted(requests: Sequence[RunRequest], jobs: Jobs) -> Counted:
 
 
 async def insert_runs(store: Store, runs: Sequence[NewRun], *, noting: Noting | None = None) -> list[tuple[int, bool]]:
-    """Store runs whose triggers were drawn for this call, and what is to be noted of them: the id of each, and whether
-    this call has created it. False: a run with its key was there already."""
+    """Store runs with new triggers, and the audit entry about them.
+
+    Returns the id of each, and whether this call created it (False: a run with its key was stored before)."""
     ids = await store.submit(runs, noting=noting)
     if not any(run.key for run in runs):
         return [(run_id, True) for run_id in ids]
@@ -258,10 +259,10 @@ def joining(store: object) -> Joins:
 
 
 async def wait_for(work: Coroutine[Any, Any, T], *, blocks: bool) -> T:
-    """What comes of it: here, or if it blocks on a thread of its own, so that this loop goes on.
+    """The result of the work: awaited here, or, if it blocks, on a new thread, so that this loop stays free.
 
-    A thread of its own, not one of a pool: somebody may wait there for as long as another's transaction is open, and
-    that one must find a thread to end it. Cancelled, it ends first: nobody else may use the connection before."""
+    The thread is not one of a pool. The work may wait until another transaction ends, and that transaction needs a free
+    thread to end. If the caller is cancelled, the work ends first: until then the connection is in use."""
     if not blocks:
         return await work
     answer: Future[T] = Future()
@@ -269,7 +270,7 @@ async def wait_for(work: Coroutine[Any, Any, T], *, blocks: bool) -> T:
     def go() -> None:
         try:
             answer.set_result(run_now(work))
-        except BaseException as error:  # noqa: BLE001 - raised to who waits
+        except BaseException as error:  # noqa: BLE001 - raised to the waiting caller
             answer.set_exception(error)
 
     threading.Thread(target=go, name="onthedot submit", daemon=True).start()
@@ -281,6 +282,6 @@ async def wait_for(work: Coroutine[Any, Any, T], *, blocks: bool) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        waiting.exception()  # nobody asks for it any more
+        waiting.exception()  # read, so that asyncio reports no lost error
         raise cancelled
     return waiting.result()
