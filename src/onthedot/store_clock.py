@@ -1,4 +1,4 @@
-"""What time it is at the store, as this node can know it.
+"""Computes the store's time on this node.
 
 A store on this machine has this machine's clock. One elsewhere has its own, and stamps every answer; half a round
 trip around the middle of the call is all that a node can be wrong by. From there on it counts with its steady clock,
@@ -31,15 +31,15 @@ class _Sample(NamedTuple):
 
 
 class StoreClock:
-    """The store's clock. `now` is the latest instant that it has certainly reached: whoever waits for an instant by
-    it is never early, and late by the uncertainty. Before the first answer it is this machine's clock."""
+    """The store's clock. `now` is the latest instant that it has certainly reached. So a wait by it never ends early,
+    and late by at most the uncertainty. Before the first answer it is this machine's clock."""
 
     def __init__(self, own: Clock) -> None:
         self._own = own
         self._best: _Sample | None = None
 
     def note(self, sent: Micros, store_now: Micros) -> None:
-        """The store has just answered a call that was sent at that (steady) instant, and said what time it is.
+        """The store has answered a call that was sent at this (steady) instant, with its time.
 
         The smallest error wins, and an old sample's grows. One that contradicts what we believed wins at once: the
         store's clock was set.
@@ -73,7 +73,7 @@ class StoreClock:
 
 
 async def clock_of(store: Store, own: Clock) -> Clock:
-    """The store's clock, for one who is no node: this machine's where that is the same, or else asked for."""
+    """The store's clock, for a caller that is no node: this machine's if it is the same, or one that asks the store."""
     if store.clock is not None:
         return store.clock
     clock, sent = StoreClock(own), own.steady()

@@ -177,10 +177,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/stores/redis/test_scheduler.py",
         "tests/stores/redis/test_tls.py",
     ),
-    "one statement of a larger module": (
-        "tests/stores/sql/test_arm_answers.py",
-        "tests/stores/sql/test_lines.py",
-    ),
     "a property of the whole store on a real file": (
         "tests/stores/sqlite/test_dependencies.py",
         "tests/stores/sqlite/test_failures.py",
@@ -191,14 +187,8 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/stores/sqlite/test_retention.py",
     ),
     "a rule for several stores": (
-        "tests/stores/test_finding.py",
-        "tests/stores/test_homes.py",
-        "tests/stores/test_listening.py",
         "tests/stores/test_memory_due.py",
-        "tests/stores/test_paging.py",
-        "tests/stores/test_pooling.py",
         "tests/stores/test_rates.py",
-        "tests/stores/test_tasks.py",
     ),
     "a scenario through the front door of the whole package": (
         "tests/test_audited.py",

@@ -66,7 +66,7 @@ def test_every_operation_has_a_title_a_tag_that_is_declared_and_answers_with_a_s
 
 
 def test_linters_find_who_it_is_and_where(document: dict[str, Any]):
-    assert document["servers"] == [{"url": "/", "description": "The server that this document comes from."}]
+    assert document["servers"] == [{"url": "/", "description": "The server of this document."}]
     assert document["info"]["license"]["identifier"] == "Apache-2.0"
     assert document["info"]["contact"]
 

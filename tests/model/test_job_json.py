@@ -1,4 +1,4 @@
-"""Definitions as text: whole, canonical, and readable by later versions."""
+"""Job definitions and their tasks as text: whole, and refused if this version cannot have written them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from onthedot.model.after import After
 from onthedot.model.job import (
     At,
-    Call,
     CatchUp,
     Cron,
     Every,
@@ -24,10 +23,23 @@ from onthedot.model.job import (
     Pause,
     Rate,
     Retry,
-    Sleep,
 )
-from onthedot.model.job_json import Unreadable, decode, encode, hash_of
-from onthedot.model.task import Bounds, Param
+from onthedot.model.job_json import Unreadable, decode, encode, hash_of, task_to_json
+from onthedot.model.task import (
+    Bounds,
+    Call,
+    Command,
+    Container,
+    Http,
+    Mount,
+    Noop,
+    Param,
+    Sleep,
+    Source,
+    Step,
+    Steps,
+    Task,
+)
 from onthedot.rules.shards import BUCKETS, bucket_of
 
 PLAIN = Job(name="job", task=Call(handler="work"))
@@ -160,3 +172,44 @@ def test_buckets_are_stable_and_even():
         counts[bucket_of(job_id)] += 1
     assert min(counts) > 50
     assert max(counts) < 150
+
+
+STEP = Step(
+    name="build", argv=("make",), script="make", directory="src", env={"A": "1"}, when="always",
+    timeout=timedelta(minutes=1), attempts=3, delay=timedelta(seconds=9),
+)  # fmt: skip
+
+# Every field differs from its default.
+FULL_TASKS: list[Task] = [
+    Call(handler="work"),
+    Sleep(duration=timedelta(seconds=1.5)),
+    Noop(),
+    Command(argv=("a", "${{ params.x }}"), script="b", directory="/tmp", env={"A": "ü"}, stdin="in"),
+    Steps(steps=(STEP, Step(name="x")), env={"B": "2"}, source=Source(git="https://x/y", ref="main"), artifacts=("*",)),
+    Http(url="https://x", method="POST", headers={"A": "b"}, body={"n": [1, None]}, expect=(200, 404)),
+    Container(
+        image="busybox", argv=("ls",), env={"A": "1"}, network="bridge", user="1000", entrypoint="sh",
+        mounts=(Mount(source="/a", target="/b", writable=True),),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("task", FULL_TASKS, ids=lambda task: type(task).__name__)
+def test_a_task_comes_back_whole(task: Task):
+    assert decode(encode(Job(name="j", task=task))).task == task
+    assert len(task_to_json(task)) == 1 + len(fields(task)), "a field was left out: the sample has its default"
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"kind": "magic"},
+        {"kind": "command", "argv": ["a"], "sudo": True},
+        {"kind": "sleep", "duration_us": "long"},
+        {"kind": "steps", "steps": [{"name": "a", "speed": 1}]},
+        {},
+    ],
+)
+def test_what_this_version_cannot_have_written_is_refused(task: dict[str, object]):
+    with pytest.raises(Unreadable):
+        decode(json.dumps({"name": "j", "task": task}))

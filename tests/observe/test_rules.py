@@ -1,4 +1,4 @@
-"""The alert rules of docs/prometheus-rules.yaml: what they ask for is told, and Prometheus' own tool takes them."""
+"""The alert rules of docs/operate/prometheus-rules.yaml: every metric they use exists, and promtool accepts them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.observe.sample_events import NOON, finish, lease, started
 from tests.servers import setup
 from tests.servers.plugin import need
 
-RULES = Path(__file__).parents[2] / "docs" / "prometheus-rules.yaml"
+RULES = Path(__file__).parents[2] / "docs" / "operate" / "prometheus-rules.yaml"
 DEATHS = 'onthedot_attempts_ended_total{instance="w:9411",job="workers",job_name="import",job_namespace="default"'
 DEAD, LOST = (f'{DEATHS},verdict="{verdict}"}}' for verdict in ("dead", "lost"))
 SHARDS = 'onthedot_shards{instance="s:7411",job="onthedot"}'

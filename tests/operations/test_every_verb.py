@@ -23,7 +23,7 @@ from onthedot.operations.open_verbs import OpenVerbs
 from onthedot.operations.verbs import Verbs
 from onthedot.server.permissions import ROUTE_PERMISSIONS
 
-PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+PAGE = Path(__file__).parents[2] / "docs" / "design" / "doors.md"
 VERBS = sorted(name for name, verb in inspect.getmembers(Verbs, inspect.iscoroutinefunction) if name[0] != "_")
 NAP = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)))
 RANGE = ("2026-01-01T00:00Z", "2026-01-02T00:00Z")
@@ -84,7 +84,7 @@ def test_a_door_that_blocks_has_every_verb(door: type):
     assert [name for name in VERBS if not callable(getattr(door, name, None))] == []
 
 
-# ── the table of docs/api.md ─────────────────────────────────────────────────────────────────────────────────
+# ── the table of docs/design/doors.md ─────────────────────────────────────────────────────────────────────────────────
 
 
 HELPERS = ("find_jobs", "write_checked", "join_submit", "read_again")  # the last two are `submit` with a connection

@@ -12,7 +12,7 @@ from joserfc.jwk import RSAKey
 
 from onthedot.access.sign_on import Provider
 from onthedot.model.errors import LoginRefused, ProviderUnavailable
-from onthedot.server.provider_keys import AGAIN, REFRESH, ProviderKeys
+from onthedot.server.provider_keys import REFRESH, RETRY, ProviderKeys
 from tests.access.clocks import Turned
 from tests.servers.issuer import CLIENT, Issuer, claims, signed
 
@@ -51,7 +51,7 @@ async def test_a_new_key_is_found_and_an_old_one_forgotten(issuer: Issuer, clock
     keys = keys_of(issuer, clock)
     await keys.read(token(issuer, clock))
     issuer.keys = [NEW.as_dict(private=False)]
-    clock.turn(AGAIN / 1_000_000)
+    clock.turn(RETRY / 1_000_000)
     assert (await keys.read(token(issuer, clock, NEW))).subject == "auth0|ann"
     with pytest.raises(LoginRefused, match="a key that it has not"):
         await keys.read(token(issuer, clock))
@@ -64,7 +64,7 @@ async def test_tokens_with_made_up_keys_ask_once_a_minute(issuer: Issuer, clock:
         with pytest.raises(LoginRefused, match="a key that it has not"):
             await keys.read(token(issuer, clock, NEW))
     assert issuer.asked["/keys"] == 1
-    clock.turn(AGAIN / 1_000_000)
+    clock.turn(RETRY / 1_000_000)
     for _ in range(20):
         with pytest.raises(LoginRefused, match="a key that it has not"):
             await keys.read(token(issuer, clock, NEW))
@@ -153,7 +153,7 @@ async def test_what_cannot_be_read_lets_nobody_in(what: str, where: str, issuer:
             await keys.read(token(issuer, clock))
     assert issuer.asked[where] == 1
     issuer.answers.clear()
-    clock.turn(AGAIN / 1_000_000)
+    clock.turn(RETRY / 1_000_000)
     assert (await keys.read(token(issuer, clock))).subject == "auth0|ann"
 
 

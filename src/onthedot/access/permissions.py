@@ -2,8 +2,8 @@
 
     Permission ◀── Role ◀── Grant (a role with restrictions) ──▶ Principal (an authenticated caller)
 
-`docs/api.md` explains the words. A grant that cannot be read is refused; missing parts are never filled in. An empty
-list of namespaces means all of them, so a missing list must not become an empty one.
+`docs/operate/access.md` explains them. A grant that cannot be read is refused; missing parts are never filled in. An
+empty list of namespaces means all of them, so a missing list must not become an empty one.
 """
 
 from __future__ import annotations

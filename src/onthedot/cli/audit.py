@@ -80,7 +80,7 @@ def audit(
     receiver missed is sent when it is back. The first time it begins with --after, or with the oldest change. Several
     may run: one at a time sends. A change may come twice; its number tells.
 
-    A webhook (https://…) gets JSON lines, signed with the key in ONTHEDOT_AUDIT_KEY: see docs/api.md.
+    A webhook (https://…) gets JSON lines, signed with the key in ONTHEDOT_AUDIT_KEY: see docs/operate/access.md.
 
     With --check: every change is compared with the hash that was sealed soon after it, and every seal with the one
     after it. The first that was changed, removed or inserted is named. Note the head, outside of the store, and give it

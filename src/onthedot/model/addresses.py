@@ -1,4 +1,4 @@
-"""Where a job may send a request: URLs, hosts and addresses, read strictly and judged. Pure: nothing is looked up here.
+"""Reads and judges the URLs, hosts and addresses that a job may send a request to. Pure: it looks nothing up.
 
 A job's URL is written by somebody who may not be trusted with the worker's own network. So what is connected to is an
 *address* that was judged, never a name: private, loopback, link-local and all other special addresses are refused, in
@@ -277,7 +277,7 @@ def read_networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine is reached there. A name other than `localhost` may be anybody's.
+    """Whether only this machine can be reached there. A name other than `localhost` may belong to any machine.
 
     >>> is_loopback("127.0.0.2"), is_loopback("::1"), is_loopback("localhost"), is_loopback("jobs.example.org")
     (True, True, True, False)
@@ -296,7 +296,7 @@ def is_issuer(text: str) -> bool:
 
 
 def is_safe(text: str) -> bool:
-    """Whether nobody between can read or change what is asked for at this URL: https; http on this machine alone.
+    """Whether nobody between can read or change a request to this URL: https, or http on this machine alone.
 
     >>> is_safe("https://example.org/a?b=c"), is_safe("http://example.org"), is_safe("http://127.0.0.1:8080")
     (True, False, True)
@@ -312,7 +312,7 @@ def is_safe(text: str) -> bool:
 
 
 def why_special(address: Address) -> str:
-    """What kind of address this is that jobs do not reach by default; empty if anybody may be there.
+    """The kind of an address that jobs do not reach by default; empty for a public address.
 
     >>> why_special(ip_address("169.254.169.254")), why_special(ip_address("2002:7f00:1::"))
     ('link-local', 'loopback, inside of an IPv6 address')

@@ -1,4 +1,4 @@
-"""Job definitions as text: what every driver that writes to disk keeps of a job.
+"""Writes job definitions as canonical JSON, and reads them back. Stores keep jobs in this form.
 
 Canonical JSON: equal jobs give equal text, and `decode(encode(job)) == job`. Fields go by their names; lengths of time
 by `<name>_us`. Values that are at their default are left out and filled in when read, so that a field added in a later
@@ -45,7 +45,7 @@ class Unreadable(ValueError):
 
 
 def hash_of(definition: str) -> str:
-    """What tells two definitions apart at a glance."""
+    """The hash of a definition, by which two definitions are compared."""
     return hashlib.sha256(definition.encode()).hexdigest()
 
 

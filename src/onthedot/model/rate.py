@@ -1,4 +1,4 @@
-"""Rates: how far apart the runs of one key start. Integers only, and the same in every store.
+"""Computes the earliest start of a run under a rate limit. Integers only, and the same in every store.
 
 `most` starts in `per` microseconds lie T = per/most apart, and up to `burst` of them may come at once. For each key one
 value is kept, its **tat** (theoretical arrival time): when the next start would come if all were evenly spaced. A start

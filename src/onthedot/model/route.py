@@ -1,4 +1,4 @@
-"""Where a run waits, and in what order runs are taken from there.
+"""Routes: where a run waits, and in what order runs are taken from there.
 
 A **route** is a queue together with what a run in it needs of a worker. Every run waits in one; a worker looks into
 those that it can serve and into no other, so that what it cannot do is never in its way. As text, so that any store
@@ -57,7 +57,7 @@ def level_of(priority: Priority) -> int:
 
 
 def route_name(queue: str, labels: Iterable[str] = ()) -> str:
-    """The route of a queue for whoever offers these labels.
+    """The route of a queue for workers with these labels.
 
     >>> route_name("mail", ["region=eu", "gpu"])
     'mail\\tgpu,region=eu'

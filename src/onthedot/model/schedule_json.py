@@ -1,4 +1,4 @@
-"""Schedules as JSON for storing, and the id of a schedule, which is a hash of its JSON."""
+"""Writes schedules as JSON and reads them back, and computes the id of a schedule from its JSON."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def to_json(schedule: Schedule) -> dict[str, Any]:
 
 
 def is_default(field: Field[Any], value: Any) -> bool:
-    """Whether a field has the value that it has when nobody gives one."""
+    """Whether a field has its default value."""
     if field.default_factory is not MISSING:
         return bool(value == field.default_factory())
     return field.default is not MISSING and bool(value == field.default)

@@ -1,7 +1,7 @@
 """Metrics for Prometheus: what this node has counted, and the state of the whole cluster.
 
 Counts by job are counters; lengths of time are histograms over all jobs together, so that ten thousand jobs are not
-half a million series. Every name begins with `onthedot_`; `docs/metrics.md` explains them.
+half a million series. Every name begins with `onthedot_`; `docs/operate/metrics.md` explains them.
 """
 
 from __future__ import annotations

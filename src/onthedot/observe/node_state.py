@@ -1,4 +1,4 @@
-"""Whether a node lives, as its registration tells. A pure reading: nothing follows from it."""
+"""Judges from its registration whether a node is living, late, draining, left or dead."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _BEATS, _MISSED = 15, 8  # a lease of 15 s is renewed every 4 s: two beats misse
 
 
 def is_living(node: Node, now: Micros) -> bool:
-    """Whether its lease goes on."""
+    """Whether its lease is alive."""
     return node.left_at is None and node.lease_until > now
 
 
 def is_late(node: Node, now: Micros) -> bool:
-    """Whether it lives, and has missed two beats.
+    """Whether it is alive, and has missed two heartbeats.
 
     >>> is_late(Node("a", "a1", lease_until=15_000_000, ttl=15_000_000), 8_000_001)
     True
@@ -27,7 +27,7 @@ def is_late(node: Node, now: Micros) -> bool:
 
 
 def state_of(node: Node, now: Micros) -> NodeState:
-    """In one word. Who drains and is late, is late: that is what somebody has to look after."""
+    """The state in one word. A draining node that is late counts as late, because that needs attention."""
     if node.left_at is not None:
         return "left"
     if not is_living(node, now):

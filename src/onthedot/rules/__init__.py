@@ -1,1 +1,1 @@
-"""Rules: pure decisions over frozen values. `now` is an argument; there is no I/O, no clock and no chance."""
+"""Pure decisions over frozen values. `now` is an argument; there is no I/O, no clock and no randomness."""

@@ -1,4 +1,4 @@
-"""Which slots become runs, until when each may still start, and which are missed.
+"""Decides which slots become runs, until when each may still start, and which are missed.
 
 A run's expiry is set when it is planned, so one rule serves outages of planners and of workers alike:
 

@@ -1,4 +1,4 @@
-"""The fingerprint of a failed run: failures with the same cause have the same one. Pure.
+"""Computes the fingerprint of a failed run. Failures with the same cause have the same one. Pure.
 
 Errors with the same cause have almost the same text: they differ in ids, addresses, paths and quotes. These are taken
 out, and the rest is hashed together with the job and the type of the error. Exit codes and signals stay: they tell what
@@ -28,7 +28,7 @@ _TYPED = re.compile(r"([A-Za-z_][\w.]{0,200}): ?")
 
 
 def error_type(error: str) -> str:
-    """The type of an error as it is kept with a run; empty if it was none of a handler's.
+    """The type of a handler's error, from its stored text; empty for other failures.
 
     >>> error_type("ConnectionError: no answer from 10.0.0.7"), error_type("took longer than its time-out of 5 s")
     ('ConnectionError', '')

@@ -1,4 +1,4 @@
-"""Gates: which ones a run has to pass, and what happens to it at a closed one. Pure."""
+"""Decides which gates a run has to pass, and what it does at a closed one. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def gates_of(record: JobRecord, *, target: str, arguments: Mapping[str, Any]) ->
 
 
 def rate_of(record: JobRecord, *, arguments: Mapping[str, Any]) -> RateGate | None:
-    """The rate that a run has to keep. It comes after all gates: nobody takes an instant and then waits elsewhere."""
+    """The rate that a run has to keep. It comes after all gates, so that no run takes an instant and then waits at a
+    gate."""
     rate = record.job.rate
     if rate is None:
         return None

@@ -1,4 +1,4 @@
-"""Exceptions: slots that somebody has skipped or moved before their time. Pure, the same for every store.
+"""Exceptions: applies slots that were skipped or moved before their time to a window. Pure, the same for every store.
 
 A caller computes its window around the exceptions that it has read; the store applies those that it has, in the write
 itself. So one that came in between holds as well.
@@ -58,7 +58,7 @@ def forget_before(watermark: Micros, now: Micros) -> Micros:
 
 
 def check_same(given: SlotException, reason: str, run_id: int | None) -> None:
-    """`SlotSettled` unless this very exception is asked for again; `run_id` is the run that the asker means, if any."""
+    """`SlotSettled` unless the request repeats this exception. `run_id` is the run that the caller names, if any."""
     if (given.reason, given.run_id) != (reason, run_id):
         instead = "" if given.run_id is None else f"; run {given.run_id} takes its place: cancel that, or let it run"
         raise SlotSettled(

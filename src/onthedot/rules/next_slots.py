@@ -1,4 +1,4 @@
-"""What starts next: the slots ahead of one job, or of all jobs in the order of time. Pure.
+"""Computes what starts next: the slots ahead of one job, or of all jobs in the order of time. Pure.
 
 `operations/next_slots.py` reads what is needed for it from a store. A schedule that would fill the list of all jobs is
 one line, with its rate.
@@ -49,8 +49,8 @@ class Ahead(NamedTuple):
 
 
 def coming(ahead: Ahead, now: Micros, count: int) -> list[Coming]:
-    """The first so many starts of a job after now, within a hundred years: slots that nobody has skipped or moved,
-    and runs that wait because they were moved, are tried again, or were submitted. Pure."""
+    """The next `count` starts of a job after now, within a hundred years: slots that were not skipped or moved, and
+    runs that wait because they were moved, are tried again, or were submitted. Pure."""
     runs = sorted(_singles(ahead, now), key=_order)
     found = merge(runs, *(_of(state, now) for state in ahead.states), key=_order)
     return sorted(islice(found, count), key=_order)  # jitter may be longer than the distance between two slots

@@ -1,4 +1,4 @@
-"""Pauses: what the `paused` of a file does to a stored job. Pure.
+"""Decides what `paused` in a file does to a stored job. Pure.
 
     the file says      the job runs      the job is paused
     nothing            runs              stays paused: a file without `paused` changes no pause

@@ -1,4 +1,4 @@
-"""Placement: the nodes that a slot is meant for, and the worker that the leader gives a run to. Pure."""
+"""Decides on which nodes a slot runs, and which worker the leader assigns a run to. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def can_run(place: Place, job: Job) -> bool:
 
 
 def targets(job: Job, places: Iterable[Place]) -> tuple[str, ...]:
-    """The nodes that each slot of the job runs on: with `on: all` every one that can; else just anybody ("").
+    """The nodes that each slot of the job runs on: with `on: all` every able one; else any node ("").
 
     >>> from onthedot.model.job import Call
     >>> targets(Job(name="j", task=Call(handler="j")), [])

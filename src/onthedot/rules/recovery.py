@@ -1,4 +1,4 @@
-"""Recovery: what happens to a run whose node died while it ran. The job's guarantee decides. Pure."""
+"""Decides what happens to a run whose node died while it ran. The job's guarantee decides. Pure."""
 
 from __future__ import annotations
 

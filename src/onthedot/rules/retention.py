@@ -1,4 +1,4 @@
-"""Retention: which finished runs are removed, by age and by number, failures last. Pure.
+"""Decides which finished runs are removed, by age and by number, failures last. Pure.
 
 The answer is a list of cuts: states, and the mark in history up to which runs are removed. The store checks, in the
 write that removes a run, that it has ended and that its slot can never come back.

@@ -1,4 +1,4 @@
-"""Retries: what follows from an attempt's outcome: success, another try and when, or a dead letter. Pure."""
+"""Decides what follows from an attempt's outcome: success, a retry and its instant, or a dead letter. Pure."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def delay_by(when: When, outcome: Outcome, attempt: int) -> Micros | None:
 
 
 def delay_before(retry_number: int, retry: Retry, chance: float) -> Micros:
-    """How long to wait before the n-th retry (1 is the first): the back-off, capped; with jitter between half of that
-    and the whole, so that runs that failed together do not come back together, and none comes back at once.
+    """How long to wait before the n-th retry (1 is the first). The back-off is capped. Jitter draws from its upper
+    half, so that runs that failed together do not return together, and none returns at once.
 
     >>> retry = Retry(3, delay="8s")
     >>> [delay_before(1, retry, chance) / SECOND for chance in (0.0, 0.5, 1.0)]

@@ -1,4 +1,4 @@
-"""Shards: how schedules are divided among them, and which node is to plan which one."""
+"""Divides schedules into shards, and shards among the nodes that plan. Pure."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def owner_of(shard: int, candidates: Sequence[Candidate]) -> str | None:
 
 
 def owners(shards: int, candidates: Iterable[Candidate]) -> list[str | None]:
-    """The owner of each shard, None where there is nobody."""
+    """The owner of each shard; None if it has none."""
     living = electable(candidates)
     return [owner_of(shard, living) for shard in range(shards)]
 

@@ -1,4 +1,4 @@
-"""Steps: how many of a run's steps are done, which one is next, and what follows from its end. Pure.
+"""Decides which step of a run is next, and what follows from the end of a step. Pure.
 
 Each step that ends is a checkpoint. It holds all that another attempt needs to continue, on this machine or another:
 which steps are done, which one failed and how, the values they have handed on, and what the current step has saved in

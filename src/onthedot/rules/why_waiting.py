@@ -1,4 +1,4 @@
-"""Why a run is not running: everything that keeps it, in words, the first to look at first. Pure."""
+"""Explains why a run is not running: all reasons in words, the most important first. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Surroundings(NamedTuple):
 def reasons(
     run: RunRecord, standing: WaitReason | None, around: Surroundings, now: Micros, *, unnamed: int = 0
 ) -> list[str]:
-    """What a run waits for; nothing if it has ended, or runs and nobody wants it to stop. `unnamed` more runs hold its
-    gate than `standing` names: the caller may not know which."""
+    """What a run waits for; empty if it has ended, or runs and was not asked to stop. `unnamed` more runs hold its gate
+    than `standing` names, because the caller may not see them."""
     if run.state in TERMINAL or standing is None:
         return []
     if run.state is RunState.RUNNING:
@@ -72,7 +72,7 @@ def _holders(named: Sequence[int], unnamed: int) -> str:
 
 
 def _placed(run: RunRecord, standing: WaitReason, nodes: Mapping[str, str], able: list[Place]) -> Iterator[str]:
-    """Whether there is anybody who may run it."""
+    """Whether a worker can run it, and which one has it."""
     if standing.node and run.state is RunState.RESERVED:
         yield f"node {standing.node}, which has reserved it"
     if not able:

@@ -1,4 +1,4 @@
-"""How a store writes windows: which of them, with which runs and skips, and which it refuses as stale. Pure.
+"""Decides which windows a store writes, with which runs and skips, and which it refuses as stale. Pure.
 
 docs/design/time.md has the rules: "How a window is written".
 """
@@ -31,7 +31,7 @@ class KnownExceptions(Protocol):
 
 
 class SchedulePosition(NamedTuple):
-    """Where a schedule stands whose job is active and as the planner saw it."""
+    """The watermark of a schedule whose job is active, at the revision that the planner saw."""
 
     watermark: Micros
     delayed: bool  # it has a fixed delay
@@ -56,7 +56,7 @@ class Planned(NamedTuple):
         delayed: bool = False,
         ended: Collection[SlotTarget] = (),
     ) -> Planned:
-        """A window as it is to be written: what was given ahead is no run."""
+        """A window ready to be written: slots that were skipped or moved become no runs."""
         exceptions = known.of(job_id, window.schedule_id)
         return cls(job_id, settle(window, exceptions), delayed, exceptions, ended)
 
@@ -161,7 +161,8 @@ def check_past(window: Window, now: Micros) -> None:
 
 
 def check_dropped(name: str, watermark: Micros, next_at: Micros | None, closing: Window | None, now: Micros) -> None:
-    """`WindowStale` if a schedule is dropped with slots that nobody gave a fate: the window came too late, or not.
+    """`WindowStale` if a schedule is dropped while some of its slots are undecided: the window came too late, or not at
+    all.
 
     A window that does not start at the watermark was computed before others planned, or before a pause took slots back.
     It is accepted only if the watermark lies ahead: then all slots so far have their fates."""

@@ -1,4 +1,4 @@
-"""Windows: what becomes of a schedule's slots in a span of time. Computed here, recorded by the store. Pure.
+"""Computes windows: what becomes of a schedule's slots in a span of time. The store records them. Pure.
 
 `plan_window` is for the planner, `edit_windows` for a definition that is stored, and `resume_windows` for the end of a
 pause. Each works around slots that somebody has skipped or moved (`moved_slots.py`).

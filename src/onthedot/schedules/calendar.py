@@ -1,4 +1,4 @@
-"""The days of a month that a cron expression matches.
+"""Computes the days of a month that a cron expression matches.
 
 All that a day rule can ask of a month is how long it is and on which weekday it begins. So there are 28 kinds of
 months, and each is computed once per expression.

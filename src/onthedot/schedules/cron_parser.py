@@ -1,4 +1,4 @@
-"""Cron text as six fields: aliases, field counts, names, ranges, and errors that name the field.
+"""Parses cron text into six fields: aliases, field counts, names, ranges, and errors that name the field.
 
     fields   reading
     4        second minute hour day                     month and weekday are *
@@ -112,8 +112,8 @@ def tidy(expression: str) -> str:
 
 
 def read_fields(expression: str, spread: str = "") -> tuple[str, ...]:
-    """The six fields in capitals, second first, checked one by one; `ScheduleError` lists every bad field. Where they
-    say `H`, they have what it stands for under the name `spread`.
+    """The six fields in capitals, second first, each checked; `ScheduleError` lists every bad field. `H` is replaced by
+    its value for the name `spread`.
 
     >>> read_fields("30 2 * * mon-fri")
     ('0', '30', '2', '*', '*', 'MON-FRI')

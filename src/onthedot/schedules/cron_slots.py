@@ -1,4 +1,4 @@
-"""Cron: wall-clock times become instants.
+"""Computes the slots of a cron expression: wall-clock times become instants.
 
 `cron_parser.py` reads the expression, `calendar.py` which days match. The rules for clock changes are here. They are
 those of Debian's cron:

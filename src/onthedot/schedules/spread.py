@@ -1,4 +1,4 @@
-"""Stable pseudo-random numbers: the values of `H`, and the jitter of each run.
+"""Draws stable pseudo-random numbers: the values of `H`, and the jitter of each run.
 
 They are made from names alone, so every planner, on every machine and after every restart, gets the same ones.
 """

@@ -1,4 +1,4 @@
-"""Time zones as stretches of real time during which the clocks on the wall keep one distance from UTC.
+"""Reads time zones as stretches of real time during which wall clocks keep one distance from UTC.
 
 `zoneinfo` answers "which offset at this instant", not "when does it change next". So a year of a zone is probed
 once, the changes are bisected, and the result is cached: about 1 ms per zone and year, then a tuple lookup.

@@ -1,1 +1,1 @@
-"""The HTTP API (docs/api.md). Everything it does is an operation (`operations/`) on an open store."""
+"""The HTTP API (docs/design/doors.md). Everything it does is an operation (`operations/`) on an open store."""

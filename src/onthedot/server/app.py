@@ -1,4 +1,4 @@
-"""Makes the application of all routes, and the OpenAPI document that describes it."""
+"""Makes the FastAPI application from all routes, and the OpenAPI document that describes it."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ ROUTES = (
     runs, health, login, keys_routes, audit, jobs, job_control, schedules, sources, nodes, queues,
     logs, artifacts, dead_letters, events, compat_routes, page, reference,
 )  # fmt: skip
-"""In this order, because the first ones are found fastest."""
+"""All route modules. Starlette tries them in this order, so the most used ones come first."""
 
 
 def make_app(
-    there: OpenStore,
+    open_store: OpenStore,
     keys: Keys | None,
     *,
     rate: float | None = None,
@@ -68,9 +68,11 @@ def make_app(
     counters: Counters | None = None,
     listen: Listen | None = None,
 ) -> FastAPI:
-    """Make the API of an open store. `keys` checks keys and sessions; without it every caller may do everything.
-    `counters` are those of the node in this process, if there is one. The server listens at `listen` (None: on
-    loopback) and answers for the hosts that belong there, and for `Settings.allow_hosts`."""
+    """Make the API of an open store.
+
+    `keys` checks keys and sessions; with None every caller may do everything. `rate` and `burst` replace those of the
+    settings. `counters` are the metrics of the node in this process, if there is one. The server listens at `listen`
+    (None: on loopback). It answers for the hosts of that address, and for `Settings.allow_hosts`."""
     app = FastAPI(
         title="onthedot",
         version=version("onthedot"),
@@ -79,21 +81,21 @@ def make_app(
         docs_url=None,
         redoc_url=None,
     )
-    settings = there.settings
-    limits = RateLimits(there.clock, rate=rate or settings.api_rate, burst=burst or settings.api_burst)
-    app.state.there = there
+    settings = open_store.settings
+    limits = RateLimits(open_store.clock, rate=rate or settings.api_rate, burst=burst or settings.api_burst)
+    app.state.open_store = open_store
     app.state.auth = Auth(keys, limits)
-    app.state.logins = Logins(there.clock)
-    app.state.writes = WriteBatcher(there.store)
-    app.state.quotas = make_quotas(there.store, there.clock, settings)
+    app.state.logins = Logins(open_store.clock)
+    app.state.writes = WriteBatcher(open_store.store)
+    app.state.quotas = make_quotas(open_store.store, open_store.clock, settings)
     app.state.followers = Followers(settings.api_followers, settings.api_followers_each)
-    app.state.events = EventFeed(there)
-    app.state.logs = LogFeeds(there)
+    app.state.events = EventFeed(open_store)
+    app.state.logs = LogFeeds(open_store)
     app.state.counters = counters
     app.state.describe = openapi_of
     app.state.reference = None
     believed = Provider(settings.sign_on, settings.sign_on_client)
-    app.state.provider = ProviderKeys(believed, there.clock) if settings.sign_on else None
+    app.state.provider = ProviderKeys(believed, open_store.clock) if settings.sign_on else None
     include(app, [module.routes for module in ROUTES])
     for kind in (RequestValidationError, HTTPException, Problem, OnTheDotError):
         app.add_exception_handler(kind, handle)
@@ -108,24 +110,24 @@ def make_app(
 
 
 TAGS = {
-    "jobs": "Definitions: what runs, and when.",
-    "schedules": "What an expression means, before it is stored.",
-    "runs": "Ask for runs, see them, cancel them, run them again.",
-    "logs": "What attempts have written: lines, results, artifacts.",
-    "dead letters": "Runs that have failed for good: grouped, replayed, discarded.",
-    "events": "What happens, as it happens.",
+    "jobs": "Job definitions: what runs, and when.",
+    "schedules": "Describe, check and preview a schedule before you store it.",
+    "runs": "Submit, list, cancel and retry runs.",
+    "logs": "The output of attempts: logs and artifacts.",
+    "dead letters": "Runs that failed for good: group, replay or discard them.",
+    "events": "A stream of the runs that start and end.",
     "queues": "Pause, resume and share queues.",
-    "nodes": "Who plans and who works, and metrics of it.",
-    "access": "Keys, users, sessions, secrets and the audit.",
-    "documents": "Jobs as documents, and what became of them.",
-    "server": "Whether it is up and ready, and what it is.",
-    "reference": "Where to find everything.",
+    "nodes": "Nodes, shards, their leaders, and metrics.",
+    "access": "Keys, users, sessions and the audit.",
+    "documents": "A second, simpler API: jobs and executions in other words.",
+    "server": "Health, readiness and version of the server, and your identity.",
+    "reference": "An index of the API.",
 }
-"""The tags of the document, in the order in which it shows them."""
+"""The tags of the OpenAPI document, in their order."""
 
 
 def _without_null(body: dict[str, Any]) -> None:
-    """Document an optional body without null, because generated clients send the null or fail."""
+    """Document an optional body without null. With it, generated clients send null or fail."""
     for content in body.get("content", {}).values():
         match content["schema"]:
             case {"anyOf": [{"$ref": _} as kind, {"type": "null"}]}:
@@ -133,13 +135,13 @@ def _without_null(body: dict[str, Any]) -> None:
 
 
 def openapi_of(app: FastAPI) -> dict[str, object]:
-    """The OpenAPI document of every route."""
+    """The OpenAPI document of an application."""
     document = app.openapi()
     document["info"] |= {
         "contact": {"name": "onthedot"},
         "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
     }
-    document["servers"] = [{"url": "/", "description": "The server that this document comes from."}]
+    document["servers"] = [{"url": "/", "description": "The server of this document."}]
     document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     schemas.update(ProblemOut.model_json_schema(ref_template="#/components/schemas/{model}").pop("$defs", {}))
@@ -152,7 +154,7 @@ def openapi_of(app: FastAPI) -> dict[str, object]:
     for line, permission in ROUTE_PERMISSIONS.items():
         method, path = line.replace(":path}", "}").split(" ")
         operation = document["paths"].get(path, {}).get(method.lower())
-        if operation is None:  # a page for people, or this document
+        if operation is None:  # an HTML page, or this document
             continue
         _without_null(operation.get("requestBody", {}))
         if permission is None:
@@ -172,5 +174,5 @@ def describe_api() -> dict[str, object]:
 
 
 async def _describe() -> dict[str, object]:
-    async with opened("memory:") as there:  # an application needs a store; nothing uses this one
-        return openapi_of(make_app(there, None))
+    async with opened("memory:") as open_store:  # an application needs a store; this one is never used
+        return openapi_of(make_app(open_store, None))

@@ -25,12 +25,12 @@ from onthedot.stores.protocol import Store
 
 
 async def record_change(request: Request, verb: str, what: Job | RunRecord | str, **said: Any) -> None:
-    """Record a change: its `entry_of`."""
+    """Record a change. The arguments are those of `entry_of`."""
     await writes_of(request).entries.one(entry_of(request, verb, what, **said))
 
 
 async def record_login(request: Request, session: Session, way: str) -> None:
-    """Record a login and its `way`. The user who logs in is its author."""
+    """Record a login and its `way`, such as "password". The entry names the user who logs in."""
     request.state.who = Principal(
         kind="session", id=session.id, name=session.name, role=Role.VIEWER, scopes=frozenset()
     )
@@ -39,7 +39,7 @@ async def record_login(request: Request, session: Session, way: str) -> None:
 
 async def record_refusal(request: Request, what: str, way: str, error: Exception, *, name: str = "") -> None:
     """Record a refused login. If there are very many, some are only counted. A `name` is recorded only if a user has
-    it, because people type passwords into the field for the name."""
+    this name, because people type passwords into the name field by mistake."""
     left_out = logins_of(request).refusals.take(source_of(request))
     if left_out is None:
         return
@@ -53,7 +53,7 @@ async def record_refusal(request: Request, what: str, way: str, error: Exception
 
 
 def logins_of(request: Request) -> users.Logins:
-    """The failed logins that this application has seen lately."""
+    """The recent failed logins of this application."""
     logins: users.Logins = request.app.state.logins
     return logins
 
@@ -73,9 +73,11 @@ def entry_of(
     namespace: str = "",
     owner: str = "",
 ) -> Entry:
-    """The audit entry of a change. `verb` is like `jobs.pause`; `what` is a job, a run, or a kind and a name: `key/k1`.
-    `before` and `after` are definitions or other small data; secret values are left out. Jobs and runs have their own
-    namespace and owner. An entry without a namespace is for readers who see everything."""
+    """The audit entry of a change.
+
+    `verb` is like `jobs.pause`; `what` is a job, a run, or a kind and a name such as `key/k1`. `before` and `after` are
+    definitions or other small data, without secret values. Jobs and runs have their own namespace and owner. An entry
+    without a namespace can be read only by callers who may see everything."""
     name, own_namespace, own_owner = object_of(what)
     return Entry(
         who=request.state.who,
@@ -91,10 +93,10 @@ def entry_of(
 
 
 RUN = RandomIds().token()
-"""Stands in an audit entry for the id of a run that has none yet. No caller can know it."""
+"""Placeholder in an audit entry for the id of a run that is not stored yet. No caller can guess it."""
 
 Inserted = tuple[int, bool]
-"""A run's id, and whether it was created now."""
+"""A run's id, and whether this write created it."""
 
 
 class AuditedRun(NamedTuple):
@@ -105,7 +107,7 @@ class AuditedRun(NamedTuple):
 
 
 class WriteBatcher:
-    """The batched writes of one application."""
+    """Batches the writes of one application: runs with their audit entries, and audit entries alone."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -113,7 +115,7 @@ class WriteBatcher:
         self.entries: Batcher[Entry, int] = Batcher(self._record)
 
     async def _insert(self, runs: Sequence[AuditedRun]) -> Sequence[Inserted | Exception]:
-        """Store all in one write. If the store refuses it, nothing is stored: then store them one by one."""
+        """Store all in one write. If the store refuses it, nothing was stored; then store them one by one."""
         try:
             return await self._write(runs)
         except (KeyConflict, RevisionConflict, UnknownJob) as error:
@@ -137,6 +139,6 @@ class WriteBatcher:
 
 
 def writes_of(request: Request) -> WriteBatcher:
-    """The batched writes of the application that got this request."""
+    """The write batcher of the application that got this request."""
     writes: WriteBatcher = request.app.state.writes
     return writes

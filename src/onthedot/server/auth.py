@@ -26,15 +26,15 @@ class Keys(Protocol):
     """Checks keys and sessions."""
 
     async def check(self, text: str) -> Principal | None:
-        """The owner of a key; None if it is unknown, expired or revoked."""
+        """The principal of a key; None if the key is unknown, expired or revoked."""
         ...
 
     async def check_page(self, cookie: str, csrf: str | None) -> Principal | None:
-        """The owner of the page's cookie with its CSRF token; None as above."""
+        """The principal of the page's cookie with its CSRF token; None if they are not valid."""
         ...
 
     async def close(self) -> None:
-        """Stop: no more checks follow."""
+        """Stop. No more checks follow."""
         ...
 
 
@@ -48,7 +48,7 @@ class RateLimits:
         self._full_at: dict[str, Micros] = {}  # when a caller's bucket will be full
 
     def take(self, caller: str) -> None:
-        """Take a token; 429 with Retry-After if the bucket is empty."""
+        """Take a token. Raises 429 with `Retry-After` if the bucket is empty."""
         now = self._clock.steady()
         full_at = max(self._full_at.get(caller, now), now) + self._each
         if full_at - now > self._depth:
@@ -77,7 +77,7 @@ class Auth:
         self._limits = limits
 
     async def admit(self, request: Request, permission: Permission | None) -> None:
-        """Put the caller into `request.state.who`; 401, 403 or 429 if the request is refused."""
+        """Set `request.state.who` to the caller. Raises 401, 403 or 429 if the request is refused."""
         who = await self._who(request)
         self._limits.take(_bucket(request, who))
         if permission is not None:
@@ -132,7 +132,7 @@ def _wanted(request: Request) -> str:
 
 
 def _bucket(request: Request, who: Principal | None) -> str:
-    """Who shares a rate limit: all users of one key; unknown callers by address (IPv6: by network)."""
+    """The bucket of a caller: one per key or session; for unknown callers, one per address (IPv6: per network)."""
     if who is not None:
         return who.id
     return f"stranger {login_limits.place_of(request.client.host) if request.client else ''}"
@@ -154,27 +154,27 @@ async def _who(request: Request) -> Principal:
 
 def store_of(request: Request) -> OpenStore:
     """The open store of the application that got this request."""
-    there: OpenStore = request.app.state.there
-    return there
+    opened: OpenStore = request.app.state.open_store
+    return opened
 
 
-async def _there(request: Request) -> OpenStore:
+async def _opened(request: Request) -> OpenStore:
     return store_of(request)
 
 
 Who = Annotated[Principal, Depends(_who)]
-There = Annotated[OpenStore, Depends(_there)]
+StoreDep = Annotated[OpenStore, Depends(_opened)]
 
 
-def verbs_for(there: OpenStore, who: Principal, namespace: str) -> OpenVerbs:
-    """The verbs of a namespace; 404 if the caller does not see it."""
+def verbs_for(opened: OpenStore, who: Principal, namespace: str) -> OpenVerbs:
+    """The verbs of a namespace. Raises 404 if the caller may not see it."""
     if who.namespaces and namespace not in who.namespaces:
         raise Problem(404, "unknown", f"there is no namespace {namespace!r} for {who.name}; see 'onthedot whoami'")
-    return there.verbs(namespace)
+    return opened.verbs(namespace)
 
 
 def check_unrestricted(who: Principal, what: str) -> None:
-    """403 if the caller is bound to some namespaces or owners: nodes and queues are shared by all."""
+    """Raise 403 if the caller is limited to some namespaces or owners, because all share nodes and queues."""
     if who.namespaces or who.only_own:
         raise Problem(
             403, "forbidden", f"{what}: expected a key for all namespaces and owners, which share it; {who.name} is not"

@@ -1,4 +1,4 @@
-"""Runs long computations in threads, so that the event loop answers others meanwhile."""
+"""Runs long computations in threads, so that the event loop can answer other requests meanwhile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
 AT_ONCE = 4
-"""How many computations run at once. The others wait."""
+"""Most computations at once. More of them wait."""
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 

@@ -35,7 +35,8 @@ _TOLD = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 
 
 
 class Connections:
-    """Counts open connections. A trusted proxy has no limit of its own, because it stands for many clients."""
+    """Counts open connections, in all and per address. A trusted proxy has no limit per address, because it serves many
+    clients."""
 
     def __init__(self, most: int, most_per_address: int, proxies: Proxies) -> None:
         self._most = most
@@ -45,7 +46,7 @@ class Connections:
         self.count = 0
 
     def add(self, host: str) -> str | None:
-        """Count a connection from an address. Returns what to `remove` later, or None if there are too many."""
+        """Count a connection from an address. Returns the key for `remove`, or None if there are too many."""
         place = place_of(host)
         if self.count >= self._most:
             logger.warning("refused a connection from %s: expected at most %d in all, "
@@ -61,7 +62,7 @@ class Connections:
         return place
 
     def remove(self, place: str) -> None:
-        """A connection is closed."""
+        """Stop counting a connection that was closed."""
         self.count -= 1
         self._open[place] -= 1
         if not self._open[place]:
@@ -76,12 +77,12 @@ class BoundedListener(socket.socket):
         # would wait 40 ms for the delayed acknowledgement of the first.
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._connections = connections
-        self._tells = tells  # whether a refused client gets an answer in plain HTTP
+        self._tells = tells  # whether to answer a refused client in plain HTTP
         self._failed = False
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection; `ConnectionAbortedError` if there are too many, which asyncio ignores."""
-        if self._failed:  # without this, asyncio would try and report 1,024 times; now it retries in a second
+        """The next connection. Raises `ConnectionAbortedError`, which asyncio ignores, if there are too many."""
+        if self._failed:  # without this asyncio would retry 1,024 times at once; now it retries in a second
             self._failed = False
             raise BlockingIOError
         try:
@@ -109,7 +110,7 @@ class _Accepted(socket.socket):
         self._place: str | None = place
 
     def close(self) -> None:
-        """Close it. It may be called twice."""
+        """Close the connection. It may be called twice."""
         super().close()
         if self._place is not None:
             self._connections.remove(self._place)
@@ -117,7 +118,7 @@ class _Accepted(socket.socket):
 
 
 def listen_at(listen: Listen, connections: Connections, *, tells: bool) -> BoundedListener:
-    """A socket that listens there; `OSError` if it cannot."""
+    """A socket that listens at this address. Raises `OSError` if it cannot."""
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     listener = BoundedListener(family, connections, tells=tells)
     try:
@@ -132,13 +133,13 @@ def listen_at(listen: Listen, connections: Connections, *, tells: bool) -> Bound
 
 
 def affordable(most: int) -> int:
-    """How many connections this process can hold, at most `most`: half of the files that it may open. Raises the soft
-    limit of open files if that is necessary."""
+    """How many connections this process can hold, at most `most`. They may use half of the open files that the process
+    is allowed. Raises the soft limit of open files if necessary."""
     needed = most + max(most, _FOR_THE_REST)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
         soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        with suppress(ValueError, OSError):  # some systems allow less than they say
+        with suppress(ValueError, OSError):  # some systems allow less than their hard limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -163,7 +164,7 @@ MOST_WAITING = 100
 
 
 class TooSlow(HTTPException):
-    """A body that does not come in time. It is an `HTTPException`, as `TooLarge` is."""
+    """A body that does not arrive in time. It is an `HTTPException` for the same reason as `TooLarge`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
@@ -172,8 +173,8 @@ class TooSlow(HTTPException):
 
 
 class TimedReceive:
-    """Receives a body; `TooSlow` if it does not come in time. After the body it waits without limit, because this is
-    how an application notices a disconnect."""
+    """Receives a body. Raises `TooSlow` if it does not arrive in time. After the body it waits without limit, because
+    an application waits here for the client to disconnect."""
 
     def __init__(self, receive: Receive, *, in_pieces: bool) -> None:
         self._receive = receive
@@ -197,7 +198,7 @@ class TimedReceive:
 
 
 class TimedProtocol(HttpToolsProtocol):
-    """One connection. It is closed if headers are late or too large, and if answers are not read."""
+    """One connection. It is closed if headers are late or too large, or if the client does not read its answers."""
 
     _headers_due: float | None = None  # when `check` closes it; a timer for each request costs more
     _answering: RequestResponseCycle | None = None  # uvicorn's `cycle` is the newest, which may wait for this one
@@ -217,7 +218,7 @@ class TimedProtocol(HttpToolsProtocol):
         self._headers_due = self._sent_at + HEADERS
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Notify the request that is being answered: uvicorn notifies only the newest one."""
+        """Notify the request that is being answered; uvicorn notifies only the newest one."""
         if self._answering is not None and not self._answering.response_complete:
             self._answering.disconnected = True
             self._answering.message_event.set()
@@ -232,12 +233,12 @@ class TimedProtocol(HttpToolsProtocol):
         elif not self._begun:
             self._unread += len(data)
         else:
-            self._unread = len(data) if between and self._begun == 1 else 0  # where in the data it began is not known
+            self._unread = len(data) if between and self._begun == 1 else 0  # its start in the data is unknown
         if self._unread > MOST_HEAD and not self.transport.is_closing():
             self.send_400_response("")
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """A request starts."""
         super().on_message_begin()
         self._in_message, self._head = True, 0
         self._begun += 1
@@ -253,7 +254,7 @@ class TimedProtocol(HttpToolsProtocol):
         self._count(len(name) + len(value) + 4)
 
     def on_headers_complete(self) -> None:
-        """A request has its headers."""
+        """The headers of a request are complete."""
         self._headers_due = None
         if len(self.pipeline) >= MOST_WAITING:
             raise ValueError("too many")  # ends the parser, which refuses the request
@@ -267,12 +268,12 @@ class TimedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """A request has ended."""
+        """A request is complete."""
         self._in_message = False
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """An answer has ended: the time for the next request begins."""
+        """An answer is complete. The time for the next request starts."""
         following = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
         if following is not None:
@@ -288,7 +289,7 @@ class TimedProtocol(HttpToolsProtocol):
             self._refuse(
                 b"400 Bad Request", shown(Problem(400, "invalid", f"{msg} Expected a request of HTTP/1.1."), "")
             )
-        self.transport.close()  # in the middle of another answer there is no way to say more
+        self.transport.close()  # no error can be sent in the middle of another answer
 
     def check(self, now: float) -> None:
         """Close the connection of a client that does not send or does not read. Called about once a second."""

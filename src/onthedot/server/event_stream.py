@@ -1,4 +1,4 @@
-"""Server-sent events: limits the followers, and ends a stream whose reader is gone, stuck or no longer allowed."""
+"""Sends server-sent events. Limits the followers, and ends a stream if its reader is gone, stuck or not allowed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEND_TIMEOUT = 30.0
 PING_EVERY = 15.0
 """Seconds without an event until a comment is sent, so that proxies keep the connection."""
 CHECK_EVERY = 3.0
-"""Seconds between two checks that the follower may still follow."""
+"""Seconds between two checks of the follower's permission."""
 TURN = 8
 """How many followers are woken in one turn of the loop, so that requests do not wait for a hundred."""
 PING = b": still here\n\n"
@@ -33,7 +33,7 @@ LastEventId = Annotated[
     Header(
         alias="Last-Event-ID",
         max_length=100,
-        description="The `id` of the last event you read. The stream continues after it.",
+        description="The `id` of the last event that you read. The stream continues after it.",
     ),
 ]
 
@@ -55,7 +55,7 @@ def event_content(*events: str) -> dict[str, Any]:
         "properties": {
             "event": {"type": "string", "enum": list(events)},
             "data": {"type": "string", "contentMediaType": "application/json"},
-            "id": {"type": "string", "description": "Where it is: for `Last-Event-ID`."},
+            "id": {"type": "string", "description": "Send it as `Last-Event-ID` to continue after this event."},
         },
         "required": ["event", "data"],
     }
@@ -74,8 +74,8 @@ class Followers:
 
     @contextmanager
     def seat(self, who: Principal) -> Iterator[None]:
-        """Count a follower while the context lasts; 429 if there are too many. The sessions of a user count together,
-        because a user can have as many as there are logins."""
+        """Count a follower while the context lasts. Raises 429 if there are too many. All sessions of a user count
+        together, because a user can open any number of sessions."""
         principal = f"session {who.name}" if who.kind == "session" else f"{who.kind} {who.id}"
         if self._of[principal] >= self.most_each:
             raise _too_many(f"expected at most {self.most_each} followers at once of {who.name}; end some first")
@@ -101,7 +101,7 @@ class Followers:
             self._streams.discard(task)
 
     def close(self) -> None:
-        """End every stream, because the server stops. Followers may go on at another server."""
+        """End every stream, because the server stops. Followers can reconnect to another server."""
         for stream in self._streams:
             stream.cancel()
 
@@ -111,8 +111,8 @@ def _too_many(detail: str) -> Problem:
 
 
 class EventStream(Response):
-    """Sends the pieces of an iterator, and takes the next one when the last was sent, so nothing piles up for a reader
-    that does not read. It ends with the iterator, when the reader is gone, or after `SEND_TIMEOUT`."""
+    """Sends the pieces of an iterator. It takes the next piece when the last one was sent, so a reader that does not
+    read costs no memory. It ends with the iterator, when the reader is gone, or after `SEND_TIMEOUT`."""
 
     media_type = "text/event-stream"
 
@@ -153,7 +153,7 @@ class EventStream(Response):
             raise error
 
     async def _until_forbidden(self) -> None:
-        """Return when the follower may not follow any more. A store that does not answer ends no stream."""
+        """Return when the follower loses its permission. If the store does not answer, the stream continues."""
         allowed = True
         while allowed:
             await asyncio.sleep(CHECK_EVERY)

@@ -36,8 +36,10 @@ _STOP_TIMEOUT = 5  # seconds for requests under way when the server stops
 
 
 class HttpServer:
-    """Serves the API of a store from `start` to `stop`. `knows` makes the checks of keys for that store. With None
-    every caller may do everything, which is allowed on loopback only. `counters` are those of this process' node."""
+    """Serves the API of a store from `start` to `stop`.
+
+    `knows` makes the object that checks keys. With None every caller may do everything; this is allowed on loopback
+    only. `counters` are the metrics of the node in this process."""
 
     def __init__(
         self,
@@ -62,12 +64,12 @@ class HttpServer:
         self._server: uvicorn.Server | None = None
         self._error: BaseException | None = None
         self._certificate: Certificate | None = None
-        self._there: OpenStore | None = None
+        self._open_store: OpenStore | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.url = ""
 
     def start(self) -> None:
-        """Start, and return when it answers. Raises what keeps it from that."""
+        """Start, and return when the server answers. Raises the error if it cannot start."""
         if self._thread is not None:
             raise StateError("the server is running already; stop it before you start it again")
         settings, proxies = self._settings, Proxies(self._settings.trusted_proxies)
@@ -86,17 +88,17 @@ class HttpServer:
             raise self._error
 
     def ask(self, work: Callable[[OpenStore], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine on the server's loop, with the store that it has opened."""
-        if self._there is None or self._loop is None:
+        """Run a coroutine on the server's event loop, with the server's open store."""
+        if self._open_store is None or self._loop is None:
             raise StateError("the server is not running; start it first")
-        return asyncio.run_coroutine_threadsafe(work(self._there), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(work(self._open_store), self._loop).result()
 
     def ping(self, answer: Callable[[], None]) -> None:
-        """Call this on the server's event loop; at once if it does not run."""
+        """Call `answer` on the server's event loop; call it at once if the loop does not run."""
         ping_loop(self._loop, answer)
 
     def stop(self) -> None:
-        """Take no more requests, let running ones end within five seconds, and close. It may be called twice."""
+        """Accept no more requests, let running ones finish within five seconds, and close. It may be called twice."""
         if self._server is not None:
             self._server.should_exit = True
         if self._thread is not None:
@@ -111,10 +113,10 @@ class HttpServer:
         self._ready.set()
 
     async def _serve(self, listening: socket.socket) -> None:
-        async with opened(self._store, self._settings) as there:
-            self._there, self._loop = there, asyncio.get_running_loop()
-            keys = None if self._knows is None else self._knows(there)
-            app = make_app(there, keys, counters=self._counters, listen=self._listen)
+        async with opened(self._store, self._settings) as open_store:
+            self._open_store, self._loop = open_store, asyncio.get_running_loop()
+            keys = None if self._knows is None else self._knows(open_store)
+            app = make_app(open_store, keys, counters=self._counters, listen=self._listen)
             config = uvicorn.Config(
                 app, log_config=None, access_log=False, lifespan="off", http=TimedProtocol, ws="none",
                 server_header=False, proxy_headers=False, timeout_graceful_shutdown=_STOP_TIMEOUT,
@@ -129,14 +131,14 @@ class HttpServer:
 
 
 def settle_memory() -> None:
-    """Exclude the present objects from garbage collection, in a process that only serves. A bulk submit takes a quarter
-    less time."""
+    """Exclude the present objects from garbage collection, in a process that only serves. A bulk submit is then 25 %
+    faster."""
     gc.collect()
     gc.freeze()
 
 
 class _Server(uvicorn.Server):
-    """Calls back when it answers, and when it is about to stop."""
+    """Calls `answers` when the server answers, and `stops` when it is about to stop."""
 
     def __init__(
         self,
@@ -151,7 +153,7 @@ class _Server(uvicorn.Server):
         self._stops = stops
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Like its parent, with a time-out for TLS handshakes."""
+        """Listen, as the parent class does, but with a time-out for TLS handshakes."""
         loop = asyncio.get_running_loop()
         tls: dict[str, Any] = {}
         if self._certificate is not None:
@@ -198,7 +200,8 @@ logger = logging.getLogger("onthedot.server")
 
 
 class Certificate:
-    """A chain in PEM, and its private key, in the same file or in another one. `context` is what sockets use."""
+    """A certificate chain in PEM and its private key, in one file or two. It is loaded again when the files change.
+    `context` is the TLS context of the sockets."""
 
     def __init__(self, chain: str, key: str = "") -> None:
         self._chain = Path(chain)
@@ -207,12 +210,14 @@ class Certificate:
         self.context = self._load(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
 
     def renew(self) -> None:
-        """Use what is in the files now, if it has changed. What cannot be used is logged, and the last one stays."""
+        """Load the files again if they have changed. If that fails, log the error and keep the current certificate."""
         try:
             changed_at = self._when_changed()
             if changed_at == self._changed_at:
                 return
-            self._load(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))  # to try: half of it would break the other
+            self._load(
+                ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            )  # a trial: a failed load would break the context in use
             self._load(self.context)
         except DefinitionError as error:
             logger.error("the new certificate is not used: %s", error)
@@ -241,26 +246,28 @@ class Certificate:
 
 
 def _no_password() -> str:
-    """Otherwise OpenSSL would ask for one on the terminal."""
+    """Refuse. Without this OpenSSL would ask for a password on the terminal."""
     raise ValueError("the key has a password")
 
 
 EVERY = 60.0
-"""Seconds between two records of the same error."""
-_MOST = 1_000  # different ones that are remembered
+"""Seconds between two log records of the same error."""
+_MOST = 1_000  # different errors in memory
 
 
 class OnceAMinute(logging.Filter):
-    """Passes the first of equal warnings and errors, and after a minute the next one with the count of those between.
+    """A log filter for repeated errors, because any client can cause thousands per second.
+
+    It passes the first of equal warnings and errors, and after a minute the next one with the count of those between.
     Errors are equal if they have the same type and were raised at the same line. Other records are equal if their
-    text is the same without its arguments."""
+    message is the same without its arguments."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._seen: dict[object, tuple[float, int]] = {}  # when it was passed last, and how many came since
+        self._seen: dict[object, tuple[float, int]] = {}  # time of the last passed record, and the count since then
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to log it."""
+        """Whether to log this record."""
         if record.levelno < logging.WARNING:
             return True
         key = _key(record)
@@ -287,7 +294,7 @@ def _key(record: logging.LogRecord) -> object:
 
 @contextmanager
 def repeats_filtered() -> Iterator[None]:
-    """Filter what the server logs and what the running loop reports, until the context ends."""
+    """Filter repeated errors in the log of the server and of the running event loop, until the context ends."""
     once = OnceAMinute()
     logger.addFilter(once)
     asyncio.get_running_loop().set_exception_handler(_report)

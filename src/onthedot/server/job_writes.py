@@ -32,14 +32,14 @@ Make = Callable[[JobRecord | None], Job]
 
 
 class JobKey(NamedTuple):
-    """The key of a job: its namespace and name."""
+    """The namespace and name of a job."""
 
     namespace: str
     name: str
 
 
 class WrittenJob(NamedTuple):
-    """What was stored, and the job before."""
+    """The result of a write, and the job before it."""
 
     before: JobRecord | None
     put: PutJob
@@ -49,7 +49,7 @@ class WrittenJob(NamedTuple):
 
 
 def check_may_write(who: Principal, job: Job) -> None:
-    """403 unless the caller may write or delete a job that does this."""
+    """Raise 403 unless the caller may write or delete a job with this task."""
     needed = writing_needs(job.task)
     if not (who.may(Permission.JOBS_WRITE) and who.may(needed)):
         what = type(job.task).__name__.lower()
@@ -60,18 +60,19 @@ def check_may_write(who: Principal, job: Job) -> None:
 
 
 def check_sees(who: Principal, name: str, before: JobRecord | None) -> None:
-    """404 if a job of this name is stored that the caller does not see."""
+    """Raise 404 if the stored job of this name is one that the caller may not see."""
     if before is not None and not who.sees(before.job.namespace, before.job.owner):
         raise unknown_job(name)
 
 
 def unknown_job(name: str) -> Problem:
-    """404: there is no such job."""
+    """The 404 answer for a job that is not stored."""
     return Problem(404, "unknown", f"no job {name!r} is stored")
 
 
 def with_owner(who: Principal, job: Job, before: JobRecord | None, *, said: bool) -> Job:
-    """The job with its owner: whoever created it. Only an admin may name another one."""
+    """The job with its owner: the stored owner, or that of the caller if the job is new. Only an admin may name
+    another. `said`: the request names an owner."""
     keeps = who.owner if before is None else before.job.owner
     if job.owner == keeps:
         return job
@@ -88,7 +89,7 @@ def with_owner(who: Principal, job: Job, before: JobRecord | None, *, said: bool
 
 async def write_job(
     request: Request,
-    there: OpenStore,
+    opened: OpenStore,
     who: Principal,
     key: JobKey,
     check: Check,
@@ -96,11 +97,13 @@ async def write_job(
     *,
     revision: int | None = None,
 ) -> WrittenJob:
-    """Store the job that `make` makes of the stored one, unless `check` refuses that one. Only the job that was checked
-    is replaced: if another writer is faster, check and make it again. `revision` is as in `Verbs.put`."""
-    verbs = verbs_for(there, who, key.namespace)
+    """Store the job that `make` returns for the stored one. `check` raises if the stored job must not be replaced.
+
+    Only the job that was checked is replaced. If another writer is faster, both are called again with the new job.
+    `revision` is as in `Verbs.put`."""
+    verbs = verbs_for(opened, who, key.namespace)
     for _ in range(_TRIES):
-        before = await there.store.queries.get_job(key.name, namespace=key.namespace)
+        before = await opened.store.queries.get_job(key.name, namespace=key.namespace)
         job = await in_thread(checked_job, who, before, check, make)
         if before is None or before.job != job:
             check_read(job, before, revision)
@@ -120,7 +123,7 @@ async def write_job(
 
 
 def checked_job(who: Principal, before: JobRecord | None, check: Check, make: Make) -> Job:
-    """The job to store in place of this one, if the caller may write both."""
+    """The job to store in place of `before`. Raises 403 unless the caller may write both."""
     check(before)
     if before is not None:
         check_may_write(who, before.job)
@@ -129,15 +132,15 @@ def checked_job(who: Principal, before: JobRecord | None, check: Check, make: Ma
     return job
 
 
-async def create_job(request: Request, there: OpenStore, who: Principal, job: Job, *, said: bool) -> JobRecord:
-    """Store a new job; 409 if its name is taken. `said`: the body names its owner."""
+async def create_job(request: Request, opened: OpenStore, who: Principal, job: Job, *, said: bool) -> JobRecord:
+    """Store a new job. Raises 409 if its name is taken. `said`: the body names an owner."""
 
     def check(before: JobRecord | None) -> None:
         if before is not None:
             raise _taken(job)
 
     key = JobKey(job.namespace, job.name)
-    written = await write_job(request, there, who, key, check, lambda before: with_owner(who, job, before, said=said))
+    written = await write_job(request, opened, who, key, check, lambda before: with_owner(who, job, before, said=said))
     if written.put.change != "created":  # another writer was faster, with the same definition
         raise _taken(job)
     return written.put.record
@@ -145,25 +148,25 @@ async def create_job(request: Request, there: OpenStore, who: Principal, job: Jo
 
 async def remove_job(
     request: Request,
-    there: OpenStore,
+    opened: OpenStore,
     who: Principal,
     key: JobKey,
     *,
     if_match: str | None = None,
     job_id: int | None = None,
 ) -> int:
-    """Delete exactly the revision that was checked; returns how many waiting runs were cancelled. With `job_id`, only
-    the job with this number."""
-    verbs_for(there, who, key.namespace)
+    """Delete exactly the revision that was checked. Returns the number of waiting runs that were cancelled. With
+    `job_id`, delete only the job with this number."""
+    verbs_for(opened, who, key.namespace)
     for _ in range(_TRIES):
-        record = await there.store.queries.get_job(key.name, namespace=key.namespace)
+        record = await opened.store.queries.get_job(key.name, namespace=key.namespace)
         if record is None or (job_id is not None and record.id != job_id):
             raise unknown_job(key.name)
         check_sees(who, key.name, record)
         check_match(record, if_match, None)
         check_may_write(who, record.job)
         try:
-            cancelled = await there.store.delete_job(record.id, expected=record.revision)
+            cancelled = await opened.store.delete_job(record.id, expected=record.revision)
         except RevisionConflict:
             continue
         await record_change(request, "jobs.delete", record.job, before=definition_of(record.job))
@@ -190,22 +193,23 @@ _TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"')
 IfMatch = Annotated[
     str | None,
     Header(
-        description="Only if the job still has this `ETag`; else 412.", max_length=1000, examples=['"7-3"'],
+        description="Write only if the job still has this `ETag`; else 412.", max_length=1000, examples=['"7-3"'],
     ),
 ]  # fmt: skip
 IfNoneMatch = Annotated[
     str | None,
-    Header(description="`*`: only if there is no such job yet; else 412.", max_length=1000, examples=["*"]),
+    Header(description="`*`: write only if the job does not exist yet; else 412.", max_length=1000, examples=["*"]),
 ]
 
 
 def etag_of(record: JobRecord) -> str:
-    """The tag of a job at this revision. A job that was deleted and created again has another one."""
+    """The ETag of a job at this revision. A job that was deleted and created again has another one."""
     return f'"{record.id}-{record.revision}"'
 
 
 def check_match(record: JobRecord | None, if_match: str | None, if_none_match: str | None) -> None:
-    """412 unless the stored job fits these headers; 422 if they cannot be read."""
+    """Raise 412 unless the stored job fits these headers; 422 if they cannot be read. So no client overwrites the edit
+    of another."""
     tag = None if record is None else etag_of(record)
     if if_match is not None and not _names(if_match, tag, "If-Match"):
         raise _stale(f"a job with the tag {if_match}", tag)
@@ -215,7 +219,7 @@ def check_match(record: JobRecord | None, if_match: str | None, if_none_match: s
 
 
 def _names(header: str, tag: str | None, name: str) -> bool:
-    """Whether a header names this tag. A weak tag (`W/"7-3"`) never matches."""
+    """Whether a header lists this tag. A weak tag (`W/"7-3"`) never matches."""
     if header.strip() == "*":
         return tag is not None
     if not _LIST.fullmatch(header):

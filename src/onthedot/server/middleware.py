@@ -1,4 +1,4 @@
-"""Wraps every request: an id, a limit on its size, security headers, and a line in the log."""
+"""Gives every request an id, a size limit, security headers, time-outs for its body, and a line in the log."""
 
 from __future__ import annotations
 
@@ -36,15 +36,14 @@ _FOR_STRANGERS = frozenset(line for line, permission in ROUTE_PERMISSIONS.items(
 
 
 class TooLarge(HTTPException):
-    """A body over its limit. It is an `HTTPException`, because the framework takes any other error for a body that it
-    cannot read."""
+    """A body over its limit. An `HTTPException`, because FastAPI reports any other error as an unreadable body."""
 
     def __init__(self, most: int) -> None:
         super().__init__(413, f"expected a body of at most {most} bytes; {_INSTEAD}")
 
 
 class RequestMiddleware:
-    """The outermost middleware, as plain ASGI: it costs a request some microseconds."""
+    """The outermost middleware. It is plain ASGI, which costs a request only some microseconds."""
 
     def __init__(self, app: ASGIApp, *, in_pieces: tuple[str, str, str]) -> None:
         self._app = app
@@ -63,7 +62,7 @@ class RequestMiddleware:
         scope["request_id"] = request_id = self._id_of(headers)
         status = 0
 
-        async def tell(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -75,14 +74,14 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            await self._bounded(scope, headers, receive, tell)
+            await self._bounded(scope, headers, receive, send_with_headers)
         except (TooLarge, TooSlow) as error:
-            await answer(problem_of_framework(error, scope), scope)(scope, receive, tell)
+            await answer(problem_of_framework(error, scope), scope)(scope, receive, send_with_headers)
         except Exception:  # a bug in a route: answer and log this request; others go on
             logger.exception("request %s: %s %s broke", request_id, scope["method"], _shown(scope["path"]))
             if status == 0:  # nothing was sent yet
                 detail = f"this is a bug; the server's log says more under {request_id}, or under one like it before"
-                await answer(Problem(500, "broken", detail), scope)(scope, receive, tell)
+                await answer(Problem(500, "broken", detail), scope)(scope, receive, send_with_headers)
         took = (time.perf_counter() - began) * 1000
         logger.debug("%s %s %s: %d in %.1f ms", request_id, scope["method"], _shown(scope["path"]), status, took)
 
@@ -113,11 +112,11 @@ class RequestMiddleware:
 
 
 def _kind_of(scope: Scope) -> str:
-    """The content type that a route reads: the first, if there are several."""
+    """The content type that a route reads: the first if there are several."""
     kind: bytes = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
     return kind.partition(b";")[0].strip().decode("latin-1").lower()
 
 
 def _shown(path: str) -> str:
-    """A path for the log: a client must not be able to write lines."""
+    """A path for the log, escaped, so that a client cannot write log lines."""
     return path.encode("unicode_escape").decode()[:200]

@@ -1,4 +1,4 @@
-"""The types of the API that several routes share: parameters, bodies and answers."""
+"""The parameters, bodies and answers that several routes share. Instants are RFC 3339 in UTC."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
 class Body(BaseModel):
-    """What a request says: strictly, and nothing else."""
+    """The base class of request bodies. Types are strict, and unknown fields are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
 class JobOut(BaseModel):
-    """A job as it is stored."""
+    """A stored job."""
 
     id: int
     name: str = Field(examples=["nightly_report"])
@@ -50,25 +50,27 @@ class JobOut(BaseModel):
 
 
 class ProgressOut(BaseModel):
-    """How much of a run is done, as its handler has told."""
+    """The progress that the handler of a run has reported."""
 
     done: float
     of: float | None
 
 
 class RunOut(BaseModel):
-    """A run, waiting, running or finished."""
+    """A run: waiting, running or finished."""
 
     run_id: int = Field(examples=[41])
     job: str = Field(examples=["nightly_report"])
     namespace: str = Field(examples=["default"])
-    owner: str = Field(description="Of its job, as it is now.", examples=["ann"])
-    trigger: str = Field(description="What asked for it.", examples=["schedule:nightly"])
+    owner: str = Field(description="The present owner of its job.", examples=["ann"])
+    trigger: str = Field(
+        description="What created the run: a schedule, a submit, a person.", examples=["schedule:nightly"]
+    )
     queue: str = Field(examples=["default"])
     priority: str = Field(examples=["normal"])
-    target: str | None = Field(description="The node that it is for, if it is for one.")
-    node: str | None = Field(description="That holds it, or had it last.", examples=["worker-1"])
-    revision: int | None = Field(description="Of its job, that it was tried with last.")
+    target: str | None = Field(description="The node that has to execute it; null: any node.")
+    node: str | None = Field(description="Current or last node; null: none yet.", examples=["worker-1"])
+    revision: int | None = Field(description="The revision of its job in the last attempt.")
     state: str = Field(examples=["succeeded"])
     reason: str
     error: str | None = Field(examples=["ConnectionError: no answer"])
@@ -81,30 +83,32 @@ class RunOut(BaseModel):
     armed_at: str | None
     started_at: str | None
     ended_at: str | None
-    running_since: str | None = Field(description="When the attempt that runs was let start; null: none runs.")
-    late_ms: float | None = Field(description="How long after `due_at` it started; null: it has not.")
+    running_since: str | None = Field(description="Start of the running attempt; null: none runs.")
+    late_ms: float | None = Field(description="Milliseconds from `due_at` to the start; null: not started.")
     duration_ms: float | None
-    args: dict[str, JsonValue] | None = Field(description="None: the job's own.", examples=[{"region": "eu"}])
+    args: dict[str, JsonValue] | None = Field(
+        description="The arguments; null: those of the job.", examples=[{"region": "eu"}]
+    )
     progress: ProgressOut | None
-    settled: str = Field(description="What was done about it, if it is dead.")
-    result: JsonValue = Field(description="What its handler gave back, if it has succeeded.")
+    settled: str = Field(description="For a dead run: whether it was replayed or discarded.")
+    result: JsonValue = Field(description="The result of the handler if the run succeeded.")
     model_config = ConfigDict(extra="forbid")
 
 
 class RunsOut(BaseModel):
-    """Some runs, and where the next ones begin. A page may be short, or empty, and still have a next one."""
+    """A page of runs. A page can be short or empty and still have a `next`."""
 
     items: list[RunOut]
-    next: str | None = Field(description="Send it as `after` to read on; null: that was all.")
+    next: str | None = Field(description="Send it as `after` to get the next page; null: this is the last page.")
 
 
 class AttemptOut(BaseModel):
-    """One try at a run, which is over."""
+    """A finished attempt of a run."""
 
     run_id: int = Field(examples=[41])
     attempt: int = Field(examples=[1])
     node: str = Field(examples=["worker-1"])
-    revision: int = Field(description="Of the job, that was tried.")
+    revision: int = Field(description="The revision of the job.")
     fence: int
     outcome: str = Field(examples=["succeeded"])
     error: str | None
@@ -116,10 +120,10 @@ class AttemptOut(BaseModel):
 
 
 class AttemptsOut(BaseModel):
-    """Some attempts, and where the next ones begin."""
+    """A page of attempts."""
 
     items: list[AttemptOut]
-    next: str | None = Field(description="Send it as `after` to read on; null: that was all.")
+    next: str | None = Field(description="Send it as `after` to get the next page; null: this is the last page.")
 
 
 def job_out(record: JobRecord) -> dict[str, Any]:
@@ -151,7 +155,7 @@ def run_out(run: RunRecord) -> dict[str, Any]:
 
 
 def attempt_out(attempt: AttemptRecord) -> dict[str, Any]:
-    """An attempt as JSON, without its lease: who knows the lease can end the attempt."""
+    """An attempt as JSON, without its lease: a client with the lease could end the attempt."""
     return fields(
         AttemptOut,
         run_id=attempt.run_id,
@@ -201,37 +205,37 @@ _NAMED = {"name", "namespace"}
 Definition = Annotated[
     JobBody,
     WithJsonSchema({"$ref": f"{_AT}{_PREFIX}job"}),
-    BodyParam(description="A job, as a file says it.", openapi_examples={"a job": {"value": EXAMPLE}}),
+    BodyParam(description="A job definition, as in a YAML file.", openapi_examples={"a job": {"value": EXAMPLE}}),
 ]
 Named = Annotated[
     JobBody,
     WithJsonSchema({"$ref": f"{_AT}{_PREFIX}named_job"}),
     BodyParam(
-        description="A job, as a file says it; its name is in the address.",
+        description="A job definition, as in a YAML file. The name is in the path.",
         openapi_examples={"a job": {"value": {name: one for name, one in EXAMPLE.items() if name not in _NAMED}}},
     ),
 ]
 Patch = Annotated[
     JobBody,
     BodyParam(
-        description="What is to be another: a JSON merge patch (RFC 7396); null takes an option out.",
+        description="A JSON merge patch (RFC 7396) of the definition. null removes an option.",
         openapi_examples={"a patch": {"value": {"timeout": "30m", "retry": None}}},
     ),
 ]
 
 
 def definition_of(job: Job) -> dict[str, Any]:
-    """A job as a body, which can be sent back."""
+    """The definition of a job, in the form in which a client can send it back."""
     return dict(written(job))
 
 
 def read_definition(data: JobBody) -> Job:
-    """Read the job of a body; `DefinitionError` with every problem in it."""
+    """Read a job definition. Raises `DefinitionError` with every problem in it."""
     return read_job(data)
 
 
 def components() -> dict[str, Any]:
-    """The schemas of bodies, by their names in the OpenAPI document.
+    """The schemas of job definitions, by their names in the OpenAPI document.
 
     >>> sorted(components())[:2]
     ['written.args', 'written.delay']
@@ -247,8 +251,8 @@ def components() -> dict[str, Any]:
 
 
 def without_branches(schema: dict[str, Any]) -> dict[str, Any]:
-    """Write "exactly one of these keys, each without some others" without `oneOf`. Client generators make a type of
-    each branch of `oneOf`, and lose the shared properties.
+    """Rewrite a `oneOf` of required keys without `oneOf`. Client generators make a type from each branch, and lose the
+    shared properties.
 
     >>> one = {"type": "object", "properties": {"run": {}, "argv": {}}}
     >>> plain = without_branches({**one, "oneOf": [{"required": ["run"]}, {"required": ["argv"]}]})
@@ -268,7 +272,7 @@ def without_branches(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _none_of(keys: Iterable[str]) -> dict[str, Any]:
-    """An object without any of these keys."""
+    """The schema of an object without these keys."""
     return {"propertyNames": {"not": {"enum": list(keys)}}}
 
 
@@ -293,14 +297,14 @@ NO_NUL = r"^[^\x00]*$"
 """Text without NUL, which every store can compare."""
 
 Text = Annotated[str, StringConstraints(max_length=200, pattern=NO_NUL)]
-RunId = Annotated[int, Path(alias="run", description="The run's number.", ge=1, le=HIGHEST_RUN, examples=[41])]
-PageSize = Annotated[int, Query(ge=1, le=1000, description="How many there are on a page at the most.")]
-After = Annotated[str | None, Query(max_length=500, pattern=NO_NUL, description="What the page before said is next.")]
+RunId = Annotated[int, Path(alias="run", description="The run's id.", ge=1, le=HIGHEST_RUN, examples=[41])]
+PageSize = Annotated[int, Query(ge=1, le=1000, description="The largest number of items on a page.")]
+After = Annotated[str | None, Query(max_length=500, pattern=NO_NUL, description="The `next` of the previous page.")]
 Instant = Annotated[
     str | None,
     Query(
         max_length=50,
-        description="RFC 3339, with an offset.",
+        description="An instant in RFC 3339 with an offset.",
         examples=["2026-01-01T08:00:00Z"],
         json_schema_extra={"format": "date-time"},
     ),
@@ -311,8 +315,8 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=200,
-        description="Sent again with the same key, a request gives the run that the first one made. Each API key has "
-        "its own.",
+        description="A request with the same key again returns the run of the first request. Each API key has its own "
+        "idempotency keys.",
     ),
 ]
 
@@ -320,16 +324,16 @@ IdempotencyKey = Annotated[
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:-]*$"
 Name = Annotated[str, Path(description="The job's name.", max_length=100, pattern=NAME, examples=["nightly_report"])]
-Namespace = Annotated[str, Query(description="Where the name is looked up.", max_length=100, pattern=NAME)]
-JobsLimit = Annotated[int, Query(description="How many at the most.", ge=1, le=1000)]
-JobsAfter = Annotated[str | None, Query(description="Where to go on: `next` of the page before.", max_length=1000)]
+Namespace = Annotated[str, Query(description="The job's namespace.", max_length=100, pattern=NAME)]
+JobsLimit = Annotated[int, Query(description="The largest number of items on a page.", ge=1, le=1000)]
+JobsAfter = Annotated[str | None, Query(description="The `next` of the previous page.", max_length=1000)]
 Word = Annotated[Line | None, Query(max_length=200)]
-JobName = Annotated[Text | None, Query(description="Of this job only.", examples=["nightly_report"])]
+JobName = Annotated[Text | None, Query(description="Only this job.", examples=["nightly_report"])]
 QueueName = Annotated[str, Path(max_length=100, pattern=NAME, examples=["mail"])]
 
 
 def instant(given: str | None, what: str) -> Micros | None:
-    """Read an instant of a query; `DefinitionError` if it is none."""
+    """Read an instant from a query. Raises `DefinitionError` if it is not one."""
     return None if given is None else to_micros(read_instant(given, what=what))
 
 
@@ -337,17 +341,18 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def to_json(value: Any) -> str:
-    """JSON in ASCII on one line. Half of a surrogate pair is escaped."""
+    """JSON in ASCII on one line. FastAPI's encoder fails on some user text, such as half of a surrogate pair. Here it
+    is escaped."""
     return json.dumps(value, separators=(",", ":"))
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer in JSON."""
+    """A JSON response."""
     return Response(to_json(value), status, headers, "application/json")
 
 
 def attachment(name: str) -> dict[str, str]:
-    """The headers of a download, which no browser shows. The suggested file name has harmless characters only.
+    """The headers of a download: browsers save it and never show it. The suggested file name has safe characters only.
 
     >>> attachment('../a "b".txt')["Content-Disposition"]
     'attachment; filename="a_b_.txt"; filename*=UTF-8\\'\\'a%20%22b%22.txt'

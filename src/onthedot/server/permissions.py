@@ -1,7 +1,7 @@
 """The permission that each route needs, and the methods that each path has.
 
-The server goes by this one table, and tests go over it. A route that is not here keeps the server from
-starting; so does a line here without a route.
+The server checks requests by this table, and tests iterate over it. A route that is missing here stops the server from
+starting; so does a line without a route.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from starlette.routing import compile_path
 from onthedot.access.permissions import Permission
 
 EVERYBODY = None
-"""For routes that need no key."""
+"""For routes that anybody may call, without a key."""
 
 ROUTE_PERMISSIONS: dict[str, Permission | None] = {
     "GET /": EVERYBODY,
@@ -114,7 +114,7 @@ _METHODS = _by_path()
 
 
 def methods_of(path: str) -> str:
-    """As the header `Allow` lists them.
+    """The methods of a path, as the header `Allow` lists them.
 
     >>> methods_of("/api/v1/jobs/nightly_report")
     'DELETE, GET, HEAD, PATCH, PUT'

@@ -1,4 +1,4 @@
-"""Turns errors into `application/problem+json`: every answer that is no success has this form."""
+"""Turns errors into `application/problem+json` (RFC 9457), the form of every error answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("onthedot.server")
 
 MEDIA_TYPE = "application/problem+json"
 KINDS = "https://onthedot.invalid/problems/"
-"""The start of the names of kinds. They are no addresses: nothing answers there."""
+"""The prefix of a problem's `type`. It is a name only: nothing is served at this address."""
 
 
 class FieldProblem(NamedTuple):
@@ -106,7 +106,7 @@ _PATH = re.compile(r"^([A-Za-z_][\w.\[\]-]*): (.*)$", re.DOTALL)
 
 
 def problem_of(error: errors.OnTheDotError) -> Problem:
-    """The problem of a library error. An error that is not in the table is a bug, and is raised again.
+    """The problem of a library error. An error that is not in the table is a bug; it is raised again.
 
     >>> problem_of(errors.UnknownJob("no job 'x' is stored")).status
     404
@@ -143,7 +143,7 @@ def _wrong_of(error: errors.DefinitionError) -> list[FieldProblem]:
 
 
 def shown(problem: Problem, request_id: str) -> dict[str, Any]:
-    """A problem as JSON."""
+    """The fields of a problem's JSON."""
     told: dict[str, Any] = {
         "type": KINDS + problem.kind,
         "title": TITLES[problem.kind],
@@ -198,7 +198,7 @@ def problem_of_framework(error: HTTPException, scope: Scope) -> Problem:
 
 
 def problem_of_request(error: RequestValidationError, content_type: str = "") -> Problem:
-    """The problem of a request that does not fit its route: every reason, by the name of the field."""
+    """The problem of a request that does not fit its route. It lists every invalid field."""
     wrong = [_wrong_part(part, content_type) for part in error.errors()]
     detail = "; ".join(f"{one.field}: {one.problem}" for one in wrong[:5])
     return Problem(422, "invalid", detail, wrong)

@@ -1,4 +1,4 @@
-"""The keys of an identity provider: fetched from its address, cached, and fetched again when it has new ones."""
+"""Fetches and caches the public keys of an identity provider, and checks ID tokens with them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("onthedot.server")
 
 REFRESH: Micros = 3_600 * SECOND
-"""Age after which keys are fetched again. Until the answer comes, the cached ones are valid."""
-AGAIN: Micros = 60 * SECOND
+"""Age after which keys are fetched again. Until then, and while they are fetched, the cached keys are used."""
+RETRY: Micros = 60 * SECOND
 """The least time between two fetches, whatever keys the tokens name."""
 _TIMEOUT = 10.0  # seconds for both requests together
 _MOST = 1 << 20  # bytes of an answer
 
 
 class ProviderKeys:
-    """Reads tokens of one provider, on one event loop. It asks only the provider for the place of its
-    keys, at its own address, and follows no redirect."""
+    """Checks tokens of one provider, on one event loop. The address of the keys comes from the provider's own
+    configuration document. No redirect is followed."""
 
     def __init__(self, provider: Provider, clock: Clock) -> None:
         self.provider = provider
@@ -38,17 +38,16 @@ class ProviderKeys:
         self._asking: asyncio.Task[None] | None = None  # its own task: it goes on if a waiting request is cancelled
 
     async def read(self, text: str) -> Person:
-        """The person of a token. `LoginRefused` if it is invalid; `ProviderUnavailable` if that cannot be checked.
-
-        A token with a known key does not wait, however slow the provider is."""
+        """The person of a token. Raises `LoginRefused` if the token is not valid, and `ProviderUnavailable` if that
+        cannot be checked. A token with a known key does not wait for the provider."""
         if self._keys is None:
-            await self._ask(AGAIN)
+            await self._ask(RETRY)
         else:
             self._begin(REFRESH)
         try:
             return self._read(text)
         except KeyMissing:
-            await self._ask(AGAIN)
+            await self._ask(RETRY)
         try:
             return self._read(text)
         except KeyMissing:

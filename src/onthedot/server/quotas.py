@@ -1,16 +1,16 @@
 """Enforces quotas of owners: jobs, unfinished runs, and runs per minute.
 
-The store has the true counts, and is asked rarely. Between two counts, what this server stores is added to them:
+The store has the true counts, but counting is slow. Between two counts, this server adds what it stores itself:
 
-    book ──▶ counted + booked since  ──▶ within the quota: go on
-                                     └─▶ over it: count again, then refuse with 429
+    book ──▶ counted + booked since  ──▶ within the quota: accept
+                                     └─▶ over it: count again, then refuse with 429 if still over
 
 Nothing is awaited between the last check of a count and the booking, so a burst of requests on one server cannot exceed
-a quota. Servers do not know of each other: each sees what the others stored when it counts again.
+a quota. Servers do not talk to each other: each sees what the others stored when it counts again.
 
-For a caller that is bound to namespaces, an owner's jobs and runs count in each namespace apart; for any other caller,
-in all together. So runs in other namespaces do not use up the quota of a bound caller, and a free caller gets no more
-by using many namespaces.
+If the caller is limited to namespaces, an owner's jobs and runs count in each namespace separately. For any other
+caller they count in all namespaces together. So runs in other namespaces do not use up the quota of a limited caller,
+and an unlimited caller gains nothing by using many namespaces.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 
 KEPT = 5 * SECOND
-"""Age after which the runs of an owner are counted again, because other servers and schedules add some."""
+"""Age after which the runs of an owner are counted again, because other servers and schedules add runs."""
 _PACE = 20
-"""Counting takes at most one part in this many of the time, however often an owner asks."""
+"""Counting takes at most 1/20 of the time, even if an owner sends many requests."""
 _MINUTE = 61  # seconds: a booking may be up to a second younger than its second
 _RUNS_AGAIN, _JOBS_AGAIN = 5, 60  # Retry-After in seconds; when there will be room is unknown
 _MOST_KEPT = 10_000  # owners and callers in memory
@@ -74,9 +74,9 @@ class _Runs:
     """The unfinished runs of an owner, as far as this server knows."""
 
     def __init__(self) -> None:
-        self.total = 0  # counted, and booked since
+        self.total = 0  # counted, plus booked since
         self.booked = 0  # ever
-        self.flying = 0  # booked, and not stored yet
+        self.flying = 0  # booked but not stored yet
         self.counted_at: Micros | None = None
         self.took: Micros = 0
         self.lock = asyncio.Lock()
@@ -109,7 +109,7 @@ class _Minute:
             count -= some
 
     def again_at(self, beyond: int) -> Micros:
-        """When this many will be older than a minute."""
+        """When this many submits will be older than a minute."""
         for second, count in self._seconds:
             beyond -= count
             if beyond <= 0:
@@ -133,7 +133,7 @@ class Quotas:
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def book(self, who: Principal, owner: Owner, count: int = 1) -> None:
-        """Take room for runs before they are stored, or raise 429. Call `land` when they are stored, or will not be."""
+        """Reserve room for runs before they are stored. Raises 429 if there is none. Call `land` afterwards."""
         if self._most_runs is not None:
             await self._check_runs(self._most_runs, owner.bound(who), count)
             for runs in self._both(owner):
@@ -148,7 +148,7 @@ class Quotas:
                 raise
 
     def land(self, who: Principal, owner: Owner, count: int, *, made: int) -> None:
-        """Booked runs are stored, or will not be. `made` of them are new; give back the room of the others."""
+        """End a booking: `made` of the runs are stored and new. The room of the others is free again."""
         self._land_runs(owner, count, made)
         minute = self._minutes.get(_caller(who))
         if minute is not None:
@@ -222,7 +222,7 @@ class Quotas:
             yield
 
     async def check_jobs(self, who: Principal, new: Mapping[Owner, int]) -> None:
-        """429 if an owner has no room for this many more jobs. Call it inside `creating`."""
+        """Raise 429 if an owner has no room for this many more jobs. Call it inside `creating`."""
         wanted: Counter[Owner] = Counter()
         for owner, count in new.items():
             wanted[owner.bound(who)] += count
@@ -251,12 +251,12 @@ class Share:
         self._booked: Counter[Owner] = Counter()  # by owner, and not stored yet
 
     async def book(self, owner: Owner, count: int = 1) -> None:
-        """Book more runs of an owner's jobs; 429 if there are too many."""
+        """Book more runs of an owner's jobs. Raises 429 if there are too many."""
         await self._quotas.book(self._who, owner, count)
         self._booked[owner] += count
 
     def land(self, made: Counter[Owner]) -> None:
-        """All booked runs are stored, or will not be; `made` has how many are new, by owner."""
+        """End all bookings. `made` is the number of new runs of each owner."""
         booked, self._booked = self._booked, Counter()
         for owner, count in booked.items():
             self._quotas.land(self._who, owner, count, made=made[owner])
@@ -269,7 +269,7 @@ def make_quotas(store: Store, clock: Clock, settings: Settings) -> Quotas | None
 
 
 def quotas_for(request: Request) -> Quotas | None:
-    """The quotas for the caller; None if there are none, or if it is an admin of everything, who sets them."""
+    """The quotas for the caller; None if there are none. Admins of all namespaces and owners have none."""
     quotas: Quotas | None = request.app.state.quotas
     who: Principal = request.state.who
     is_exempt = who.role is Role.ADMIN and not who.namespaces and not who.only_own
@@ -278,7 +278,7 @@ def quotas_for(request: Request) -> Quotas | None:
 
 @asynccontextmanager
 async def room_for_runs(request: Request, wanted: Mapping[Owner, int]) -> AsyncIterator[Counter[Owner]]:
-    """Store this many runs of each owner inside the context, and count the new ones in its value; 429 if too many."""
+    """Store these numbers of runs inside the context, and add the new ones to its value. Raises 429 if too many."""
     made: Counter[Owner] = Counter()
     quotas = quotas_for(request)
     if quotas is None:
@@ -296,7 +296,7 @@ async def room_for_runs(request: Request, wanted: Mapping[Owner, int]) -> AsyncI
 
 @asynccontextmanager
 async def room_for_job(request: Request, job: Job, before: JobRecord | None) -> AsyncIterator[None]:
-    """Store a job inside the context; 429 if its owner has too many."""
+    """Store a job inside the context. Raises 429 if its owner has too many jobs."""
     quotas = quotas_for(request)
     if quotas is None or (before is not None and before.job.owner == job.owner):
         yield
@@ -307,7 +307,7 @@ async def room_for_job(request: Request, job: Job, before: JobRecord | None) -> 
 
 
 def _caller(who: Principal) -> Hashable:
-    """Who shares the limit per minute: all keys and users of an owner; without an owner, one key or user."""
+    """Callers that share a limit per minute: all keys and users of an owner; or one key or user without owner."""
     if who.owner:
         return "owner", who.owner
     return who.kind, who.name if who.kind == "session" else who.id

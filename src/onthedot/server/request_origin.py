@@ -40,13 +40,13 @@ class Proxies:
         self._networks = read_networks(texts)
 
     def trusts(self, host: str) -> bool:
-        """Whether this address is one of them."""
+        """Whether this address is a trusted proxy."""
         address = _address(host)
         return address is not None and any(address in network for network in self._networks)
 
     def client_of(self, peer: str, headers: Headers) -> str:
-        """The address that a trusted peer forwards for. Proxies append, so this is the last address that is no
-        proxy's. A part that cannot be read was not written by a proxy, and ends the search.
+        """The client's address behind a trusted proxy. Proxies append to the header, so this is the last address that
+        is not a proxy's. A part that is no address was not written by a proxy, and ends the search.
 
         >>> headers = [(b"x-forwarded-for", b"198.51.100.9, 192.0.2.7, 10.0.0.2")]
         >>> Proxies(["10.0.0.0/8"]).client_of("10.0.0.1", headers)
@@ -64,8 +64,8 @@ class Proxies:
 
 
 class ProxyMiddleware:
-    """Middleware of a server with trusted proxies. A request gets the address that the proxy forwards for, and an
-    address may have `most` requests at once. Its connections are the proxy's, and cannot be counted here."""
+    """Middleware of a server with trusted proxies. It sets the client address of a request to the forwarded one. One
+    address may have `most` requests at once: its connections cannot be limited, because they are the proxy's."""
 
     def __init__(self, app: ASGIApp, *, proxies: Proxies, most: int) -> None:
         self._app = app
@@ -84,7 +84,7 @@ class ProxyMiddleware:
         schemes = [text.rpartition(",")[2].strip().lower() for text in _values(headers, b"x-forwarded-proto")]
         if schemes and schemes[-1] in ("http", "https"):
             scope["scheme"] = schemes[-1]
-        if self._proxies.trusts(client):  # the proxy's own request, such as a health check
+        if self._proxies.trusts(client):  # a request of the proxy itself, such as a health check
             await self._app(scope, receive, send)
             return
         place = place_of(client)
@@ -123,16 +123,16 @@ def _address(host: str) -> Address | None:
 
 
 PROBES = frozenset({"/api/v1/health", "/api/v1/ready"})
-"""Paths that answer under any host, because probes use any address."""
+"""Paths that answer under any host name, because health probes use any address."""
 SCRAPED = frozenset({"/metrics"})
-"""The same for scrapers, if the server has keys. Without keys, any page could read them."""
+"""The same for metrics scrapers, if the server has keys. Without keys any web page could read the metrics."""
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 PORTS = {"http": 80, "https": 443}
 _OURS = frozenset({"same-origin", "none"})
 
 
 class Authority(NamedTuple):
-    """The host and port of a server in a URL. Port None: the usual one of the scheme."""
+    """The host and port of a URL. Port None means the default port of the scheme."""
 
     host: str
     port: int | None
@@ -141,8 +141,8 @@ class Authority(NamedTuple):
 class Hosts:
     """The hosts that a server answers for.
 
-    A server on loopback answers for `localhost` and loopback addresses. Any other answers for the host it listens on,
-    for the name of its machine, and for every address: only names can be made to lead elsewhere. `allowed` adds names.
+    A server on loopback answers for `localhost` and loopback addresses. Any other server answers for the host it
+    listens on, for the name of its machine, and for every IP address: DNS rebinding needs a name. `allowed` adds names.
 
     >>> hosts = Hosts(Listen("127.0.0.1"), allowed=["jobs.example.org"])
     >>> [hosts.has(name) for name in ("localhost", "127.0.0.1", "jobs.example.org", "evil.example", "192.0.2.1")]
@@ -155,14 +155,14 @@ class Hosts:
         self._names = frozenset(filter(None, map(_host_or_none, (*own, *allowed))))
 
     def has(self, host: str) -> bool:
-        """Whether this server answers for it."""
+        """Whether this server answers for this host."""
         if is_loopback(host) or host in self._names:
             return True
         return not self._only_loopback and literal(host) is not None
 
 
 class SameOriginMiddleware:
-    """The two checks, as plain ASGI. `keyed`: the server asks for keys."""
+    """Checks `Host` and the origin of writes, as plain ASGI. `keyed`: the server requires keys."""
 
     def __init__(self, app: ASGIApp, *, hosts: Hosts, keyed: bool) -> None:
         self._app = app
@@ -189,12 +189,12 @@ class SameOriginMiddleware:
 
 
 def authority_of(scope: Scope) -> Authority | None:
-    """The `Host` of a request; None unless it is there exactly once and can be read."""
+    """The `Host` of a request; None unless there is exactly one and it can be read."""
     found = _values(scope["headers"], b"host")
     return read_authority(found[0]) if len(found) == 1 else None
 
 
-@lru_cache(maxsize=1000)  # every request needs it
+@lru_cache(maxsize=1000)  # every request reads it
 def read_authority(text: str) -> Authority | None:
     """A host with or without a port, as in `Host`.
 
@@ -215,8 +215,8 @@ def read_authority(text: str) -> Authority | None:
 
 
 def is_own(origin: str, scope: Scope) -> bool:
-    """Whether `Origin` names the server that the request was sent to. If TLS ends before this server, `https` is as
-    good as `http`; if it ends here, only `https` is."""
+    """Whether `Origin` is the server that the request was sent to. If this server ends TLS, only `https` counts; if a
+    proxy ends it, `https` and `http` are equal."""
     scheme, mark, rest = origin.partition("://")
     said, place = read_authority(rest) if mark else None, authority_of(scope)
     if said is None or place is None or scheme not in PORTS or (scope["scheme"] == "https" and scheme != "https"):

@@ -1,4 +1,4 @@
-"""Routes that check the permission of `permissions.py` before they are called."""
+"""Routes that check the caller's permission (`permissions.py`) and the parameters before they are called."""
 
 from __future__ import annotations
 
@@ -17,49 +17,50 @@ from onthedot.server.permissions import ROUTE_PERMISSIONS
 from onthedot.server.problems import KINDS, MEDIA_TYPE, FieldProblem, Problem
 
 HEAD = "onthedot.head"
-"""The mark in the scope of a HEAD request."""
+"""The key in the ASGI scope that marks a HEAD request."""
 
 
 class WrongOut(BaseModel):
-    """One thing that was said wrongly."""
+    """One invalid field of a request."""
 
     field: str = Field(examples=["schedules[0].cron"])
     problem: str = Field(examples=["expected 5 or 6 fields, got 4"])
 
 
 class ProblemOut(BaseModel):
-    """What went wrong, and what to do."""
+    """An error: what was expected, what came, and what to do next."""
 
     type: str = Field(examples=[KINDS + "invalid"])
     title: str
     status: int
     detail: str
     request_id: str
-    error: str = Field("", description="The library's error that it is, if it is one.", examples=["UnknownJob"])
+    error: str = Field("", description="The name of the Python exception, if there is one.", examples=["UnknownJob"])
     errors: list[WrongOut] = []
 
 
 _CONTENT = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
 _ALWAYS = {
-    408: "The body did not come in time.", 413: "The body is too large.", 421: "It is for another host.",
-    422: "It cannot be understood.", 429: "Too many requests.", 503: "Ask again.",
+    408: "The body did not arrive in time.", 413: "The body is too large.",
+    421: "The request is for another host.", 422: "The request is not valid.", 429: "Too many requests.",
+    503: "The store does not answer. Retry after the time in `Retry-After`.",
 }  # fmt: skip
-_KNOWN = {401: "No key, or one that does not count.", 403: "The key may not do this."}
+_KNOWN = {401: "The key is missing or not valid.", 403: "The key does not have the permission."}
 _MORE = {
-    403: "A page of another origin may not do this.",
-    404: "There is no such thing, or not for this key.", 409: "Something else is true by now.",
-    412: "It was changed meanwhile.", 415: "That is not what can be read here.",
+    403: "A web page of another origin may not do this.",
+    404: "It does not exist, or this key may not see it.", 409: "The request conflicts with the current state.",
+    412: "Somebody changed it meanwhile.", 415: "The content type is not supported.",
 }  # fmt: skip
 
 
 def problems(*statuses: int, known: bool = True) -> dict[int | str, dict[str, Any]]:
-    """The error answers that a route documents: those of every route, and these."""
+    """The error answers that a route documents: those of every route, and these statuses."""
     told = {**_ALWAYS, **(_KNOWN if known else {}), **{status: _MORE[status] for status in statuses}}
     return {status: {"description": told[status], "content": _CONTENT} for status in sorted(told)}
 
 
 def _has_nul(request: Request) -> Problem:
-    """The problem of a NUL in a parameter: some stores can neither hold nor compare it."""
+    """The problem of a NUL in a parameter. Some stores can neither hold nor compare NUL."""
     given = [(f"path.{name}", text) for name, text in request.path_params.items()]
     given += [(f"query.{name}", text) for name, text in request.query_params.multi_items()]
     wrong = [
@@ -90,15 +91,15 @@ def _unknown(given: Iterable[str], known: Collection[str]) -> Problem | None:
 
 
 def _without_body(response: Response) -> Response:
-    """The answer to HEAD: it begins no stream."""
+    """The answer to HEAD. It starts no stream."""
     bare = Response(status_code=response.status_code, background=response.background)
     bare.raw_headers = response.raw_headers
     return bare
 
 
 class Guarded(APIRoute):
-    """A route that is called only if the caller may call it. This is no dependency of the framework: that would read
-    the body of an unknown caller first, and takes a tenth of the time of a submit."""
+    """A route that is called only if the caller has its permission. A FastAPI dependency would read the body of an
+    unknown caller first, and would take a tenth of the time of a submit."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Check the caller, then handle the request."""
@@ -126,7 +127,7 @@ class Routes(APIRouter):
         super().__init__(route_class=Guarded, **options)
 
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        """Declare a route. `responses` names the error statuses that it has beside those of every route."""
+        """Declare a route. `responses` names its error statuses that not every route has."""
         [method] = options.get("methods") or ["GET"]
         line = f"{method} {self.prefix}{path}"
         if line not in ROUTE_PERMISSIONS:
@@ -147,7 +148,7 @@ class Routes(APIRouter):
 
 
 def include(app: FastAPI, routers: Sequence[Routes]) -> None:
-    """Give an application these routes. `RuntimeError` unless they are exactly those of `ROUTE_PERMISSIONS`."""
+    """Add these routes to an application. Raises `RuntimeError` unless they are those of `ROUTE_PERMISSIONS`."""
     if app.routes:
         raise RuntimeError(f"routes: expected none that the table does not know, got {app.routes}")
     found = set()

@@ -40,17 +40,17 @@ MOST_NAME = 100
 
 
 class Submit(Body):
-    """One run that is asked for."""
+    """One run to submit."""
 
     job: Text = Field(max_length=MOST_NAME, examples=["nightly_report"])
     args: dict[str, JsonValue] | None = Field(None, examples=[{"region": "eu"}])
-    key: Text = Field("", description="Asked for once, however often this is sent.")
+    key: Text = Field("", description="A request with the same key again returns the same run.")
     delay: Text | None = Field(None, max_length=50, examples=["10m"])
     expires: Text | None = Field(None, max_length=50, examples=["1h"])
 
 
 class RunRequest(NamedTuple):
-    """The fields of a `Submit`, which is much slower to make."""
+    """The fields of `Submit` as a tuple, which is created much faster."""
 
     job: str
     args: dict[str, JsonValue] | None = None
@@ -60,12 +60,13 @@ class RunRequest(NamedTuple):
 
 
 def read_run_request(body: bytes) -> RunRequest:
-    """Read a body, or a line of one; `RequestValidationError` or `Problem` with every reason."""
+    """Read a JSON body or a line of NDJSON. Raises `RequestValidationError` or `Problem` with every reason."""
     return _read_plain(body) or RunRequest(**dict(read_body(Submit, body)))
 
 
 def _read_plain(body: bytes) -> RunRequest | None:
-    """Read a request with only a job and arguments, as nearly all are, in a third of the time; None for any other."""
+    """Read a request that has only a job and arguments, in a third of the time; None for any other. Most have only
+    these."""
     try:
         read = from_json(body, allow_inf_nan=False)
     except ValueError:
@@ -79,7 +80,7 @@ def _read_plain(body: bytes) -> RunRequest | None:
 
 
 def new_run(record: JobRecord, wanted: RunRequest, *, token: str, key: str, now: Micros) -> NewRun:
-    """The run to store; `DefinitionError` if the job cannot have it. The token is new for each request."""
+    """The run to store. Raises `DefinitionError` if the job does not allow it. The token is new for each request."""
     args = arguments(record, wanted.args)
     due_at = now if wanted.delay is None else now + micros(parse_duration(wanted.delay, what="delay"))
     expires_at = None
@@ -89,7 +90,7 @@ def new_run(record: JobRecord, wanted: RunRequest, *, token: str, key: str, now:
 
 
 def arguments(record: JobRecord, args: dict[str, JsonValue] | None) -> str | None:
-    """Encode arguments that the job takes (None: the job's own); `DefinitionError` if it does not take them."""
+    """Encode the arguments of a run (None: the job's). Raises `DefinitionError` if the job does not accept them."""
     text = None if args is None else encode_arguments(args, subject=f"job {record.job.name!r}", from_json=True)
     check_arguments(record, text)
     return text
@@ -101,8 +102,8 @@ _PREFIX = "idempotency:"
 
 
 def run_key(who: Principal, header: str | None, verb: str, own: str = "") -> str:
-    """The key of a run: the caller's `own`, or one made of the header Idempotency-Key. No other caller, and no other
-    verb, can have the same.
+    """The key of a run: the caller's `own`, or one made from the header Idempotency-Key. A key from a header differs
+    between callers and verbs.
 
     >>> from onthedot.access.permissions import LOCAL
     >>> run_key(LOCAL, None, "submit", "order-7"), run_key(LOCAL, "7", "submit") == run_key(LOCAL, "7", "trigger")
@@ -117,7 +118,7 @@ def run_key(who: Principal, header: str | None, verb: str, own: str = "") -> str
 
 
 def own_key(own: str) -> str:
-    """A key that the caller has chosen. It must not look like one that is made of a header."""
+    """A key that the caller chose. It must not look like one made from a header."""
     if own.startswith(_PREFIX):
         raise DefinitionError(f"key: expected one that does not begin with {_PREFIX!r}; those are made here")
     return own
@@ -126,13 +127,13 @@ def own_key(own: str) -> str:
 # ── the body ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 MOST_DEEP = 64
-"""How deep lists and objects of a body may be nested."""
+"""The deepest allowed nesting of lists and objects."""
 
 B = TypeVar("B", bound=BaseModel)
 
 
 def read_body(model: type[B], body: bytes) -> B:
-    """Read a body by its model; `RequestValidationError` with every reason."""
+    """Read a body by its model. Raises `RequestValidationError` with every reason."""
     try:
         read = model.model_validate_json(body)
     except ValidationError as error:
@@ -173,14 +174,14 @@ MOST_LINE = 64 * 1024
 MOST_LINES = 100_000
 MOST_BYTES = 64 * 1024 * 1024
 TURN = 50
-"""How many lines are read in one turn of the loop."""
+"""Lines that are read in one turn of the event loop."""
 
 Line = tuple[int, bytes]
 """The number of a line, and its bytes."""
 
 
 class BadLine(Exception):
-    """A refused line, and the problem."""
+    """A refused line: its number and the problem."""
 
     def __init__(self, number: int, problem: Problem) -> None:
         super().__init__(number, problem)
@@ -189,7 +190,7 @@ class BadLine(Exception):
 
 
 async def lines_of(pieces: AsyncIterator[bytes]) -> AsyncIterator[list[Line]]:
-    """Yield the lines that are not empty with their numbers, some at a time. `BadLine` at the first over a limit."""
+    """Yield numbered lines, some at a time, without empty ones. Raises `BadLine` at the first over a limit."""
     number, size, rest = 0, 0, b""
     async for piece in pieces:
         size += len(piece)
@@ -199,7 +200,7 @@ async def lines_of(pieces: AsyncIterator[bytes]) -> AsyncIterator[list[Line]]:
             number += 1
             too_much = _too_much(number, line)
             if too_much is not None:
-                yield some  # the lines before it count
+                yield some  # the lines before it are valid
                 raise too_much
             if line and not line.isspace():
                 some.append((number, line))
@@ -231,7 +232,7 @@ def _too_large(number: int, what: str) -> BadLine:
 
 
 def read_line(number: int, line: bytes) -> RunRequest:
-    """Read a line; `BadLine` if it is no request for a run."""
+    """Read a line. Raises `BadLine` if it is not a valid request for a run."""
     try:
         return read_run_request(line)
     except RequestValidationError as error:
@@ -247,23 +248,23 @@ BATCH_BYTES = 1024 * 1024
 """A batch is stored when it has this many lines or bytes."""
 
 FindJob = Callable[[str], Awaitable[JobRecord]]
-"""Finds the job of a name, if the caller sees it."""
+"""Finds a job by name. Raises if the caller may not see it."""
 MakeEntry = Callable[[int], Entry]
-"""Makes the audit entry of this many runs. It is written with them, whatever ends the request."""
+"""Makes the audit entry for this many runs. It is stored in the same write as they are."""
 
 
 class Bulk:
-    """The runs of one request. `stored` has the id of each; it is negative if the run was there before."""
+    """Stores the runs of one request. `stored` has the id of each; it is negative if the run existed before."""
 
-    def __init__(self, there: OpenStore, find: FindJob, told: MakeEntry, share: Share | None = None) -> None:
+    def __init__(self, opened: OpenStore, find: FindJob, told: MakeEntry, share: Share | None = None) -> None:
         self.stored = array("q")
         self.numbers = array("l")  # of their lines
         self.bad: BadLine | None = None
-        self._there = there
+        self._opened = opened
         self._find = find
         self._told = told
         self._share = share  # of the quotas, if there are any
-        self._token = there.ids.token()  # with the number of its line it is unique
+        self._token = opened.ids.token()  # unique together with the line number
         self._runs: list[NewRun] = []  # the batch
         self._numbers: list[int] = []
         self._owners: list[Owner] = []  # whose jobs they are
@@ -272,7 +273,7 @@ class Bulk:
         self._jobs: dict[str, JobRecord] = {}
 
     async def take(self, pieces: AsyncIterator[bytes]) -> None:
-        """Store all lines up to the first that is refused. The lines after it are read and ignored."""
+        """Store all lines before the first refused one. The lines after it are read and ignored."""
         try:
             await self._take(pieces)
         except BadLine as bad:
@@ -280,7 +281,7 @@ class Bulk:
             await self._read_rest(pieces)
         finally:
             if self._share is not None:
-                self._share.land(Counter())  # half a batch is not stored
+                self._share.land(Counter())  # an incomplete batch is not stored
 
     async def _read_rest(self, pieces: AsyncIterator[bytes]) -> None:
         left = MOST_BYTES
@@ -307,8 +308,8 @@ class Bulk:
         await self._flush()
 
     async def _add(self, some: Sequence[Line]) -> None:
-        """Add lines to the batch, up to the first that is refused."""
-        now = self._there.clock.now()
+        """Add lines to the batch. Raises `BadLine` at the first refused one."""
+        now = self._opened.clock.now()
         for number, line in some:
             self._next = number + 1
             wanted = read_line(number, line)
@@ -325,7 +326,7 @@ class Bulk:
         try:
             await share.book(owner)
         except Problem:
-            await self._flush()  # runs that existed before give their room back
+            await self._flush()  # runs that existed before free their room
             try:
                 await share.book(owner)
             except Problem as problem:
@@ -353,7 +354,7 @@ class Bulk:
         first = len(self.stored)
         try:
             await self._insert(runs, numbers)
-        except (KeyConflict, UnknownJob):  # nothing is stored: one by one finds the line
+        except (KeyConflict, UnknownJob):  # nothing is stored; one by one, to find the line
             for run, number in zip(runs, numbers, strict=True):
                 await self._insert_one(run, number)
         except OnTheDotError as error:
@@ -373,7 +374,7 @@ class Bulk:
         if not runs:
             return
         noting = noting_together([self._told(len(runs))])
-        stored = await insert_runs(self._there.store, runs, noting=noting)
+        stored = await insert_runs(self._opened.store, runs, noting=noting)
         self.stored.extend([run_id if created else -run_id for run_id, created in stored])
         self.numbers.extend(numbers)
 

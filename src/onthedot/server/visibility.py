@@ -1,5 +1,6 @@
-"""Finds the jobs, runs, attempts and skips that a caller may see. The check is part of the query or follows it
-immediately, so no route has a check of its own."""
+"""Finds the jobs, runs, attempts and skips that a caller may see.
+
+The check is part of the query or follows it immediately, so no route has a check of its own."""
 
 from __future__ import annotations
 
@@ -8,11 +9,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from onthedot.access.permissions import Principal
-from onthedot.model.errors import DefinitionError, UnknownJob, UnknownRun, did_you_mean
+from onthedot.model.errors import DefinitionError, UnknownJob, did_you_mean
 from onthedot.model.job import JobRecord, JobState
 from onthedot.model.run import AttemptRecord, RunRecord, SkipRecord, WaitReason
 from onthedot.operations.job_lookup import near_names
 from onthedot.operations.open_verbs import OpenStore, OpenVerbs
+from onthedot.operations.session import no_run
 from onthedot.server.auth import verbs_for
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import (
@@ -43,53 +45,53 @@ def visible_to(who: Principal, wanted: Filter) -> Filter:
     if who.namespaces:
         asked = who.namespaces if asked is None else tuple(one for one in asked if one in who.namespaces)
     if who.only_own and wanted.owner not in (None, who.owner):
-        asked = ()  # nobody's: no namespace at all finds nothing
+        asked = ()  # no namespace at all: the query finds nothing
     return replace(wanted, namespaces=asked, owner=who.owner if who.only_own else wanted.owner)
 
 
 async def find_jobs(
-    there: OpenStore, who: Principal, wanted: JobFilter, *, after: str | None = None, limit: int = 100
+    opened: OpenStore, who: Principal, wanted: JobFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[JobRecord], str | None]:
     """One page of jobs, by namespace and name, and the cursor of the next. A page may be short and not the last."""
-    page = await there.store.queries.find_jobs(
+    page = await opened.store.queries.find_jobs(
         visible_to(who, wanted), after=read_cursor(after, JobCursor), limit=limit
     )
     return page.items, None if page.next is None else encode_cursor(page.next)
 
 
 async def find_runs(
-    there: OpenStore, who: Principal, wanted: RunFilter, *, after: str | None = None, limit: int = 100
+    opened: OpenStore, who: Principal, wanted: RunFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[RunRecord], str | None]:
     """One page of runs: live ones by due instant, then finished ones, the newest first."""
-    page = await there.store.queries.find_runs(
+    page = await opened.store.queries.find_runs(
         visible_to(who, wanted), after=read_cursor(after, RunCursor), limit=limit
     )
     return page.items, None if page.next is None else encode_cursor(page.next)
 
 
 async def find_attempts(
-    there: OpenStore, who: Principal, wanted: AttemptFilter, *, after: str | None = None, limit: int = 100
+    opened: OpenStore, who: Principal, wanted: AttemptFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[AttemptRecord], str | None]:
     """One page of attempts, the newest end first."""
-    page = await there.store.queries.find_attempts(
+    page = await opened.store.queries.find_attempts(
         visible_to(who, wanted), after=read_cursor(after, AttemptCursor), limit=limit
     )
     return page.items, None if page.next is None else encode_cursor(page.next)
 
 
 async def find_skips(
-    there: OpenStore, who: Principal, wanted: SkipFilter, *, after: str | None = None, limit: int = 100
+    opened: OpenStore, who: Principal, wanted: SkipFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[SkipRecord], str | None]:
     """One page of ranges of skipped slots, the newest record first."""
-    page = await there.store.queries.find_skips(
+    page = await opened.store.queries.find_skips(
         visible_to(who, wanted), after=read_cursor(after, SkipCursor), limit=limit
     )
     return page.items, None if page.next is None else encode_cursor(page.next)
 
 
-async def job_by_id(there: OpenStore, who: Principal, job_id: int) -> JobRecord | None:
+async def job_by_id(opened: OpenStore, who: Principal, job_id: int) -> JobRecord | None:
     """The job with this number, if the caller sees it."""
-    for record in await there.store.queries.get_jobs_by_id([job_id]):
+    for record in await opened.store.queries.get_jobs_by_id([job_id]):
         if record.state is not JobState.DELETED and who.sees(record.job.namespace, record.job.owner):
             return record
     return None
@@ -108,19 +110,19 @@ def read_cursor(after: str | None, kind: type[Cursor]) -> Cursor | None:
     return cursor
 
 
-async def visible_job(there: OpenStore, who: Principal, job: str, namespace: str) -> tuple[OpenVerbs, JobRecord]:
+async def visible_job(opened: OpenStore, who: Principal, job: str, namespace: str) -> tuple[OpenVerbs, JobRecord]:
     """A job that the caller sees, and the verbs of its namespace; `UnknownJob` if there is none."""
-    verbs = verbs_for(there, who, namespace)
-    record = await there.store.queries.get_job(job, namespace=namespace)
-    return verbs, await check_visible(there, who, record, job, namespace)
+    verbs = verbs_for(opened, who, namespace)
+    record = await opened.store.queries.get_job(job, namespace=namespace)
+    return verbs, await check_visible(opened, who, record, job, namespace)
 
 
 async def check_visible(
-    there: OpenStore, who: Principal, record: JobRecord | None, job: str, namespace: str
+    opened: OpenStore, who: Principal, record: JobRecord | None, job: str, namespace: str
 ) -> JobRecord:
     """The record found by a job's name, if the caller sees it; else `UnknownJob`, with a similar name."""
     if record is None or not who.sees(namespace, record.job.owner):
-        found = await near_names(there.store.queries, job, visible_to(who, JobFilter(namespaces=(namespace,))))
+        found = await near_names(opened.store.queries, job, visible_to(who, JobFilter(namespaces=(namespace,))))
         near = did_you_mean(job, found) if found else ""
         raise UnknownJob(f"no job {job!r} is stored{near if near.startswith(',') else ''}")
     return record
@@ -130,7 +132,7 @@ async def visible_run(store: Store, who: Principal, run_id: int) -> RunRecord:
     """A run that the caller sees; else `UnknownRun`, with the same words as for a run that never existed."""
     run = await store.queries.get_run(run_id)
     if run is None or not who.sees(run.namespace, run.owner):
-        raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
+        raise no_run(run_id)
     return run
 
 
@@ -141,12 +143,12 @@ async def visible_runs(store: Store, who: Principal, run_ids: Iterable[int]) -> 
     for run_id in wanted:
         run = found.get(run_id)
         if run is None or not who.sees(run.namespace, run.owner):
-            raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
+            raise no_run(run_id)
     return list(found.values())
 
 
 async def visible_wait_reason(store: Store, who: Principal, run_id: int) -> tuple[WaitReason | None, int]:
-    """Why a run waits, and how many holders of its gate the caller does not see: those are not named."""
+    """Why a run waits, and how many holders of its gate the caller may not see. Those are not named."""
     stands = await store.queries.why_waiting(run_id)
     if stands is None or not stands.holders:
         return stands, 0

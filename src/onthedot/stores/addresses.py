@@ -1,4 +1,4 @@
-"""The address of a store: what the URLs of all drivers have in common.
+"""Parses the URLs of stores: what all drivers have in common.
 
     scheme://user:password@host:port/path?ours=…&theirs=…
 
@@ -38,7 +38,7 @@ class ServerAddress:
 
 
 def shown_url(url: str) -> str:
-    """The URL as it may be printed: without the password, and without what stands behind the question mark.
+    """The URL for people: without the password and without options.
 
     A password that should have been percent-encoded, and was not, is hidden as well.
 
@@ -65,7 +65,7 @@ def _shown_host(host: str) -> str:
 
 
 def split_options(url: str, ours: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """The URL for the driver's library, without the options that are ours; and those."""
+    """The URL for the driver's library, without our own options; and our own options."""
     _check_hosts(url)
     place, _, query = url.partition("?")
     given = parse_qsl(query, keep_blank_values=True)

@@ -1,4 +1,4 @@
-"""From a URL to a store. The only module that imports drivers, each when its URL is asked for."""
+"""Opens a store by its URL. The only module that imports drivers, each when its URL is asked for."""
 
 from __future__ import annotations
 

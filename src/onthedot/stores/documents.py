@@ -22,7 +22,7 @@ _MOST_ID = 400
 
 
 class Document(NamedTuple):
-    """A JSON text under a name. Versions come from one sequence of the store: none is ever given out twice."""
+    """A JSON text under a name. Versions come from one sequence of the store: no version is used twice."""
 
     kind: str
     id: str
@@ -48,8 +48,8 @@ class Entry(NamedTuple):
 
 
 class Noting(NamedTuple):
-    """Entries about runs, which are written with them: one for each run, and in each text `mark` stands for its run's
-    id; or without a mark, any number of texts about all of them together."""
+    """Entries about runs, written together with the runs. With `mark`, one text for each run, in which `mark` stands
+    for the run's id; without, any number of texts about all runs together."""
 
     kind: str
     bodies: Sequence[str]
@@ -171,7 +171,7 @@ def check_noting(noting: Noting | None, runs: Sequence[object]) -> None:
 
 
 def _body_problems(body: str) -> list[str]:
-    """What is wrong with the text. It is never quoted: it may hold what nobody should read in an error."""
+    """What is wrong with the text. The text is never quoted, because it may be secret."""
     try:
         size = len(body.encode())
         if size > LIMIT:

@@ -1,4 +1,4 @@
-"""Hints: what a store tells whoever sleeps, and listening for those of other processes.
+"""Sends hints, which wake sleeping services, and listens for hints of other processes.
 
 Losing or doubling every one of them costs latency only, because everybody who sleeps looks again by itself.
 """
@@ -35,8 +35,8 @@ class Hint(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """A store has come back without writes that it had acknowledged: `kept` of `acknowledged` are there. No hint, but
-    told in the same way. `epoch` counts how often its server was started again, or was another one."""
+    """A store has come back without writes that it had acknowledged: `kept` of `acknowledged` remain. It is no hint,
+    but sent in the same way. `epoch` counts restarts and replacements of the server."""
 
     kept: int
     acknowledged: int
@@ -44,7 +44,7 @@ class Loss(NamedTuple):
 
 
 class Hints:
-    """Who wants to be told. Called on the loop that made the change, after its commit."""
+    """The subscribers of a store. They are called on the loop that made the change, after its commit."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[Hint], None]] = []
@@ -54,12 +54,12 @@ class Hints:
         self._listeners.append(listener)
 
     def forget(self, listener: Callable[[Hint], None], mourner: Callable[[Loss], None]) -> None:
-        """Stop telling one listener of hints, and one of losses. The others hear on."""
+        """Remove one listener of hints, and one of losses. The others stay."""
         self._listeners = [one for one in self._listeners if one != listener]
         self._mourners = [one for one in self._mourners if one != mourner]
 
     def listen_for_loss(self, listener: Callable[[Loss], None]) -> None:
-        """Be told of what the store has lost, on whatever thread that is noticed."""
+        """Call this listener when the store has lost writes, on the thread that notices."""
         self._mourners.append(listener)
 
     def tell_loss(self, loss: Loss) -> None:
@@ -72,7 +72,7 @@ class Hints:
 
 
 class BaseListener(ABC):
-    """Passes on the hints of other processes, on the loop that has started it. Connects anew when it has to."""
+    """Passes on the hints of other processes, on the loop that started it. Reconnects when it has to."""
 
     trouble: ClassVar[tuple[type[Exception], ...]]
     """What the server, or the way to it, can go wrong with."""
@@ -109,7 +109,7 @@ class BaseListener(ABC):
             self._send(KINDS)
 
     def _heard(self, sender: str, kinds: Collection[str]) -> None:
-        """Pass on what another process has told; what it told itself it knows."""
+        """Pass on hints of another process. This process knows its own."""
         if sender != self._sender:
             self._send([kind for kind in KINDS if kind in kinds])
 
@@ -118,7 +118,8 @@ class BaseListener(ABC):
             self._hints.send(Hint(kind, 0))
 
     async def close(self) -> None:
-        """End listening. A library can swallow a cancellation while it connects: it is told until it has ended."""
+        """Stop listening. A library can swallow a cancellation while it connects, so it is cancelled until the task has
+        ended."""
         if self._task is None:
             return
         while not self._task.done():

@@ -1,4 +1,4 @@
-"""The store in memory: the moves of `stores/sql/` on a SQLite database that is in memory, and ends with its process.
+"""The store in memory: the moves of `stores/sql/` on an in-memory SQLite database. It ends with its process.
 
 For tests, for virtual time, and to try things out. Every call is done at once, on the thread that makes it: nothing
 here waits. A new store is a copy of a template, which takes 0.3 ms; to make its tables takes 12 ms.

@@ -1,4 +1,4 @@
-"""Numbered migrations: SQL files in a driver's folder `migrations/`, named `0001_what_it_does.sql`.
+"""Loads numbered migrations: SQL files in a driver's folder `migrations/`, named `0001_what_it_does.sql`.
 
 Each is applied once, in order, in a transaction of its own; how, and where it is recorded, is the driver's affair.
 A file that has been released is never changed: what was wrong with it is put right by the next one.

@@ -1,4 +1,4 @@
-"""One home with a connection pool per event loop, for stores on a server.
+"""Keeps one connection pool per event loop, for stores on a server.
 
 Handlers may run on another loop than the engine. A loop gets its home with its first call, and closes it at its end at
 the latest. Connections are opened when needed and lent to one call at a time. A call that is cancelled, times out or
@@ -132,7 +132,8 @@ class Pool(ABC, Generic[C]):
 
     @abstractmethod
     async def end(self, db: C) -> None:
-        """End a connection at once, whatever is on its way. It does not wait: whoever was cancelled can do it."""
+        """End a connection at once, even with an answer on its way. It does not wait, so a cancelled caller can do
+        it."""
 
     async def part(self, db: C) -> None:
         """End a connection that has nothing on its way: as politely as the server wants it."""
@@ -145,12 +146,12 @@ class Pool(ABC, Generic[C]):
     @staticmethod
     @abstractmethod
     def is_broken(error: BaseException) -> bool:
-        """Whether nobody knows what state the connection of a call is in that ended so."""
+        """Whether a call that ended with this error leaves its connection in an unknown state."""
 
     # ── lending ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def use(self, work: Callable[[C], Awaitable[T]]) -> T:
-        """Do some work on a connection that nobody else has meanwhile."""
+        """Do some work on a connection of its own."""
         db = await self.take()
         try:
             answer = await work(db)
@@ -161,7 +162,7 @@ class Pool(ABC, Generic[C]):
         return answer
 
     async def take(self) -> C:
-        """A connection that nobody else uses: one that was given back, or a new one."""
+        """An unused connection: an idle one, or a new one."""
         try:
             async with asyncio.timeout(self._address.timeout):
                 await self._room.acquire()

@@ -52,14 +52,14 @@ class Store(Protocol):
 
     @property
     def clock(self) -> Clock | None:
-        """This machine's clock, where that is the store's own; None for a store that has another, and tells the time
-        with its answers."""
+        """This machine's clock if the store uses it; None if the store has its own clock and sends the time with its
+        answers."""
 
     async def tell_time(self) -> Micros:
-        """What time it is by the store's clock: for whoever has had no other answer of it yet."""
+        """The store's clock, for a caller that has no other answer of the store yet."""
 
     async def about(self) -> values.About:
-        """Which product and version it is, as it is reached now, and what it keeps."""
+        """The product and its version, how it is reached now, and what it keeps after a crash."""
 
     @property
     def transactions(self) -> Transactions | None:
@@ -113,23 +113,23 @@ class Store(Protocol):
         self, job_id: int, schedule_id: str, slot_at: Micros, *, reason: ExceptReason, run: NewRun | None = None,
         expected: int | None = None, now: Micros | None = None,
     ) -> values.MovedSlot:  # fmt: skip
-        """Give one slot its fate ahead, in one transaction: it is skipped for this reason, and `run` takes its place;
-        without `run` nothing does. docs/design/store-moves.md has the cases: "What an exception does". The same again
-        (slot, reason, and the run's trigger and instant) returns the same answer. The run's `key` is not looked at.
+        """Decide one slot ahead, in one transaction: it is skipped for this reason, and `run` takes its place; without
+        `run` nothing does. docs/design/store-moves.md has the cases: "What an exception does". The same call again
+        (slot, reason, and the run's trigger and instant) returns the same answer. The run's `key` is not compared.
 
         `expected` is the revision whose rule yields the slot (None: any). Raises `SlotSettled` if the slot was armed,
         has its fate, is past, or is excepted in another way; `RevisionConflict` for another revision; `UnknownJob`;
         `UnknownSlot` if the job has no such schedule."""
 
     async def delete_job(self, job_id: int, *, expected: int | None = None, now: Micros | None = None) -> int:
-        """End a job: its waiting runs become cancelled(deleted), and how many is the answer. Running attempts end
-        and are not tried again: a verdict of scheduled becomes cancelled(deleted). Its name is free for a new job.
-        `expected` is the revision that the caller has read (None: any). Raises `RevisionConflict`, `UnknownJob`."""
+        """End a job: cancel its waiting runs as cancelled(deleted), and return how many. Running attempts end without a
+        retry: a verdict of scheduled becomes cancelled(deleted). The job's name is free for a new job. `expected` is
+        the revision that the caller has read (None: any). Raises `RevisionConflict`, `UnknownJob`."""
 
     async def cancel(self, run_ids: Sequence[int], *, why: str, now: Micros | None = None) -> list[values.CancelAnswer]:
-        """Cancel runs, one by one. A waiting one becomes cancelled in this write; a slot that lies ahead becomes an
-        exception, so that no edit plans it anew. A running one is asked to stop, with its node's next beat (asked
-        again, the first reason stays); the verdict of its attempt is final: scheduled becomes cancelled."""
+        """Cancel runs, one by one. A waiting run becomes cancelled in this write; a slot ahead becomes an exception, so
+        that no edit plans it again. A running one is asked to stop with its node's next beat (asked again, the first
+        reason stays), and its attempt is the last: the verdict scheduled becomes cancelled."""
 
     # ── from schedules to runs ────────────────────────────────────────────────────────────────────────────────
 
@@ -167,12 +167,12 @@ class Store(Protocol):
     # ── queues as a whole, and runs whose worker the leader chooses (`assignment: leader`) ────────────────────
 
     async def pause_queue(self, name: str, *, reason: str, now: Micros | None = None) -> values.Queue:
-        """From the answer on, nothing of this queue is given out or armed until it is resumed. Runs that are armed go
-        on; what is not started in time is missed as ever. Runs that wait at gates are ready again, and give up places
-        in limits that they do not use."""
+        """Pause a queue: from the answer on, none of its runs is reserved or armed until it is resumed. Armed runs
+        continue. Slots that do not start in time are missed as usual. Runs that wait at gates are ready again, and give
+        up places in limits that they do not use."""
 
     async def resume_queue(self, name: str, *, now: Micros | None = None) -> values.Queue:
-        """Let a queue go on. One that is not paused is left alone."""
+        """End the pause of a queue. A queue that is not paused is not changed."""
 
     async def share_queue(
         self, name: str, weights: Mapping[str, int] | None, *, now: Micros | None = None
@@ -182,10 +182,10 @@ class Store(Protocol):
     async def assign(
         self, term: Term, placements: Sequence[values.Placement], *, now: Micros | None = None
     ) -> list[bool]:
-        """Give runs their places, row by row: True if the run was still waiting, reserved by nobody in time. Fenced by
-        the term, as `plan` is: `TermLost`."""
+        """Assign runs to workers, row by row. True if the run still waited and was not validly reserved. Fenced by the
+        term, as `plan` is: `TermLost`."""
 
-    # ── the way of a run, from submitted to finished ──────────────────────────────────────────────────────────
+    # ── runs, from submitted to finished ──────────────────────────────────────────────────────────────────────
 
     async def submit(
         self, runs: Sequence[NewRun], *, noting: Noting | None = None, now: Micros | None = None
@@ -233,7 +233,8 @@ class Store(Protocol):
         `Skipped`; or it is scheduled again, and waits at the gate (`Blocked`) or for its instant (`Delayed`)."""
 
     async def release(self, leases: Sequence[Lease], *, now: Micros | None = None) -> list[bool]:
-        """Give reservations back, row by row: reserved → scheduled. False: the reservation was not ours any more."""
+        """Give reservations back, row by row: reserved → scheduled. False: the caller no longer held the
+        reservation."""
 
     async def finish(self, finishes: Sequence[Finish], *, now: Micros | None = None) -> list[bool]:
         """Record verdicts, row by row; True: accepted.
@@ -245,37 +246,37 @@ class Store(Protocol):
         whose state cannot follow `running`."""
 
     async def checkpoint(self, saves: Sequence[tuple[Lease, Checkpoint]], *, now: Micros | None = None) -> list[bool]:
-        """Record how far runs have come, row by row; True: accepted.
+        """Store checkpoints of runs, row by row; True: accepted.
 
         Accepted if the run is running under this lease, whatever its job's definition is by now. Of several the one
         with the highest revision stays: the same again, or an older one, is accepted and writes nothing. Otherwise
         False: the lease is lost, and nothing is written. Every later lease of the run has the newest one."""
 
     async def note(self, notes: Sequence[values.Note], *, now: Micros | None = None) -> list[bool]:
-        """Record what attempts tell, row by row; True: accepted.
+        """Store progress and logs of attempts, row by row; True: accepted.
 
         Accepted if the run is running under this lease; of several notes of an attempt the one with the highest number
         stays. `None` leaves what is there. Otherwise False, and nothing is written."""
 
-    # ── who lives, and who leads ──────────────────────────────────────────────────────────────────────────────
+    # ── nodes and leader election ─────────────────────────────────────────────────────────────────────────────
 
     async def register(self, node: values.Node, *, ttl: Micros, now: Micros | None = None) -> values.Beat:
         """Enter a new incarnation with a lease of `ttl`. Repeated, it is a beat; `NodeExpired` if it has ended."""
 
     async def beat(self, incarnation: str, *, ttl: Micros, now: Micros | None = None) -> values.Beat:
-        """Renew an incarnation's lease. One that has ended is renewed as well, as long as nobody has acted on
-        its end: the reaper takes runs and ends the incarnation in one write. `NodeExpired` after that.
+        """Renew an incarnation's lease. A lease that has ended is renewed too, until the reaper has acted on its end:
+        it takes the runs and ends the incarnation in one write. After that, `NodeExpired`.
 
         A lease of any node that ends later than one from now was written before the clock was set back: it ends one
         from now, in the same write."""
 
     async def leave(self, incarnation: str, *, now: Micros | None = None) -> None:
-        """End an incarnation's lease and its terms now: reserved runs are free at once, running ones are left
-        to the reaper."""
+        """End an incarnation's lease and its terms now. Reserved runs are free at once; running ones are left to the
+        reaper."""
 
     async def drain(self, node_id: str, *, draining: bool = True, now: Micros | None = None) -> int:
-        """Ask the living incarnations of a node to take no more work, or to go on; how many there are. From the answer
-        on `reserve` gives them nothing, and they learn of it with their next beat."""
+        """Ask the living incarnations of a node to take no more work, or to take work again; return how many there are.
+        From the answer on `reserve` gives them nothing, and they learn of it with their next beat."""
 
     async def probe(self, *, now: Micros | None = None) -> None:
         """Ask every node to beat now, by a hint."""
@@ -299,7 +300,7 @@ class Store(Protocol):
     async def resign(self, term: Term, *, now: Micros | None = None) -> bool:
         """End a term now, so that another node need not wait; False if it was not current."""
 
-    # ── putting right what nobody else will, and forgetting what is old ───────────────────────────────────────
+    # ── upkeep: repair and removal ────────────────────────────────────────────────────────────────────────────
 
     async def orphans(self, *, limit: int, now: Micros | None = None) -> list[Lease]:
         """Running attempts whose incarnation's lease has ended."""
@@ -309,35 +310,35 @@ class Store(Protocol):
         under this lease and its incarnation's lease has ended. Ends that incarnation for good, in the same write."""
 
     async def recount_gates(self, *, now: Micros | None = None) -> int:
-        """The safety net under gates: forget holders that are gone, and pass gates that are open although somebody
-        waits there; how many runs were freed: above zero means that a gate had been left closed by mistake. Places of
-        runs that no living worker can start go to others who wait there, as in `arm`; these are not counted. Rates
-        whose time has passed are forgotten."""
+        """Repair gates: forget holders that are gone, and pass on open gates at which runs still wait. Returns how many
+        runs were freed: above zero means that a gate had stayed closed by mistake. Places of runs that no living worker
+        can start go to other waiting runs, as in `arm`; these are not counted. Rates whose time has passed are
+        forgotten."""
 
     async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:
-        """Runs that were never armed and whose expiry has passed are skipped: slots as missed, others as expired.
-        What they are now."""
+        """Skip runs that were never armed and whose expiry has passed: slots as missed, others as expired. Returns
+        these runs as they are now."""
 
     async def prune_runs(
         self, cut: Cut, *, after: Mark | None = None, limit: int = 500, now: Micros | None = None
     ) -> Pruned:
-        """Remove finished runs with all that is known of them, and count each by job, UTC day of its end, and
-        state, in the same write. Two who prune at once do no harm: a row goes, and is counted, once.
+        """Remove finished runs with their attempts and other data, and count each by job, UTC day of its end, and
+        state, in the same write. Two callers at once do no harm: each run is removed and counted once.
 
         Looks at finished runs behind `after` up to the cut, in the order in which they ended, and at no more than
         `limit` of them. Those in the cut's states go; but a slot's run only if its slot lies in the past and at or
-        below its schedule's watermark (or the schedule is gone): no planner will come upon it again.
+        below its schedule's watermark (or the schedule is gone): no planner computes it again.
 
-        A key that goes gives a new run when it is submitted again, and a `finish` of such a run is refused. W of
-        `put_job` stays what it was."""
+        A removed key gives a new run when it is submitted again, and a `finish` of a removed run is refused."""
 
     async def prune_skips(self, until: Micros, *, limit: int = 500) -> int:
         """Remove ranges of skipped slots that were recorded by then, oldest first, unless they reach beyond their
         schedule's watermark. In the same write their slots are counted as skipped, on the day of the record."""
 
     async def prune_nodes(self, until: Micros, *, limit: int = 500) -> PrunedNodes:
-        """Remove incarnations whose lease had ended by then and who hold no live run; `beat` then says `NodeExpired`.
-        And what is kept of terms that began by then, except each shard's newest: their numbers go on growing."""
+        """Remove incarnations whose lease had ended by then and that hold no live run; `beat` then raises
+        `NodeExpired`. Also removes the history of terms that began by then, except each shard's newest, so that term
+        numbers only grow."""
 
     async def settle_dead(self, settled: Sequence[tuple[int, str]]) -> list[bool]:
         """Settle dead runs, row by row, each with a word on what was done about it; True: settled by this call.

@@ -1,4 +1,4 @@
-"""`store.queries`: what people and services read of a store. Nothing here writes.
+"""`store.queries`: reads for people and services. Nothing here writes.
 
 Lists that can be long have filters and pages. A page has what was found, and where the next page begins (None: that was
 all). **A short or empty page may have a next one**: no call reads more than about `SCANNED` rows. So a caller reads
@@ -378,8 +378,8 @@ class Queries(FindsJobs, Protocol):
         """The state of every schedule of a job, by id."""
 
     async def parents_of(self, job_id: int) -> list[values.Parent]:
-        """The parents of a job by name, and what it has of each: what it still waits for is what has no run. Empty for
-        a job that runs after nobody, or was deleted.
+        """The parents of a job by name, and the run that it has of each; a parent without a run is still waited for.
+        Empty for a deleted job, or one without parents.
 
         No call triggers a job that runs after others (`model/after.py`): **every write that moves a run to a terminal
         state** inserts the runs that follow it (docs/design/store-moves.md, "After"). Those of a paused job are held; a
@@ -438,12 +438,12 @@ class Queries(FindsJobs, Protocol):
         letters are read, however long history is."""
 
     async def why_waiting(self, run_id: int) -> WaitReason | None:
-        """How a live run stands; None if it has ended, or there is none."""
+        """Why a live run waits; None if it has ended or does not exist."""
 
     # ── queues and placement ──────────────────────────────────────────────────────────────────────────────────────
 
     async def list_queues(self, *, now: Micros | None = None) -> list[values.Queue]:
-        """Every queue that has a live run or was ever changed, by name, with who is in it."""
+        """Every queue that has a live run or was ever changed, by name, with counts of its runs."""
 
     async def list_unassigned(self, *, until: Micros, limit: int, now: Micros | None = None) -> list[values.Unplaced]:
         """Runs due by `until` that have no place; and those whose place is an incarnation that has ended, or that did
@@ -465,11 +465,11 @@ class Queries(FindsJobs, Protocol):
         often asks for the living."""
 
     async def get_layout(self) -> values.Layout:
-        """How the buckets are divided: version 1, with one shard, until somebody changes it."""
+        """The current layout. It is version 1 with one shard until somebody changes it."""
 
     async def list_terms(self) -> list[Term]:
-        """The newest term of each shard of the layout that ever had one, over or not, by shard. After a change of the
-        layout: one that nobody holds, which ended with the change."""
+        """The newest term of each shard of the layout, current or not, by shard. After a change of the layout it has no
+        holder and has ended."""
 
     # ── retention ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -67,7 +67,7 @@ class Transactions(Protocol):
         the connection is used from other threads, too."""
 
     async def begin(self, lease: Lease, *, now: Micros | None = None) -> Transaction:
-        """Begin a transaction for an attempt, on a connection that nobody else uses meanwhile.
+        """Begin a transaction for an attempt, on a connection that no other attempt uses meanwhile.
 
         `LeaseLost` if the run is not running under this lease any more. That is a look and no lock: what counts is the
         commit. `StoreUnavailable` if there is no connection to be had; then nothing was begun."""

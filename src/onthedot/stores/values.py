@@ -1,4 +1,4 @@
-"""What goes into a store and comes out of it: the values that the protocol in `protocol.py` speaks in."""
+"""The values that go into a store and come out of it. `protocol.py` uses them."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class About(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What an attempt tells while it runs. `log` is all that it has logged so far, bounded by who sends it.
+    """Progress and logs of a running attempt. `log` is everything logged so far; the sender bounds it.
 
     `number` grows with each note of the attempt, so that one which was late on its way replaces nothing newer."""
 
@@ -222,7 +222,7 @@ class Parent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A named line of runs. Every name is one; this is what somebody has said about it, and who is in it.
+    """A named line of runs. Every name is a queue; this is its state: pause, shares, and its runs.
 
     With `weights`, it is shared fairly: between the values of the argument that jobs name as their `share`, each with
     its weight (1 for those that are not named)."""
@@ -261,7 +261,7 @@ class Layout(NamedTuple):
 
 
 class Replanned(NamedTuple):
-    """A schedule whose next slot was computed anew: as it was seen, and the slot."""
+    """A schedule whose next slot was computed again: the schedule as it was read, and the slot."""
 
     job_id: int
     schedule_id: str

@@ -25,7 +25,7 @@ from onthedot.clock import SECOND
 from tests.cli.started import PROGRAM, started, wake
 from tests.processes.kit import wait_until
 
-PAGE = Path(__file__).parents[3] / "docs" / "systemd.md"
+PAGE = Path(__file__).parents[3] / "docs" / "operate" / "install.md"
 
 
 class Listener:

@@ -36,7 +36,7 @@ async def test_a_wrong_password_will_not_get_better(valkey: ValkeyServer):
 
 
 async def test_a_user_that_may_use_our_keys_is_enough(valkey: ValkeyServer):
-    """No more than docs/redis.md asks for: its keys and channel, and no dangerous commands but INFO."""
+    """No more than docs/operate/redis.md asks for: its keys and channel, and no dangerous commands but INFO."""
     rules = ["on", ">pass", "~{shop}:*", "~{shop}", "&{shop}:*", "+@all", "-@admin", "-@dangerous", "+info"]
     with valkey.client() as db:
         db.execute_command("ACL", "SETUSER", "shop", "reset", *rules)

@@ -1,12 +1,12 @@
-"""The choices of `arm`, over values: what it looks at, and what it knows of gates as it goes on deciding."""
+"""Whether a run may be armed, what its holder is answered, and what the batch decides."""
 
 from __future__ import annotations
 
 import pytest
 
 from onthedot.model.job import Call, Job, JobRecord, JobState
-from onthedot.model.run import Gate, GateAsk, Lease, OnBusy
-from onthedot.stores.sql.arm import Known, Seen, to_look_at
+from onthedot.model.run import ArmAnswer, Armed, Delayed, Gate, GateAsk, Gone, Lease, OnBusy
+from onthedot.stores.sql.arm import Known, Seen, Stored, arm_answer, may_arm, to_look_at
 from onthedot.stores.sql.gates import Idle
 
 OVERLAP = Gate("overlap", 1, until_end=True)
@@ -70,3 +70,34 @@ def test_younger_idle_runs_give_way_and_nobody_else():
     assert known.giving_way(lease(5), LIMIT, [idle(1, 50), idle(9, 200)]) == [9]
     assert known.giving_way(lease(5), LIMIT, [idle(1, 50)]) is None
     assert known.giving_way(lease(9, 200), LIMIT, [idle(1, 50)]) == []
+
+
+RECORD = JobRecord(1, 3, Job(name="job", task=Call(handler="work")), JobState.ACTIVE, 0, 0)
+LEASE = Lease("mine", 7, RECORD, "submit:1", 10, 10, None, 2, 0, 0, "one", 0, 0)
+RESERVED = Stored("mine", "reserved", 0, 1, 0, 3)
+
+
+def test_a_run_that_is_reserved_under_the_lease_may_be_armed():
+    assert may_arm(LEASE, RESERVED)
+
+
+@pytest.mark.parametrize(
+    ("stored", "answer"),
+    [
+        (None, Gone("taken or withdrawn")),
+        (RESERVED._replace(lease_id="another"), Gone("taken or withdrawn")),
+        (RESERVED._replace(lease_id=None, state="scheduled"), Gone("taken or withdrawn")),
+        (RESERVED._replace(revision=4), Gone("edited")),
+        (RESERVED._replace(active=False), Gone("paused")),
+        (RESERVED._replace(state="scheduled", granted_by="rate", granted_at=50), Delayed("rate", 50)),
+        (RESERVED._replace(state="running", fence=9, attempt=2, armed_at=20), Armed(9, 2, 20)),
+    ],
+    ids=["no run", "another lease", "released", "edited", "paused", "delayed", "armed before"],
+)
+def test_any_other_may_not_and_its_holder_is_told_why(stored: Stored | None, answer: ArmAnswer):
+    assert not may_arm(LEASE, stored)
+    assert arm_answer(LEASE, stored) == answer
+
+
+def test_one_that_was_armed_now_is_answered_as_it_stands():
+    assert arm_answer(LEASE, Stored.armed(LEASE, 9, 20)) == Armed(9, 2, 20)

@@ -21,7 +21,7 @@ from onthedot.server.models import JobBody
 Status = Literal["pending", "running", "completed", "failed"]
 
 OURS = {"user_id": "owner", "frequency": "schedule", "payload": "args"}
-"""Words of the documents, and ours."""
+"""Words of the documents, and our words for them."""
 
 AT_ONCE = "in 1ms"
 _WHEN = ("schedule", "schedules", "after")
@@ -29,8 +29,8 @@ _WHAT = (*TASKS, "steps", "url", "run", "argv", "command")
 
 
 def in_our_words(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate a document's body into the body of a job. Without a frequency it runs once, at once. Without a task,
-    its payload goes to the handler of its name.
+    """Translate a body in the documents' words into a job definition. Without a frequency the job runs once,
+    immediately. Without a task it calls the handler of its own name, with the payload as arguments.
 
     >>> in_our_words({"name": "report", "user_id": "u003", "payload": {"n": 1}})
     {'name': 'report', 'owner': 'u003', 'args': {'n': 1}, 'schedule': 'in 1ms', 'call': 'report'}
@@ -56,20 +56,20 @@ def status_of_run(run: RunRecord) -> Status:
 
 
 def has_more(record: JobRecord) -> bool:
-    """Whether its schedules have another slot."""
+    """Whether the job has a slot to come."""
     return bool(record.job.schedules) and record.state is not JobState.EXHAUSTED
 
 
 def status_of_job(record: JobRecord, newest: RunRecord | None) -> Status:
-    """The status of a job: running while a run is; pending while a run waits or is to come; else that of the newest.
-    `newest` is a running run, else a waiting one, else the one that ended last."""
+    """The status of a job: running while a run is running; pending while a run waits or a slot is to come; else the
+    status of the newest run. `newest` is a running run, else a waiting one, else the one that ended last."""
     if newest is not None and newest.state in LIVE:
         return status_of_run(newest)
     return "pending" if newest is None or has_more(record) else status_of_run(newest)
 
 
 def is_recurring(job: Job) -> bool:
-    """Whether it has a schedule that comes more than once.
+    """Whether a job has a schedule with more than one slot.
 
     >>> from onthedot.schedules import every
     >>> from onthedot.model.task import Noop
@@ -80,7 +80,7 @@ def is_recurring(job: Job) -> bool:
 
 
 def frequency_of(job: Job) -> str | None:
-    """Its schedules as text; None if it has none, or was given none and runs once, at once.
+    """The schedules of a job as text; None if it has none, or was submitted without a frequency.
 
     >>> from onthedot.schedules import every
     >>> from onthedot.model.task import Noop
@@ -95,7 +95,7 @@ Document = Annotated[
     JobBody,
     WithJsonSchema({"$ref": "#/components/schemas/written.document_job"}),
     Body(
-        description="user_id, frequency and payload, and whatever else a job has (`name`, `run`, `http`, …).",
+        description="`user_id`, `frequency` and `payload`, and any option of a job (`name`, `run`, `http`, …).",
         openapi_examples={
             "every morning": {
                 "value": {"name": "report", "user_id": "u003", "frequency": "0 9 * * *", "payload": {"region": "eu"}}
@@ -107,19 +107,19 @@ Document = Annotated[
 
 
 def document_component(job: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a document's body: that of a job, with the documents' words as well."""
+    """The schema of a body in the documents' words: that of a job with these words added."""
     properties = job["properties"]
     documents = {word: properties[ours] for word, ours in OURS.items()}
     return {"type": "object", "properties": {**properties, **documents}, "additionalProperties": False}
 
 
 class DocumentJob(BaseModel):
-    """A job, in the documents' words."""
+    """A job."""
 
     job_id: int = Field(examples=[7])
     user_id: str = Field(examples=["u003"])
     name: str = Field(examples=["report"])
-    frequency: str | None = Field(description="Its schedule; null: it has none.", examples=["0 9 * * *"])
+    frequency: str | None = Field(description="Its schedule; null: none.", examples=["0 9 * * *"])
     payload: dict[str, JsonValue] = Field(examples=[{"region": "eu"}])
     status: Status = Field(examples=["pending"])
     next_run_time: str | None = Field(examples=["2026-01-01T09:00:00.000000Z"])
@@ -133,17 +133,17 @@ class DocumentJobs(BaseModel):
 
 
 class CancelledJob(BaseModel):
-    """A job was cancelled."""
+    """The answer to a cancelled job."""
 
     job_id: int = Field(examples=[7])
-    cancelled: int = Field(description="How many waiting executions were cancelled with it.", examples=[1])
+    cancelled: int = Field(description="The number of waiting executions that were cancelled.", examples=[1])
 
 
 class Execution(BaseModel):
-    """One execution that runs."""
+    """A running execution."""
 
     execution_id: int = Field(examples=[12])
-    job_id: int | None = Field(description="null: its job is gone.", examples=[7])
+    job_id: int | None = Field(description="null: its job was deleted.", examples=[7])
     name: str = Field(examples=["report"])
     user_id: str = Field(examples=["u003"])
     worker_id: str = Field(examples=["w001"])
@@ -152,14 +152,14 @@ class Execution(BaseModel):
 
 
 class Executions(BaseModel):
-    """What runs on a worker."""
+    """A page of running executions on a worker."""
 
     items: list[Execution]
     next: str | None = Field(examples=[None])
 
 
 class SubmittedJob(BaseModel):
-    """One job of the file."""
+    """A job of the file."""
 
     job_id: int = Field(examples=[7])
     name: str = Field(examples=["BuildAndTest"])
@@ -167,18 +167,20 @@ class SubmittedJob(BaseModel):
 
 
 class SubmittedJobs(BaseModel):
-    """The jobs of a file are stored."""
+    """The stored jobs of a file."""
 
-    job_id: int = Field(description="That of the first job.", examples=[7])
+    job_id: int = Field(description="The id of the first job.", examples=[7])
     jobs: list[SubmittedJob]
 
 
 class PastExecution(BaseModel):
-    """One execution of a job."""
+    """An execution of a job."""
 
     job_id: int = Field(examples=[7])
     execution_id: int = Field(examples=[12])
-    execution_time: str = Field(description="When it began, or is due.", examples=["2026-01-01T09:00:00.000000Z"])
+    execution_time: str = Field(
+        description="Start of the execution; before it starts, its due time.", examples=["2026-01-01T09:00:00.000000Z"]
+    )
     status: Status = Field(examples=["completed"])
     last_update_time: str = Field(examples=["2026-01-01T09:00:02.000000Z"])
     logs_path: str = Field(examples=["/api/v1/runs/12/logs"])
@@ -188,25 +190,25 @@ class PastExecution(BaseModel):
 
 
 class History(BaseModel):
-    """What has become of a job so far: what runs or waits first, then what has ended, the newest first."""
+    """A page of executions: running and waiting ones first, then finished ones, newest first."""
 
     items: list[PastExecution]
     next: str | None = Field(examples=[None])
 
 
 class LastLogs(BaseModel):
-    """What the last execution has said."""
+    """The logs of the last execution."""
 
     job_id: int = Field(examples=[7])
-    execution_id: int | None = Field(description="null: it was never executed.", examples=[12])
+    execution_id: int | None = Field(description="null: the job was never executed.", examples=[12])
     status: Status = Field(examples=["completed"])
     logs_path: str | None = Field(examples=["/api/v1/runs/12/logs"])
     logs: str = Field(examples=["ok\n"])
-    cut: bool = Field(description="Whether there is more before it.")
+    cut: bool = Field(description="Whether earlier text was left out.")
 
 
 class JobStatus(BaseModel):
-    """Where a job stands."""
+    """The status of a job."""
 
     job_id: int = Field(examples=[7])
     user_id: str = Field(examples=["u003"])
@@ -215,5 +217,5 @@ class JobStatus(BaseModel):
     schedule: str | None = Field(examples=["0 0 * * *"])
     created_time: str = Field(examples=["2026-01-01T08:00:00.000000Z"])
     status: Status = Field(examples=["pending"])
-    last_status: Status | None = Field(description="Of its last execution; null: there was none.", examples=["failed"])
+    last_status: Status | None = Field(description="Status of the last execution; null: none.", examples=["failed"])
     next_execution_time: str | None = Field(examples=["2026-01-02T00:00:00.000000Z"])

@@ -1,6 +1,6 @@
-"""The routes of the documents that onthedot was made after, exactly, with their words (`words.py`).
+"""The routes of the two requirements documents, with exactly their paths and words (`models.py`).
 
-The rest of the API can do more.
+The other routes of the API can do more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from onthedot.observe.formats import iso, milliseconds, optional_iso
 from onthedot.operations.next_slots import look_ahead
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.rules.next_slots import coming
-from onthedot.server.auth import There, Who, verbs_for
+from onthedot.server.auth import StoreDep, Who, verbs_for
 from onthedot.server.compat.models import (
     CancelledJob,
     Document,
@@ -67,9 +67,9 @@ routes = Routes(prefix="", tags=["documents"])
 YAML = ("application/yaml", "application/x-yaml", "text/yaml")
 MOST_JOBS = 1_000
 MOST_LOG = 256 * 1024
-"""How many characters of logs are answered: the last ones. `/api/v1/runs/{run}/logs` has them all."""
+"""The answer has this many characters of the logs, the last ones. `/api/v1/runs/{run}/logs` has all of them."""
 
-JobId = Annotated[int, Path(description="The job's number.", ge=1, le=2**62, examples=[7])]
+JobId = Annotated[int, Path(description="The job's id.", ge=1, le=2**62, examples=[7])]
 _FILE = """jobs:
   - name: BuildAndTest
     schedule: "0 0 * * *"
@@ -96,67 +96,67 @@ _YAML_BODY = {
 async def document_submit_job(
     request: Request,
     response: Response,
-    there: There,
+    opened: StoreDep,
     who: Who,
     asked: Document,
 ) -> Any:
-    """Submit a one-time or a periodic job. Without `frequency` it runs once, at once."""
-    body: dict[str, Any] = {"name": f"job-{there.ids.token()[:12]}", "namespace": _namespace(who), **asked}
+    """Store a new one-time or periodic job. Without `frequency` it runs once, immediately. 409 if the name is taken."""
+    body: dict[str, Any] = {"name": f"job-{opened.ids.token()[:12]}", "namespace": _namespace(who), **asked}
     said = in_our_words(body)
     job = await in_thread(read_definition, said)
     owner = owner_of(with_owner(who, job, None, said="owner" in said))
     once = 0 if is_recurring(job) or not job.schedules else 1
     async with room_for_runs(request, {owner: once}) as made:
-        stored = await create_job(request, there, who, job, said="owner" in said)
+        stored = await create_job(request, opened, who, job, said="owner" in said)
         made[owner] += once
     response.headers["Location"] = f"/jobs/{stored.id}"
-    return _job(stored, await job_standing(there, stored))
+    return _job(stored, await job_standing(opened, stored))
 
 
 @routes.get("/jobs/{job_id}", response_model=DocumentJob, responses={404: {}})
-async def document_job(there: There, who: Who, job_id: JobId) -> Any:
-    """Where a job stands."""
-    record = await _seen(there, who, job_id)
-    return _job(record, await job_standing(there, record))
+async def document_job(opened: StoreDep, who: Who, job_id: JobId) -> Any:
+    """A job, its status and its next run time. 404 if you may not see it."""
+    record = await _seen(opened, who, job_id)
+    return _job(record, await job_standing(opened, record))
 
 
 @routes.delete("/jobs/{job_id}", response_model=CancelledJob, responses={404: {}, 409: {}})
-async def document_cancel_job(request: Request, there: There, who: Who, job_id: JobId) -> Any:
-    """Cancel a job: nothing more of it begins. What runs ends, and is not tried again."""
-    record = await _seen(there, who, job_id)
+async def document_cancel_job(request: Request, opened: StoreDep, who: Who, job_id: JobId) -> Any:
+    """Delete a job and cancel its waiting executions. A running execution finishes, and is not retried."""
+    record = await _seen(opened, who, job_id)
     place = JobKey(record.job.namespace, record.job.name)
-    cancelled = await remove_job(request, there, who, place, job_id=job_id)
+    cancelled = await remove_job(request, opened, who, place, job_id=job_id)
     return {"job_id": job_id, "cancelled": cancelled}
 
 
 @routes.get("/jobs", response_model=DocumentJobs)
 async def document_list_jobs(
-    there: There,
+    opened: StoreDep,
     who: Who,
-    status: Annotated[Status | None, Query(description="Only those that stand so.")] = None,
-    user_id: Annotated[Word, Query(description="Only those of this user.")] = None,
+    status: Annotated[Status | None, Query(description="Only jobs with this status.")] = None,
+    user_id: Annotated[Word, Query(description="Only jobs of this user.")] = None,
     limit: JobsLimit = 100,
     after: JobsAfter = None,
 ) -> Any:
-    """Jobs by user and status. A page may be short, and still have a next one."""
-    found, following = await find_jobs(there, who, JobFilter(owner=user_id), after=after, limit=limit)
-    items = [_job(record, await job_standing(there, record)) for record in found]
+    """List jobs, by user and status. A page can be short and still have a `next`."""
+    found, following = await find_jobs(opened, who, JobFilter(owner=user_id), after=after, limit=limit)
+    items = [_job(record, await job_standing(opened, record)) for record in found]
     return {"items": [item for item in items if status is None or item["status"] == status], "next": following}
 
 
 @routes.get("/job/executions", response_model=Executions)
 async def document_executions(
-    there: There,
+    opened: StoreDep,
     who: Who,
     worker_id: Annotated[str, Query(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", examples=["w001"])],
     limit: JobsLimit = 100,
     after: JobsAfter = None,
 ) -> Any:
-    """What runs on a worker."""
+    """The executions that are running on a worker."""
     wanted = RunFilter(node=worker_id, states=frozenset({RunState.RUNNING}))
-    runs, following = await find_runs(there, who, wanted, after=after, limit=limit)
+    runs, following = await find_runs(opened, who, wanted, after=after, limit=limit)
     jobs = {(run.namespace, run.job): None for run in runs}
-    ids = {place: await there.store.queries.get_job(place[1], namespace=place[0]) for place in jobs}
+    ids = {place: await opened.store.queries.get_job(place[1], namespace=place[0]) for place in jobs}
     return {"items": [_execution(run, ids[run.namespace, run.job]) for run in runs], "next": following}
 
 
@@ -167,44 +167,44 @@ async def document_executions(
     "/api/v1/submit_job", response_model=SubmittedJobs, status_code=201, openapi_extra=_YAML_BODY,
     responses={404: {}, 409: {}, 415: {}},
 )  # fmt: skip
-async def document_submit_file(request: Request, there: There, who: Who) -> Any:
-    """Store the jobs of a YAML file: new ones are created, others replaced. If one of them may not be written, or
-    cannot be read, nothing is stored."""
+async def document_submit_file(request: Request, opened: StoreDep, who: Who) -> Any:
+    """Store all jobs of a YAML file. Jobs of the same name are replaced. If one job is not valid, or you may not write
+    it, nothing is stored."""
     jobs = await in_thread(_read_file, await _text_of(request))
     writes = [(JobKey(job.namespace, job.name), *_putting(who, job)) for job in parents_first(jobs)]
     new: Counter[Owner] = Counter()
     for key, check, make in writes:
-        verbs_for(there, who, key.namespace)
-        before = await there.store.queries.get_job(key.name, namespace=key.namespace)
+        verbs_for(opened, who, key.namespace)
+        before = await opened.store.queries.get_job(key.name, namespace=key.namespace)
         job = checked_job(who, before, check, make)
         if before is None:
             new[owner_of(job)] += 1
     quotas = quotas_for(request)
     if quotas is not None:
         await quotas.check_jobs(who, new)
-    stored = {key: (await write_job(request, there, who, key, check, make)).put for key, check, make in writes}
+    stored = {key: (await write_job(request, opened, who, key, check, make)).put for key, check, make in writes}
     made = [_submitted(stored[JobKey(job.namespace, job.name)]) for job in jobs]
     return {"job_id": made[0]["job_id"], "jobs": made}
 
 
 @routes.get("/api/v1/retrieve_history_execution/{job_id}", response_model=History, responses={404: {}})
 async def document_history(
-    there: There, who: Who, job_id: JobId, limit: JobsLimit = 100, after: JobsAfter = None
+    opened: StoreDep, who: Who, job_id: JobId, limit: JobsLimit = 100, after: JobsAfter = None
 ) -> Any:
-    """Every execution of a job that is kept."""
-    await _seen(there, who, job_id)
-    runs, following = await find_runs(there, who, RunFilter(job_id=job_id), after=after, limit=limit)
+    """The executions of a job: running and waiting ones first, then finished ones, newest first."""
+    await _seen(opened, who, job_id)
+    runs, following = await find_runs(opened, who, RunFilter(job_id=job_id), after=after, limit=limit)
     return {"items": [_past(run, job_id) for run in runs], "next": following}
 
 
 @routes.get("/api/v1/last_execution_logs/{job_id}", response_model=LastLogs, responses={404: {}})
-async def document_last_logs(there: There, who: Who, job_id: JobId) -> Any:
-    """What the last execution has said, up to its last 256 KiB."""
-    record = await _seen(there, who, job_id)
-    run = await last_execution(there, record)
+async def document_last_logs(opened: StoreDep, who: Who, job_id: JobId) -> Any:
+    """The logs of the last execution of a job, at most the last 256 KiB."""
+    record = await _seen(opened, who, job_id)
+    run = await last_execution(opened, record)
     if run is None:
         return fields(LastLogs, job_id=job_id, execution_id=None, status="pending", logs_path=None, logs="", cut=False)
-    text = "".join(said.text for said in await there.verbs(record.job.namespace).logs(run.id))
+    text = "".join(said.text for said in await opened.verbs(record.job.namespace).logs(run.id))
     return fields(
         LastLogs,
         job_id=job_id,
@@ -217,10 +217,10 @@ async def document_last_logs(there: There, who: Who, job_id: JobId) -> Any:
 
 
 @routes.get("/api/v1/job_status/{job_id}", response_model=JobStatus, responses={404: {}})
-async def document_status(there: There, who: Who, job_id: JobId) -> Any:
-    """Where a job stands."""
-    record = await _seen(there, who, job_id)
-    standing, last = await job_standing(there, record), await last_execution(there, record)
+async def document_status(opened: StoreDep, who: Who, job_id: JobId) -> Any:
+    """The status of a job, of its last execution, and its next execution time."""
+    record = await _seen(opened, who, job_id)
+    standing, last = await job_standing(opened, record), await last_execution(opened, record)
     return fields(
         JobStatus,
         job_id=job_id,
@@ -239,12 +239,12 @@ async def document_status(there: There, who: Who, job_id: JobId) -> Any:
 
 
 def _namespace(who: Principal) -> str:
-    """The namespace of new jobs: the documents know no namespaces."""
+    """The namespace of new jobs. The documents have no namespaces."""
     return "default" if not who.namespaces or "default" in who.namespaces else who.namespaces[0]
 
 
-async def _seen(there: OpenStore, who: Principal, job_id: int) -> JobRecord:
-    record = await job_by_id(there, who, job_id)
+async def _seen(opened: OpenStore, who: Principal, job_id: int) -> JobRecord:
+    record = await job_by_id(opened, who, job_id)
     if record is None:
         raise Problem(404, "unknown", f"there is no job {job_id}")
     return record
@@ -269,7 +269,7 @@ def _read_file(text: str) -> list[Job]:
 
 
 def _putting(who: Principal, job: Job) -> tuple[Check, Make]:
-    """A job of a file replaces the one of its name."""
+    """The check and the new definition for a job of a file, which replaces the stored job of its name."""
 
     def check(before: JobRecord | None) -> None:
         check_sees(who, job.name, before)
@@ -337,37 +337,37 @@ _TRIED = TERMINAL - {RunState.SKIPPED}
 
 
 class JobStanding(NamedTuple):
-    """The run that tells most about a job, and when the job runs next."""
+    """The most important run of a job (running, else waiting, else newest), and the next run time of the job."""
 
     newest: RunRecord | None
     next_at: Micros | None
 
 
-async def job_standing(there: OpenStore, record: JobRecord) -> JobStanding:
-    """Read the standing of a job from the store."""
-    running = await _first(there, record, _RUNNING)
-    waiting = await _first(there, record, LIVE - _RUNNING)
-    newest = running or waiting or await _first(there, record, TERMINAL)
+async def job_standing(opened: OpenStore, record: JobRecord) -> JobStanding:
+    """Read both from the store."""
+    running = await _first(opened, record, _RUNNING)
+    waiting = await _first(opened, record, LIVE - _RUNNING)
+    newest = running or waiting or await _first(opened, record, TERMINAL)
     if record.state is JobState.PAUSED:
         return JobStanding(newest, None)
-    now = there.clock.now()
-    found = await in_thread(coming, await look_ahead(there.store, record.id, now), now, 1)
+    now = opened.clock.now()
+    found = await in_thread(coming, await look_ahead(opened.store, record.id, now), now, 1)
     instants = [one.due_at for one in found] + ([waiting.due_at] if waiting else [])
     return JobStanding(newest, min(instants, default=None))
 
 
-async def last_execution(there: OpenStore, record: JobRecord) -> RunRecord | None:
-    """The run that runs, waits for another try, or ended last; not one that was never tried."""
-    running = await _first(there, record, _RUNNING)
+async def last_execution(opened: OpenStore, record: JobRecord) -> RunRecord | None:
+    """The running run, else one that waits for its retry, else the newest finished one; only runs with an attempt."""
+    running = await _first(opened, record, _RUNNING)
     if running is not None:
         return running
     for states in (LIVE - _RUNNING, _TRIED):
-        found = await all_runs(there.store.queries, RunFilter(job_id=record.id, states=states), 100)
+        found = await all_runs(opened.store.queries, RunFilter(job_id=record.id, states=states), 100)
         tried = [run for run in found if run.attempts]
         if tried:
             return tried[0]
     return None
 
 
-async def _first(there: OpenStore, record: JobRecord, states: frozenset[RunState]) -> RunRecord | None:
-    return next(iter(await all_runs(there.store.queries, RunFilter(job_id=record.id, states=states), 1)), None)
+async def _first(opened: OpenStore, record: JobRecord, states: frozenset[RunState]) -> RunRecord | None:
+    return next(iter(await all_runs(opened.store.queries, RunFilter(job_id=record.id, states=states), 1)), None)

@@ -1,1 +1,1 @@
-"""The routes, one module for each kind of thing. Their permissions are in `server/permissions.py`."""
+"""The routes: one module per noun of the API. Their permissions are in `server/permissions.py`."""

@@ -1,4 +1,4 @@
-"""The audit: who changed what."""
+"""The audit: list who changed what, and when."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pydantic import BaseModel, Field, JsonValue
 
 from onthedot.access import audit
 from onthedot.observe.formats import iso
-from onthedot.server.auth import There, Who
+from onthedot.server.auth import StoreDep, Who
 from onthedot.server.router import Routes
 
 routes = Routes(prefix="/api/v1", tags=["access"])
 
 
 class WhoDid(BaseModel):
-    """Who it was."""
+    """The author of a change."""
 
     kind: str
     id: str
@@ -24,12 +24,12 @@ class WhoDid(BaseModel):
 
 
 class EntryOut(BaseModel):
-    """One change."""
+    """An audit entry: one change."""
 
     number: int
     at: str
     who: WhoDid
-    source: str = Field(description="Where it came from.", examples=["127.0.0.1"])
+    source: str = Field(description="The address or program that the change came from.", examples=["127.0.0.1"])
     verb: str = Field(examples=["jobs.pause"])
     object: str = Field(examples=["job/default/nightly_report"])
     before: JsonValue
@@ -38,7 +38,7 @@ class EntryOut(BaseModel):
 
 
 class EntryList(BaseModel):
-    """Some changes, the oldest first, and where the next ones begin."""
+    """A page of audit entries, oldest first."""
 
     items: list[EntryOut]
     next: int | None
@@ -46,13 +46,14 @@ class EntryList(BaseModel):
 
 @routes.get("/audit", response_model=EntryList)
 async def list_audit(
-    there: There,
+    opened: StoreDep,
     who: Who,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    after: Annotated[int, Query(ge=0, le=2**53, description="The `next` of the page before.")] = 0,
+    after: Annotated[int, Query(ge=0, le=2**53, description="The `next` of the previous page.")] = 0,
 ) -> Any:
-    """What was changed through the front doors, in order. Values of arguments and secrets are never in it."""
-    found = await audit.read(there.store, by=who, after=after, limit=limit)
+    """List all changes through the API, the command line and programs, oldest first. Entries never contain values of
+    arguments or secrets."""
+    found = await audit.read(opened.store, by=who, after=after, limit=limit)
     items = [
         {
             "number": entry.number,

@@ -1,4 +1,4 @@
-"""Dead letters: list, group, replay and discard dead runs."""
+"""Dead letters: list, group, replay and discard runs that failed for good."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from onthedot.operations.dead_letters import (
 from onthedot.operations.job_lookup import job_of
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.server.audit import record_change
-from onthedot.server.auth import There, Who, verbs_for
+from onthedot.server.auth import StoreDep, Who, verbs_for
 from onthedot.server.models import (
     After,
     Body,
@@ -55,46 +55,50 @@ from onthedot.stores.values import LAST_MARK
 
 routes = Routes(prefix="/api/v1", tags=["dead letters"])
 
-Fingerprint = Annotated[Text | None, Query(description="That died of this.", examples=["4f1d08a2b6c7"])]
+Fingerprint = Annotated[
+    Text | None,
+    Query(description="Only letters with this cause: the `fingerprint` of a group.", examples=["4f1d08a2b6c7"]),
+]
 RunIds = Annotated[list[Annotated[int, Field(ge=1, le=HIGHEST_RUN)]], Field(min_length=1, max_length=1000)]
 
 
 class LetterOut(RunOut):
-    """A dead run, and what it died of."""
+    """A dead run and the fingerprint of its error."""
 
     fingerprint: str = Field(examples=["4f1d08a2b6c7"])
 
 
 class LettersOut(BaseModel):
-    """Some dead letters, and where the next ones begin."""
+    """A page of dead letters."""
 
     items: list[LetterOut]
-    next: str | None = Field(description="Send it as `after` to read on; null: that was all.")
+    next: str | None = Field(description="Send it as `after` to get the next page; null: this is the last page.")
 
 
 class GroupOut(BaseModel):
-    """Letters of one job that died of the same thing."""
+    """Dead letters of one job with the same error."""
 
     fingerprint: str = Field(examples=["4f1d08a2b6c7"])
     job: str = Field(examples=["nightly_report"])
     namespace: str = Field(examples=["default"])
     error_type: str = Field(examples=["ConnectionError"])
-    error: str = Field(description="What they have in common.", examples=["ConnectionError: no answer from <n>"])
+    error: str = Field(description="The common part of their errors.", examples=["ConnectionError: no answer from <n>"])
     count: int
-    first: str = Field(description="When the first of them ended.", examples=["2026-01-01T09:00:00.000000Z"])
+    first: str = Field(description="When the oldest of them ended.", examples=["2026-01-01T09:00:00.000000Z"])
     last: str
     example: RunOut
 
 
 class RateIn(Body):
-    """How far apart."""
+    """A rate: at most this many runs per length of time."""
 
     most: int = Field(ge=1, le=1_000_000, examples=[10])
     per: Text = Field("1m", max_length=50, examples=["1s"])
 
 
 class Replay(Body):
-    """Which: these runs, or all that match. Then also how fast, and at most how many."""
+    """The letters to replay: those of `run_ids`, or all that match the other fields. With `run_ids`, only `dry_run` may
+    be set as well."""
 
     run_ids: RunIds | None = Field(None, examples=[[41, 42]])
     job: Text | None = None
@@ -107,35 +111,37 @@ class Replay(Body):
 
 
 class ReplayedOut(BaseModel):
-    """What was done, or would be."""
+    """The result of a replay, or of its dry run."""
 
-    letters: int = Field(description="How many were meant.")
-    without_job: int = Field(description="How many stay, because their job is gone.")
+    letters: int = Field(description="The number of letters that matched.")
+    without_job: int = Field(description="The number of letters that stay, because their job was deleted.")
     first_due: str | None
     last_due: str | None
-    run_ids: list[int] = Field(description="The new runs, the oldest letter's first; none of a dry run.")
+    run_ids: list[int] = Field(
+        description="The new runs, in the order of the letters, oldest first; empty for a dry run."
+    )
     dry_run: bool
 
 
 class Discard(Body):
-    """Which, and why."""
+    """The letters to discard, and the reason."""
 
     run_ids: RunIds = Field(examples=[[41, 42]])
     why: Text = Field("", examples=["sent by hand"])
 
 
 class DiscardedOut(BaseModel):
-    """What was done."""
+    """The result of a discard."""
 
-    discarded: int = Field(description="How many of them were in the box.")
+    discarded: int = Field(description="The number of runs that were dead letters, and are discarded now.")
 
 
-# ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @routes.get("/dead-letters", response_model=LettersOut, responses={404: {}})
 async def list_dead_letters(
-    there: There,
+    opened: StoreDep,
     who: Who,
     namespace: Namespace = "default",
     job: JobName = None,
@@ -145,14 +151,14 @@ async def list_dead_letters(
     limit: PageSize = 100,
     after: After = None,
 ) -> Response:
-    """Dead runs that nobody has replayed or discarded, newest end first."""
-    verbs_for(there, who, namespace)
+    """List dead runs that nobody has replayed or discarded, newest end first."""
+    verbs_for(opened, who, namespace)
     before = LAST_MARK
     if after is not None:
         place = decode_cursor(after, RunCursor)
         before = Mark(place.at, place.id)
     box = Box(job, namespace, fingerprint, since, until, limit + 1, who.only_owner, before)
-    letters = await find_letters(there.store, box)
+    letters = await find_letters(opened.store, box)
     last = letters[limit - 1] if len(letters) > limit else None
     following = None if last is None else encode_cursor(RunCursor(True, last.ended_at or 0, last.id))
     return json_response({"items": [_letter(run) for run in letters[:limit]], "next": following})
@@ -164,18 +170,18 @@ def _letter(run: RunRecord) -> dict[str, Any]:
 
 @routes.get("/dead-letters/groups", response_model=list[GroupOut], responses={404: {}})
 async def list_dead_letter_groups(
-    there: There,
+    opened: StoreDep,
     who: Who,
     namespace: Namespace = "default",
     job: JobName = None,
     since: Instant = None,
     until: Instant = None,
-    limit: Annotated[int, Query(ge=1, le=10_000, description="How many letters count, the newest first.")] = 10_000,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="How many letters to group: the newest ones.")] = 10_000,
 ) -> Response:
-    """The same (the newest 10,000) by what they died of: what died last first."""
-    verbs_for(there, who, namespace)
+    """Group the newest dead letters by job and error. The group with the newest letter comes first."""
+    verbs_for(opened, who, namespace)
     box = Box(job, namespace, None, since, until, limit, who.only_owner)
-    return json_response([_group(group) for group in await group_letters(there.store, box)])
+    return json_response([_group(group) for group in await group_letters(opened.store, box)])
 
 
 def _group(group: DeadLetters) -> dict[str, Any]:
@@ -192,20 +198,21 @@ def _group(group: DeadLetters) -> dict[str, Any]:
     }
 
 
-# ── doing something about them ───────────────────────────────────────────────────────────────────────────────
+# ── replaying and discarding ─────────────────────────────────────────────────────────────────────────────────
 
 
 @routes.post("/dead-letters/replay", response_model=ReplayedOut, responses={404: {}, 409: {}})
 async def replay_dead_letters(
-    request: Request, there: There, who: Who, body: Replay, namespace: Namespace = "default"
+    request: Request, opened: StoreDep, who: Who, body: Replay, namespace: Namespace = "default"
 ) -> Response:
-    """Ask for dead runs again, each with its own arguments and for its own instant; with a rate, due so far apart.
-    Asked twice, it is one run. Of ids that cannot all be replayed, none is. `dry_run` only tells."""
-    verbs_for(there, who, namespace)
+    """Run dead letters again: those of `run_ids`, or all that match. Each new run has the arguments and the scheduled
+    instant of its letter. With a `rate`, their due times are spread. Replaying a letter twice gives one run. If one of
+    the `run_ids` cannot be replayed, none is (409). `dry_run` changes nothing and returns what would happen."""
+    verbs_for(opened, who, namespace)
     if body.run_ids is None:
-        done = await _replay_matching(request, there, who, body, namespace)
-    else:  # a run's number says which one is meant, in whatever namespace
-        done = await _replay_these(request, there, who, body)
+        done = await _replay_matching(request, opened, who, body, namespace)
+    else:  # a run id is unique over all namespaces
+        done = await _replay_these(request, opened, who, body)
     return json_response(
         {
             "letters": done.letters,
@@ -219,15 +226,15 @@ async def replay_dead_letters(
 
 
 async def _replay_matching(
-    request: Request, there: OpenStore, who: Principal, body: Replay, namespace: str
+    request: Request, opened: OpenStore, who: Principal, body: Replay, namespace: str
 ) -> Replayed:
     box = Box(body.job, namespace, body.fingerprint, body.since, body.until, body.limit, who.only_owner)
     rate = None if body.rate is None else Rate(body.rate.most, body.rate.per)
-    letters = [] if body.dry_run or quotas_for(request) is None else await find_letters(there.store, box)
+    letters = [] if body.dry_run or quotas_for(request) is None else await find_letters(opened.store, box)
     wanted = Counter(owner_of(run) for run in letters)
     async with room_for_runs(request, wanted) as made:
         done = await replay_letters(
-            there.store, box, rate=rate, dry_run=body.dry_run, clock=there.clock, events=Events(), sees=who.sees
+            opened.store, box, rate=rate, dry_run=body.dry_run, clock=opened.clock, events=Events(), sees=who.sees
         )
         made.update(wanted)
     if done.run_ids:
@@ -238,23 +245,23 @@ async def _replay_matching(
     return done
 
 
-async def _replay_these(request: Request, there: OpenStore, who: Principal, body: Replay) -> Replayed:
+async def _replay_these(request: Request, opened: OpenStore, who: Principal, body: Replay) -> Replayed:
     more = {"job", "fingerprint", "since", "until", "rate", "limit"} & body.model_fields_set
     if more:
         raise DefinitionError(f"run_ids: expected nothing else that says which, or how fast, got {sorted(more)}")
-    runs = await visible_runs(there.store, who, body.run_ids or ())
+    runs = await visible_runs(opened.store, who, body.run_ids or ())
     for run in runs:
         if run.state is not RunState.DEAD or not (is_letter(run) or run.settled.startswith(REPLAYED)):
             what = run.settled or str(run.state)
             raise StateError(f"run {run.id}: expected one that is dead, and not discarded, got {what}")
     for run in {run.job_id: run for run in runs if is_letter(run)}.values():
-        await job_of(there.store, run, sees=who.sees)
+        await job_of(opened.store, run, sees=who.sees)
     if body.dry_run:
         return Replayed(len(runs), dry_run=True)
     made: list[int] = []
     async with room_for_runs(request, Counter(owner_of(run) for run in runs if is_letter(run))) as new:
         for run in runs:
-            _, run_id, is_new = await replay_letter(there.store, run.id, clock=there.clock, sees=who.sees)
+            _, run_id, is_new = await replay_letter(opened.store, run.id, clock=opened.clock, sees=who.sees)
             if is_new:
                 new[owner_of(run)] += 1
                 await record_change(request, "letters.replay", run, after={"run_id": run_id})
@@ -267,13 +274,13 @@ def _told(instant: datetime | None) -> str | None:
 
 
 @routes.post("/dead-letters/discard", response_model=DiscardedOut, responses={404: {}})
-async def discard_dead_letters(request: Request, there: There, who: Who, body: Discard) -> Response:
-    """Take dead letters out of the box. They stay in history, dead, with the reason."""
-    runs = await visible_runs(there.store, who, body.run_ids)
+async def discard_dead_letters(request: Request, opened: StoreDep, who: Who, body: Discard) -> Response:
+    """Discard dead letters. The runs stay in history as dead, with the reason. 404 if you may not see one of them."""
+    runs = await visible_runs(opened.store, who, body.run_ids)
     done = 0
-    for start in range(0, len(runs), BATCH):  # what one write has done is on record before the next one may fail
+    for start in range(0, len(runs), BATCH):  # each write is in the audit before the next one may fail
         some = {run.id: run for run in runs[start : start + BATCH]}
-        for run_id in await discard_letters(there.store, some, why=body.why):
+        for run_id in await discard_letters(opened.store, some, why=body.why):
             await record_change(request, "letters.discard", some[run_id], after={"why": body.why})
             done += 1
     return json_response({"discarded": done})

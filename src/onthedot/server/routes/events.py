@@ -39,12 +39,12 @@ from onthedot.stores.queries import RunCursor, RunFilter
 POLL_EVERY = 1.0
 """Seconds between two polls; hints wake it earlier."""
 LEAST_PAUSE = 0.1
-"""The least seconds between two polls, however many runs end."""
+"""The least seconds between two polls, even if many runs end."""
 BEHIND: Micros = 2 * SECOND
-"""An end that is recorded later than this has no event. It appears in the list of runs."""
+"""An end that is recorded later than this appears in the list of runs but not in the event stream."""
 PAGE = 500
 MOST = 5_000
-"""How many ended, or running, runs one poll reads."""
+"""The most ended, or running, runs that one poll reads."""
 QUEUE = 1_000
 """The limit of a follower's queue."""
 
@@ -52,7 +52,7 @@ _ID = re.compile(r"(\d{1,18})\.(\d{1,16})")
 
 
 class FeedEvent(NamedTuple):
-    """One event as it is sent, and what decides who sees it."""
+    """An event as it is sent, with the namespace and owner that decide who may see it."""
 
     run_id: int
     namespace: str
@@ -71,7 +71,7 @@ class FollowerQueue:
         self._news = asyncio.Event()
 
     def put(self, happened: Iterable[FeedEvent], left_out: int = 0) -> None:
-        """Add events that the follower sees. It never waits."""
+        """Add the events that the follower may see. It never waits."""
         for one in happened:
             if not self.who.sees(one.namespace, one.owner):
                 continue
@@ -84,7 +84,7 @@ class FollowerQueue:
             self._news.set()
 
     async def take(self) -> FeedEvent | None:
-        """The next event; None if there is none for a while."""
+        """The next event; None after `PING_EVERY` seconds without one."""
         try:
             async with asyncio.timeout(PING_EVERY):
                 await self._news.wait()
@@ -101,12 +101,12 @@ class FollowerQueue:
 
 
 def left_out(count: int) -> bytes:
-    """The event in place of dropped ones: there were at least this many."""
+    """The event in place of dropped ones; `count` is the least number of them."""
     return frame("left_out", {"count": count})
 
 
 def read_id(text: str) -> Mark | None:
-    """The position in history that an event's id names; None if it is no id.
+    """The position in history of an event's id; None if the text is not an id.
 
     >>> read_id("1767225600000000.41"), read_id("41")
     (Mark(ended_at=1767225600000000, run_id=41), None)
@@ -116,24 +116,24 @@ def read_id(text: str) -> Mark | None:
 
 
 class EventFeed:
-    """The feed of one application."""
+    """The event feed of one application."""
 
-    def __init__(self, there: OpenStore) -> None:
-        self._there = there
+    def __init__(self, opened: OpenStore) -> None:
+        self._opened = opened
         self._queues: set[FollowerQueue] = set()
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._newest = Mark(0, 0)
-        self._told: dict[int, Micros] = {}  # runs that ended lately, and when
-        self._running: dict[int, int] = {}  # what ran at the last poll, and in which attempt
-        there.store.hints.listen(self._hear)
+        self._told: dict[int, Micros] = {}  # runs that ended recently, and when
+        self._running: dict[int, int] = {}  # runs of the last poll, and their attempt
+        opened.store.hints.listen(self._hear)
 
     def _hear(self, hint: Hint) -> None:
         if self._queues and hint.kind in ("ends", "runs"):
             self._wake.set()
 
     async def follow(self, who: Principal, since: Mark | None) -> AsyncGenerator[bytes]:
-        """The events that this caller sees, from now on. Runs that ended since a mark come first."""
+        """Stream the events that this caller may see. Runs that ended since a mark come first."""
         with self._new_queue(who) as queue:
             known: set[int] = set()
             if since is not None:
@@ -144,7 +144,7 @@ class EventFeed:
                     if who.sees(one.namespace, one.owner):
                         yield one.sent
                 known = {run.id for run in runs}
-            yield PING  # the client knows from here on that it is connected
+            yield PING  # tells the client that it is connected
             while True:
                 taken = await queue.take()
                 if taken is None:
@@ -180,13 +180,13 @@ class EventFeed:
             except TimeoutError:
                 pass
             self._wake.clear()
-            # If very many runs end, each poll reads many: then it is as rare as without hints.
+            # If very many runs end, each poll reads many; then poll as rarely as without hints.
             await asyncio.sleep(POLL_EVERY if await self._poll() > PAGE else LEAST_PAUSE)
 
     async def _poll(self, *, first: bool = False) -> int:
-        """Send what is new to all followers; returns how many ended runs were read."""
+        """Send new events to all followers. Returns the number of ended runs that were read."""
         if first:
-            self._newest, self._told, self._running = Mark(self._there.clock.now(), 0), {}, {}
+            self._newest, self._told, self._running = Mark(self._opened.clock.now(), 0), {}, {}
         since = self._newest.ended_at
         try:
             ended, more = await self._ended_since(Mark(since - BEHIND, 0))
@@ -214,12 +214,12 @@ class EventFeed:
         self._told = {run_id: at for run_id, at in self._told.items() if at >= oldest}
 
     async def _ended_since(self, since: Mark) -> tuple[list[RunRecord], bool]:
-        """Runs that ended after a mark, the oldest first, and whether there are more: of too many, the newest."""
+        """Runs that ended after a mark, oldest first, and whether there are more. Of too many it returns the newest."""
         wanted = RunFilter(states=TERMINAL, since=since.ended_at)
         found: list[RunRecord] = []
         after: RunCursor | None = None
         while len(found) < MOST:
-            page = await self._there.store.queries.find_runs(wanted, after=after, limit=PAGE)
+            page = await self._opened.store.queries.find_runs(wanted, after=after, limit=PAGE)
             found += [run for run in page.items if (run.ended_at or 0, run.id) > since]
             after = page.next
             if after is None:
@@ -227,12 +227,12 @@ class EventFeed:
         return found[::-1], after is not None
 
     async def _running_now(self) -> list[RunRecord]:
-        page = await self._there.store.queries.find_runs(RunFilter(states=frozenset({RunState.RUNNING})), limit=MOST)
+        page = await self._opened.store.queries.find_runs(RunFilter(states=frozenset({RunState.RUNNING})), limit=MOST)
         return page.items
 
 
 def _happened(runs: Iterable[RunRecord], event: str) -> list[FeedEvent]:
-    """Events of runs, made once for all followers."""
+    """The events of runs, made once for all followers."""
     return [FeedEvent(run.id if event == "ended" else 0, run.namespace, run.owner, _sent(run, event)) for run in runs]
 
 
@@ -253,7 +253,7 @@ routes = Routes(prefix="/api/v1", tags=["events"])
 
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Events `started`, `ended`, and `left_out` with how many were, at least.",
+        "description": "Events `started`, `ended`, and `left_out` with the least number of dropped events.",
         "content": event_content("started", "ended", "left_out"),
     }
 }
@@ -261,9 +261,9 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
 
 @routes.get("/events", response_class=Response, responses=_EVENTS)
 async def follow_events(request: Request, who: Who, last_event_id: LastEventId = None) -> Response:
-    """Which runs start and end, in the whole cluster, as server-sent events. Those that end have ids: sent back as
-    `Last-Event-ID`, to whichever server, what has ended since comes first. Who reads too slowly is told how many events
-    were left out, and goes on."""
+    """Stream the starts and ends of runs in the whole cluster as server-sent events. `ended` events have an id. Send
+    the last id as `Last-Event-ID` to any server: the stream then starts with the runs that ended since. A slow reader
+    gets a `left_out` event with the number of dropped events, and the stream continues."""
     since = None if last_event_id is None else read_id(last_event_id)
     if last_event_id is not None and since is None:
         raise DefinitionError(

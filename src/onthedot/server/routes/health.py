@@ -12,7 +12,7 @@ from onthedot.observe.content_negotiation import compressed
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import NodeMetrics, Snapshot, exposed
 from onthedot.operations.cluster import cluster_snapshot
-from onthedot.server.auth import There, Who, check_unrestricted
+from onthedot.server.auth import StoreDep, Who, check_unrestricted
 from onthedot.server.compute import in_thread
 from onthedot.server.router import Routes
 
@@ -20,20 +20,20 @@ routes = Routes()
 
 
 class Health(BaseModel):
-    """Alive."""
+    """The server answers."""
 
     status: str
 
 
 class Version(BaseModel):
-    """Which one this is."""
+    """Name and version of the server."""
 
     name: str
     version: str
 
 
 class WhoOut(BaseModel):
-    """Who asks, and what that one may do."""
+    """The caller, and its permissions."""
 
     kind: str
     id: str
@@ -47,26 +47,26 @@ class WhoOut(BaseModel):
 
 @routes.get("/api/v1/health", tags=["server"], response_model=Health)
 async def health() -> Any:
-    """Alive: the process answers. Says nothing of the store."""
+    """Liveness: the process answers. It does not check the store."""
     return {"status": "ok"}
 
 
 @routes.get("/api/v1/ready", tags=["server"], response_model=Health)
-async def ready(there: There) -> Any:
-    """Ready: the store answers, too; else 503."""
-    await there.store.tell_time()
+async def ready(opened: StoreDep) -> Any:
+    """Readiness: the store answers as well. 503 if it does not."""
+    await opened.store.tell_time()
     return {"status": "ok"}
 
 
 @routes.get("/api/v1/version", tags=["server"], response_model=Version)
 async def get_version() -> Any:
-    """Which version of onthedot this is."""
+    """The version of onthedot."""
     return {"name": "onthedot", "version": version("onthedot")}
 
 
 @routes.get("/api/v1/whoami", tags=["server"], response_model=WhoOut)
 async def whoami(who: Who) -> Any:
-    """Who you are to this server, and what you may do."""
+    """Your identity on this server, and your permissions."""
     return {
         "kind": who.kind,
         "id": who.id,
@@ -86,12 +86,12 @@ TEXT = {"description": "The metrics.", "content": {kind: {"schema": {"type": "st
 
 
 @routes.get("/metrics", tags=["nodes"], response_class=Response, responses={200: TEXT})
-async def read_metrics(request: Request, there: There, who: Who) -> Response:
-    """Nodes and queues of the whole cluster, as Prometheus reads them, or in OpenMetrics for who asks for that; and
-    what the node in this process has counted: attempts by job, how late they began. Compressed by gzip for who takes
-    that. For keys of all namespaces."""
+async def read_metrics(request: Request, opened: StoreDep, who: Who) -> Response:
+    """Metrics for Prometheus: nodes and queues of the whole cluster, and what the node in this process has counted,
+    such as attempts by job and their lateness. In OpenMetrics if `Accept` asks for it; compressed if `Accept-Encoding`
+    allows gzip. It needs a key for all namespaces and owners."""
     check_unrestricted(who, "metrics")
-    standing = await cluster_snapshot(there.store, there.clock.now())
+    standing = await cluster_snapshot(opened.store, opened.clock.now())
     accept, encoding = (request.headers.get(name, "") for name in ("accept", "accept-encoding"))
     body, headers, media_type = await in_thread(_text, standing, request.app.state.counters, accept, encoding)
     return Response(body, headers=headers, media_type=media_type)

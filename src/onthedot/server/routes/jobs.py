@@ -1,4 +1,4 @@
-"""Jobs: list, read, create, replace, patch and delete them, and tell when they run next."""
+"""Jobs: list, read, create, replace, patch and delete them, and preview their next runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onthedot.observe.formats import iso, optional_iso
 from onthedot.observe.json_fields import coming_fields, start_fields
 from onthedot.operations.next_slots import Shown, gather, look_ahead, looked
 from onthedot.rules.next_slots import coming, upcoming
-from onthedot.server.auth import There, Who
+from onthedot.server.auth import StoreDep, Who
 from onthedot.server.compute import in_thread
 from onthedot.server.job_writes import (
     IfMatch,
@@ -60,34 +60,36 @@ routes = Routes(prefix="/api/v1", tags=["jobs"])
 
 MOST_INSTANTS = 1_000
 MOST_SHOWN = 100
-"""How many jobs a page with details has: each may have a hundred schedules, whose next instants are computed."""
-ETAG = {"ETag": {"description": "The job at this revision: for `If-Match`.", "schema": {"type": "string"}}}
+"""Jobs on a page with details: each may have a hundred schedules, whose next instants are computed."""
+ETAG = {"ETag": {"description": "The tag of this revision of the job, for `If-Match`.", "schema": {"type": "string"}}}
 
 
 class JobNextOut(BaseModel):
-    """One schedule of a job, and its next instant."""
+    """A schedule of a job, and its next instant."""
 
     schedule: str = Field(description="The schedule's id.", examples=["s1"])
-    at: str | None = Field(description="None: it is not known, or there is none.")
-    note: str = Field(description="Why not.", examples=["paused"])
+    at: str | None = Field(description="Null: unknown, or none.")
+    note: str = Field(description="Why there is none.", examples=["paused"])
 
 
 class JobShownOut(JobOut):
-    """A job with what people want to know of it."""
+    """A job with its next instants and its last run."""
 
     next: list[JobNextOut]
-    last_run: RunOut | None = Field(description="That runs, or has ended last.")
+    last_run: RunOut | None = Field(description="The running run, or the one that ended last.")
 
 
 class JobsOut(BaseModel):
     """A page of jobs."""
 
     items: list[JobShownOut | JobOut]
-    next: str | None = Field(description="The cursor of the next page; null: there is none.", examples=[None])
+    next: str | None = Field(
+        description="Send it as `after` to get the next page; null: this is the last page.", examples=[None]
+    )
 
 
 class RevisionOut(BaseModel):
-    """One definition that a job had."""
+    """One revision of a job."""
 
     revision: int = Field(examples=[3])
     written_at: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
@@ -95,31 +97,31 @@ class RevisionOut(BaseModel):
 
 
 class RevisionsOut(BaseModel):
-    """The definitions of a job, the newest first."""
+    """A page of revisions, newest first."""
 
     items: list[RevisionOut]
-    next: str | None = Field(description="The cursor of the next page; null: there is none.", examples=[None])
+    next: str | None = Field(
+        description="Send it as `after` to get the next page; null: this is the last page.", examples=[None]
+    )
 
 
 class ComingOut(BaseModel):
-    """One instant at which a job is to run."""
+    """A future run of a job."""
 
-    schedule: str | None = Field(
-        description="The schedule's id; null: a run that no schedule asked for.", examples=["s1"]
-    )
+    schedule: str | None = Field(description="The schedule's id; null: the run has no schedule.", examples=["s1"])
     slot_at: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
     due_at: str = Field(
-        description="The slot, and its jitter; of a run that was moved or is tried again, when that starts.",
+        description="The slot plus jitter; for a moved run or a retry, its start.",
         examples=["2026-01-01T09:00:00.000000Z"],
     )
-    run_id: int | None = Field(description="The run that waits, if it is more than a slot.", examples=[None])
-    moved: bool = Field(description="Whether the run was moved here from its slot.", examples=[False])
-    trigger: str | None = Field(description="What asked for that run.", examples=[None])
-    attempts: int = Field(description="How often it was tried already.", examples=[0])
+    run_id: int | None = Field(description="The waiting run; null: only a slot so far.", examples=[None])
+    moved: bool = Field(description="Whether the slot was moved.", examples=[False])
+    trigger: str | None = Field(description="What created the run: a schedule, a submit, a person.", examples=[None])
+    attempts: int = Field(description="The number of finished attempts.", examples=[0])
 
 
 class NextOut(BaseModel):
-    """The next instants of a job. Of one that is paused, those at which it would run."""
+    """The next runs of a job. For a paused job, those that it would have."""
 
     job: str = Field(examples=["nightly_report"])
     namespace: str = Field(examples=["default"])
@@ -128,52 +130,54 @@ class NextOut(BaseModel):
 
 
 class StartOut(BaseModel):
-    """Something that is to start: a slot of a schedule, or a run that waits."""
+    """A future start: a slot of a schedule, or a waiting run."""
 
     due_at: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
     job: str = Field(examples=["nightly_report"])
     namespace: str = Field(examples=["default"])
-    schedule: str | None = Field(description="The schedule's id; null: it is no slot.", examples=["s1"])
+    schedule: str | None = Field(description="The schedule's id; null: not a slot.", examples=["s1"])
     reading: str | None = Field(description="The schedule in words.", examples=["at 09:00 every day, UTC"])
-    run_id: int | None = Field(description="The run that waits, if it is no slot, or is tried again.", examples=[None])
-    trigger: str | None = Field(description="What asked for that run.", examples=[None])
-    attempts: int = Field(description="How often it was tried already.", examples=[0])
-    many: bool = Field(description="Its schedule would fill the list: this is the first start.", examples=[False])
+    run_id: int | None = Field(description="The waiting run; null: only a slot so far.", examples=[None])
+    trigger: str | None = Field(description="What created the run: a schedule, a submit, a person.", examples=[None])
+    attempts: int = Field(description="The number of finished attempts.", examples=[0])
+    many: bool = Field(
+        description="True: its schedule is frequent, and only the first start is listed.", examples=[False]
+    )
     every_s: float | None = Field(
-        description="How many seconds lie between those, on average; null: not all days have as many.",
+        description="Average seconds between those starts; null: days differ.",
         examples=[None],
     )
-    moved_from: str | None = Field(description="The slot from which somebody moved the run here.", examples=[None])
+    moved_from: str | None = Field(description="The original slot of a moved run.", examples=[None])
 
 
 class UpcomingOut(BaseModel):
-    """What starts next, in the order of time."""
+    """The next starts, in order of time."""
 
     items: list[StartOut]
-    paused: int = Field(description="How many jobs are paused, and start nothing; 1,000 at the most.", examples=[0])
+    paused: int = Field(description="The number of paused jobs, at most 1,000.", examples=[0])
     read_until: str | None = Field(
-        description="What is due later was not read, because there is too much; null: all was.",
+        description="Later starts were not read, because there are too many; null: all were read.",
         examples=[None],
     )
 
 
 @routes.get("/jobs", response_model=JobsOut)
 async def list_jobs(
-    there: There,
+    opened: StoreDep,
     who: Who,
     namespace: Word = None,
     owner: Word = None,
     state: JobState | None = None,
     queue: Word = None,
     label: Word = None,
-    name: Annotated[str | None, Query(max_length=100, description="A part of the name.")] = None,
+    name: Annotated[str | None, Query(max_length=100, description="Only jobs whose name contains this text.")] = None,
     details: Annotated[
-        bool, Query(description=f"With the next instants of each, and its last run; {MOST_SHOWN} on a page.")
+        bool, Query(description=f"Include the next instants and the last run of each; at most {MOST_SHOWN} on a page.")
     ] = False,
     limit: JobsLimit = 100,
     after: JobsAfter = None,
 ) -> Any:
-    """Jobs by namespace and name. A page may be short, and still have a next one."""
+    """List jobs, ordered by namespace and name. A page can be short and still have a `next`."""
     wanted = JobFilter(
         namespaces=None if namespace is None else (namespace,),
         owner=owner,
@@ -183,10 +187,10 @@ async def list_jobs(
         name_contains=name,
     )
     most = min(limit, MOST_SHOWN) if details else limit
-    found, following = await find_jobs(there, who, wanted, after=after, limit=most)
+    found, following = await find_jobs(opened, who, wanted, after=after, limit=most)
     if details:
-        now = there.clock.now()
-        items = [_shown_fields(await in_thread((await looked(there.store, one, now)).shown, now)) for one in found]
+        now = opened.clock.now()
+        items = [_shown_fields(await in_thread((await looked(opened.store, one, now)).shown, now)) for one in found]
         return json_response({"items": items, "next": following})
     return {"items": [job_out(record) for record in found], "next": following}
 
@@ -198,29 +202,29 @@ def _shown_fields(one: Shown) -> dict[str, Any]:
 
 
 @routes.get("/jobs/{job}", response_model=JobOut, responses={200: {"headers": ETAG}, 404: {}})
-async def get_job(there: There, who: Who, response: Response, job: Name, namespace: Namespace = "default") -> Any:
-    """One job, as it is stored."""
-    _, record = await visible_job(there, who, job, namespace)
+async def get_job(opened: StoreDep, who: Who, response: Response, job: Name, namespace: Namespace = "default") -> Any:
+    """A job. Its `ETag` is for `If-Match`. 404 if you may not see it."""
+    _, record = await visible_job(opened, who, job, namespace)
     response.headers["ETag"] = etag_of(record)
     return job_out(record)
 
 
 @routes.get("/jobs/{job}/revisions", response_model=RevisionsOut, responses={404: {}})
 async def list_revisions(
-    there: There,
+    opened: StoreDep,
     who: Who,
     job: Name,
     limit: JobsLimit = 100,
     after: Annotated[
         str | None,
-        Query(description="Where to go on: `next` of the page before.", pattern="^[1-9][0-9]{0,15}$", examples=["3"]),
+        Query(description="The `next` of the previous page.", pattern="^[1-9][0-9]{0,15}$", examples=["3"]),
     ] = None,
     namespace: Namespace = "default",
 ) -> Any:
-    """Every definition that it had, the newest first."""
-    _, record = await visible_job(there, who, job, namespace)
+    """The revisions of a job, newest first."""
+    _, record = await visible_job(opened, who, job, namespace)
     before = None if after is None else int(after)
-    found = await there.store.queries.list_revisions(record.id, before=before, limit=limit)
+    found = await opened.store.queries.list_revisions(record.id, before=before, limit=limit)
     items = [
         {"revision": one.revision, "written_at": iso(one.written_at), "definition": definition_of(one.job)}
         for one in found
@@ -230,67 +234,72 @@ async def list_revisions(
 
 @routes.get("/jobs/{job}/next", response_model=NextOut, responses={404: {}})
 async def next_instants(
-    there: There,
+    opened: StoreDep,
     who: Who,
     job: Name,
     count: Annotated[int, Query(ge=1, le=MOST_INSTANTS)] = 10,
     namespace: Namespace = "default",
 ) -> Any:
-    """When it runs next: the slots that nobody has skipped or moved, and runs that wait because they were moved, are
-    tried again, or were submitted. Of a schedule that counts from the end of a run, one at the most."""
-    _, record = await visible_job(there, who, job, namespace)
-    now = there.clock.now()
-    ahead = await look_ahead(there.store, record.id, now, limit=count)
+    """The next runs of a job: slots to come, and waiting runs that were moved, submitted, or wait for a retry. Skipped
+    slots are left out. A schedule that counts from the end of a run has at most one."""
+    _, record = await visible_job(opened, who, job, namespace)
+    now = opened.clock.now()
+    ahead = await look_ahead(opened.store, record.id, now, limit=count)
     items = [fields(ComingOut, **coming_fields(one)) for one in await in_thread(coming, ahead, now, count)]
     return {"job": job, "namespace": namespace, "state": str(record.state), "items": items}
 
 
 @routes.get("/upcoming", response_model=UpcomingOut)
 async def list_upcoming(
-    there: There,
+    opened: StoreDep,
     who: Who,
     namespace: Word = None,
     until: Instant = None,
     limit: PageSize = 20,
 ) -> Any:
-    """What starts next, over all jobs in the order of time: slots of schedules, and runs that wait. A schedule that
-    would have more than a quarter of the list is told once, with `many`."""
-    now, end = there.clock.now(), instant(until, "until")
+    """The next starts of all jobs, in order of time: slots of schedules, and waiting runs. A schedule that would fill
+    more than a quarter of the list appears once, with `many`."""
+    now, end = opened.clock.now(), instant(until, "until")
     wanted = visible_to(who, JobFilter(namespaces=None if namespace is None else (namespace,)))
-    found = await gather(there.store, now, limit=limit, until=end, wanted=wanted)
+    found = await gather(opened.store, now, limit=limit, until=end, wanted=wanted)
     starts = await in_thread(upcoming, found, now, limit=limit, until=end)
     items = [fields(StartOut, **start_fields(start)) for start in starts]
     return {"items": items, "paused": found.paused, "read_until": optional_iso(found.read_until)}
 
 
-_LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
-_CREATED: dict[str, Any] = {"model": JobOut, "description": "It is new.", "headers": {**ETAG, **_LOCATION}}
+_LOCATION = {"Location": {"description": "The path of the job.", "schema": {"type": "string"}}}
+_CREATED: dict[str, Any] = {"model": JobOut, "description": "The job was created.", "headers": {**ETAG, **_LOCATION}}
 _THERE: dict[str, Any] = {"headers": ETAG}
 
 
 class StoredOut(JobOut):
-    """A job as it is stored now, and what that changed."""
+    """The stored job, and what the request changed."""
 
     change: str = Field(description="created, changed or unchanged.", examples=["created"])
-    planned: int = Field(description="Runs that were planned with it.", examples=[1])
-    withdrawn: int = Field(description="Runs to come that were planned before, and are no more.", examples=[0])
+    planned: int = Field(description="Runs that were planned by this write.", examples=[1])
+    withdrawn: int = Field(description="Planned future runs that were withdrawn.", examples=[0])
 
 
 class Removed(BaseModel):
-    """A job is gone."""
+    """The answer to a deleted job."""
 
-    cancelled: int = Field(description="How many waiting runs were cancelled with it.", examples=[1])
+    cancelled: int = Field(description="The number of waiting runs that were cancelled.", examples=[1])
 
 
 @routes.post("/jobs", response_model=JobOut, status_code=201, responses={201: _CREATED, 404: {}, 409: {}})
 async def post_job(
-    request: Request, response: Response, there: There, who: Who, asked: Definition, namespace: Namespace = "default"
+    request: Request,
+    response: Response,
+    opened: StoreDep,
+    who: Who,
+    asked: Definition,
+    namespace: Namespace = "default",
 ) -> Any:
-    """Store a new job: what a file says of one. 409 if there is one of this name. Its owner is that of the key; an
-    admin may say another."""
+    """Create a job from its definition, as in a YAML file. 409 if the name is taken. The owner is that of your key; an
+    admin may name another."""
     body = {"namespace": namespace, **asked}
     job = await in_thread(read_definition, body)
-    record = await create_job(request, there, who, job, said="owner" in body)
+    record = await create_job(request, opened, who, job, said="owner" in body)
     return _answer(response, record, created=True)
 
 
@@ -301,7 +310,7 @@ async def post_job(
 async def put_job(
     request: Request,
     response: Response,
-    there: There,
+    opened: StoreDep,
     who: Who,
     job: Name,
     asked: Named,
@@ -309,12 +318,15 @@ async def put_job(
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
     revision: Annotated[
-        int | None, Query(ge=0, le=2**53, description="Only if the stored job has this one; 0: only if there is none.")
+        int | None,
+        Query(
+            ge=0, le=2**53, description="Write only if the stored job has this revision; 0: only if it does not exist."
+        ),
     ] = None,
 ) -> Any:
-    """Store a job under this name, whether there is one (200) or not (201). What the body does not say is at its
-    default; the owner stays. `If-Match` and `If-None-Match` say what must be there; so does `revision`, but a job that
-    is as it should be already is never refused for it: whoever did not hear the answer may ask again."""
+    """Create a job (201) or replace its definition (200). Options that the body leaves out get their defaults; the
+    owner stays. With `If-Match`, `If-None-Match` or `revision`, the write happens only if the stored job matches; else
+    412. `revision` accepts a job that already has this definition, so you can safely repeat a request."""
     body = {"name": job, "namespace": namespace, **asked}
     _check_same_place(body, job, namespace)
     read = await in_thread(read_definition, body)
@@ -326,7 +338,7 @@ async def put_job(
     def make(before: JobRecord | None) -> Job:
         return with_owner(who, read, before, said="owner" in body)
 
-    put = (await write_job(request, there, who, JobKey(namespace, job), check, make, revision=revision)).put
+    put = (await write_job(request, opened, who, JobKey(namespace, job), check, make, revision=revision)).put
     more = {"change": put.change, "planned": put.planned, "withdrawn": put.withdrawn}
     return {**_answer(response, put.record, created=put.change == "created"), **more}
 
@@ -335,16 +347,17 @@ async def put_job(
 async def patch_job(
     request: Request,
     response: Response,
-    there: There,
+    opened: StoreDep,
     who: Who,
     job: Name,
     asked: Patch,
     namespace: Namespace = "default",
     if_match: IfMatch = None,
 ) -> Any:
-    """Change some options of a job: a JSON merge patch of its definition. null takes an option back to its default."""
+    """Change some options of a job with a JSON merge patch (RFC 7396). null resets an option to its default. 412 if
+    `If-Match` does not match."""
     _check_same_place(asked, job, namespace)
-    await visible_job(there, who, job, namespace)
+    await visible_job(opened, who, job, namespace)
 
     def check(before: JobRecord | None) -> None:
         check_sees(who, job, before)
@@ -356,17 +369,17 @@ async def patch_job(
         body = patched(definition_of(before.job), asked)
         return with_owner(who, read_definition(body), before, said="owner" in body)
 
-    written = await write_job(request, there, who, JobKey(namespace, job), check, make)
+    written = await write_job(request, opened, who, JobKey(namespace, job), check, make)
     return _answer(response, written.put.record)
 
 
 @routes.delete("/jobs/{job}", response_model=Removed, responses={404: {}, 409: {}, 412: {}})
 async def delete_job(
-    request: Request, there: There, who: Who, job: Name, namespace: Namespace = "default", if_match: IfMatch = None
+    request: Request, opened: StoreDep, who: Who, job: Name, namespace: Namespace = "default", if_match: IfMatch = None
 ) -> Any:
-    """End a job. Its waiting runs are cancelled; running ones end, and are not tried again."""
-    await visible_job(there, who, job, namespace)
-    return {"cancelled": await remove_job(request, there, who, JobKey(namespace, job), if_match=if_match)}
+    """Delete a job. Its waiting runs are cancelled. Running ones finish, and are not retried."""
+    await visible_job(opened, who, job, namespace)
+    return {"cancelled": await remove_job(request, opened, who, JobKey(namespace, job), if_match=if_match)}
 
 
 def _answer(response: Response, record: JobRecord, *, created: bool = False) -> dict[str, Any]:
@@ -378,7 +391,7 @@ def _answer(response: Response, record: JobRecord, *, created: bool = False) -> 
 
 
 def _check_same_place(body: JobBody, job: str, namespace: str) -> None:
-    """A job keeps its name and its namespace: that is what others know it by."""
+    """Raise 422 if a body has another name or namespace than the path: a job cannot be renamed."""
     wrong = [
         FieldProblem(field, f"expected {place!r}, as the address says, got {body[field]!r}; leave it out")
         for field, place in (("name", job), ("namespace", namespace))

@@ -1,4 +1,4 @@
-"""Logins by password, one-time token or ID token, and the sessions that they open."""
+"""Login with a password, one-time token or ID token, and the sessions that it opens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onthedot.model.errors import DefinitionError, LoginLimited, LoginRefused
 from onthedot.observe.formats import iso
 from onthedot.observe.json_fields import session_fields
 from onthedot.server.audit import logins_of, record_change, record_login, record_refusal, source_of
-from onthedot.server.auth import There, Who
+from onthedot.server.auth import StoreDep, Who
 from onthedot.server.models import NO_NUL, Body
 from onthedot.server.provider_keys import ProviderKeys
 from onthedot.server.router import Routes
@@ -22,8 +22,8 @@ routes = Routes(prefix="/api/v1", tags=["access"])
 
 
 class Login(Body):
-    """A name and a password; a one-time token, such as 'onthedot up' prints in its link; or an ID token of the identity
-    provider that this server believes."""
+    """The credentials: a name and a password; or a one-time token, as in the link that 'onthedot up' prints; or an ID
+    token of the identity provider of this server."""
 
     username: str = Field("", max_length=200, examples=["ann"])
     password: str = Field("", max_length=1024, examples=["correct horse battery staple"])
@@ -32,14 +32,14 @@ class Login(Body):
 
     @model_validator(mode="after")
     def one_way(self) -> Login:
-        """One of the three."""
+        """Require exactly one kind of credentials."""
         if [bool(self.username), bool(self.token), bool(self.id_token)].count(True) != 1:
             raise ValueError("expected either username and password, or a token, or an id_token")
         return self
 
 
 class SessionOut(BaseModel):
-    """Send it as `Authorization: Bearer …` until it expires."""
+    """A new session. Send its token as `Authorization: Bearer …` until it expires."""
 
     token: str = Field(examples=["ots_…"])
     token_type: str = Field(examples=["Bearer"])
@@ -50,28 +50,28 @@ class SessionOut(BaseModel):
 @routes.post(
     "/login",
     response_model=SessionOut,
-    responses={401: {"description": "Name, password or token are not good."}, 403: {}},
+    responses={401: {"description": "The name, password or token is wrong."}, 403: {}},
 )
-async def login(request: Request, there: There, body: Login) -> Any:
-    """Be let in for twelve hours. Five tries a minute are looked at for one name from one address, and 30 from that
-    address for all names, and two may wait there for others; then it is 429 with the time to wait, or 503 if too many
-    wait everywhere. An ID token is taken once, an hour old at the most,
-    for the user who is called by its e-mail address."""
+async def login(request: Request, opened: StoreDep, body: Login) -> Any:
+    """Open a session for twelve hours. One address may try a name five times a minute, and all names 30 times a minute;
+    two of its requests may wait for others. Beyond that the answer is 429 with the time to wait, or 503 if too many
+    requests wait in all. An ID token is accepted once, up to one hour after it was issued, for the user whose name is
+    its e-mail address."""
     source = source_of(request)
     way = "token" if body.token else "id_token" if body.id_token else "password"
     what = sessions.token_named(body.token) if body.token else "id_token"
     try:
         if body.token:
-            session = await users.exchange(there.store, body.token, source=source)
+            session = await users.exchange(opened.store, body.token, source=source)
         elif body.id_token:
             provider = _provider(request)
             person = await provider.read(body.id_token)
             what = f"user/{person.email}"
-            session = await sign_on(there.store, body.id_token, person, provider.provider.issuer, source=source)
+            session = await sign_on(opened.store, body.id_token, person, provider.provider.issuer, source=source)
         else:
             logins = logins_of(request)
             session = await users.login(
-                there.store, body.username, body.password, logins=logins, source=source, gone=request.is_disconnected
+                opened.store, body.username, body.password, logins=logins, source=source, gone=request.is_disconnected
             )
     except (LoginRefused, LoginLimited) as error:
         await record_refusal(request, what, way, error, name=body.username)
@@ -88,10 +88,10 @@ def _provider(request: Request) -> ProviderKeys:
 
 
 @routes.post("/logout", status_code=204)
-async def logout(request: Request, there: There, who: Who) -> Response:
-    """End the session that this is sent with. A key is not ended so: revoke it."""
+async def logout(request: Request, opened: StoreDep, who: Who) -> Response:
+    """End the session of this request. It does not end a key; revoke the key instead."""
     if who.kind == "session":
-        await sessions.end_session(there.store, who.id)
+        await sessions.end_session(opened.store, who.id)
         await record_change(request, "logout", f"session/{who.id}")
     return Response(status_code=204)
 
@@ -100,21 +100,21 @@ async def logout(request: Request, there: There, who: Who) -> Response:
 
 
 class OpenSession(BaseModel):
-    """A session that is open, without what proves it."""
+    """An open session, without its token."""
 
     id: str
     name: str
-    user: str = Field(description="Empty: it came from a one-time token, and is no user's.")
+    user: str = Field(description="Empty: the session was opened with a one-time token and has no user.")
     role: str
-    page: bool = Field(description="Whether a browser has it, in the page's cookie.")
-    source: str = Field(description="The address that it was opened from.", examples=["192.0.2.7"])
+    page: bool = Field(description="Whether it is the page's session, in the cookie of a browser.")
+    source: str = Field(description="The address that opened it.", examples=["192.0.2.7"])
     made_at: str
     expires_at: str
-    current: bool = Field(description="Whether this very request is sent with it.")
+    current: bool = Field(description="Whether it is the session of this request.")
 
 
 class SessionList(BaseModel):
-    """Some sessions, and where the next ones begin."""
+    """A page of sessions."""
 
     items: list[OpenSession]
     next: str | None
@@ -122,13 +122,13 @@ class SessionList(BaseModel):
 
 @routes.get("/sessions", response_model=SessionList)
 async def list_sessions(
-    there: There,
+    opened: StoreDep,
     who: Who,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    after: Annotated[str, Query(max_length=200, pattern=NO_NUL, description="The `next` of the page before.")] = "",
+    after: Annotated[str, Query(max_length=200, pattern=NO_NUL, description="The `next` of the previous page.")] = "",
 ) -> Any:
-    """Your own sessions: those of your user. With `keys:manage`, those of everybody you could have let in."""
-    found = await users.list_sessions(there.store, by=who, after=after, limit=limit)
+    """List the sessions of your user. With `keys:manage`, those of all users with no more permissions than yours."""
+    found = await users.list_sessions(opened.store, by=who, after=after, limit=limit)
     following = found[-1].id if len(found) == limit else None
     return {"items": [session_fields(session, who) for session in found], "next": following}
 
@@ -136,11 +136,11 @@ async def list_sessions(
 @routes.delete("/sessions/{session}", response_model=OpenSession, responses={404: {}})
 async def end_session(
     request: Request,
-    there: There,
+    opened: StoreDep,
     who: Who,
     session: Annotated[str, Path(max_length=100, description="The session's id.")],
 ) -> Any:
-    """End one of those: no server lets it in five seconds from now."""
-    ended = session_fields(await users.end_session(there.store, session, by=who), who)
+    """End a session. After five seconds no server accepts it."""
+    ended = session_fields(await users.end_session(opened.store, session, by=who), who)
     await record_change(request, "sessions.end", f"session/{session}", before=ended)
     return ended

@@ -36,7 +36,7 @@ from onthedot.output.log_positions import (
 )
 from onthedot.output.output_store import Name, OutputStore
 from onthedot.output.run_output import Said, read_said
-from onthedot.server.auth import There, Who
+from onthedot.server.auth import StoreDep, Who
 from onthedot.server.event_stream import PING, PING_EVERY, TURN, LastEventId, event_content, follow, frame
 from onthedot.server.models import RunId, attachment, json_response
 from onthedot.server.router import Routes
@@ -44,12 +44,12 @@ from onthedot.server.visibility import visible_run
 
 POLL_EVERY = 0.5
 """Seconds between two polls. Running attempts write to the store about every second."""
-ON_ITS_WAY: Micros = 3 * SECOND
-"""How long to wait for the output of an attempt that has ended."""
+OUTPUT_DELAY: Micros = 3 * SECOND
+"""How long to wait for the output of a finished attempt."""
 MOST_KEPT = 16 * 1024 * 1024
-"""How many characters of records are cached for the next followers."""
+"""Characters of records that are cached for the next followers."""
 AT_ONCE = 128 * 1024
-"""How many characters are made into events at once. A follower that does not read holds no more."""
+"""Characters that become events at once. A follower that does not read holds no more in memory."""
 END = "end"
 """The id of the last event."""
 
@@ -57,7 +57,7 @@ Then = Literal["more", "wait", "over"]
 
 
 class Chunk(NamedTuple):
-    """Some events, the position after them, and whether there is more, more may come, or the attempt is over."""
+    """Some events, the position after them, and what follows: more output now, perhaps later, or none."""
 
     frames: list[bytes]
     place: LogPosition
@@ -66,24 +66,24 @@ class Chunk(NamedTuple):
 
 @dataclass(slots=True)
 class RunView:
-    """A poll: the run (None: it is deleted), its ended attempts, and the output of each so far."""
+    """The result of a poll: the run (None: deleted), its finished attempts, and the output of each so far."""
 
     number: int
     at: Micros
     run: RunRecord | None
     ended: dict[int, AttemptRecord] = field(default_factory=dict)
     notes: dict[int, tuple[Part, ...]] = field(default_factory=dict)
-    # made of notes: most followers are at the same position
+    # cached events, because most followers are at the same position
     chunks: dict[LogPosition, Chunk] = field(default_factory=dict)
 
     @property
     def newest(self) -> int:
-        """The last attempt with any output."""
+        """The newest attempt with any output."""
         return max([0, *self.ended, *self.notes])
 
 
 class LogCache:
-    """A cache of the records of ended attempts, which never change. It has a limit."""
+    """A cache of limited size for the records of finished attempts, which never change."""
 
     def __init__(self, outputs: OutputStore | None) -> None:
         self._outputs = outputs
@@ -112,10 +112,10 @@ class LogCache:
 class RunFeed:
     """Polls one run while it has followers."""
 
-    def __init__(self, there: OpenStore, run_id: int) -> None:
+    def __init__(self, opened: OpenStore, run_id: int) -> None:
         self.run_id = run_id
         self.followers = 0
-        self._there = there
+        self._opened = opened
         self._last: RunView | None = None
         self._wanted = asyncio.Event()  # set while a follower waits for a poll
         self._waiting: list[asyncio.Future[None]] = []
@@ -127,7 +127,7 @@ class RunFeed:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def after(self, number: int) -> RunView | None:
-        """The newest view with a higher number than this; None if there is none for a while."""
+        """The newest view with a higher number than this; None after `PING_EVERY` seconds without one."""
         if self._last is not None and self._last.number > number:
             return self._last
         looked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -158,15 +158,15 @@ class RunFeed:
         """Wake the followers, a few in each turn of the loop, so that requests run between."""
         waiting, self._waiting = self._waiting, []
         for number, looked in enumerate(waiting):
-            if not looked.done():  # else its wait has timed out, or it is gone
+            if not looked.done():  # else its wait has timed out, or its reader is gone
                 looked.set_result(None)
             if number % TURN == TURN - 1:
                 await asyncio.sleep(0)
 
     async def _poll(self, last: RunView | None) -> RunView:
-        store = self._there.store
+        store = self._opened.store
         run = await store.queries.get_run(self.run_id)
-        view = RunView(1 if last is None else last.number + 1, self._there.clock.now(), run)
+        view = RunView(1 if last is None else last.number + 1, self._opened.clock.now(), run)
         same = last is not None and run is not None and last.run is not None and _moved(run) == _moved(last.run)
         if run is None or (same and last is not None and run.armed_at is None):
             return view if last is None else RunView(view.number, view.at, run, last.ended, last.notes)
@@ -188,16 +188,16 @@ def _moved(run: RunRecord) -> tuple[str, int]:
 class LogFeeds:
     """The feeds of all runs that have followers."""
 
-    def __init__(self, there: OpenStore) -> None:
-        self._there = there
+    def __init__(self, opened: OpenStore) -> None:
+        self._opened = opened
         self._feeds: dict[int, RunFeed] = {}
-        self._kept = LogCache(there.outputs)
+        self._kept = LogCache(opened.outputs)
 
     @asynccontextmanager
     async def _feed(self, run_id: int) -> AsyncIterator[RunFeed]:
         feed = self._feeds.get(run_id)
         if feed is None:
-            feed = self._feeds[run_id] = RunFeed(self._there, run_id)
+            feed = self._feeds[run_id] = RunFeed(self._opened, run_id)
         feed.followers += 1
         try:
             yield feed
@@ -246,8 +246,8 @@ class LogFeeds:
         if place not in view.chunks:
             view.chunks[place] = _chunk(note_pieces(view.notes.get(place.attempt, ()), place), place)
         chunk = view.chunks[place]
-        is_late = ended is not None and (view.at - ended.ended_at > ON_ITS_WAY or bool(trouble))
-        is_lost = ended is None and place.attempt < view.newest  # it left nothing, and a later attempt has output
+        is_late = ended is not None and (view.at - ended.ended_at > OUTPUT_DELAY or bool(trouble))
+        is_lost = ended is None and place.attempt < view.newest  # it stored nothing, and a later attempt has output
         then: Then = chunk.then if chunk.then == "more" else "over" if is_late or is_lost else "wait"
         return Chunk(chunk.frames + trouble, chunk.place, then)
 
@@ -286,33 +286,33 @@ routes = Routes(prefix="/api/v1", tags=["logs"])
 MOST_CHARACTERS = 1024 * 1024
 MOST_RECORDS = 1_000
 
-Attempt = Annotated[int | None, Query(ge=1, le=1_000_000, description="Of this attempt only.")]
+Attempt = Annotated[int | None, Query(ge=1, le=1_000_000, description="Only this attempt.")]
 
 
 class RecordOut(BaseModel):
-    """Some text that came at once. If a node of an older version runs the attempt, only its text is known."""
+    """A piece of output. If a node of an older version runs the attempt, only its text is known."""
 
     attempt: int = Field(examples=[1])
     at: str | None = Field(examples=["2026-01-01T09:00:00.125000Z"])
     stream: str | None = Field(
-        description="`out`, `err`, `log` for what a handler logs, or `otd` for remarks of ours.", examples=["out"]
+        description="`out`, `err`, `log` for a handler's log, or `otd` for messages of onthedot.", examples=["out"]
     )
     step: str | None = Field(examples=["build"])
     text: str = Field(examples=["done\n"])
 
 
 class LogsOut(BaseModel):
-    """Some of what a run has said."""
+    """A page of the output of a run."""
 
     items: list[RecordOut]
-    next: int | None = Field(description="The offset to read on at; null: that was all there is now.")
-    trouble: list[str] = Field(description="Why something could not be read from where output is kept.")
+    next: int | None = Field(description="The `offset` of the next page; null: there is no more output now.")
+    trouble: list[str] = Field(description="Why some output could not be read from the output store.")
 
 
 _TEXT: dict[int | str, dict[str, Any]] = {
     200: {
         "content": {"text/plain": {"schema": {"type": "string"}}},
-        "description": "With `format=text` or `Accept: text/plain`, a file.",
+        "description": "JSON; or a text file with `format=text` or `Accept: text/plain`.",
     }
 }
 
@@ -320,22 +320,24 @@ _TEXT: dict[int | str, dict[str, Any]] = {
 @routes.get("/runs/{run}/logs", response_model=LogsOut, responses={404: {}, **_TEXT})
 async def get_logs(
     request: Request,
-    there: There,
+    opened: StoreDep,
     who: Who,
     run_id: RunId,
     format: Annotated[
-        Literal["text", "json"] | None, Query(description="A file of text, or JSON; null: as `Accept` says, else JSON.")
+        Literal["text", "json"] | None, Query(description="A text file, or JSON. Default: as `Accept` says, else JSON.")
     ] = None,
     attempt: Attempt = None,
     offset: Annotated[
-        int, Query(ge=0, le=2**40, description="Where to begin: so many characters of text, or records of JSON.")
+        int, Query(ge=0, le=2**40, description="How many characters of text, or records of JSON, to leave out.")
     ] = 0,
-    limit: Annotated[int | None, Query(ge=1, le=MOST_CHARACTERS, description="How many of them at the most.")] = None,
+    limit: Annotated[
+        int | None, Query(ge=1, le=MOST_CHARACTERS, description="The largest number of characters, or records.")
+    ] = None,
 ) -> Response:
-    """What the attempts of a run have said, in order: at most 1,048,576 characters, or 1,000 records. Text for who asks
-    for `text/plain`; then the header `X-Next-Offset` says where to read on."""
-    await visible_run(there.store, who, run_id)
-    said = await read_said(there.store, there.outputs, run_id, only=attempt)
+    """The output of the attempts of a run, in order: at most 1,000 records of JSON, or 1,048,576 characters of text. In
+    text the header `X-Next-Offset` is the `offset` of the next page."""
+    await visible_run(opened.store, who, run_id)
+    said = await read_said(opened.store, opened.outputs, run_id, only=attempt)
     as_text = wants_text(request.headers.get("accept", "")) if format is None else format == "text"
     if as_text:
         body, following = await asyncio.to_thread(_text, said, offset, limit or MOST_CHARACTERS)
@@ -374,21 +376,21 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
         "description": "Events `log` (as in the JSON of the logs), `left_out`, `trouble`, and one `end`.",
         "content": event_content("log", "left_out", "trouble", "end"),
     },
-    204: {"description": "The end was told before: there is nothing to come."},
+    204: {"description": "You have received the `end` event before. There is nothing more."},
 }
 
 
 @routes.get("/runs/{run}/logs/follow", response_class=Response, responses={404: {}, **_EVENTS})
 async def follow_logs(
     request: Request,
-    there: There,
+    opened: StoreDep,
     who: Who,
     run_id: RunId,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """What a run says, as server-sent events, from its beginning until its end. An event's id is a place in the output:
-    sent back as `Last-Event-ID`, to whichever server, it goes on there."""
-    await visible_run(there.store, who, run_id)
+    """Stream the output of a run as server-sent events, from its start to its end. An event's id is a position in the
+    output. Send the last id as `Last-Event-ID` to any server to continue after it."""
+    await visible_run(opened.store, who, run_id)
     if last_event_id == END:
         return Response(status_code=204)
     place = LogPosition() if last_event_id is None else read_position(last_event_id)

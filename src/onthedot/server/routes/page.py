@@ -1,8 +1,8 @@
-"""A page for people: the jobs and the latest runs, without scripts. It exchanges a one-time token in its address for a
-session, which a cookie keeps.
+"""The HTML page with the jobs and the newest runs, without scripts. A one-time token in its address becomes a session,
+which a cookie keeps.
 
-The cookie opens this page and nothing else. What opens the API beside it (`X-CSRF-Token`) comes once, after the `#` of
-the address: scripts of this origin can read it there, and nobody else, not even servers at other ports of this host.
+The cookie opens only this page. The API needs the header `X-CSRF-Token` as well. Its value is sent once, after the `#`
+of the address, where only scripts of this origin can read it; not even servers at other ports of this host can.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from onthedot.observe.formats import doing, length, moment
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.schedules import describe
 from onthedot.server.audit import record_login, record_refusal, source_of
-from onthedot.server.auth import There, cookie_of
+from onthedot.server.auth import StoreDep, cookie_of
 from onthedot.server.router import HEAD, Routes
 from onthedot.server.visibility import find_jobs, find_runs
 from onthedot.stores.queries import JobFilter, RunFilter
@@ -47,29 +47,30 @@ footer { margin-top: 2rem; opacity: .7 }
 
 
 @routes.get("/", response_class=HTMLResponse, include_in_schema=False)
-async def page(request: Request, there: There, token: Annotated[str, Query(max_length=200)] = "") -> Response:
-    """What there is for whoever looks."""
-    if token and HEAD not in request.scope:  # a preview must not use the link up
-        return await _signed_in(request, there, token)
+async def page(request: Request, opened: StoreDep, token: Annotated[str, Query(max_length=200)] = "") -> Response:
+    """The page of the caller, or instructions to sign in (401)."""
+    if token and HEAD not in request.scope:  # a preview of a link must not use its token
+        return await _signed_in(request, opened, token)
     who: Principal | None = request.state.who
     if who is None or not who.may(Permission.JOBS_READ) or not who.may(Permission.RUNS_READ):
         return html_page(_stranger(), status=401)
-    now = there.clock.now()
-    jobs, _ = await find_jobs(there, who, JobFilter(), limit=_SHOWN)
-    runs, _ = await find_runs(there, who, RunFilter(), limit=_SHOWN)
+    now = opened.clock.now()
+    jobs, _ = await find_jobs(opened, who, JobFilter(), limit=_SHOWN)
+    runs, _ = await find_runs(opened, who, RunFilter(), limit=_SHOWN)
     return html_page(_whole(who, jobs, runs, now))
 
 
 @routes.get("/style.css", include_in_schema=False)
 async def style() -> Response:
-    """How it looks."""
+    """The style sheet of the page."""
     return Response(_STYLE, media_type="text/css")
 
 
-async def _signed_in(request: Request, there: OpenStore, token: str) -> Response:
-    """Exchange the token, and go on without it in the address: that is kept by browsers, and told to others."""
+async def _signed_in(request: Request, opened: OpenStore, token: str) -> Response:
+    """Exchange the token for a session, and redirect to the page without it: browsers store addresses and send them to
+    other sites."""
     try:
-        session = await users.exchange(there.store, token, page=True, source=source_of(request))
+        session = await users.exchange(opened.store, token, page=True, source=source_of(request))
     except LoginRefused as error:
         await record_refusal(request, token_named(token), "link", error)
         return html_page(_stranger("This link was used before, or is too old."), status=401)
@@ -86,7 +87,7 @@ async def _signed_in(request: Request, there: OpenStore, token: str) -> Response
 
 
 def html_page(body: str, status: int = 200, *, title: str = "onthedot", refresh: bool = True) -> HTMLResponse:
-    """A whole page. With `refresh` a browser loads it again every five seconds."""
+    """A whole HTML page. With `refresh` a browser reloads it every five seconds."""
     again = '<meta http-equiv="refresh" content="5">' if refresh else ""
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'

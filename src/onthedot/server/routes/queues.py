@@ -13,105 +13,105 @@ from onthedot.observe.json_fields import queue_fields, queue_settings
 from onthedot.operations.job_lookup import why_unused
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.server.audit import record_change
-from onthedot.server.auth import There, Who, check_unrestricted
+from onthedot.server.auth import StoreDep, Who, check_unrestricted
 from onthedot.server.models import Body, Line, QueueName
 from onthedot.server.problems import Problem
 from onthedot.server.router import Routes
 
 routes = Routes(prefix="/api/v1", tags=["queues"])
 
-Unused = Annotated[bool, Query(description="Also one that no job and no node uses yet.")]
+Unused = Annotated[bool, Query(description="Allow a queue that no job and no node uses yet.")]
 
 
 class QueueSaidOut(BaseModel):
-    """What somebody has said about a queue."""
+    """The settings of a queue."""
 
     queue: str = Field(examples=["mail"])
     paused: bool
     paused_at: str | None = Field(examples=[None])
     reason: str = Field(examples=[""])
     weights: dict[str, int] | None = Field(
-        description="How it is shared; null: first come, first served, or not for this key.",
+        description="How it is shared; null: first come, first served, or not visible to this key.",
         examples=[{"big_tenant": 3}],
     )
 
 
 class QueueOut(QueueSaidOut):
-    """A queue, and who is in it, of all namespaces."""
+    """A queue and the numbers of its runs, of all namespaces."""
 
     waiting: int = Field(examples=[12])
-    due: int = Field(description="Those that wait although their instant has come.", examples=[2])
+    due: int = Field(description="Waiting runs whose due time has passed.", examples=[2])
     running: int = Field(examples=[4])
     oldest_due_at: str | None = Field(examples=["2026-01-01T09:00:00.000000Z"])
 
 
 class QueuesOut(BaseModel):
-    """The queues that have a run that has not ended, or that somebody has paused or shared."""
+    """The queues with an unfinished run, and those that are paused or shared."""
 
     items: list[QueueOut]
     next: None = None
 
 
 class PauseQueue(Body):
-    """Why."""
+    """The reason of a pause."""
 
     reason: Line = Field("", max_length=500, examples=["the provider is down"])
 
 
 class ShareQueue(Body):
-    """Who has which part."""
+    """The weights of a shared queue."""
 
     weights: dict[Line, int] | None = Field(
-        description="Turns of each value of the jobs' share; others have 1. null: first come, first served again.",
+        description="Weight of each value of the jobs' `share`; others have 1. null: first come, first served.",
         examples=[{"big_tenant": 3}],
     )
 
 
 @routes.get("/queues", response_model=QueuesOut)
-async def list_queues(there: There, who: Who) -> Any:
-    """How long each line is. Counts are those of all namespaces; who shares a queue is told to keys for all of them."""
+async def list_queues(opened: StoreDep, who: Who) -> Any:
+    """List the queues. Counts are over all namespaces. Only keys for all namespaces and owners see the weights."""
     whole = not (who.namespaces or who.only_own)
-    found = [queue_fields(queue) for queue in await there.store.queries.list_queues(now=there.clock.now())]
+    found = [queue_fields(queue) for queue in await opened.store.queries.list_queues(now=opened.clock.now())]
     return {"items": found if whole else [{**one, "weights": None} for one in found], "next": None}
 
 
 @routes.post("/queues/{queue}/pause", response_model=QueueSaidOut, responses={404: {}})
 async def pause_queue(
-    request: Request, there: There, who: Who, queue: QueueName, body: PauseQueue, unused: Unused = False
+    request: Request, opened: StoreDep, who: Who, queue: QueueName, body: PauseQueue, unused: Unused = False
 ) -> Any:
-    """Start nothing more of a queue until it is resumed. What runs goes on; a slot that is not started in time is
-    missed as ever."""
-    await _check(there, who, queue, unused=unused)
-    changed = await there.store.pause_queue(queue, reason=body.reason)
+    """Pause a queue: none of its runs starts until it is resumed. Running ones continue. Slots that do not start in
+    time are missed as usual. 404 if nothing uses the queue."""
+    await _check(opened, who, queue, unused=unused)
+    changed = await opened.verbs().pause_queue(queue, reason=body.reason)
     await record_change(request, "queues.pause", f"queue/{queue}")
     return queue_settings(changed)
 
 
 @routes.post("/queues/{queue}/resume", response_model=QueueSaidOut, responses={404: {}})
-async def resume_queue(request: Request, there: There, who: Who, queue: QueueName, unused: Unused = False) -> Any:
-    """Let a queue go on. One that is not paused is left alone."""
-    await _check(there, who, queue, unused=unused)
-    changed = await there.store.resume_queue(queue)
+async def resume_queue(request: Request, opened: StoreDep, who: Who, queue: QueueName, unused: Unused = False) -> Any:
+    """Resume a queue. One that is not paused does not change."""
+    await _check(opened, who, queue, unused=unused)
+    changed = await opened.verbs().resume_queue(queue)
     await record_change(request, "queues.resume", f"queue/{queue}")
     return queue_settings(changed)
 
 
 @routes.post("/queues/{queue}/share", response_model=QueueSaidOut, responses={404: {}})
 async def share_queue(
-    request: Request, there: There, who: Who, queue: QueueName, body: ShareQueue, unused: Unused = False
+    request: Request, opened: StoreDep, who: Who, queue: QueueName, body: ShareQueue, unused: Unused = False
 ) -> Any:
-    """Share a queue fairly between the values of the argument that jobs name as their `share`."""
+    """Share a queue fairly between the values of the argument that its jobs name as `share`."""
     if body.weights is not None:
         check_weights(body.weights)
-    await _check(there, who, queue, unused=unused)
-    changed = await there.store.share_queue(queue, body.weights)
+    await _check(opened, who, queue, unused=unused)
+    changed = await opened.verbs().share_queue(queue, body.weights)
     await record_change(request, "queues.share", f"queue/{queue}")
     return queue_settings(changed)
 
 
-async def _check(there: OpenStore, who: Principal, queue: str, *, unused: bool) -> None:
-    """A queue is any name: so one that nobody uses is taken for a slip, and refused, unless it is meant."""
+async def _check(opened: OpenStore, who: Principal, queue: str, *, unused: bool) -> None:
+    """Raise 404 for a queue that nothing uses, which is probably a typing error, unless `unused` is set."""
     check_unrestricted(who, "queue")
-    refused = None if unused else await why_unused(there.store.queries, queue)
+    refused = None if unused else await why_unused(opened.store.queries, queue)
     if refused is not None:
         raise Problem(404, "unknown", refused)

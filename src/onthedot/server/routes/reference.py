@@ -1,4 +1,4 @@
-"""The reference: an index of the API, the OpenAPI document, and the same as a page for people. It needs no key."""
+"""The reference of the API: an index, the OpenAPI document, and an HTML page made from it. It needs no key."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LINKS = {
     "audit": "/api/v1/audit",
     "metrics": "/metrics",
 }
-"""Where to begin; what has a job's or a run's name in its path is in the OpenAPI document."""
+"""The entry points of the API. Paths with a job or run in them are only in the OpenAPI document."""
 
 _CODE = re.compile(r"`([^`]+)`")
 _METHODS = ("get", "post", "put", "patch", "delete")
@@ -45,7 +45,7 @@ _MOST_FIELDS = 40
 
 
 class Index(BaseModel):
-    """What there is, and where."""
+    """The entry points of the API."""
 
     name: str = Field(examples=["onthedot"])
     version: str
@@ -54,7 +54,7 @@ class Index(BaseModel):
 
 @routes.get("/api/v1", response_model=Index)
 async def get_index() -> Any:
-    """Where things are: paths on this server."""
+    """The entry points of the API, as paths on this server."""
     return {"name": "onthedot", "version": version("onthedot"), "links": LINKS}
 
 
@@ -67,13 +67,13 @@ async def openapi_document(request: Request) -> Response:
 
 @routes.get("/docs", response_class=HTMLResponse, include_in_schema=False)
 async def reference_page(request: Request) -> Response:
-    """The same for people, without a script."""
+    """The OpenAPI document as an HTML page without scripts."""
     made = await _made(request.app)
     return html_page(made["docs"], title="onthedot API", refresh=False)
 
 
 async def _made(app: FastAPI) -> dict[str, str]:
-    """Both texts. They are made once, in a thread: the first takes a quarter of a second."""
+    """Both texts. They are made once, in a thread, because the document takes a quarter of a second."""
     if app.state.reference is None:
         app.state.reference = await in_thread(_make, app)
     made: dict[str, str] = app.state.reference
@@ -89,7 +89,7 @@ def _make(app: FastAPI) -> dict[str, str]:
 
 
 def page_of(document: Mapping[str, Any]) -> str:
-    """Every operation of an OpenAPI document, by its first tag, as the body of a page."""
+    """All operations of an OpenAPI document, grouped by their first tag, as the body of an HTML page."""
     info = document["info"]
     groups: dict[str, list[str]] = {}
     for path, method, operation in _operations(document):
@@ -130,7 +130,7 @@ def _operation(path: str, method: str, operation: Mapping[str, Any], document: M
 
 
 def _fields(schema: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[tuple[str, str, bool, str]]:
-    """The fields of a body, as far as it says them itself."""
+    """The fields of a body that its own schema lists."""
     named = schema.get("$ref", "").rpartition("/")[2]
     found = document["components"]["schemas"].get(named, {}) if named else schema
     required = found.get("required", ())
@@ -143,7 +143,7 @@ def _fields(schema: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """The type of a value in a word or two."""
+    """The type of a value in one or two words."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     for several in ("anyOf", "oneOf"):
@@ -168,5 +168,5 @@ def _table(rows: Iterable[tuple[str, str, str, bool, str]]) -> str:
 
 
 def _words(text: str) -> str:
-    """Text with its `code`, as HTML."""
+    """Text as HTML, with its `code` marked."""
     return _CODE.sub(r"<code>\1</code>", escape(text))

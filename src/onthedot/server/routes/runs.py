@@ -23,7 +23,7 @@ from onthedot.observe.json_fields import skip_fields
 from onthedot.operations.open_verbs import OpenStore
 from onthedot.operations.runs import rerun, why_waiting
 from onthedot.server.audit import RUN, AuditedRun, entry_of, record_change, writes_of
-from onthedot.server.auth import There, Who, store_of, verbs_for
+from onthedot.server.auth import StoreDep, Who, store_of, verbs_for
 from onthedot.server.models import (
     After,
     AttemptOut,
@@ -77,55 +77,55 @@ LONGEST_WAIT: Micros = 60 * SECOND
 
 
 class Submitted(BaseModel):
-    """A run is stored."""
+    """The stored run."""
 
     run_id: int = Field(examples=[41])
-    created: bool = Field(description="False: a run with this key was there already.")
+    created: bool = Field(description="False: a run with this key existed before.")
 
 
 class Trigger(Body):
-    """One run now, with these arguments: those that the job declares, and nothing else."""
+    """The arguments of the new run: only those that the job declares."""
 
     args: dict[str, JsonValue] | None = Field(None, examples=[{"region": "eu"}])
 
 
 class Cancel(Body):
-    """Why."""
+    """The reason of a cancel."""
 
     why: Text = Field("cancelled", examples=["sent by hand"])
 
 
 class CancelOut(BaseModel):
-    """What became of it: `cancelled` now, `asked` to stop because it runs, or it had `ended` before."""
+    """The result of a cancel: `cancelled`; `asked` to stop, because it is running; or it had `ended` before."""
 
     answer: str = Field(examples=["cancelled"])
-    state: str | None = Field(description="The state that it is in now.", examples=["cancelled"])
+    state: str | None = Field(description="The present state of the run.", examples=["cancelled"])
 
 
 class Retry(Body):
-    """From where."""
+    """The step from which to run again."""
 
-    from_step: Text | None = Field(None, description="None: where it failed.", examples=["build"])
+    from_step: Text | None = Field(None, description="Null: the step that failed.", examples=["build"])
 
 
 class ResultOut(BaseModel):
-    """What a run has come to."""
+    """The state and the result of a run."""
 
     run_id: int = Field(examples=[41])
     state: str = Field(examples=["succeeded"])
     reason: str
     error: str | None
-    result: JsonValue = Field(description="What its handler gave back, if it has succeeded.")
+    result: JsonValue = Field(description="The result of the handler if the run succeeded.")
 
 
-# ── asking for runs ──────────────────────────────────────────────────────────────────────────────────────────
+# ── submitting ───────────────────────────────────────────────────────────────────────────────────────────────
 
 _BODY = {
     "required": True,
     "content": {
         "application/json": {"schema": schema_of(Submit)},
         NDJSON: {
-            "schema": {"type": "string", "description": "One such object a line."},
+            "schema": {"type": "string", "description": "One such object per line."},
             "example": '{"job":"nightly_report","args":{"region":"eu"},"key":"eu-1"}\n{"job":"nightly_report"}\n',
         },
     },
@@ -145,7 +145,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     status_code=201,
     openapi_extra={"requestBody": _BODY},
     responses={
-        200: {"model": Submitted, "description": "It was there already; or many were sent.", "content": _MANY},
+        200: {"model": Submitted, "description": "The run existed before; or the answer to NDJSON.", "content": _MANY},
         415: {}, **_REFUSALS,
     },
 )  # fmt: skip
@@ -154,30 +154,30 @@ async def submit_run(
     namespace: Namespace = "default",
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Ask for one run of a job, now or after a delay; or for many, one JSON object a line, as `application/x-ndjson`.
-    They are stored when this is answered.
+    """Submit one run of a job, now or after a delay; or many runs, one JSON object per line, as
+    `application/x-ndjson`. The runs are stored before the answer.
 
-    Many are answered line by line: `{"line":1,"run_id":41,"created":true}`. They are stored as they come, 500 at a
-    time; at the first line that is refused it ends with `{"line":7,"problem":{…}}` and the status of that problem, and
-    what came before stays. With a `key` on each line the same can be sent again. A line has at most 64 KiB, a request
-    100,000 lines and 64 MiB.
+    Many runs are answered line by line: `{"line":1,"run_id":41,"created":true}`. They are stored in batches of 500. At
+    the first refused line the answer ends with `{"line":7,"problem":{…}}` and has the status of that problem; the runs
+    before it stay stored. If each line has a `key`, you can safely send the same request again. A line can have 64 KiB,
+    a request 100,000 lines and 64 MiB.
     """
-    there, who = store_of(request), request.state.who  # not as dependencies: this is called most of all
+    opened, who = store_of(request), request.state.who  # no dependencies: this route is the most used one
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == NDJSON:
         if idempotency_key is not None:
             raise DefinitionError("Idempotency-Key: expected a key on each line instead: it is about one run")
-        return await _submit_many(request, there, who, namespace)
+        return await _submit_many(request, opened, who, namespace)
     if kind != "application/json":
         raise Problem(415, "media-type", f"expected application/json or {NDJSON}, got {kind[:80] or 'none'!r}")
     wanted = read_run_request(await request.body())
-    verbs_for(there, who, namespace)
+    verbs_for(opened, who, namespace)
     key = run_key(who, idempotency_key, "submit", wanted.key)
-    known = there.known.get(wanted.job, namespace)
+    known = opened.known.get(wanted.job, namespace)
     if known is not None:
-        with suppress(ArgumentsError, RevisionConflict, UnknownJob):  # what the job was: what it is decides
+        with suppress(ArgumentsError, RevisionConflict, UnknownJob):  # the known job is old: read it again below
             return await _submit(request, known, wanted, namespace, key, revision=known.revision)
-    return await _submit(request, await there.known.read(wanted.job, namespace), wanted, namespace, key)
+    return await _submit(request, await opened.known.read(wanted.job, namespace), wanted, namespace, key)
 
 
 async def _submit(
@@ -189,10 +189,11 @@ async def _submit(
     *,
     revision: int | None = None,
 ) -> Response:
-    """Insert a run of the job that was found, if there is one for whoever asks, and if this is still its revision."""
-    there = store_of(request)
-    record = await check_visible(there, request.state.who, found, wanted.job, namespace)
-    new = new_run(record, wanted, token=there.ids.token(), key=key, now=there.clock.now())
+    """Insert a run of the job that was found. Raises if there is none that the caller may see, or if the job does not
+    have `revision` any more."""
+    opened = store_of(request)
+    record = await check_visible(opened, request.state.who, found, wanted.job, namespace)
+    new = new_run(record, wanted, token=opened.ids.token(), key=key, now=opened.clock.now())
     return await _insert(request, replace(new, revision=revision), "submit", record)
 
 
@@ -208,17 +209,17 @@ async def _insert(request: Request, new: NewRun, verb: str, record: JobRecord) -
     return json_response({"run_id": run_id, "created": created}, 201 if created else 200)
 
 
-async def _submit_many(request: Request, there: OpenStore, who: Principal, namespace: str) -> Response:
-    verbs_for(there, who, namespace)
+async def _submit_many(request: Request, opened: OpenStore, who: Principal, namespace: str) -> Response:
+    verbs_for(opened, who, namespace)
 
     async def find(job: str) -> JobRecord:
-        return (await visible_job(there, who, job, namespace))[1]
+        return (await visible_job(opened, who, job, namespace))[1]
 
     def told(runs: int) -> Entry:
         return entry_of(request, "runs.submit", f"namespace/{namespace}", after={"runs": runs}, namespace=namespace)
 
     quotas = quotas_for(request)
-    bulk = Bulk(there, find, told, None if quotas is None else Share(quotas, who))
+    bulk = Bulk(opened, find, told, None if quotas is None else Share(quotas, who))
     await bulk.take(request.stream())
     return bulk_response(bulk, str(request.scope.get("request_id", "")))
 
@@ -227,22 +228,22 @@ async def _submit_many(request: Request, there: OpenStore, who: Principal, names
     "/jobs/{job}/trigger",
     response_model=Submitted,
     status_code=201,
-    responses={200: {"model": Submitted, "description": "It was there already."}, 404: {}, 409: {}},
+    responses={200: {"model": Submitted, "description": "A run with this key existed before."}, 404: {}, 409: {}},
 )
 async def trigger_job(
     request: Request,
-    there: There,
+    opened: StoreDep,
     who: Who,
     job: Name,
     body: Trigger | None = None,
     namespace: Namespace = "default",
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """One run of a job now, as a person asks for it. Only what the job declares can be given: no definition."""
-    _, record = await visible_job(there, who, job, namespace)
+    """Start one run of a job now, by hand. Only declared arguments can be set, never the definition."""
+    _, record = await visible_job(opened, who, job, namespace)
     args = arguments(record, None if body is None else body.args)
     key = run_key(who, idempotency_key, "trigger")
-    new = NewRun(record.id, manual_trigger(there.ids.token()), there.clock.now(), args, key)
+    new = NewRun(record.id, manual_trigger(opened.ids.token()), opened.clock.now(), args, key)
     return await _insert(request, new, "trigger", record)
 
 
@@ -250,53 +251,54 @@ async def trigger_job(
     "/runs/{run}/retry",
     response_model=Submitted,
     status_code=201,
-    responses={200: {"model": Submitted, "description": "It was there already."}, 404: {}, 409: {}},
+    responses={200: {"model": Submitted, "description": "A run with this key existed before."}, 404: {}, 409: {}},
 )
 async def retry_run(
     request: Request,
-    there: There,
+    opened: StoreDep,
     who: Who,
     run_id: RunId,
     body: Retry | None = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """A new run that goes on where this one has failed, or at the step that is named. Of commands and steps only."""
-    run = await visible_run(there.store, who, run_id)
+    """Retry a finished run of a command or of steps: a new run continues at the failed step, or at `from_step`. 409 if
+    the run has not ended."""
+    run = await visible_run(opened.store, who, run_id)
     from_step = None if body is None else body.from_step
     key = run_key(who, idempotency_key, f"retry {run_id} {from_step or ''}")
-    token = there.ids.token()
+    token = opened.ids.token()
     async with room_for_runs(request, {owner_of(run): 1}) as new_runs:
         made, _ = await rerun(
-            there.store, run_id, from_step, token=token, now=there.clock.now(), key=key, sees=who.sees
+            opened.store, run_id, from_step, token=token, now=opened.clock.now(), key=key, sees=who.sees
         )
-        new = await there.store.queries.get_run(made)
+        new = await opened.store.queries.get_run(made)
         created = new is None or new.trigger.endswith(token)
         new_runs[owner_of(run)] += created
     await record_change(request, "runs.retry", run, after={"run_id": made})
     return json_response({"run_id": made, "created": created}, 201 if created else 200)
 
 
-# ── looking at them ──────────────────────────────────────────────────────────────────────────────────────────
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @routes.get("/runs", response_model=RunsOut)
 async def list_runs(
-    there: There,
+    opened: StoreDep,
     who: Who,
-    state: Annotated[list[RunState] | None, Query(description="In one of these states.")] = None,
-    namespace: Annotated[Text | None, Query(description="None: every one that there is for you.")] = None,
-    owner: Annotated[Text | None, Query(description="Whose jobs.")] = None,
-    job: Annotated[Text | None, Query(description="The job's name.")] = None,
-    worker: Annotated[Text | None, Query(description="The node that holds it, or had it last.")] = None,
+    state: Annotated[list[RunState] | None, Query(description="Only runs in one of these states.")] = None,
+    namespace: Annotated[Text | None, Query(description="Default: all that you may see.")] = None,
+    owner: Annotated[Text | None, Query(description="Only runs of this owner's jobs.")] = None,
+    job: Annotated[Text | None, Query(description="Only runs of the job with this name.")] = None,
+    worker: Annotated[Text | None, Query(description="Only runs with this current or last node.")] = None,
     queue: Annotated[Text | None, Query()] = None,
-    label: Annotated[Text | None, Query(description="That its job needs of a worker.")] = None,
+    label: Annotated[Text | None, Query(description="Only runs of jobs that need this label of a worker.")] = None,
     since: Instant = None,
     until: Instant = None,
     limit: PageSize = 100,
     after: After = None,
 ) -> Response:
-    """Live runs by due instant, then finished ones, newest end first. `since` and `until` are about the same instants:
-    when it is due while it lives, when it ended once it has."""
+    """List runs: live ones by due time, then finished ones, newest end first. `since` and `until` select live runs by
+    due time, and finished ones by end."""
     wanted = RunFilter(
         namespaces=None if namespace is None else (namespace,),
         owner=owner,
@@ -308,32 +310,32 @@ async def list_runs(
         since=instant(since, "since"),
         until=instant(until, "until"),
     )
-    found, following = await find_runs(there, who, wanted, after=after, limit=limit)
+    found, following = await find_runs(opened, who, wanted, after=after, limit=limit)
     return json_response({"items": [run_out(run) for run in found], "next": following})
 
 
 @routes.get("/runs/{run}", response_model=RunOut, responses={404: {}})
-async def get_run(there: There, who: Who, run_id: RunId) -> Response:
-    """One run, as it is now."""
-    return json_response(run_out(await visible_run(there.store, who, run_id)))
+async def get_run(opened: StoreDep, who: Who, run_id: RunId) -> Response:
+    """A run. 404 if you may not see it."""
+    return json_response(run_out(await visible_run(opened.store, who, run_id)))
 
 
 @routes.get(
     "/runs/{run}/result",
     response_model=ResultOut,
-    responses={202: {"model": ResultOut, "description": "It has not ended yet."}, 404: {}},
+    responses={202: {"model": ResultOut, "description": "The run has not ended yet."}, 404: {}},
 )
 async def get_result(
-    there: There,
+    opened: StoreDep,
     who: Who,
     run_id: RunId,
-    wait: Annotated[Text | None, Query(description="How long to wait for its end, 60s at most.")] = None,
+    wait: Annotated[Text | None, Query(description="How long to wait for the end of the run, at most 60s.")] = None,
 ) -> Response:
-    """What a run has come to, however it ended; 202 if it has not, also after the wait."""
+    """The result of a run, successful or not. 202 if it has not ended, even after `wait`."""
     seconds = _wait(wait)
-    run = await visible_run(there.store, who, run_id)
+    run = await visible_run(opened.store, who, run_id)
     if run.state not in TERMINAL and seconds:
-        run = await _ended(there, run, seconds)
+        run = await _ended(opened, run, seconds)
     return json_response(_result(run), 200 if run.state in TERMINAL else 202)
 
 
@@ -346,15 +348,19 @@ def _wait(wait: str | None) -> float:
     return length / SECOND
 
 
-async def _ended(there: OpenStore, run: RunRecord, seconds: float) -> RunRecord:
+async def _ended(opened: OpenStore, run: RunRecord, seconds: float) -> RunRecord:
     try:
         async with asyncio.timeout(seconds):
-            ended = await there.ends.wait(run.id)
+            ended = await opened.ends.wait(run.id)
     except TimeoutError:
-        return await there.store.queries.get_run(run.id) or run
+        return await opened.store.queries.get_run(run.id) or run
     if ended is None:
-        raise UnknownRun(f"there is no run {run.id} any more: it was forgotten meanwhile")
+        raise _forgotten(run.id)
     return ended
+
+
+def _forgotten(run_id: int) -> UnknownRun:
+    return UnknownRun(f"there is no run {run_id} any more: it was forgotten meanwhile")
 
 
 def _result(run: RunRecord) -> dict[str, Any]:
@@ -363,105 +369,107 @@ def _result(run: RunRecord) -> dict[str, Any]:
 
 
 @routes.get("/runs/{run}/attempts", response_model=list[AttemptOut], responses={404: {}})
-async def list_attempts_of_run(there: There, who: Who, run_id: RunId) -> Response:
-    """The attempts of a run that are over, in order."""
-    await visible_run(there.store, who, run_id)
-    return json_response([attempt_out(attempt) for attempt in await there.store.queries.list_attempts(run_id)])
+async def list_attempts_of_run(opened: StoreDep, who: Who, run_id: RunId) -> Response:
+    """The finished attempts of a run, in order."""
+    await visible_run(opened.store, who, run_id)
+    return json_response([attempt_out(attempt) for attempt in await opened.store.queries.list_attempts(run_id)])
 
 
 class HoldOut(BaseModel):
-    """What keeps a run where it is. What does not apply is empty."""
+    """Details of why a run waits. Fields that do not apply are empty."""
 
     run_id: int = Field(examples=[41])
-    expires_at: str | None = Field(description="Not started by then, it is skipped.")
-    node: str = Field(description="Who has reserved it, or executes it.")
+    expires_at: str | None = Field(description="The run is skipped if it has not started by then.")
+    node: str = Field(description="The node that has reserved it, or executes it.")
     incarnation: str
     reserved_at: str | None
     fence: int
-    gate: str = Field(description="The closed one that it waits at.")
-    holders: list[int] = Field(description="The runs that hold that gate, as far as they are there for you.")
-    granted_at: str | None = Field(description="The instant that a rate has handed out.")
-    for_leader: bool = Field(description="It waits for the leader to find it a place.")
+    gate: str = Field(description="The closed gate that it waits for.")
+    holders: list[int] = Field(description="The runs that hold that gate and that you may see.")
+    granted_at: str | None = Field(description="The start time that a rate limit has granted.")
+    for_leader: bool = Field(description="It waits until the leader assigns it to a node.")
     place: str
-    cancel_wanted: str | None = Field(description="Why its attempt is asked to stop.")
+    cancel_wanted: str | None = Field(description="Why its attempt was asked to stop.")
 
 
 class StandingOut(BaseModel):
-    """Why a run is not running."""
+    """Why a run waits."""
 
-    standing: HoldOut | None = Field(description="None: it has ended.")
-    waits_for: list[str] = Field(description="In words, the first to look at first.")
+    standing: HoldOut | None = Field(description="Null: the run has ended.")
+    waits_for: list[str] = Field(description="The reasons in words, the most important first.")
 
 
 @routes.get("/runs/{run}/standing", response_model=StandingOut, responses={404: {}})
-async def get_standing(there: There, who: Who, run_id: RunId) -> Response:
-    """How a run stands, and what it waits for. Of runs that hold its gate, those that there are for you are named."""
-    run = await visible_run(there.store, who, run_id)
-    stands, unnamed = await visible_wait_reason(there.store, who, run_id)
-    waits_for = await why_waiting(there.store, run, stands, there.clock.now(), unnamed=unnamed)
+async def get_standing(opened: StoreDep, who: Who, run_id: RunId) -> Response:
+    """Why a run waits. It names the runs that hold its gate if you may see them."""
+    run = await visible_run(opened.store, who, run_id)
+    stands, unnamed = await visible_wait_reason(opened.store, who, run_id)
+    waits_for = await why_waiting(opened.store, run, stands, opened.clock.now(), unnamed=unnamed)
     if stands is None:
         return json_response({"standing": None, "waits_for": waits_for})
     instants = {name: optional_iso(getattr(stands, name)) for name in ("expires_at", "reserved_at", "granted_at")}
     return json_response({"standing": {**asdict(stands), **instants}, "waits_for": waits_for})
 
 
-# ── ending them ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── cancelling ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @routes.post("/runs/{run}/cancel", response_model=CancelOut, responses={404: {}})
-async def cancel_run(request: Request, there: There, who: Who, run_id: RunId, body: Cancel | None = None) -> Response:
-    """Cancel a run: now if it waits; if it runs, its attempt is asked to stop, and is not tried again."""
-    run = await visible_run(there.store, who, run_id)
+async def cancel_run(
+    request: Request, opened: StoreDep, who: Who, run_id: RunId, body: Cancel | None = None
+) -> Response:
+    """Cancel a run. A waiting run is cancelled immediately. A running attempt is asked to stop, and is not retried."""
+    run = await visible_run(opened.store, who, run_id)
     why = "cancelled" if body is None else body.why
-    [answer] = await there.store.cancel([run_id], why=why)
+    [answer] = await opened.store.cancel([run_id], why=why)
     if answer.kind == "unknown":
-        raise UnknownRun(f"there is no run {run_id} any more: it was forgotten meanwhile")
+        raise _forgotten(run_id)
     await record_change(request, "runs.cancel", run)
     return json_response({"answer": answer.kind, "state": None if answer.state is None else str(answer.state)})
 
 
 @routes.get("/attempts", response_model=AttemptsOut)
 async def list_attempts(
-    there: There,
+    opened: StoreDep,
     who: Who,
-    worker: Annotated[Text | None, Query(description="The node that tried.", examples=["worker-1"])] = None,
+    worker: Annotated[Text | None, Query(description="Only attempts on this node.", examples=["worker-1"])] = None,
     since: Instant = None,
     until: Instant = None,
     limit: PageSize = 100,
     after: After = None,
 ) -> Response:
-    """Attempts that are over, of one worker or of all, newest end first."""
+    """List finished attempts, newest end first."""
     wanted = AttemptFilter(node=worker, since=instant(since, "since"), until=instant(until, "until"))
-    found, following = await find_attempts(there, who, wanted, after=after, limit=limit)
+    found, following = await find_attempts(opened, who, wanted, after=after, limit=limit)
     return json_response({"items": [attempt_out(attempt) for attempt in found], "next": following})
 
 
 class LeftOutOut(BaseModel):
-    """Slots of one schedule that did not run: a range of them."""
+    """A range of slots of one schedule that were skipped."""
 
     job: str = Field(examples=["nightly_report"])
     namespace: str = Field(examples=["default"])
     schedule: str = Field(description="The schedule's id.", examples=["s1"])
     first: str = Field(description="The first slot.", examples=["2026-01-01T09:00:00.000000Z"])
     last: str = Field(description="The last slot.", examples=["2026-01-01T12:00:00.000000Z"])
-    count: int = Field(description="How many there are.", examples=[4])
+    count: int = Field(description="The number of slots.", examples=[4])
     reason: str = Field(examples=["missed"])
     recorded_at: str = Field(examples=["2026-01-01T13:00:00.000000Z"])
 
 
 class LeftOutList(BaseModel):
-    """Some ranges, the newest first. A page may be short although there is a next."""
+    """A page of ranges, newest first. A page can be short and still have a `next`."""
 
     items: list[LeftOutOut]
     next: str | None = Field(
-        description="What `after` is for the older ones; null: there are none.",
+        description="Send it as `after` to get the next page; null: this is the last page.",
         examples=["3WPQYsc0WyJTa2lwQ3Vyc29yIiw0MV0"],
     )
 
 
 @routes.get("/skips", response_model=LeftOutList, responses={404: {}})
 async def list_skips(
-    there: There,
+    opened: StoreDep,
     who: Who,
     namespace: Namespace = "default",
     job: JobName = None,
@@ -470,13 +478,12 @@ async def list_skips(
     limit: PageSize = 100,
     after: After = None,
 ) -> Response:
-    """Why slots did not run: those that were skipped before there was a run of them, the newest first. Slots whose run
-    was skipped are runs in the state `skipped`. With `since` and `until` (without it): ranges that reach into this
-    one."""
-    verbs_for(there, who, namespace)  # refuses a namespace that the caller does not see
+    """List the slots that were skipped before they had a run, with the reason, newest first. If a slot had a run, that
+    run is in the state `skipped` instead. `since` and `until` (exclusive) select ranges that overlap this time."""
+    verbs_for(opened, who, namespace)  # refuses a namespace that the caller does not see
     wanted = SkipFilter(
         namespaces=(namespace,), job=job, since=instant(since, "since"), until=instant(until, "until")
     )  # fmt: skip
-    found, following = await find_skips(there, who, wanted, after=after, limit=limit)
+    found, following = await find_skips(opened, who, wanted, after=after, limit=limit)
     items = [fields(LeftOutOut, **skip_fields(skip, namespace)) for skip in found]
     return json_response({"items": items, "next": following})

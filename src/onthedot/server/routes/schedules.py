@@ -1,4 +1,4 @@
-"""Schedules that are not stored: describe, lint and preview an expression."""
+"""Schedule expressions: describe, check and preview them before they are stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onthedot.schedules import check, cron_fields, describe, parse, slots, to_te
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.lint import lint
 from onthedot.schedules.zones import zone
-from onthedot.server.auth import There
+from onthedot.server.auth import StoreDep
 from onthedot.server.compute import in_thread
 from onthedot.server.models import Body, Line, fields
 from onthedot.server.router import Routes
@@ -25,41 +25,48 @@ routes = Routes(prefix="/api/v1", tags=["schedules"])
 
 
 class Expression(Body):
-    """A schedule, as one line of text."""
+    """A schedule as one line of text."""
 
     expression: Line = Field(max_length=2000, examples=["30 2 * * *", "every 1h30m", "H H(0-5) * * *"])
-    tz: Line | None = Field(None, max_length=100, description="UTC, if it is not said.", examples=["Europe/Berlin"])
-    gap: Literal["run_after", "skip"] | None = Field(None, description="For a time that a clock change leaves out.")
-    fold: Literal["first", "second", "both"] | None = Field(None, description="For a time that it repeats.")
+    tz: Line | None = Field(None, max_length=100, description="Time zone; default UTC.", examples=["Europe/Berlin"])
+    gap: Literal["run_after", "skip"] | None = Field(
+        None, description="What to do with a time that a clock change leaves out."
+    )
+    fold: Literal["first", "second", "both"] | None = Field(
+        None, description="What to do with a time that a clock change repeats."
+    )
     seconds: bool = Field(False, description="The first field is the second: 6 fields, or 4 up to the day.")
     job: Line | None = Field(
-        None, max_length=201, description="The name (or namespace/name) that chooses what H is.", examples=["report"]
+        None,
+        max_length=201,
+        description="The job (name or namespace/name) whose hash sets the value of H.",
+        examples=["report"],
     )
 
 
 class Preview(Expression):
-    """A schedule, and how many of its instants."""
+    """A schedule, and the number of instants to preview."""
 
     count: int = Field(10, ge=1, le=MOST_INSTANTS)
     start: Line | None = Field(
-        None, max_length=50, description="The instants after this one; now, if it is not said.",
+        None, max_length=50, description="Preview the instants after this one; default now.",
         examples=["2026-03-27T12:00:00+01:00"],
     )  # fmt: skip
 
 
 class DescribedOut(BaseModel):
-    """How a schedule is read."""
+    """A schedule in words."""
 
     expression: str = Field(examples=["30 2 * * *"])
     reading: str = Field(examples=["at 02:30 every day, Europe/Berlin"])
     fields: dict[str, str] | None = Field(
-        description="What each field of a cron expression is.", examples=[{"minute": "30", "hour": "2"}]
+        description="The fields of a cron expression.", examples=[{"minute": "30", "hour": "2"}]
     )
     tz: str = Field(examples=["Europe/Berlin"])
 
 
 class OddOut(BaseModel):
-    """Something odd, and what to do about it."""
+    """A warning, and what to do about it."""
 
     kind: str = Field(examples=["uneven"])
     text: str
@@ -67,45 +74,47 @@ class OddOut(BaseModel):
 
 
 class LintedOut(DescribedOut):
-    """How a schedule is read, and what may not be meant so."""
+    """A schedule in words, and warnings about it."""
 
     odd: list[OddOut]
 
 
 class InstantOut(BaseModel):
-    """One instant, here and there."""
+    """An instant, in UTC and in the schedule's time zone."""
 
     at: str = Field(examples=["2026-01-01T01:30:00.000000Z"])
     local: str = Field(examples=["2026-01-01T02:30:00+01:00"])
 
 
 class PreviewOut(DescribedOut):
-    """How a schedule is read, and its instants."""
+    """A schedule in words, and its instants."""
 
     start: str = Field(examples=["2026-01-01T00:00:00.000000Z"])
-    instants: list[InstantOut] = Field(description="Within a hundred years; fewer than asked for: that was all.")
+    instants: list[InstantOut] = Field(
+        description="Instants within a hundred years; fewer than `count` if there are no more."
+    )
 
 
 @routes.post("/schedules/describe", response_model=DescribedOut)
 async def describe_schedule(body: Expression) -> Any:
-    """Any expression, in words."""
+    """Describe a schedule expression in words."""
     return await in_thread(lambda: _described(_read(body), body))
 
 
 @routes.post("/schedules/lint", response_model=LintedOut)
-async def lint_schedule(there: There, body: Expression) -> Any:
-    """Any expression: what is odd about it, and may not mean what its author meant."""
-    return await in_thread(_linted, body, there.clock.now())
+async def lint_schedule(opened: StoreDep, body: Expression) -> Any:
+    """Check a schedule expression for likely mistakes, such as uneven intervals."""
+    return await in_thread(_linted, body, opened.clock.now())
 
 
 @routes.post("/schedules/preview", response_model=PreviewOut)
-async def preview_schedule(there: There, body: Preview) -> Any:
-    """Any expression: its instants, as if a job had had it since `start`."""
-    return await in_thread(_previewed, body, there.clock.now())
+async def preview_schedule(opened: StoreDep, body: Preview) -> Any:
+    """List the instants of a schedule expression, as for a job that has it since `start`."""
+    return await in_thread(_previewed, body, opened.clock.now())
 
 
 def _read(body: Expression) -> Schedule:
-    """The schedule as a job of this name has it."""
+    """The schedule as a job of this name would have it."""
     namespace, _, name = (body.job or "").rpartition("/")
     schedule = parse(body.expression, tz=body.tz, gap=body.gap, fold=body.fold, seconds=body.seconds)
     check(schedule)

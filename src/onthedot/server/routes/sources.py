@@ -1,4 +1,4 @@
-"""Sources: store all jobs of a file at once, and tell what that changes."""
+"""Sources: store all jobs of a file at once, and report what changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onthedot.model.job import Job, JobRecord
 from onthedot.observe.formats import iso
 from onthedot.operations.apply import Review, apply_jobs
 from onthedot.server.audit import record_change
-from onthedot.server.auth import There, Who, verbs_for
+from onthedot.server.auth import StoreDep, Who, verbs_for
 from onthedot.server.compute import in_thread
 from onthedot.server.job_writes import check_may_write, check_sees, with_owner
 from onthedot.server.models import EXAMPLE, Body, definition_of, fields, json_response
@@ -28,55 +28,59 @@ from onthedot.server.router import Routes
 routes = Routes(prefix="/api/v1", tags=["jobs"])
 
 MOST_JOBS = 1_000
-SourceName = Annotated[str, Path(description="What the jobs come from.", max_length=200, examples=["jobs.yaml"])]
+SourceName = Annotated[
+    str, Path(description="The name of the source, such as a file.", max_length=200, examples=["jobs.yaml"])
+]
 
 
 class Source(Body):
-    """What a source has."""
+    """All jobs of a source."""
 
     jobs: list[dict[str, JsonValue]] = Field(
-        max_length=MOST_JOBS, description="Each as a file says it; the namespace is `default`.", examples=[[EXAMPLE]]
+        max_length=MOST_JOBS,
+        description="Job definitions as in a YAML file; the default namespace is `default`.",
+        examples=[[EXAMPLE]],
     )
-    prune: bool = Field(False, description="Remove what came from this source before, and is not in it any more.")
-    dry_run: bool = Field(False, description="Only tell what it would do.")
+    prune: bool = Field(False, description="Delete jobs that came from this source before and are not in it any more.")
+    dry_run: bool = Field(False, description="Change nothing; return what would happen.")
     take_over: bool = Field(False, description="Replace jobs that are stored from another source.")
 
 
 class MoveOut(BaseModel):
-    """A start that comes at another instant."""
+    """A start that moves to another instant."""
 
     old: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
     new: str
 
 
 class DifferenceOut(BaseModel):
-    """What changes of one job."""
+    """The changes of one job."""
 
     name: str = Field(examples=["nightly_report"])
     kind: str = Field(description="created, changed, removed or unchanged.", examples=["changed"])
-    fields: dict[str, list[JsonValue]] = Field(description="By dotted name, as in a file: what it was, and what it is.")
-    appear: list[str] = Field(description="Starts that there were not, within the next 30 days.")
+    fields: dict[str, list[JsonValue]] = Field(description="By dotted name, as in a file: the old and the new value.")
+    appear: list[str] = Field(description="New starts within the next 30 days.")
     vanish: list[str]
     moved: list[MoveOut]
     until: str | None = Field(description="Starts after this instant were not compared.")
-    stopped: bool = Field(description="There are more starts than are counted: counting stopped at `until`.")
+    stopped: bool = Field(description="True: there are too many starts, and comparing stopped at `until`.")
 
 
 class AppliedOut(BaseModel):
-    """What was done, or would be. Jobs go by their names, `namespace/name` where that is not `default`."""
+    """The result of an apply, or of its dry run. Jobs are named `name`, or `namespace/name` outside of `default`."""
 
     source: str = Field(examples=["jobs.yaml"])
     dry_run: bool
     differences: list[DifferenceOut]
-    elsewhere: dict[str, str] = Field(description="Jobs that came from elsewhere before, and from where.")
-    warnings: dict[str, str] = Field(description="Jobs that run after one that is not stored, and what that means.")
-    refused: list[str] = Field(description="Jobs of another source: without `take_over` nothing is written (409).")
-    paused: list[str] = Field(description="Jobs that are paused, and stay so.")
-    left: list[str] = Field(description="Jobs of this source that it has no more, and that stay.")
+    elsewhere: dict[str, str] = Field(description="Jobs that came from another source before, with that source.")
+    warnings: dict[str, str] = Field(description="Jobs that run after a job that is not stored, with an explanation.")
+    refused: list[str] = Field(description="Jobs of another source. Without `take_over` nothing is written (409).")
+    paused: list[str] = Field(description="Jobs that stay paused.")
+    left: list[str] = Field(description="Jobs that came from this source before, are not in it any more, and stay.")
 
 
 class _Reviewed(Review):
-    """Checks what a caller applies, and records each change."""
+    """Checks the permissions and quotas of a caller who applies a source, and records each change."""
 
     def __init__(
         self, request: Request, who: Principal, said: frozenset[tuple[str, str]], quotas: Quotas | None
@@ -119,27 +123,27 @@ class _Reviewed(Review):
 
 
 @routes.put("/sources/{source:path}", response_model=AppliedOut, responses={404: {}, 409: {}, 412: {}})
-async def apply_source(request: Request, there: There, who: Who, source: SourceName, body: Source) -> Response:
-    """Store all jobs of a source, such as a file, and tell what that changes, in text and in time. Everything is
-    checked before anything is written; then each job is one write. With `prune`, jobs that came from this source
-    before, and that it has no more, are removed. If a job is stored from another source, nothing is written (409),
-    unless `take_over` is given. A job that is paused stays so, unless its definition here says
-    `paused: false`; one with `paused: true`, or with a reason and an end, is paused."""
+async def apply_source(request: Request, opened: StoreDep, who: Who, source: SourceName, body: Source) -> Response:
+    """Store all jobs of a source, such as a file, and return what changes: fields, and starts within the next 30 days.
+    Everything is checked before anything is written; then each job is one write. `prune` deletes jobs that came from
+    this source before and are not in it any more. If a job is stored from another source, nothing is written (409),
+    unless `take_over` is set. A paused job stays paused unless its definition says `paused: false`. A job with
+    `paused: true`, or with a reason and an end, is paused."""
     jobs = await in_thread(read_job_list, {"jobs": body.jobs})
     for namespace in {job.namespace for job in jobs}:
-        verbs_for(there, who, namespace)
+        verbs_for(opened, who, namespace)
     said = frozenset((job.namespace, job.name) for job in jobs if job.owner)
     quotas = None if body.dry_run else quotas_for(request)
     async with nullcontext() if quotas is None else quotas.creating(who.owner):
         applied = await apply_jobs(
-            there.store,
+            opened.store,
             jobs,
             source=source,
             prune=body.prune,
             dry_run=body.dry_run,
             take_over=body.take_over,
-            clock=there.clock,
-            settings=there.settings,
+            clock=opened.clock,
+            settings=opened.settings,
             review=_Reviewed(request, who, said, quotas),
         )
     told = fields(

@@ -1,4 +1,4 @@
-"""For more than one machine: everything in one schema of a PostgreSQL database.
+"""The PostgreSQL store, for more than one machine: everything in one schema of a database.
 
     connections            from a URL to a connection     transaction  what a move works on; history by month
     schema, migrations/    the tables                     retries      transactions again after a conflict

@@ -237,7 +237,7 @@ def caller_of(connection: Any) -> Caller:
 
 
 def code_of(error: BaseException) -> str:
-    """The server's code for an error, by whichever library it comes; empty if it is none of the server's."""
+    """The server's code for an error of any of these libraries; empty if the error is not the server's."""
     for one in (error, getattr(error, "orig", None), error.__cause__):
         for name in ("sqlstate", "pgcode"):
             code = getattr(one, name, None)

@@ -135,7 +135,7 @@ SHOWING: Micros = 120 * SECOND
 
 
 class Kind(NamedTuple):
-    """What is to be known of a transaction before it begins. `name` tells it from others of the same limits."""
+    """What a transaction needs before it begins. `name` separates kinds that have the same limits."""
 
     name: str
     limit: Micros
@@ -337,7 +337,7 @@ async def _limit(db: Session, *, patient: bool) -> None:
 
 
 async def connect_for_effects(dsn: str, address: Address) -> Connection:
-    """A connection for a handler: with the settings that its user has on this server, and no time-outs of ours."""
+    """A connection for a handler: with its user's settings on this server, and without our time-outs."""
     db: Connection = await asyncpg.connect(
         dsn,
         timeout=CONNECT_TIMEOUT,

@@ -36,7 +36,7 @@ _MAY_PASS = ("the server could not do it now", "ask again")
 
 
 def is_missing_partition(error: BaseException) -> bool:
-    """Whether a row found no partition for its month: somebody has dropped it meanwhile."""
+    """Whether a row found no partition for its month, because another transaction dropped it."""
     return isinstance(error, asyncpg.CheckViolationError) and "partition" in str(error)
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's fast path for `finish`: what nothing else hangs on ends in one statement, without BEGIN and COMMIT.
+"""PostgreSQL's fast path for `finish`: ends plain runs in one statement, without BEGIN and COMMIT.
 
 The primary key finds the rows, and the verdicts are joined afterwards: joined before, the planner walks through the
 dead (a sixth of the rate when measured). `IS TRUE` keeps it from that: the leases are looked up in a hash.

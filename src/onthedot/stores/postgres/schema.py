@@ -1,4 +1,4 @@
-"""The tables: made and migrated when a store is opened. The snapshot `schema.sql` shows them.
+"""Creates and migrates the tables when a store is opened. The snapshot `schema.sql` shows them.
 
 `tests/stores/postgres/snapshot.py` writes it.
 """
@@ -27,7 +27,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 
 
 
 async def prepare(address: Address) -> None:
-    """Bring the schema to its newest version, in a transaction for each step. One that is not ours is left alone.
+    """Bring the schema to its newest version, each step in a transaction. A schema of another program is not changed.
 
     Nodes may be at work, with other locks first: a step that the server ends for a deadlock is made again."""
     steps = migration.load(DRIVER)

@@ -183,7 +183,7 @@ async def make_room(tx: Transaction, instants: Iterable[Micros]) -> None:
 
 
 async def _make(tx: Transaction, name: str, table: str, month: int) -> None:
-    """Made apart and then attached: that does not wait for those who read and write the others."""
+    """Created apart and then attached, so that it does not wait for transactions on other partitions."""
     await tx.db.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)")
     await tx.db.execute(
         f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({begin_of(month)}) TO ({begin_of(month + 1)})"

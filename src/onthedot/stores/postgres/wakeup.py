@@ -1,4 +1,4 @@
-"""Wake-up across processes: hints that were sent here are told to all others, by NOTIFY.
+"""Sends hints to other processes by NOTIFY, and listens for theirs.
 
     commit ─▶ hints here ─▶ Notifier: one NOTIFY for all that came meanwhile ─▶ server ─▶ Listener of each process
 
@@ -43,7 +43,7 @@ class Notifier:
         self._wait = asyncio.Event()
 
     def tell(self, kinds: Iterable[HintKind]) -> None:
-        """At once if nothing was told just now; else together with what comes next."""
+        """Send now if no NOTIFY was sent just before; else together with the next hints."""
         self._pending.update(kinds)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._send())

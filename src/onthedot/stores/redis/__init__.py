@@ -1,4 +1,4 @@
-"""For more than one machine: everything under one prefix of a Redis or Valkey server.
+"""The Redis store, for more than one machine: everything under one prefix of a Redis or Valkey server.
 
     store        the moves                              queries, documents   what is read, and other records
     scripts/     one Lua file per operation             server       scripts, clock, definitions, hints, persistence

@@ -119,13 +119,13 @@ def maker(address: Address) -> Callable[[], Connection]:
 
 
 async def open_connection(db: Connection) -> None:
-    """Connect, and say who we are."""
+    """Connect, and identify this client."""
     await db.connect()  # type: ignore[no-untyped-call]  # the library's own
 
 
 async def break_off(db: Connection) -> None:
-    """End a connection now, whatever is on its way. The library only begins to close it: one that speaks TLS stays open
-    until the server has said goodbye, or for ever if the loop ends first."""
+    """End a connection now, even with an answer on its way. The library only begins to close it: a TLS connection stays
+    open until the server answers, or for ever if the loop ends first."""
     writer = getattr(db, "_writer", None)
     if writer is not None:
         writer.transport.abort()
@@ -133,7 +133,7 @@ async def break_off(db: Connection) -> None:
 
 
 async def talk(db: Connection, *words: str | int) -> Any:
-    """One command on a connection that nobody else uses, and its answer."""
+    """Send one command on a connection that no other call uses, and return its answer."""
     await db.send_command(*words)
     return await db.read_response()
 

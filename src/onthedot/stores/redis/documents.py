@@ -1,4 +1,4 @@
-"""Documents, in Redis."""
+"""Stores documents, and lists that only grow, in Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's errors in our words: what can be asked again, and what will not get better by itself."""
+"""Translates Redis errors: which calls can be retried, and which cannot."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REFUSED = "OTD "
 _WILL_NOT = {
     "WRONGPASS": ("it does not let this user in", "look at user and password"),
     "NOAUTH": ("it wants a user and a password", "write them into the URL"),
-    "NOPERM": ("this user may not do that", "grant it the keys and commands of the store (see docs/redis.md)"),
+    "NOPERM": ("this user may not do that", "grant it the keys and commands of the store (see docs/operate/redis.md)"),
     "WRONGTYPE": ("its keys are not what this version made", "name another prefix, or restore a backup"),
     "NOPROTO": ("it does not speak our protocol", "use Redis 7 or Valkey, or a later one"),
 }
@@ -49,7 +49,7 @@ _MAY_PASS = {
 
 
 class Refusal(Exception):
-    """A script of ours has refused, with something that its caller has the words for."""
+    """One of our scripts refused. The caller turns this into its own error."""
 
     def __init__(self, kind: str, said: list[object]) -> None:
         super().__init__(kind, said)
@@ -68,7 +68,7 @@ _OURS: dict[str, Callable[[str], Exception]] = {
 
 
 def refusal(message: str) -> Exception:
-    """The error that a script of ours has raised."""
+    """The error that one of our scripts raised."""
     [kind, *said], _ = json.JSONDecoder().raw_decode(message, len(REFUSED))
     if kind in _OURS:
         return _OURS[kind](said[0])
@@ -82,7 +82,7 @@ def refusal(message: str) -> Exception:
 
 
 def is_broken(error: BaseException) -> bool:
-    """Whether nobody knows what the connection will answer next: it is ended, never lent again."""
+    """Whether the state of the connection is unknown: it is ended, and never lent again."""
     return not isinstance(error, exceptions.ResponseError)
 
 

@@ -1,4 +1,4 @@
-"""What people and services read, from Redis.
+"""Answers the reads of `stores/queries.py` from Redis.
 
 Lists go along the sorted sets that have them in their order, a page of records for each script. Finished runs have an
 index by job, and one of all: what else is asked of them is looked for in steps. Attempts are kept with their runs, and

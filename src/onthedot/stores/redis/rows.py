@@ -1,4 +1,4 @@
-"""From the rows that scripts answer to our values, and from our values to what scripts are asked."""
+"""Converts the rows of scripts to our values, and our values to the arguments of scripts."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def entries_asked(bodies: Sequence[str], keys: Sequence[str]) -> list[dict[str, 
 
 
 def run_asked(run: NewRun, share_by: str) -> dict[str, Any]:
-    """A run that somebody submits. `share_by` is the argument that its job names, as far as we know."""
+    """A submitted run, as a script takes it. `share_by` is the argument that its job names, if known."""
     share = None
     if share_by and run.args is not None:
         share = share_of(_sharing(share_by), run.args)

@@ -190,7 +190,7 @@ class RedisServer:
                 return [first, second]
 
     async def sweep_after_others(self, now: Micros | None) -> None:
-        """Go on with the sweeps of those who have died over them."""
+        """Finish the sweeps of processes that died."""
         for left in await self.look("unsettled", now=now, idle=IDLE):
             await self.sweep(left, now)
 

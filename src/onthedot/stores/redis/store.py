@@ -1,4 +1,4 @@
-"""The store in Redis: every move is one script, or one script for each step of a long one."""
+"""The store in Redis: every move is one script, or one script for each step of a long move."""
 
 from __future__ import annotations
 

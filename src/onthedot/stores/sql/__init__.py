@@ -1,4 +1,4 @@
-"""The store over SQL: each move once, for SQLite and PostgreSQL.
+"""The moves of the store in SQL: each is written once, for SQLite and PostgreSQL.
 
     port      the transaction that a move works on, and statements in two dialects
     store     the store protocol: a line for each move

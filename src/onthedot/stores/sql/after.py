@@ -1,4 +1,4 @@
-"""Jobs that run after others: what each waits for, and the runs that follow when it is complete.
+"""Starts jobs that run after others: records what each waits for, and inserts runs when it is complete.
 
 A transaction that ends a run of a parent locks the whole set of each child. So of two parents that end at once, the
 second sees the first. `Store.parents_of` has the rules.

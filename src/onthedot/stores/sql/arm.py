@@ -1,4 +1,7 @@
-"""`arm`: decides which runs of a batch start now, and what the others do. A run asks for its gates only here.
+"""`arm`: decides which runs of a batch start now, and what the others do at a closed gate or rate.
+
+Runs ask for gates here, and only here. How places at gates are taken, left and passed on is in `gates.py`; which gates
+a run has, and what it does at a closed one, in `rules/gates.py`.
 
 The batch is read once, decided in memory and written with one statement of each kind. A decision that changes other
 runs (replace, catch up, give a place to somebody else) writes what is pending first and then reads its gates again.

@@ -1,4 +1,4 @@
-"""What attempts store with their runs: checkpoints, progress and logs."""
+"""Stores what attempts report while they run: checkpoints, progress and logs."""
 
 from __future__ import annotations
 

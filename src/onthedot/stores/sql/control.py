@@ -1,4 +1,4 @@
-"""What people do to jobs, slots and runs: pause, resume, delete, skip or move a slot, cancel."""
+"""Does what people ask for jobs, slots and runs: pause, resume, delete, skip or move a slot, cancel."""
 
 from __future__ import annotations
 

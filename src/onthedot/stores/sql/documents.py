@@ -1,4 +1,4 @@
-"""Documents, and lists that only grow."""
+"""Stores documents, and lists that only grow."""
 
 from __future__ import annotations
 

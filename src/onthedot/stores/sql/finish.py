@@ -1,4 +1,4 @@
-"""Ending runs: the verdicts of attempts, and runs that end without one.
+"""Ends runs: records verdicts of attempts, and ends runs that never started.
 
 What nothing else hangs on goes by a fast path of the database (`Database.finish_plain`); all else goes here.
 """

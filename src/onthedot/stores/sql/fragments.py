@@ -1,4 +1,4 @@
-"""Shapes of SQL that leave a database one plan, whatever its statistics: docs/design/store-moves.md, "Plans".
+"""Pieces of SQL with one plan in any database, whatever its statistics: docs/design/store-moves.md, "Plans".
 
 Also long arrays as PostgreSQL writes them, for the statements of the hot path: `$1::text::bigint[]`. asyncpg looks at
 every element of a list, some 0.6 µs each: with ten columns that is more than the server takes for a run.

@@ -1,4 +1,6 @@
-"""Gates: which runs hold them, which wait there, and which is next. Only `arm.py` asks for gates.
+"""Keeps the gates: takes, leaves and passes on places, and chooses which waiting run is next.
+
+`arm.py` decides for a run that asks for its gates. Here is what all moves share that take, leave or pass on places.
 
 A transaction that takes, leaves or passes on a gate holds its key until it ends. Keys are locked before runs.
 """
@@ -255,7 +257,7 @@ async def pass_on(tx: Tx, keys: Iterable[str]) -> int:
 
 
 def choose_heirs(heirs: Iterable[Heir]) -> list[Heir]:
-    """Choose who gets each gate. Each run that takes it leaves less room for those behind.
+    """Choose the next run for each gate. Each run that takes a gate leaves less room for the runs behind it.
 
     >>> line = [("a", 1, 7, 10, True, 3, None), ("a", 1, 8, 11, True, 2, None), ("a", 1, 9, 12, True, 3, None)]
     >>> [heir.run_id for heir in choose_heirs(map(Heir._make, line))]
@@ -328,8 +330,8 @@ async def leave_lines(tx: Tx, runs: Crowd, owner: int | str) -> None:
 
 
 async def recount_gates(tx: Tx, *, now: Now = None) -> int:
-    """Forget holders that are gone, pass on gates that were left closed, and give places that nobody can use to
-    others. Rates that are idle are forgotten. Returns how many runs were freed from gates that were left closed."""
+    """Forget holders that are gone, pass on gates that stayed closed by mistake, and give unusable places to other
+    runs. Idle rates are forgotten. Returns how many runs were freed from gates that stayed closed."""
     at = await tx.clock(now)
     await tx.do(FORGET_GONE)
     closed = await tx.values(LIST_LEFT_CLOSED)

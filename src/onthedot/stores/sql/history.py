@@ -1,4 +1,4 @@
-"""What people ask about runs: as they are or ended, their attempts, dead letters, and why they wait."""
+"""Reads runs, attempts and dead letters for people, and why a run waits."""
 
 from __future__ import annotations
 

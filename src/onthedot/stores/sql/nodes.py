@@ -119,7 +119,7 @@ def _node(id: str, incarnation: str, host: str, pid: int, roles: str, offers: st
 
 
 def expired(incarnation: str) -> NodeExpired:
-    """What a node is told whose lease is over, or that is not registered."""
+    """The error for a node that is not registered, or whose lease has ended."""
     return NodeExpired(f"incarnation {incarnation}: its lease has ended; register a new one to go on")
 
 

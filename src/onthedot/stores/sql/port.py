@@ -186,7 +186,7 @@ class Tx(Protocol):
         """The instant of this call."""
 
     async def numbers(self, name: str, count: int) -> Sequence[int]:
-        """The next numbers of a sequence (job, run, fence, document). No number is given out twice."""
+        """The next numbers of a sequence (job, run, fence, document). No number is used twice."""
 
     async def lock_keys(self, keys: Iterable[str], *, late: bool = False) -> None:
         """Hold keys until the transaction ends. `late`: rows are locked already, so do not wait, but start over."""
@@ -218,19 +218,19 @@ class Database(Protocol):
         """Run a move over `count` new rows: the more there are, the longer it may take."""
 
     async def look(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """Run a move that reads for the engine. It sees one moment, and waits for nobody."""
+        """Run a move that reads for the engine. It sees one moment, and waits for no other transaction."""
 
     async def read(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """Run a move that reads for people. It delays nobody else."""
+        """Run a move that reads for people. It delays no other caller."""
 
     async def finish_plain(self, finishes: Sequence[Finish]) -> frozenset[str]:
         """Fast path: end runs that nothing else hangs on, in one commit; which leases were accepted."""
 
     async def read_short(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """Run a move that reads little, for people or the engine. It delays nobody else, and may not take long."""
+        """Run a move that reads little, for people or the engine. It delays no other caller, and must be short."""
 
     async def drop_room(self, until: Micros) -> None:
-        """Drop a partition of history that was over by then and is empty, if there is one and nobody reads it."""
+        """Drop one partition of history that had ended by then, is empty, and is not in use."""
 
     def know_lease(self, ttl: Micros) -> None:
         """A node with such a lease uses this database."""

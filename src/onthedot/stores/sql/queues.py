@@ -1,4 +1,4 @@
-"""Queues as a whole, turns in those that are shared fairly, and placement: runs whose worker the leader chooses."""
+"""Pauses queues, shares them fairly, and places runs whose worker the leader chooses."""
 
 from __future__ import annotations
 

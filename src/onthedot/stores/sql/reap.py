@@ -1,4 +1,4 @@
-"""Upkeep: find runs of dead nodes, and take them."""
+"""Finds runs of dead nodes, and takes them from these nodes."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ END_NODE = sql("UPDATE nodes SET ended = true, reaped = reaped + $2 WHERE incarn
 
 
 async def has_dead(tx: Tx, *, now: Now = None) -> bool:
-    """Whether an incarnation is dead that may run something."""
+    """Whether a dead incarnation may still hold runs."""
     return bool(await tx.values(LIST_DEAD, await tx.clock(now)))
 
 
 async def orphans(tx: Tx, *, limit: int, now: Now = None) -> list[Lease]:
-    """The attempts that dead incarnations run."""
+    """The attempts that dead incarnations still hold."""
     dead = await tx.values(LOCK_ALL_DEAD, await tx.clock(now))
     rows = await tx.rows(LIST_ORPHANS, dead, limit)
     if not rows and tx.concurrent:

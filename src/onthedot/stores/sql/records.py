@@ -1,4 +1,4 @@
-"""Job definitions, parsed once per revision and shared by every lease."""
+"""Caches job definitions: each revision is parsed once and shared by every lease."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Records:
                 del self._kept[next(iter(self._kept))]
 
     def forget(self) -> None:
-        """Trust none of them: a revision that was read but not committed may come back as another one."""
+        """Drop all records: a revision that was read but not committed may return with another definition."""
         with self._lock:
             self._kept.clear()
 

@@ -412,7 +412,7 @@ async def _give_leases(
 def lease_of(
     run: Candidate, lease_id: str, record: JobRecord, ask: ReserveRequest, now: Micros, checkpoint: Checkpoint | None
 ) -> Lease:
-    """The lease that a candidate is given out with."""
+    """The lease of a candidate."""
     return Lease(
         lease_id, run.run_id, record, run.trigger, run.slot_at, run.due_at, run.args, run.attempt + 1, run.failures,
         run.recoveries, ask.incarnation, run.created_at, now, 0, 0, run.target, run.queue, run.level, checkpoint,

@@ -1,4 +1,4 @@
-"""New runs: one statement inserts them all. The same key is the same run, also if several callers submit it at once."""
+"""Inserts new runs with one statement. The same key is the same run, also if several callers submit it at once."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ INSERT_KEYS = sql(
 
 
 async def submit(tx: Tx, runs: Sequence[NewRun], *, noting: Noting | None = None, now: Now = None) -> list[int]:
-    """Insert runs, or find those that have these keys, and append what is said of them. Return their ids."""
+    """Insert runs, or find those that have these keys, and append the entries about them. Return their ids."""
     ids = await submit_runs(tx, runs, now, lock=lock_of(noting.kind) if noting else "")
     if noting is not None:
         await append_entries(tx, noting.kind, noting.of(ids), noting.keys, await tx.clock(now))

@@ -1,4 +1,4 @@
-"""The embedded default: one file, several processes on one machine, everything kept.
+"""The SQLite store, the embedded default: one file, several processes on one machine, everything kept.
 
     schema, migrations/    the tables                    connection     waiting for the lock; errors in our words
     database               the two threads on the file   writer_thread  one of them, with group commit

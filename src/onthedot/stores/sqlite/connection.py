@@ -186,7 +186,7 @@ _ELSE = ("the tables are not what this version made", "restore a backup; if nobo
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether somebody else holds the lock, and may let go of it."""
+    """Whether another connection holds the lock, and may release it."""
     return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 

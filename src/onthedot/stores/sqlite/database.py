@@ -1,4 +1,4 @@
-"""The SQLite database: two threads on one file, and the clock."""
+"""Runs moves on a SQLite file: one thread writes, another reads for people."""
 
 from __future__ import annotations
 

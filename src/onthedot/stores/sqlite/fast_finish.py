@@ -1,4 +1,4 @@
-"""SQLite's fast path for `finish`: what nothing else hangs on ends with three `executemany`.
+"""SQLite's fast path for `finish`: ends plain runs with three `executemany`.
 
 Everything that history needs is in the worker's own lease, so nothing is read back (6 us per run; `DELETE ...
 RETURNING` took 9.5 when measured).

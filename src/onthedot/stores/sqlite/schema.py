@@ -1,4 +1,4 @@
-"""The tables: made and migrated when a file is opened. The snapshot `schema.sql` shows them.
+"""Creates and migrates the tables when a file is opened. The snapshot `schema.sql` shows them.
 
 `tests/stores/sqlite/snapshot.py` writes it.
 """
@@ -17,7 +17,7 @@ DRIVER = "onthedot.stores.sqlite"
 
 
 def prepare(db: sqlite3.Connection, path: str) -> None:
-    """Bring a database to the newest schema. One that is not ours, or newer than we are, is left as it is."""
+    """Bring a database to the newest schema. A database of another program, or of a newer version, is not changed."""
     steps = migration.load(DRIVER)
     found = patiently(lambda: _look(db, path, newest=len(steps)))
     [mode] = patiently(lambda: db.execute("PRAGMA journal_mode = WAL").fetchone())

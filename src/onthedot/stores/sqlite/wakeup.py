@@ -1,4 +1,4 @@
-"""Wake-up across processes: what a hint is inside a process, a counter in the file is between them.
+"""Wakes other processes by counters in the file, and looks for theirs.
 
     this process   commit ── meta['hint:runs'] + 1 ──▶ file ──▶ every 50 ms: PRAGMA data_version   another process
                    of a call with hints                          changed? which counters? ─▶ hints ─▶ its services
@@ -50,7 +50,7 @@ class Wakeup:
         return {kind: db.execute(COUNT_HINT, {"kind": kind}).fetchone()[0] for kind in sorted(set(kinds))}
 
     def confirm(self, counted: Counts) -> None:
-        """These were ours. Where another process has counted in between, the number is left to tell."""
+        """These counts were ours. If another process has counted meanwhile, the difference remains to be sent."""
         for kind, value in counted.items():
             if self._known is not None and self._known.get(kind, 0) == value - 1:
                 self._known[kind] = value

@@ -1,4 +1,4 @@
-"""A connection with a thread of its own. Whole transactions cross to it, never statements.
+"""Runs transactions on a thread with its own connection. Whole transactions cross to it, never statements.
 
                     calls                        one transaction
     event loops ───────────▶ queue ──▶ thread ───────────────────▶ file
@@ -148,7 +148,7 @@ class Call(Generic[T]):
             self.fail(translate(error, name))
 
     def fail(self, error: Exception) -> None:
-        """Nothing of this call was kept. The first error is the one that tells."""
+        """Nothing of this call was stored. The first error is reported."""
         self.error = self.error or error
         self.hints = ()
 

@@ -1,4 +1,4 @@
-"""The scripts: one Lua file per operation, each atomic on the server.
+"""Loads the Lua scripts: one file per operation, each atomic on the server.
 
 Every file says in its head what it is asked and what it answers, and which files of `lib/` it uses: those are put
 before it, because a script on the server cannot load another. `lib/base.lua` comes first in all of them.
