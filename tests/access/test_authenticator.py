@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onthedot.access import keys, sessions, users
-from onthedot.access.authenticator import BELIEVED, Authenticator
+from onthedot.access.authenticator import CACHE_FOR, Authenticator
 from onthedot.access.credentials import read
 from onthedot.access.permissions import Grant, Permission, Role
 from onthedot.access.users import Passwords
@@ -136,7 +136,7 @@ async def test_what_was_read_is_believed_for_two_seconds(clock: Turned):
     await authenticator.check(issued.text)
     await authenticator.close()
     documents.reads.clear()
-    clock.turn((BELIEVED - 1) / SECOND)
+    clock.turn((CACHE_FOR - 1) / SECOND)
     assert await authenticator.check(issued.text) is not None
     assert documents.reads == []
     clock.turn(0.000_001)
@@ -149,7 +149,7 @@ async def test_strangers_fill_nothing(clock: Turned):
     authenticator = Authenticator(store, clock)
     for number in range(100):
         assert await authenticator.check(f"otd_{number:015x}.{'0' * 64}") is None
-    assert authenticator._believed == {}
+    assert authenticator._cache == {}
 
 
 async def test_a_store_that_is_away_lets_nobody_in(clock: Turned):

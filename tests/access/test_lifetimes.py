@@ -35,7 +35,7 @@ class Known:
     expires_at: Micros | None
     revoked_at: Micros | None = None
 
-    def is_good(self, now: Micros) -> bool:
+    def is_valid(self, now: Micros) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     def is_over(self, now: Micros) -> bool:
@@ -77,7 +77,7 @@ async def play(steps: list[tuple[str, float | None]], place: int, digit: str) ->
 async def judge(ring: Authenticator, key: Known, now: Micros) -> None:
     principal = await ring.check(key.text)
     assert principal in (None, GRANT.principal("key", key.id, "k"))
-    assert principal is not None or not key.is_good(now)
+    assert principal is not None or not key.is_valid(now)
     assert principal is None or not key.is_over(now)
 
 

@@ -19,7 +19,7 @@ from onthedot.access.permissions import (
     Role,
     check_given,
     check_name,
-    grant_in_words,
+    parse_grant,
     permissions_of,
     read_grant,
 )
@@ -146,13 +146,13 @@ def test_what_is_no_grant_is_not_read(change: dict[str, object]):
 )
 def test_what_is_said_wrongly_is_refused(words: dict[str, object], told: str):
     with pytest.raises(DefinitionError) as error:
-        grant_in_words(**words)  # type: ignore[arg-type]
+        parse_grant(**words)  # type: ignore[arg-type]
     assert told in str(error.value)
 
 
 def test_all_that_is_wrong_is_told_at_once():
     with pytest.raises(DefinitionError) as error:
-        grant_in_words("root", scopes=["x", "jobs:read"])
+        parse_grant("root", scopes=["x", "jobs:read"])
     assert len(error.value.problems) == 2
 
 

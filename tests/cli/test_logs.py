@@ -18,7 +18,7 @@ from onthedot.model.run import RunRecord, RunState
 from onthedot.output.locations import output_location
 from onthedot.output.output_store import Name, OutputStore
 from onthedot.output.records import Mark, Record, encode, encode_mark
-from onthedot.output.run_output import Said
+from onthedot.output.run_output import AttemptOutput
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import LogRecord
 from tests.cli.conftest import Call
@@ -99,12 +99,12 @@ def test_a_line_that_comes_while_one_looks_has_the_time_of_its_coming(
 ):
     clock = Turned()
     telling = LogPrinter(attempt=None, step=None, as_json=False, clock=clock)
-    telling.tell(Said(1, "before\n"))
+    telling.tell(AttemptOutput(1, "before\n"))
     clock.at = 5 * SECOND
-    telling.tell(Said(1, "before\nnow, and "))
-    telling.tell(Said(1, "before\nnow, and more\nthe last\n"))
+    telling.tell(AttemptOutput(1, "before\nnow, and "))
+    telling.tell(AttemptOutput(1, "before\nnow, and more\nthe last\n"))
     record = Record(NOON + 6 * SECOND, "err", "test", "before\nnow, and more\nthe last\nend\n")
-    telling.tell(Said(1, record.text, [record], kept=True))
+    telling.tell(AttemptOutput(1, record.text, [record], kept=True))
     assert capsys.readouterr().out.splitlines() == [
         "before",
         "── attempt 1, 2026-01-01 (CET) ──",
@@ -117,7 +117,7 @@ def test_a_line_that_comes_while_one_looks_has_the_time_of_its_coming(
 def test_two_streams_do_not_share_a_line(capsys: pytest.CaptureFixture[str], in_berlin: None):
     records = [Record(NOON, "out", "", "50 %"), Record(NOON, "err", "", "oh\n"), Record(NOON, "out", "", "100 %\n")]
     telling = LogPrinter(attempt=None, step=None, as_json=False)
-    telling.tell(Said(1, "".join(record.text for record in records), records))
+    telling.tell(AttemptOutput(1, "".join(record.text for record in records), records))
     assert capsys.readouterr().out.splitlines()[1:] == [
         "13:00:00.000 out | 50 %",
         "13:00:00.000 err | oh",
@@ -317,7 +317,7 @@ def test_follow_shows_time_stream_and_step_of_live_lines(
     ]
 
 
-def texts(capsys: pytest.CaptureFixture[str], *said: Said) -> str:
+def texts(capsys: pytest.CaptureFixture[str], *said: AttemptOutput) -> str:
     telling = LogPrinter(attempt=None, step=None, as_json=False, plain=True)
     for one in said:
         telling.tell(one)
@@ -327,12 +327,12 @@ def texts(capsys: pytest.CaptureFixture[str], *said: Said) -> str:
 
 def test_what_was_told_before_is_not_repeated_when_the_record_comes(capsys: pytest.CaptureFixture[str]):
     record = Record(1, "out", "", "compiling … done\nthe end\n")
-    told = Said(1, "compiling … \ndone\n\n")  # a line end behind each piece
-    assert texts(capsys, told, Said(1, record.text, [record], kept=True)) == "compiling … \ndone\n\nthe end\n"
+    told = AttemptOutput(1, "compiling … \ndone\n\n")  # a line end behind each piece
+    assert texts(capsys, told, AttemptOutput(1, record.text, [record], kept=True)) == "compiling … \ndone\n\nthe end\n"
 
 
 def test_a_text_that_lost_its_middle_goes_on_where_it_is_known_or_says_so(capsys: pytest.CaptureFixture[str]):
     first = "".join(f"line {number}\n" for number in range(200))
     later = "line 0\n[… left out …]\n" + first[-600:] + "and more\n"
-    assert texts(capsys, Said(1, first), Said(1, later)) == first + "and more\n"
-    assert texts(capsys, Said(1, "abc"), Said(1, "xyz\n")) == f"abc{PASSED_OVER}xyz\n"
+    assert texts(capsys, AttemptOutput(1, first), AttemptOutput(1, later)) == first + "and more\n"
+    assert texts(capsys, AttemptOutput(1, "abc"), AttemptOutput(1, "xyz\n")) == f"abc{PASSED_OVER}xyz\n"

@@ -33,7 +33,7 @@ import pytest
 
 from onthedot.clock import MILLISECOND, SECOND, SystemClock
 from onthedot.output.display import safe
-from onthedot.runners.guard import trees
+from onthedot.runners.guard import process_tree
 from tests.hostile.corpus import CORPUS, SECRET, SECRET_NAME, TIMED_OUT, TIMEOUT, Hostile
 from tests.hostile.node import GRACE, HOLDER, PERIOD, TICKERS
 from tests.lanes import SOAK
@@ -124,12 +124,14 @@ class Place:
 
     def guards(self) -> list[int]:
         """The guard's process; none, if a program has killed it and no other has run since."""
-        children = [one.pid for one in trees.everybody() if one.parent == self.node.pid and not one.is_zombie]
+        children = [
+            one.pid for one in process_tree.all_processes() if one.parent == self.node.pid and not one.is_zombie
+        ]
         return [pid for pid in children if "onthedot.runners.guard" in _command_of(pid)]
 
     def left(self) -> list[int]:
         """Processes of programs: whoever is below the node and is not its guard, or is in a workspace."""
-        below = trees.below([self.node.pid], trees.everybody())
+        below = process_tree.with_descendants([self.node.pid], process_tree.all_processes())
         found = {one.pid for one in below if not one.is_zombie} - {self.node.pid, *self.guards()}
         return sorted(found | {pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._is_here(pid)})
 

@@ -12,7 +12,7 @@ import pytest
 
 from onthedot.clock import MILLISECOND, SECOND
 from onthedot.model.task import Bounds
-from onthedot.runners.guard import trees
+from onthedot.runners.guard import process_tree
 from onthedot.runners.guard.protocol import ProgramEnd
 from tests.hostile.corpus import (
     CLOSES_ITS_OUTPUT,
@@ -61,9 +61,13 @@ async def suffered(yard: Yard, *argv: str, **more: Any) -> ProgramEnd:
     return end
 
 
-def left_of(guard: int) -> list[trees.Process]:
+def left_of(guard: int) -> list[process_tree.Process]:
     """Who lives below the guard, at the latest this long after an end was told: nobody, at once."""
-    return [process for process in trees.below([guard], trees.everybody()) if process.pid != guard]
+    return [
+        process
+        for process in process_tree.with_descendants([guard], process_tree.all_processes())
+        if process.pid != guard
+    ]
 
 
 @pytest.mark.usefixtures("root")
@@ -151,7 +155,7 @@ async def test_who_forks_away_and_hides_alone_is_counted(yard: Yard):
 async def test_who_looks_like_a_zombie_and_is_none_is_found(yard: Yard):
     end = await yard.python(HEADLESS)
     assert (end.kind, end.code, end.stragglers) == ("exited", 0, 1)
-    look_until(lambda: trees.look(yard.pid_in("away")) is None, GONE_WITHIN)
+    look_until(lambda: process_tree.read_process(yard.pid_in("away")) is None, GONE_WITHIN)
 
 
 async def test_who_hides_while_others_run_is_found_and_they_go_on(yard: Yard):

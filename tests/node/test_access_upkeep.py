@@ -287,15 +287,15 @@ async def test_keys_that_end_in_two_weeks_are_told_of_once(store: Store):
     ends = START + 90 * DAY
     key = (await keys.issue(store, "ci", VIEWER, expires_at=ends, now=START)).key
     await keys.issue(store, "for-ever", VIEWER, now=START)
-    await keys.issue(store, "short", VIEWER, expires_at=ends, now=ends - keys.WARNED)
+    await keys.issue(store, "short", VIEWER, expires_at=ends, now=ends - keys.WARN_BEFORE)
     revoked = await keys.issue(store, "revoked", VIEWER, expires_at=ends, now=START)
     await keys.revoke(store, revoked.key.id, now=START)
     told: list[Event] = []
-    led = LedAt(ends - keys.WARNED - 1)
+    led = LedAt(ends - keys.WARN_BEFORE - 1)
     service = CredentialCleanup(store, led, SETTINGS, Events([told.append]))
     await whole_round(service)
     assert told == []
-    for at in (ends - keys.WARNED, ends - DAY):
+    for at in (ends - keys.WARN_BEFORE, ends - DAY):
         led.terms = LedAt(at).terms
         await whole_round(service)
         assert told == [KeyExpires(key.id, "ci", ends)]

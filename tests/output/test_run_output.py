@@ -13,7 +13,7 @@ from onthedot.output.capture import Capture
 from onthedot.output.locations import spool_folder
 from onthedot.output.output_store import Name
 from onthedot.output.records import Record
-from onthedot.output.run_output import read_said
+from onthedot.output.run_output import read_output
 from onthedot.output.spool import Spool
 from onthedot.settings import Settings
 from onthedot.stores.values import LogRecord
@@ -75,7 +75,7 @@ async def test_what_a_handler_logs_has_its_instant_and_so_has_its_traceback():
         raise ValueError("nothing logged")
 
     async def read(engine: Engine) -> list[Record]:
-        [said] = await read_said(engine.store, None, run.id)
+        [said] = await read_output(engine.store, None, run.id)
         assert said.records is not None
         assert not said.kept
         return said.records

@@ -32,7 +32,7 @@ def lease_of(task: Task, *, run_id: int = 7, attempt: int = 1, fence: int = 42, 
 
 
 class Notebook:
-    """A desk that only remembers."""
+    """A reporter that only remembers."""
 
     def __init__(self) -> None:
         self._notes: Notes | None = None
@@ -60,8 +60,8 @@ class Passing:
         self.runner = IoRunner(host, door, **options)
 
     def begin(self, lease: Lease, timeout: timedelta | None = None) -> Attempt:
-        desk: Any = Notebook()
-        attempt = Attempt(lease, timeout=micros(timeout) if timeout else 0, desk=desk)
+        reporter: Any = Notebook()
+        attempt = Attempt(lease, timeout=micros(timeout) if timeout else 0, reporter=reporter)
         self._ended[attempt] = self.loop.create_future()
         self.runner.start([attempt])
         return attempt
@@ -82,5 +82,5 @@ class Passing:
 
 def said(attempt: Attempt) -> str:
     """What is in the log of the attempt's run."""
-    desk: Any = attempt.desk
-    return str(desk.text)
+    reporter: Any = attempt.reporter
+    return str(reporter.text)

@@ -16,7 +16,7 @@ from onthedot.clock import SECOND
 from onthedot.model.addresses import Address, AddressRefused, Allowed
 from onthedot.model.task import Http
 from onthedot.model.verdict import Outcome, OutcomeKind
-from onthedot.runners.http import HttpExecutor, first_request, idempotency_key, redirected, wished_for
+from onthedot.runners.http import HttpExecutor, first_request, idempotency_key, redirected, retry_not_before
 from tests.runners.attempts import CLOCK, Passing, lease_of, said
 from tests.runners.pages import Handler, Page, Site, serving
 
@@ -428,4 +428,4 @@ def test_redirects_that_are_not_followed(location: str):
     ],
 )  # fmt: skip
 def test_a_wish_is_read_or_is_none(status: int, text: str | None, seconds: int):
-    assert wished_for(status, text, 1000 * SECOND) == seconds * SECOND
+    assert retry_not_before(status, text, 1000 * SECOND) == seconds * SECOND

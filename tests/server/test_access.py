@@ -159,7 +159,7 @@ async def test_a_user_gets_another_role(there: Served):
     assert changed.status_code == 200
     grant = changed.json()["grant"]
     assert (grant["role"], grant["may_code"], grant["namespaces"]) == ("operator", False, ["shop"])
-    there.app.state.auth._keys._believed.clear()  # what it has read two seconds ago
+    there.app.state.auth._keys._cache.clear()  # what it has read two seconds ago
     seen = (await whoami(there, bearer(session.text))).json()
     assert (seen["role"], "jobs:write" in seen["permissions"]) == ("operator", False)
     [entry] = (await there.client.get("/api/v1/audit", headers=root)).json()["items"]

@@ -26,7 +26,7 @@ from redis import Redis
 
 from onthedot import ids as random_ids
 from onthedot.access import audit, audit_seals, keys, users
-from onthedot.access.permissions import grant_in_words
+from onthedot.access.permissions import parse_grant
 from onthedot.access.users import Passwords
 from onthedot.clock import SECOND
 from onthedot.define.job_reader import read_jobs
@@ -206,20 +206,20 @@ class Scene:
     async def let_people_in(self) -> None:
         self.clock.at = 5
         make = {"passwords": Salted(), "ids": self.ids}
-        await users.create(self.store, "ann", "correct horse battery", grant_in_words("admin"), **make)
-        await users.create(self.store, "eve", "another long secret", grant_in_words("viewer"), **make)
+        await users.create(self.store, "ann", "correct horse battery", parse_grant("admin"), **make)
+        await users.create(self.store, "eve", "another long secret", parse_grant("viewer"), **make)
         await users.set_disabled(self.store, "eve", disabled=True, ids=self.ids)
-        await users.create(self.store, "pat@example.org", None, grant_in_words("editor", namespaces=["qa"]), **make)
-        ci = grant_in_words("operator", namespaces=["default", "qa"], owner="ci")
+        await users.create(self.store, "pat@example.org", None, parse_grant("editor", namespaces=["qa"]), **make)
+        ci = parse_grant("operator", namespaces=["default", "qa"], owner="ci")
         issued = await keys.issue(self.store, "ci", ci, ids=self.ids)
         print("key:", issued.text)
         await keys.note_use(self.store, issued.key.id, self.clock.now())
         short = self.clock.now() + 3600 * SECOND
-        await keys.issue(self.store, "short", grant_in_words("viewer"), expires_at=short, ids=self.ids)
-        gone = await keys.issue(self.store, "gone", grant_in_words("viewer"), ids=self.ids)
+        await keys.issue(self.store, "short", parse_grant("viewer"), expires_at=short, ids=self.ids)
+        gone = await keys.issue(self.store, "gone", parse_grant("viewer"), ids=self.ids)
         await keys.revoke(self.store, gone.key.id)
         await StoredSecrets(self.store, Keys([b"k" * 32])).set("default", "DB_PASSWORD", "only a test")
-        ann = grant_in_words("admin").principal("session", "s1", "ann")
+        ann = parse_grant("admin").principal("session", "s1", "ann")
         for verb in ("users.create", "jobs.put", "jobs.pause", "keys.revoke"):
             entry = audit.Entry(
                 who=ann, verb=verb, object="job/default/report", namespace="default", owner="ann",

@@ -1,8 +1,8 @@
-"""The audit: who changed what, when, and from where. Entries of a list that only grows (`audit`).
+"""The audit log: who changed what, when, and from where. Its entries are a list that only grows (`audit`).
 
-Every change that comes through a front door is recorded before it is answered. What the entry says of the thing before
-and after is its definition, without the values of arguments, environments and headers; and no secret, password or key
-is in any part of it. Upkeep seals the list (`audit_seals.py`, `node/access_upkeep.py`).
+Every change through the API, a program or the command line is recorded before it is answered. An entry has the
+definition of the object before and after the change, without the values of arguments, environments and headers. No part
+of it holds a secret, a password or a key. The leader seals the list (`audit_seals.py`, `node/access_upkeep.py`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ KIND = "audit"
 
 LEFT_OUT = "…"
 VALUES = frozenset({"args", "arguments", "kwargs", "env", "headers"})
-"""Below these names, names are recorded and values are not."""
+"""Under these names, only names are recorded, without their values."""
 SECRETS = frozenset({"authorization", "body", "epoch", "password", "proof", "result", "secret", "token", "value"})
-"""What stands under these names is never recorded."""
+"""Values under these names are never recorded."""
 
 _MOST_BYTES = 24 * 1024
 _MOST_CHARACTERS = 400
@@ -42,11 +42,11 @@ _SET_BACK = 3_600 * SECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One change. `verb` is what was done (`jobs.pause`), `object` what to (`job/default/report`). `namespace` and
-    `owner` are the object's; without a namespace only who sees everything can read the entry.
+    """One change. `verb` is what was done (`jobs.pause`), `object` to what (`job/default/report`). `namespace` and
+    `owner` are the object's. Without a namespace, only principals without restrictions can read the entry.
 
-    Recorded twice, one `Entry` is there once: an answer of the store may be lost. The caller's request id would not do
-    for that, since callers choose it."""
+    An `Entry` that is recorded twice is stored once, because a write whose answer is lost is repeated. `id` makes that
+    sure. The request id cannot, because callers choose it."""
 
     who: Principal
     verb: str
@@ -61,7 +61,7 @@ class Entry:
 
 
 class Recorded(NamedTuple):
-    """An entry as it is read back. One that cannot be read has the verb `unreadable`."""
+    """A stored entry. One that cannot be read has the verb `unreadable`."""
 
     number: int
     at: Micros
@@ -79,30 +79,30 @@ class Recorded(NamedTuple):
 
 
 async def record(store: Store, entry: Entry, *, now: Micros | None = None) -> int:
-    """Append an entry; its number. It is in the store when this returns, and never refused for what is in it: what is
-    too long is cut, or left out with its size and hash."""
+    """Append an entry. Returns its number. It is stored when this returns. Long text in it is cut, or replaced by its
+    size and hash."""
     [number] = await record_all(store, [entry], now=now)
     return number
 
 
 async def record_all(store: Store, entries: Sequence[Entry], *, now: Micros | None = None) -> list[int]:
-    """The same for several, in one write; their numbers."""
+    """Append several entries in one write. Returns their numbers."""
     keys = [entry.id for entry in entries]
     return await store.documents.append_documents(KIND, [_body(entry) for entry in entries], keys=keys, now=now)
 
 
 def noting(entries: Sequence[Entry], mark: str) -> Noting:
-    """Entries about runs, to be written with them. What says `mark` will say the id of its run."""
+    """Entries about runs, for the write that stores the runs. It replaces `mark` in them with the id of each run."""
     return Noting(KIND, [_body(entry) for entry in entries], [entry.id for entry in entries], json.dumps(mark))
 
 
 def noting_together(entries: Sequence[Entry]) -> Noting:
-    """Entries about all runs of one write, to be written with them: any number, and none says the id of a run."""
+    """Entries about all runs of one write, for that write. They name no run."""
     return Noting(KIND, [_body(entry) for entry in entries], [entry.id for entry in entries], "")
 
 
 def object_of(what: Job | RunRecord | str) -> tuple[str, str, str]:
-    """How an entry names a thing, and its namespace and owner: a job's or a run's own; of other things none.
+    """The name of an object in the audit, its namespace and its owner. Only jobs and runs have the last two.
 
     >>> object_of("queue/mail")
     ('queue/mail', '', '')
@@ -127,7 +127,7 @@ def _body(entry: Entry) -> str:
 
 
 async def read(store: Store, *, by: Principal = LOCAL, after: int = 0, limit: int = 100) -> list[Recorded]:
-    """Entries with a number above this one, in order, as far as they are about what `by` sees."""
+    """Entries with a number above `after`, in order. Leaves out entries about objects that `by` cannot see."""
     found: list[Recorded] = []
     while len(found) < limit and (page := await store.documents.list_appended(KIND, after=after, limit=limit)):
         after = page[-1].number
@@ -136,8 +136,8 @@ async def read(store: Store, *, by: Principal = LOCAL, after: int = 0, limit: in
 
 
 async def read_newest(store: Store, *, limit: int = 100) -> list[Recorded]:
-    """The last entries, in order. What is read does not grow with the list, though a store reads it forwards only: the
-    last number is found by halving, and the first one by steps back that double, because numbers may leave gaps."""
+    """The last entries, in order. A store reads the list forwards only, so we find the last number by binary search.
+    Numbers may have gaps, so we go back from there in steps that double. The time does not grow with the list."""
     last, back = await last_number(store), limit
     while True:
         after = start = max(0, last - back)
@@ -153,9 +153,10 @@ async def read_newest(store: Store, *, limit: int = 100) -> list[Recorded]:
 async def read_between(
     store: Store, since: Micros | None, until: Micros | None, *, limit: int | None = None
 ) -> list[Recorded]:
-    """The last entries (None: all) from an instant on and before another, in order. Entries have the store's time in
-    the order of their numbers, or nearly so: where the range begins is found by halving, an hour early, because clocks
-    are set back at times."""
+    """The last entries (`limit` None: all) with `since` <= time < `until`, in order.
+
+    Times grow with the numbers of entries, except where a clock was set back. So a binary search finds the beginning,
+    and starts an hour early."""
     found: deque[Recorded] = deque(maxlen=limit)
     after = 0 if since is None else await _number_before(store, since - _SET_BACK)
     while page := await store.documents.list_appended(KIND, after=after, limit=_PAGE):
@@ -168,7 +169,7 @@ async def read_between(
 
 
 async def _number_before(store: Store, instant: Micros) -> int:
-    """A number whose entry, and all before it, were written before this instant; 0: there is none."""
+    """The number of the last entry that was written before this instant; 0 if there is none."""
     low, high = 0, await last_number(store)
     while low < high:
         middle = (low + high + 1) // 2
@@ -181,7 +182,7 @@ async def _number_before(store: Store, instant: Micros) -> int:
 
 
 async def last_number(store: Store) -> int:
-    """The number of the last entry; 0: there is none."""
+    """The number of the last entry; 0 if there is none. Finds it by binary search."""
     low, high = 0, 1
     while found := await store.documents.list_appended(KIND, after=high, limit=1):
         low, high = found[0].number, 2 * found[0].number
@@ -193,7 +194,7 @@ async def last_number(store: Store) -> int:
 
 
 def without_values(value: Any, *, named: bool = True, depth: int = 0) -> Any:
-    """A definition without the values that are nobody's business, as JSON. `named` False: only names are kept.
+    """A definition without confidential values, as JSON. With `named` False, only names are kept.
 
     >>> without_values({"name": "report", "args": {"region": "eu"}, "task": {"env": {"A": "b"}, "password": "c"}})
     {'name': 'report', 'args': {'region': '…'}, 'task': {'env': {'A': '…'}, 'password': '…'}}
@@ -237,7 +238,7 @@ def _is_for(entry: Recorded, by: Principal) -> bool:
 
 
 def recorded_of(entry: documents.Entry) -> Recorded:
-    """An entry of the list, read."""
+    """Read a stored entry."""
     try:
         data = json.loads(entry.body)
         who = data["who"]

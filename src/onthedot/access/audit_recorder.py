@@ -1,8 +1,8 @@
-"""Records what this process changes in a store that it has opened itself: a program, or the command line.
+"""Records in the audit what this process changes in a store that it opened itself: a program, or the command line.
 
-Such a process has no key: the entry names the operating system's user, and the machine. A program may submit a million
-runs, so its submits are summed up: the first one of a job is recorded in the write that stores its run, those of the
-next minute are counted, and the count is one more entry.
+Such a process has no key, so the entry names the operating system's user and the machine. A program may submit a
+million runs, so its submits are summed up. The first submit of a job is recorded in the write that stores its run.
+Those of the next minute are counted, and the count is one more entry.
 
     submit  submit  submit …  │ a minute later, or when the node stops
     entry      └── counted ──▶ entry: {"runs": 41000}
@@ -34,11 +34,11 @@ SUM_UP_EVERY: Micros = 60 * SECOND
 """How long submits of one job are counted before the count is recorded."""
 
 RUN = RandomIds().token()
-"""Stands for the id of a run until the store has given it one."""
+"""A placeholder for the id of a run that is not stored yet."""
 
 
 def local_user() -> Principal:
-    """The user that this process runs as: `LOCAL` by the name that the operating system knows."""
+    """The user that this process runs as: `LOCAL`, with the user's name in the operating system."""
     return _user(os.getuid())
 
 
@@ -51,7 +51,7 @@ def _user(uid: int) -> Principal:
 
 
 def source_of(door: str) -> str:
-    """Where a change comes from: `program on web-1, uid 1000`."""
+    """The source of a change, for the audit: `program on web-1, uid 1000`."""
     return f"{door} on {socket.gethostname()}, uid {os.getuid()}"
 
 
@@ -64,7 +64,7 @@ def entry_of(
     after: Any = None,
     namespace: str = "",
 ) -> Entry:
-    """An entry about a change that this process makes by this door."""
+    """An entry about a change that this process makes. `door` is "program" or "command line"."""
     name, place, owner = object_of(what)
     return Entry(
         who=local_user(),
@@ -79,7 +79,7 @@ def entry_of(
 
 
 Counted = Mapping[int, tuple[Job, int]]
-"""How many runs of which jobs, by the jobs' ids."""
+"""The number of runs per job, by job id."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class _Tally:
 
 
 class Recorder(Service):
-    """Records the changes that this process makes, by one door ("program", "command line"). Used on one event loop."""
+    """Records the changes that this process makes. `door` is "program" or "command line". Used on one event loop."""
 
     name = "audit recorder"
 
@@ -107,11 +107,11 @@ class Recorder(Service):
     async def changed(
         self, verb: str, what: Job | RunRecord | str, *, before: Any = None, after: Any = None, namespace: str = ""
     ) -> None:
-        """Record one change. It is in the store when this returns."""
+        """Record one change. It is stored when this returns."""
         await self.all_changed(verb, [what], before=before, after=after, namespace=namespace)
 
     async def put(self, put: PutJob) -> None:
-        """Record a definition that was stored, if it is new or another one, and a pause that it began or ended."""
+        """Record a stored definition if it is new or changed, and the pause or resume that came with it."""
         if put.change != "unchanged":
             before = None
             if put.change == "changed":
@@ -122,7 +122,7 @@ class Recorder(Service):
             await self.changed(f"jobs.{put.pause}", put.record.job)
 
     async def replaced(self, before: Job | None, after: Job | None) -> None:
-        """Record a definition in the place of another; None: there was none, or there is none now."""
+        """Record that a definition was created (`before` None), deleted (`after` None) or replaced."""
         verb = "jobs.create" if before is None else "jobs.delete" if after is None else "jobs.edit"
         await self._defined(verb, before, after)
 
@@ -141,20 +141,21 @@ class Recorder(Service):
         after: Any = None,
         namespace: str = "",
     ) -> None:
-        """The same change of several things, in one write."""
+        """Record the same change of several objects, in one write."""
         entries = [entry_of(self._door, verb, one, before=before, after=after, namespace=namespace) for one in what]
         if entries:
             await record_all(self._store, entries)
 
     def noting_run(self, verb: str, job: Job) -> Noting:
-        """An entry about one run, to be stored together with it."""
+        """An entry about one run, for the write that stores the run."""
         return noting([entry_of(self._door, verb, job, after={"run_id": RUN})], RUN)
 
     # ── submits, summed up ───────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
     def submitting(self, runs: Counted) -> Iterator[Noting | None]:
-        """For the write that stores these runs: what is to be noted with it. If the write fails, nothing is counted."""
+        """A context for the write that stores these runs. Gives the entries to store with them; None if the runs
+        are only counted. If the write fails, nothing is counted."""
         due = [(job_id, self._take(job_id, job)) for job_id, (job, _) in runs.items() if self._is_due(job_id)]
         try:
             yield self._noting(runs, due) if due else None
@@ -168,19 +169,19 @@ class Recorder(Service):
                 self._count(job_id, job, count)
 
     async def submit_elsewhere(self, runs: Counted) -> None:
-        """The same for runs that are stored in a transaction of the caller's: recorded, or counted, before that."""
+        """Record or count runs before the caller stores them in its own transaction."""
         for job_id, (job, count) in runs.items():
             self._count(job_id, job, count)
         await self._sum_up([job_id for job_id in runs if self._is_due(job_id)])
 
     async def tick(self, now: Micros) -> Micros:
-        """Record what was counted for long enough."""
+        """Record the counts that are a minute old."""
         del now
         await self._sum_up([job_id for job_id in self._tallies if self._is_due(job_id)])
         return SUM_UP_EVERY // 4
 
     async def close(self) -> None:
-        """Record what was counted so far."""
+        """Record all counts."""
         await self._sum_up(list(self._tallies))
 
     def _is_due(self, job_id: int) -> bool:
@@ -190,7 +191,7 @@ class Recorder(Service):
         return self._clock.steady() - tally.recorded_at >= SUM_UP_EVERY
 
     def _take(self, job_id: int, job: Job) -> _Tally:
-        """What was counted; from here on it is counted anew."""
+        """Take a job's count, and begin a new one."""
         found = self._tallies.get(job_id)
         self._tallies[job_id] = _Tally(job, 0, self._clock.steady())
         return found or _Tally(job, 0, None)

@@ -1,13 +1,13 @@
-"""Seals of the audit: a chain of hashes, so that what was changed afterwards is found.
+"""Seals the audit with a chain of hashes, and finds entries that were changed after that.
 
-A seal is an entry of the list `audit.seals`: the number and the SHA-256 of every audit entry since the seal before it,
-and the SHA-256 of that seal's own text. So nothing below a seal can be changed without changing all seals after it.
+A seal is an entry of the list `audit.seals`. It has the number and the SHA-256 of every audit entry since the previous
+seal, and the SHA-256 of the previous seal. So nobody can change a sealed entry without changing all later seals.
 
     audit        1  2  3 │ 4  5 │ 6 …            not sealed yet: 6 …
     audit.seals     1 ◀──── 2                    head: 2 and its hash
 
-Whoever can write the whole store could make all seals anew, or cut the newest entries off together with their seals.
-The *head*, the newest seal's number and hash, kept elsewhere finds that, too: it is in the log of the node that seals.
+An attacker who can write to the store could make all seals again, or cut off the newest entries with their seals. To
+find that, keep the *head* elsewhere: the number and the hash of the newest seal. The node that seals logs it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PAGE = 100
 
 
 class Head(NamedTuple):
-    """A seal by its number and the hash of its text. The one before the first is number 0."""
+    """The number and the hash of a seal. Number 0 stands before the first seal."""
 
     number: int
     hash: str
@@ -43,19 +43,19 @@ START = Head(0, "0" * 64)
 
 
 class Seal(NamedTuple):
-    """What a seal says."""
+    """The contents of a seal."""
 
     previous: str
     entries: list[tuple[int, str]]
 
     @property
     def last(self) -> int:
-        """The number of the newest entry under it."""
+        """The number of the newest entry that it seals."""
         return self.entries[-1][0]
 
 
 class Fault(NamedTuple):
-    """The first thing that is not as it was recorded: an entry, or (`of` "seal") a seal."""
+    """The first entry (`of` "entry") or seal (`of` "seal") that is not as it was recorded."""
 
     of: str
     number: int
@@ -66,8 +66,8 @@ class Fault(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What a look at all of it has shown: how many entries are as they were sealed, how many have no seal yet, the
-    newest seal, and what is wrong, if anything."""
+    """The result of a check: the number of intact sealed entries, the number of entries without a seal, the newest
+    seal, and the first fault."""
 
     sealed: int
     unsealed: int
@@ -81,7 +81,7 @@ def write_seal(previous: Head, entries: Sequence[Entry]) -> str:
 
 
 def read_seal(entry: Entry) -> Seal | None:
-    """What it says; None if that cannot be read."""
+    """Read a seal; None if it cannot be read."""
     try:
         data = json.loads(entry.body)
         entries = [(int(number), str(digest)) for number, digest in data["entries"]]
@@ -91,18 +91,18 @@ def read_seal(entry: Entry) -> Seal | None:
 
 
 def head_of(entry: Entry) -> Head:
-    """The seal as the next one knows it."""
+    """The head that this seal makes."""
     return Head(entry.number, hash_of(entry))
 
 
 def hash_of(entry: Entry) -> str:
-    """Of all that the store knows of an entry: its number, its instant and its text."""
+    """The hash of an entry: of its kind, number, time and text."""
     text = json.dumps([entry.kind, entry.number, entry.written_at, entry.body])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_head(text: str) -> Head:
-    """A head as people write it down.
+    """Read a head that was written as text. `DefinitionError` for other text.
 
     >>> read_head("7:" + "0" * 64).number
     7
@@ -117,7 +117,7 @@ def read_head(text: str) -> Head:
 
 
 async def check(store: Store, *, known: Head | None = None) -> Checked:
-    """Read the whole audit with its seals. `known` is a head that was noted before: it must still be there."""
+    """Check the whole audit and its seals. `known` is a head that was kept: its seal must still be in the store."""
     checking = _Checking(store)
     fault = await checking.seals(known)
     unsealed = 0 if fault else await checking.rest()
@@ -125,7 +125,7 @@ async def check(store: Store, *, known: Head | None = None) -> Checked:
 
 
 class _Checking:
-    """Goes along both lists at once."""
+    """Reads both lists in step."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -170,7 +170,7 @@ class _Checking:
         return None
 
     async def rest(self) -> int:
-        """How many entries are not sealed."""
+        """Count the entries without a seal."""
         count = 0
         while self._ahead is not None:
             count += 1
@@ -192,8 +192,8 @@ async def _all(store: Store, kind: str) -> AsyncIterator[Entry]:
 async def append_seal(
     store: Store, previous: Head, entries: Sequence[Entry], *, again: int = 0, now: Micros | None = None
 ) -> int:
-    """Put a seal after `previous`; its number. Of two nodes that do so at once one is kept, and both are told which.
-    `again`: how often the seal of which one was told was not there."""
+    """Append a seal after `previous`. Returns its number. If two nodes do so at once, one seal is kept, and both get
+    its number. `again`: how often a seal that was reported was not in the store."""
     key = f"{previous}/{again}" if again else str(previous)
     [number] = await store.documents.append_documents(SEALS, [write_seal(previous, entries)], keys=[key], now=now)
     return number

@@ -1,14 +1,14 @@
-"""Sends the audit to somewhere else as it grows: every entry, in order, at least once.
+"""Sends the audit to a receiver as it grows: every entry, in order, at least once.
 
-How far it has come is a document (`audit.sent`), one for each destination. So a restart goes on where it was, and
-whatever was recorded while the receiver or the sender was down is sent when both are back. Several senders may run: the
-document says which one is sending.
+The position of each destination is a document (`audit.sent`). So a restarted sender continues where it was. Entries
+that are recorded while the receiver or the sender is down are sent later. Several senders may run: the document names
+the one that sends.
 
     read position ─▶ claim it ─▶ send ─▶ write the new position, and release it
                         │          └─ refused: release it, and try again later
                         └─ claimed by another: look again later
 
-A sender that is killed between sending and writing leaves the entries to be sent again: receivers go by their numbers.
+If a sender is killed between sending and writing, the entries are sent again. Receivers ignore numbers that they have.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from onthedot.stores.documents import Entry
 from onthedot.stores.protocol import Store
 
 SENT = "audit.sent"
-"""The kind of the documents that say how far a destination has come."""
+"""The kind of the documents that hold the position of a destination."""
 
 LOOK_EVERY: Micros = 500 * MILLISECOND
 SEND_WITHIN: Micros = 20 * SECOND
-"""How long a receiver may take."""
+"""The time-out of a receiver."""
 CLAIM_FOR: Micros = 60 * SECOND
-"""How long others wait for a sender that claimed the position and was killed."""
+"""How long a claim is valid, if the sender that holds it was killed."""
 AGAIN_AFTER: Micros = 1 * SECOND
 AGAIN_AT_MOST: Micros = 60 * SECOND
 MOST = 200
 MOST_BYTES = 512 * 1024
-"""At most so many entries and bytes are sent at once."""
+"""Most entries and bytes in one request."""
 
 Send = Callable[[Sequence[Recorded]], Awaitable[None]]
 
 
 class SendFailed(Exception):
-    """The receiver did not take it; the text says why."""
+    """The receiver refused the entries, or did not answer. The text says why."""
 
 
 class Position(NamedTuple):
-    """The number of the last entry that was sent; which sender is sending, and until when it may."""
+    """The number of the last entry that was sent, and the claim of the sender that sends now."""
 
     number: int
     by: str = ""
@@ -57,7 +57,7 @@ class Position(NamedTuple):
 
 
 def signature(key: str, timestamp: int, body: bytes) -> str:
-    """What a receiver compares, over the instant (seconds since 1970) and the body: it can refuse what is old.
+    """The signature of a request, over its time (seconds since 1970) and its body. A receiver can refuse old requests.
 
     >>> signature("a key that both sides know", 1767225600, b"{}")
     'v1=b521724cb02e96ca59c698ae4feac252ffab68bbf509c7db9366a26647277069'
@@ -67,7 +67,7 @@ def signature(key: str, timestamp: int, body: bytes) -> str:
 
 
 async def read_position(store: Store, destination: str) -> Position | None:
-    """How far this destination has come; None: nothing was sent there yet."""
+    """The position of this destination; None if nothing was sent to it yet."""
     found = await store.documents.get_document(SENT, _id(destination))
     if found is None:
         return None
@@ -76,12 +76,12 @@ async def read_position(store: Store, destination: str) -> Position | None:
 
 
 def _id(destination: str) -> str:
-    """The destination's name in the store. A URL may hold what only its receiver should know: it is not kept."""
+    """The destination's id in the store. A hash, because the URL may contain a secret."""
     return hashlib.sha256(destination.encode()).hexdigest()
 
 
 class Sender:
-    """Sends to one destination. `first` is the number after which it begins if nothing was sent there yet."""
+    """Sends to one destination. `first`: the number after which it begins if nothing was sent yet."""
 
     def __init__(
         self, store: Store, clock: Clock, destination: str, send: Send, tell: Callable[[str], None], *, first: int = 0
@@ -96,7 +96,7 @@ class Sender:
         self._failures = 0
 
     async def tick(self) -> Micros:
-        """Send what there is, as far as it goes at once; after how long to come again."""
+        """Send the next entries. Returns how long to wait before the next call."""
         position = await read_position(self._store, self._destination) or Position(self._first)
         entries = await self._next(position.number)
         if not entries:
@@ -128,7 +128,7 @@ class Sender:
         return entries
 
     async def _write(self, position: Position) -> Position | None:
-        """Store it in place of the version that was read; None if another sender was faster."""
+        """Replace the version of the position that was read. None if another sender was faster."""
         body = json.dumps({"number": position.number, "by": position.by, "until": position.until})
         put = await self._store.documents.put_document(SENT, _id(self._destination), body, version=position.version)
         return position._replace(version=put.version) if put.accepted else None

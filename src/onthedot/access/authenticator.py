@@ -1,8 +1,8 @@
 """Authenticates requests: finds the principal that a key or a session belongs to.
 
-A server believes what it has read for 2 seconds, counted from before the read. So every server refuses what is revoked,
-disabled or given another password within 5 seconds. The cache holds documents, never answers: each text is compared
-with its proof, and the end of a key is checked, every time.
+A server caches documents for 2 seconds, counted from before the read. So every server refuses a revoked key, a disabled
+user and an old password within 5 seconds. The cache holds documents, never results: the proof and the expiry of a
+credential are checked every time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from onthedot.model.errors import StoreError
 from onthedot.stores.documents import Document
 from onthedot.stores.protocol import Store
 
-BELIEVED: Micros = 2 * SECOND
-"""How long a document that was read is not read again."""
+CACHE_FOR: Micros = 2 * SECOND
+"""How long a document is cached."""
 _MOST = 10_000
 
 
@@ -34,13 +34,13 @@ class Authenticator:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._believed: dict[tuple[str, str], _Read] = {}
+        self._cache: dict[tuple[str, str], _Read] = {}
         self._noted: dict[str, Micros] = {}  # keys whose use was noted by this server, and when (steady)
         self._noting: set[asyncio.Task[None]] = set()
 
     async def check(self, text: str) -> Principal | None:
-        """The principal of this text; None if it is not valid (any more). `StoreUnavailable` if the store cannot tell:
-        then nobody may be let in."""
+        """The principal of this text; None if it is not valid (any more). `StoreUnavailable` if the store does not
+        answer: then the request must be refused."""
         credential = credentials.read(text)
         if credential is None or credential.kind not in ("key", "session"):
             return None
@@ -69,7 +69,7 @@ class Authenticator:
         self, credential: Credential, document: Document, beside: Credential | None = None
     ) -> Principal | None:
         stored = sessions.read_session(document)
-        if stored is None or not sessions.is_good(stored, credential, self._clock.now()):
+        if stored is None or not sessions.is_valid(stored, credential, self._clock.now()):
             return None
         if beside is not None and not beside.proves(stored.csrf):
             return None
@@ -84,15 +84,15 @@ class Authenticator:
 
     async def _read(self, kind: str, id: str) -> Document | None:
         now = self._clock.steady()
-        known = self._believed.get((kind, id))
-        if known is not None and now - known.asked_at < BELIEVED:
+        known = self._cache.get((kind, id))
+        if known is not None and now - known.asked_at < CACHE_FOR:
             return known.document
-        self._believed.pop((kind, id), None)
+        self._cache.pop((kind, id), None)
         found = await self._store.documents.get_document(kind, id)
-        if found is not None:  # strangers make up ids, and could fill the memory with what is not there
-            if len(self._believed) >= _MOST:
-                self._believed.clear()
-            self._believed[kind, id] = _Read(found, now)
+        if found is not None:  # not cached if missing: strangers could fill the memory with made-up ids
+            if len(self._cache) >= _MOST:
+                self._cache.clear()
+            self._cache[kind, id] = _Read(found, now)
         return found
 
     # ── when it was last used ────────────────────────────────────────────────────────────────────────────────

@@ -1,13 +1,13 @@
-"""What is shown to be let in: an id to find it by, and a secret to prove it.
+"""Credentials: the text of a key, a session or a one-time token. Each has an id and a secret.
 
     otd_<id>.<secret>    a key          60 random bits of id, 256 of secret, both in hexadecimal digits
     ots_<id>.<secret>    a session
     ott_<id>.<secret>    a one-time token
-    otp_<id>.<secret>    the page's cookie: good in a cookie, and nowhere else
-    otc_<id>.<secret>    what the page sends beside its cookie (`X-CSRF-Token`), with the id of the cookie
+    otp_<id>.<secret>    the page's cookie: valid in a cookie only
+    otc_<id>.<secret>    the page's second text (`X-CSRF-Token`), with the id of the cookie
 
-The store has a *proof*: the SHA-256 of the secret together with kind and id, so that one credential's proof is no
-other's. The secret is random, so a slow hash would protect nothing. No secret is in any `repr`.
+The store has a *proof*: the SHA-256 of the secret, the kind and the id. So the proof of one credential fits no other.
+The secret is random, so a slow hash would add no protection. No `repr` shows a secret.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FORM = re.compile(rf"(ot[cdpst])_({_ID.pattern})\.([0-9a-f]{{64}})")
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A key, a session, a one-time token or a part of the page's, as its bearer has it."""
+    """A credential as its bearer has it."""
 
     kind: Kind
     id: str
@@ -38,7 +38,7 @@ class Credential:
 
     @property
     def text(self) -> str:
-        """The text for the bearer. It is shown once."""
+        """The text for the bearer. We show it once."""
         return f"{_PREFIXES[self.kind]}_{self.id}.{self.secret}"
 
     @property
@@ -47,7 +47,7 @@ class Credential:
         return hashlib.sha256(f"onthedot {self.kind} {self.id} {self.secret}".encode()).hexdigest()
 
     def proves(self, proof: str) -> bool:
-        """Whether the proof was made of this. The comparison takes constant time."""
+        """Whether this proof was made from this credential. The comparison takes constant time."""
         return hmac.compare_digest(self.proof.encode(), proof.encode(errors="replace"))
 
 

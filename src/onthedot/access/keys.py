@@ -1,7 +1,8 @@
-"""API keys: documents of the kind `key`. `authenticator.py` lets in who shows the text of one, with the key's grant.
+"""API keys: makes, lists and revokes them. Each is a document of the kind `key`.
 
-A key is made once and never changed but by its revocation, which takes its proof away. When it was last used is a
-document of its own (`key.used`), so that noting it is never in the way of anything.
+`authenticator.py` accepts the text of a key, and gives its bearer the key's grant. A key never changes, except that
+revoking it removes its proof. The time of its last use is a document of its own (`key.used`), so that writing it never
+conflicts with other writes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ USED_EVERY: Micros = 60 * SECOND
 LASTS = "90d"
 """How long a new key is valid, by default."""
 NEVER = "never"
-WARNED: Micros = 14 * DAY
+WARN_BEFORE: Micros = 14 * DAY
 """How long before a key expires its owner is warned."""
 
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
@@ -57,11 +58,11 @@ class Key:
         return "expired" if self.expires_at is not None and self.expires_at <= now else "active"
 
     def ends_soon(self, now: Micros) -> bool:
-        """Whether its maker should be told: it is good, and ends in two weeks. One that was made for no longer than
-        that ends as its maker has asked."""
+        """Whether to warn its maker: the key is active and expires within two weeks. False if it was made for two weeks
+        or less."""
         if self.expires_at is None or self.state(now) != "active":
             return False
-        return self.expires_at - WARNED <= now and self.expires_at - self.made_at > WARNED
+        return self.expires_at - WARN_BEFORE <= now and self.expires_at - self.made_at > WARN_BEFORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,10 @@ class Stored(NamedTuple):
         return f"Stored({self.key!r})"
 
 
-def read_lasts(text: str, *, what: str) -> Micros | None:
+def parse_lifetime(text: str, *, what: str) -> Micros | None:
     """Read the lifetime of a key; None: it never expires. `DefinitionError` for other text.
 
-    >>> read_lasts("90d", what="expires_in") == 90 * DAY, read_lasts("never", what="expires_in")
+    >>> parse_lifetime("90d", what="expires_in") == 90 * DAY, parse_lifetime("never", what="expires_in")
     (True, None)
     """
     return None if text == NEVER else micros(parse_duration(text, what=what))
@@ -111,8 +112,8 @@ async def issue(
     credential = credentials.draw("key", ids or RandomIds())
     key = Key(id=credential.id, name=name, grant=grant, made_at=now, made_by=by.name, expires_at=expires_at)
     put = await store.documents.put_document(KIND, key.id, _write(key, credential.proof), version=0)
-    if not put.accepted:  # once in 2⁶⁰
-        raise crowded(f"key {key.id}")
+    if not put.accepted:  # an id that was drawn twice: once in 2⁶⁰
+        raise too_many_conflicts(f"key {key.id}")
     return Issued(key, credential.text)
 
 
@@ -144,7 +145,7 @@ async def revoke(store: Store, id: str, *, by: Principal = LOCAL, now: Micros | 
         revoked = replace(key, revoked_at=await store.tell_time() if now is None else now)
         if (await store.documents.put_document(KIND, id, _write(revoked, ""), version=version)).accepted:
             return revoked
-    raise crowded(f"key {id}")
+    raise too_many_conflicts(f"key {id}")
 
 
 async def note_use(store: Store, id: str, now: Micros) -> None:
@@ -164,7 +165,7 @@ async def forget(store: Store, found: Document) -> None:
     await store.documents.delete_document(KIND, found.id, version=found.version)
 
 
-@lru_cache(maxsize=1000)  # what is asked with every request
+@lru_cache(maxsize=1000)  # read with every request
 def read_key(document: Document) -> Stored | None:
     """Read a stored key; None if it cannot be read. Then it is not accepted."""
     try:
@@ -231,6 +232,6 @@ def _instant(document: Document | None) -> Micros | None:
         return None
 
 
-def crowded(what: str) -> OnTheDotError:
+def too_many_conflicts(what: str) -> OnTheDotError:
     """The error for a write that lost every race."""
     return OnTheDotError(f"{what}: expected to be alone with it, but others change it at this moment; try again")

@@ -24,12 +24,12 @@ FROM_ADDRESS = 30
 REFUSED_FROM_ADDRESS, REFUSED = 30, 300
 """Refused logins that are audited per `WITHIN` and server: of one address, and of all."""
 MOST = 10_000
-"""How many names and addresses are remembered, because strangers choose them."""
+"""Most names and addresses that are remembered: strangers choose them."""
 AT_ONCE = 4
 """How many passwords one server compares at once. Each takes 64 MiB."""
 WAIT_OF_ONE, WAIT = 2, 64
 """How many logins may wait: from one address, and in all."""
-_OF_ONE = 64  # the bits of an IPv6 address that its owner was given; the rest is its own to choose
+_OF_ONE = 64  # bits of an IPv6 network; the owner of a network chooses the rest of an address
 
 
 class LoginLimits:
@@ -95,7 +95,7 @@ class Turns:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self._pass_on()  # it had come
+                self._pass_on()  # the turn had come already
             elif turn in self._waiting.get(place, ()):
                 self._take(place, turn)
             raise

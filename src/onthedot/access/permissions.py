@@ -181,8 +181,7 @@ class Grant:
         )  # fmt: skip
 
     def is_within(self, principal: Principal) -> bool:
-        """Whether the principal has at least these rights. Then it may give them, see their owners, and take
-        them away.
+        """Whether the principal has at least these rights. Then it may grant them, revoke them, and see who has them.
 
         >>> from onthedot.access.permissions import LOCAL
         >>> Grant(role=Role.ADMIN).is_within(LOCAL)
@@ -223,7 +222,7 @@ def read_grant(data: Any) -> Grant:
     )
 
 
-def grant_in_words(
+def parse_grant(
     role: str,
     *,
     scopes: Sequence[str] | None = None,
@@ -234,7 +233,7 @@ def grant_in_words(
 ) -> Grant:
     """Read a grant from text; `DefinitionError` with all problems.
 
-    >>> grant_in_words("viewer", scopes=["jobs:raed"])
+    >>> parse_grant("viewer", scopes=["jobs:raed"])
     Traceback (most recent call last):
     onthedot.model.errors.DefinitionError: scope: unknown permission 'jobs:raed', did you mean 'jobs:read'?
     """
@@ -261,17 +260,17 @@ def grant_in_words(
 
 
 def edited_grant(grant: Grant, said: Mapping[str, Any]) -> Grant:
-    """The grant with other values for what is said, by the names of `grant_in_words`. `may_code` belongs to editors: it
-    ends with that role. `DefinitionError` for what cannot be granted.
+    """The grant with these values changed, by the names of `parse_grant`. `may_code` belongs to editors: it ends with
+    that role. `DefinitionError` for a grant that contradicts itself.
 
-    >>> ann = grant_in_words("editor", may_code=True, namespaces=["shop"])
-    >>> edited_grant(ann, {"role": "viewer"}) == grant_in_words("viewer", namespaces=["shop"])
+    >>> ann = parse_grant("editor", may_code=True, namespaces=["shop"])
+    >>> edited_grant(ann, {"role": "viewer"}) == parse_grant("viewer", namespaces=["shop"])
     True
     """
     whole = {**grant.as_json(), **said}
     if "role" in said and "may_code" not in said and said["role"] != Role.EDITOR:
         whole["may_code"] = False
-    return grant_in_words(whole.pop("role"), **whole)
+    return parse_grant(whole.pop("role"), **whole)
 
 
 def check_grant(grant: Grant) -> None:
@@ -307,7 +306,7 @@ def check_name(what: str, name: str) -> None:
 
 
 def check_given(grant: Grant, by: Principal) -> None:
-    """`DefinitionError` for a grant that is none; `AccessDenied` if it is more than whoever gives it has."""
+    """`DefinitionError` for a grant that contradicts itself; `AccessDenied` if `by` has fewer rights than it."""
     check_grant(grant)
     if not grant.is_within(by):
         raise AccessDenied(

@@ -1,11 +1,11 @@
-"""Sessions and one-time tokens: credentials that end by themselves, documents of the kinds `session` and `token`.
+"""Sessions and one-time tokens: credentials that expire soon. They are documents of the kinds `session` and `token`.
 
-A session is shown by a program as a key is, or by a browser in a cookie. The cookie is a credential of another kind,
-which no program can use as a key. It opens the page alone: browsers send cookies to every port of a host, so another
-server there may have read it. With a second text, which only the page's own origin has, it opens the API as well.
+A program sends a session as it sends a key. A browser sends it in a cookie. The cookie is a credential of another kind,
+which no program can use as a key. The cookie alone opens the page only: browsers send cookies to every port of a host,
+so another server there may have read it. For the API, the page also sends a second text, which only its own origin has.
 
-A session is either a user's, and then worth what the user has at the moment (`users.py`), or has a grant of its own,
-from the one-time token that it was exchanged for.
+A session of a user has the grant that the user has at the moment (`users.py`). Another session has its own grant, from
+the one-time token that was exchanged for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from onthedot.access import credentials
 from onthedot.access.credentials import Credential
-from onthedot.access.keys import UNREADABLE, crowded
+from onthedot.access.keys import UNREADABLE, too_many_conflicts
 from onthedot.access.permissions import LOCAL, Grant, Principal, check_given, check_name, read_grant
 from onthedot.clock import SECOND, Micros
 from onthedot.ids import Ids, RandomIds
@@ -39,13 +39,15 @@ class Session:
     name: str
     expires_at: Micros
     text: str = field(repr=False)
-    csrf: str = field(default="", repr=False)  # of a page's session: what it sends beside its cookie
+    csrf: str = field(default="", repr=False)  # of a page's session: the page's second text
 
 
 class Stored(NamedTuple):
-    """A session or a one-time token as it is kept. `user` and `epoch` are empty if it has a grant of its own. `csrf` is
-    the proof of what a page sends beside its cookie; empty: it is no page's. `source` is the address it was opened
-    from."""
+    """A stored session or one-time token. `user` and `epoch` are empty if it has a grant of its own.
+
+    `csrf` is the proof of the page's second text; empty: it is no page's session. `source` is the address from which it
+    was opened.
+    """
 
     name: str
     user: str
@@ -72,8 +74,8 @@ async def open_session(
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> Session:
-    """Let somebody in for a while: as this user, for as long as its epoch is this one, or with this grant. With `page`,
-    by the page's cookie. `source` is the address that it comes from."""
+    """Open a session for this user, or with this grant. A user's session ends when the user's epoch changes. With
+    `page` it is for the page's cookie. `source` is the caller's address."""
     now, ids = await store.tell_time() if now is None else now, ids or RandomIds()
     credential = credentials.draw("page" if page else "session", ids)
     csrf = replace(credentials.draw("csrf", ids), id=credential.id) if page else None
@@ -81,17 +83,15 @@ async def open_session(
     stored = Stored(name, user, epoch, grant, now + LASTS, credential.proof, csrf_proof, source)
     put = await store.documents.put_document(KIND, credential.id, _write(stored), version=0)
     if not put.accepted:
-        raise crowded("session")
+        raise too_many_conflicts("session")
     return Session(credential.id, name, stored.expires_at, credential.text, csrf_text)
 
 
 async def end_session(store: Store, id: str) -> None:
-    """End a session. Within 5 seconds no server accepts it. One that has ended already is no error."""
+    """End a session. Within 5 seconds no server accepts it. Does nothing if it has ended already."""
     found = await store.documents.get_document(KIND, id)
     if found is not None:
-        await store.documents.delete_document(
-            KIND, id, version=found.version
-        )  # nobody changes a session: there is one version
+        await store.documents.delete_document(KIND, id, version=found.version)
 
 
 async def issue_token(
@@ -104,29 +104,29 @@ async def issue_token(
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> str:
-    """Make a one-time token: `users.exchange` takes it once, for a session with this grant. Raises as `keys.issue`."""
+    """Make a one-time token. `users.exchange` takes it once, for a session with this grant. Raises as `keys.issue`."""
     check_name("name of the token", name)
     check_given(grant, by)
     now = await store.tell_time() if now is None else now
     credential = credentials.draw("token", ids or RandomIds())
     stored = Stored(name, "", "", grant, now + lasts, credential.proof)
     if not (await store.documents.put_document(TOKEN, credential.id, _write(stored), version=0)).accepted:
-        raise crowded("token")
+        raise too_many_conflicts("token")
     return credential.text
 
 
 async def use_token(store: Store, text: str, *, now: Micros | None = None, ids: Ids | None = None) -> Stored:
-    """What a one-time token gives; `LoginRefused` if it gives nothing, or has been used.
+    """Use a one-time token. `LoginRefused` if it is not valid, or was used.
 
-    A delete would not do: who deletes what is gone already is told that it is gone. So the token is marked first, with
-    something that only this call can have written: of all who do so at once, on whatever server, one is accepted."""
+    We mark the token as used, so that two requests on any servers cannot both succeed. A delete would be granted to
+    both. The mark is random, so that only one write is accepted."""
     credential = credentials.read(text)
     if credential is None or credential.kind != "token":
         raise _refused()
     now = await store.tell_time() if now is None else now
     found = await store.documents.get_document(TOKEN, credential.id)
     stored = None if found is None else read_session(found)
-    if found is None or stored is None or not is_good(stored, credential, now):
+    if found is None or stored is None or not is_valid(stored, credential, now):
         raise _refused()
     mark = json.dumps({"used_by": (ids or RandomIds()).token(), "expires_at": stored.expires_at})
     put = await store.documents.put_document(TOKEN, found.id, mark, version=found.version)
@@ -146,7 +146,7 @@ def token_named(text: str) -> str:
     return f"token/{'unreadable' if credential is None else credential.id}"
 
 
-def is_good(stored: Stored, credential: Credential, now: Micros) -> bool:
+def is_valid(stored: Stored, credential: Credential, now: Micros) -> bool:
     """Whether the credential is the stored one, and has not expired."""
     return credential.proves(stored.proof) and now < stored.expires_at
 

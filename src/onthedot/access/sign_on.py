@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onthedot.access import sessions, users
-from onthedot.access.keys import crowded
+from onthedot.access.keys import too_many_conflicts
 from onthedot.access.permissions import NAME
 from onthedot.access.sessions import Session
 from onthedot.clock import SECOND, Micros
@@ -33,35 +33,35 @@ if TYPE_CHECKING:
 
 ALGORITHMS = ("RS256", "PS256", "ES256")
 LONGEST_TOKEN = 16_384
-"""How long a token may be."""
+"""Most characters of a token."""
 OLDEST: Micros = 3_600 * SECOND
-"""How long after it was made a token is taken: less than what was used is remembered."""
+"""Oldest token that is accepted. Used tokens are remembered for longer than that."""
 LEEWAY: Micros = 60 * SECOND
-"""How far the provider's clock and the store's may differ."""
+"""Largest difference between the provider's clock and the store's."""
 _LEAST_MODULUS = 342  # of an RSA key of 2,048 bits, in base64
 
 
 class Provider(NamedTuple):
-    """Who is believed: its issuer, exactly as its tokens name it, and the client that this server is to it."""
+    """An identity provider: its issuer, exactly as its tokens name it, and the client id of this server."""
 
     issuer: str
     client: str
 
 
 class Person(NamedTuple):
-    """Who a token speaks of: its number with the provider, which stays, and its address, which may not."""
+    """The person that a token is about: the subject at the provider, which never changes, and the e-mail address."""
 
     subject: str
     email: str
 
 
 class KeyMissing(OnTheDotError):
-    """A token was signed with a key that is not known: it may be a new one."""
+    """The key of a token is not known. It may be a new one."""
 
 
 def usable_keys(published: Any) -> KeySet:
-    """The keys of a JWK set that tokens can be checked with: public ones, long enough, for signatures. Others are left
-    out; `ValueError` if none is left."""
+    """The keys of a JWK set that can verify tokens: public keys for signatures, long enough. Leaves out all others.
+    `ValueError` if none is left."""
     from joserfc.errors import JoseError
     from joserfc.jwk import KeySet, import_key
 
@@ -72,7 +72,7 @@ def usable_keys(published: Any) -> KeySet:
             try:
                 found.append(import_key(key))
             except (JoseError, ValueError, TypeError):
-                continue  # of a kind that is not known here, or broken: the others are as good as ever
+                continue  # an unknown kind, or broken: the other keys still count
     if not found:
         raise ValueError("expected at least one key for signatures by RSA or P-256, got none")
     return KeySet(found)
@@ -87,8 +87,8 @@ def _is_fit(key: Mapping[str, Any]) -> bool:
 
 
 def read_id_token(text: str, keys: KeySet, provider: Provider, now: Micros) -> Person:
-    """Who it speaks of. `LoginRefused` for a token that is not good, with the reason; `KeyMissing` if it names a key
-    that is not among these."""
+    """Verify a token. Returns the person that it is about. `LoginRefused` with the reason if it is not valid,
+    `KeyMissing` if it names a key that is not among these."""
     from joserfc import jwt
     from joserfc.errors import InvalidKeyIdError, JoseError
 
@@ -106,7 +106,7 @@ def read_id_token(text: str, keys: KeySet, provider: Provider, now: Micros) -> P
 
 
 def _problems(header: Mapping[str, Any], claims: Mapping[str, Any], provider: Provider, now: Micros) -> Iterator[str]:
-    """What is wrong with a token whose signature is good."""
+    """Every problem with a token whose signature is valid."""
     if str(header.get("typ", "JWT")).lower() != "jwt" or claims.get("typ", "ID") != "ID" or "crit" in header:
         yield "is of another kind"
     if claims.get("iss") != provider.issuer:
@@ -134,7 +134,7 @@ def _problems(header: Mapping[str, Any], claims: Mapping[str, Any], provider: Pr
 
 
 def _instant(value: object) -> Micros | None:
-    """A time of a token, which is in seconds."""
+    """Read a time of a token, which is in seconds."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**40:
         return None
     return round(value * SECOND)
@@ -166,9 +166,11 @@ async def sign_on(
     """Open a session for the person that this token is about. `LoginRefused` if there is no such user, if the user is
     bound to somebody else, or if the token was used before."""
     await _bound(store, person, issuer, write=False)
-    signed, _, _ = text.rpartition(".")  # without the signature: by elliptic curve it has a second form, as good
+    signed, _, _ = text.rpartition(".")  # without the signature: one by elliptic curve has a second valid form
     digest = hashlib.sha256(signed.encode()).hexdigest()
-    mark = json.dumps({"by": (ids or RandomIds()).token()})  # who writes the same as another is told that it is there
+    mark = json.dumps(
+        {"by": (ids or RandomIds()).token()}
+    )  # random, so that only one of two equal requests is accepted
     if not (await store.documents.put_document(USED, digest, mark, version=0)).accepted:
         raise LoginRefused("id_token: expected one that was not used yet, got one that was; sign on again")
     user = await _bound(store, person, issuer, write=True)
@@ -195,7 +197,7 @@ async def _bound(store: Store, person: Person, issuer: str, *, write: bool) -> u
             await store.documents.put_document(users.KIND, user.name, users.write_user(bound), version=found.version)
         ).accepted:
             return bound
-    raise crowded(f"user {person.email}")
+    raise too_many_conflicts(f"user {person.email}")
 
 
 def _nobody(person: Person) -> LoginRefused:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from onthedot.access import sessions
 from onthedot.access.credentials import hidden, is_id
-from onthedot.access.keys import UNREADABLE, crowded
+from onthedot.access.keys import UNREADABLE, too_many_conflicts
 from onthedot.access.login_limits import LoginLimits, Refusals, Turns
 from onthedot.access.permissions import (
     LOCAL,
@@ -77,7 +77,7 @@ class Passwords:
         except (VerificationError, InvalidHashError, UnicodeEncodeError):
             return False
 
-    async def nobodys(self) -> str:
+    async def dummy_hash(self) -> str:
         """A hash that no password matches. Comparing with it costs as much as with any other."""
         return await asyncio.to_thread(self._hasher().hash, RandomIds().token())
 
@@ -127,9 +127,9 @@ class User:
     made_at: Micros
     disabled: bool = False
     epoch: str = field(repr=False)
-    password: str = field(repr=False)  # empty: it signs on with an identity provider
+    password: str = field(repr=False)  # its hash; empty if it signs on with an identity provider
     issuer: str = ""
-    subject: str = ""  # whom that provider knows it as; empty until it has signed on
+    subject: str = ""  # its id at that provider; empty before the first sign-on
 
     @property
     def signs_on(self) -> bool:
@@ -148,9 +148,10 @@ async def create(
     passwords: Passwords = PASSWORDS,
     ids: Ids | None = None,
 ) -> User:
-    """Make a user; one without a password signs on with an identity provider, and is called by its e-mail address
-    there. `DefinitionError` for a name, a password or a grant that is none, `DuplicateUser` for a name that is
-    taken, `AccessDenied` for a grant that is more than `by` has."""
+    """Make a user. A user without a password signs on with an identity provider, and its name is its e-mail address.
+
+    `DefinitionError` for a wrong name, password or grant, `DuplicateUser` for a name that is taken, `AccessDenied` for
+    a grant with more rights than `by` has."""
     check_name("name of the user", name)
     check_given(grant, by)
     if password is None:
@@ -189,9 +190,11 @@ async def edit(
     passwords: Passwords = PASSWORDS,
     ids: Ids | None = None,
 ) -> User:
-    """Change what is given of a user, in one write. Another password, and being disabled or enabled, end its sessions;
-    another `grant` (see `edited_grant`) holds for them from the next look, within 5 seconds. `DefinitionError` for the
-    password of one that signs on elsewhere and for a grant that is none, `AccessDenied` for more than `by` has."""
+    """Change a user in one write. A new password, disabling and enabling end the user's sessions. A new `grant` (see
+    `edited_grant`) holds for open sessions within 5 seconds.
+
+    `DefinitionError` for a wrong grant, and for a password if the user signs on with a provider. `AccessDenied` for
+    more rights than `by` has."""
     before = await get_user(store, name, by=by)
     if password is not None:
         _check_password_user(before)  # before the work of a hash
@@ -247,10 +250,10 @@ async def remove(store: Store, name: str, *, by: Principal = LOCAL) -> User:
         user, version = await _find(store, name, by)
         if await store.documents.delete_document(KIND, name, version=version):
             return user
-    raise crowded(f"user {name}")
+    raise too_many_conflicts(f"user {name}")
 
 
-# ── being let in ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── login ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Logins:
@@ -260,7 +263,7 @@ class Logins:
         self.limits = LoginLimits(clock)
         self.refusals = Refusals(clock)
         self.turns = Turns(clock)
-        self.nobodys = ""  # compared with where there is no user, and made before anybody can tell the difference
+        self.dummy_hash = ""  # compared with the password if there is no such user, so that it takes as long
 
 
 async def login(
@@ -275,20 +278,22 @@ async def login(
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> Session:
-    """A session for whoever knows a user's name and password. `LoginRefused`, with the same words after the same time,
-    whether the name, the password or the user was not good; `LoginLimited` for one try too many for this name from this
-    `source`, an address, or from it for whatever names, or that would wait; `LoginsBusy` if too many wait everywhere.
-    `gone` says whether nobody waits for the answer any more: then no password is compared."""
+    """Open a session for a user's name and password. `source` is the caller's address. `gone` returns whether the
+    caller has disconnected: then no password is compared.
+
+    `LoginRefused` for a wrong name or password and for a disabled user, with the same message after the same time.
+    `LoginLimited` for too many attempts from this address, or too many that wait. `LoginsBusy` if too many wait in all.
+    """
     if not NAME.fullmatch(name) or len(password.encode(errors="replace")) > LONGEST_PASSWORD:
-        raise _refused()  # no user can be called so, as everybody knows: no time is to be hidden
+        raise _refused()  # no user can have this name, so the time that this takes tells nothing
     logins.limits.begin(name, source)
     async with logins.turns.turn(source):
         if gone is not None and await gone():
             raise _refused()
-        logins.nobodys = logins.nobodys or await passwords.nobodys()
+        logins.dummy_hash = logins.dummy_hash or await passwords.dummy_hash()
         found = await store.documents.get_document(KIND, name)
         user = None if found is None else read_user(found)
-        kept = logins.nobodys if user is None or user.signs_on else user.password
+        kept = logins.dummy_hash if user is None or user.signs_on else user.password
         matches = await passwords.matches(password, kept)
     if user is None or user.disabled or not matches:
         logins.turns.failed(source)
@@ -305,8 +310,8 @@ async def exchange(
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> Session:
-    """Exchange a one-time token (`sessions.issue_token`) for a session; with `page`, the page's. Of all callers with
-    the same token, on any server, one gets a session; the others get `LoginRefused`."""
+    """Exchange a one-time token (`sessions.issue_token`) for a session; with `page`, for the page's cookie. Of all
+    callers with the same token, on any server, one gets a session. The others get `LoginRefused`."""
     used = await sessions.use_token(store, text, now=now, ids=ids)
     return await sessions.open_session(store, used.name, grant=used.grant, page=page, source=source, now=now, ids=ids)
 
@@ -331,8 +336,9 @@ class OpenSession:
 async def list_sessions(
     store: Store, *, by: Principal = LOCAL, after: str = "", limit: int = 100, now: Micros | None = None
 ) -> list[OpenSession]:
-    """The open sessions that `by` may end, after this id, in the order of their ids: its own, which are all of its
-    user; with `keys:manage` also those of users that it could have made."""
+    """The open sessions that `by` may end, after this id, in the order of their ids.
+
+    These are all sessions of its own user. With `keys:manage` also those whose rights it has itself."""
     now = await store.tell_time() if now is None else now
     seen = _Seen(store, by, now)
     found: list[OpenSession] = []
@@ -345,7 +351,7 @@ async def list_sessions(
 
 
 async def end_session(store: Store, id: str, *, by: Principal = LOCAL, now: Micros | None = None) -> OpenSession:
-    """End one of these sessions. Within 5 seconds no server accepts it. `UnknownSession` for others."""
+    """End a session. Within 5 seconds no server accepts it. `UnknownSession` if `list_sessions` does not show it."""
     now = await store.tell_time() if now is None else now
     document = await store.documents.get_document(sessions.KIND, id) if is_id(id) else None
     session = None if document is None else await _Seen(store, by, now).read(document)
@@ -401,7 +407,7 @@ class _Seen:
         return self._users[name]
 
 
-# ── how they are kept ────────────────────────────────────────────────────────────────────────────────────────
+# ── stored users ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def read_user(document: Document) -> User | None:
@@ -452,7 +458,7 @@ async def _change(store: Store, name: str, by: Principal, change: Callable[[User
         changed = change(user)
         if (await store.documents.put_document(KIND, name, write_user(changed), version=version)).accepted:
             return changed
-    raise crowded(f"user {name}")
+    raise too_many_conflicts(f"user {name}")
 
 
 def as_address(name: str) -> str:

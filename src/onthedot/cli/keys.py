@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from onthedot.access.keys import Issued, Key, get_key, issue, list_keys, read_lasts
+from onthedot.access.keys import Issued, Key, get_key, issue, list_keys, parse_lifetime
 from onthedot.access.keys import revoke as end
-from onthedot.access.permissions import Grant, check_name, grant_in_words
+from onthedot.access.permissions import Grant, check_name, parse_grant
 from onthedot.cli.audit import record_change
 from onthedot.cli.connect import read_store, write_store
 from onthedot.cli.errors import Command, Group, on_this_store
@@ -51,7 +51,7 @@ def grant_of(
     role: str, scopes: Sequence[str], may_code: bool, namespaces: Sequence[str], owner: str, only_own: bool
 ) -> Grant:
     """The grant of these options. `DefinitionError` lists everything that is wrong."""
-    return grant_in_words(
+    return parse_grant(
         role, scopes=scopes or None, may_code=may_code, namespaces=namespaces, owner=owner, only_own=only_own
     )
 
@@ -72,7 +72,7 @@ def grant_text(grant: Grant) -> str:
 
 def _read_expires(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
     try:
-        return read_lasts(value, what="length of time")
+        return parse_lifetime(value, what="length of time")
     except DefinitionError as error:
         raise click.BadParameter(f"{error}; or 'never'", ctx, param) from None
 

@@ -33,13 +33,13 @@ from onthedot.output.locations import output_location
 from onthedot.output.log_positions import known
 from onthedot.output.output_owner import find_owner
 from onthedot.output.output_store import OutputStore
-from onthedot.output.run_output import read_said
+from onthedot.output.run_output import read_output
 from onthedot.stores.protocol import Store
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.output.records import Record
-    from onthedot.output.run_output import Said
+    from onthedot.output.run_output import AttemptOutput
 
 
 # ── logs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -125,7 +125,7 @@ async def _tell_asked(client: Client, run_id: int, telling: LogPrinter, follow: 
         raise unknown_run(run_id)
     _check_attempt(run, telling, follow)
     if not follow:
-        for said in await views.read_said(client.server, run_id):
+        for said in await views.read_output(client.server, run_id):
             telling.tell(said._replace(kept=said.kept and (_has_ended(run) or said.attempt < run.attempts)))
         return _told(run, telling)
     async for event in views.follow_logs(client.server, run_id):
@@ -182,7 +182,7 @@ def _end(run: RunRecord, telling: LogPrinter) -> int:
 
 
 async def _look(store: Store, outputs: OutputStore, run_id: int, telling: LogPrinter) -> None:
-    for said in await read_said(store, outputs, run_id):
+    for said in await read_output(store, outputs, run_id):
         telling.tell(said)
 
 
@@ -244,7 +244,7 @@ class LogPrinter:
         self._zone = reader_zone()
         self._line_of: tuple[str, str] | None = None  # stream and step of the unfinished line
 
-    def tell(self, said: Said) -> None:
+    def tell(self, said: AttemptOutput) -> None:
         """Print what is new of an attempt."""
         if said.trouble and not self.trouble:
             of = f"attempt {said.attempt}: " if said.attempt else ""  # 0: from a server, which names the attempt

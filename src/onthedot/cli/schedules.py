@@ -37,7 +37,7 @@ from onthedot.operations.job_lookup import find_job
 from onthedot.operations.next_slots import gather, look_ahead
 from onthedot.rules.next_slots import coming
 from onthedot.rules.next_slots import upcoming as order_starts
-from onthedot.runners.interpreters import doubts
+from onthedot.runners.injection import injection_risks
 from onthedot.schedules import cron_fields, describe, parse, slots, to_text
 from onthedot.schedules.instants import format_instant, read_instant
 from onthedot.schedules.lint import ScheduleWarning
@@ -421,7 +421,7 @@ def _stored(url: str, tz: str | None) -> list[Job]:
 
 
 def _doubts(job: Job) -> list[str]:
-    return [str(doubt) for doubt in doubts(job.task, job.params)]
+    return [str(doubt) for doubt in injection_risks(job.task, job.params)]
 
 
 def _waiting(jobs: list[Job], where: str) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import click
 
 from onthedot.access import users
-from onthedot.access.permissions import grant_in_words
+from onthedot.access.permissions import parse_grant
 from onthedot.access.sessions import issue_token, token_named
 from onthedot.access.users import OpenSession, list_sessions
 from onthedot.cli.audit import record_change
@@ -357,7 +357,7 @@ def link(url: str, role: str, store: str | None, db: str | None) -> None:
       onthedot sessions link
       onthedot sessions link https://jobs.example.org --role viewer
     """
-    grant, url = grant_in_words(role), check_url(url)
+    grant, url = parse_grant(role), check_url(url)
 
     async def work(opened: Store) -> str:
         text = await issue_token(opened, "link", grant)

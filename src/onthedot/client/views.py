@@ -17,7 +17,7 @@ from onthedot.model.run import WaitReason
 from onthedot.observe.json_fields import NodeShown
 from onthedot.operations.next_slots import Next, Shown
 from onthedot.output.records import Record
-from onthedot.output.run_output import Said
+from onthedot.output.run_output import AttemptOutput
 from onthedot.schedules import schedule_id
 from onthedot.stores.queries import FIRST_JOB, JobCursor, JobFilter, JobPage, decode_cursor, encode_cursor
 from onthedot.stores.values import Held, Node, Queue
@@ -119,7 +119,7 @@ async def next_of(server: ServerConnection, job: str, *, count: int, namespace: 
 # ── logs and artifacts ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def read_said(server: ServerConnection, run_id: int) -> list[Said]:
+async def read_output(server: ServerConnection, run_id: int) -> list[AttemptOutput]:
     """The output of each attempt of a run, in order."""
     found: dict[int, list[Told]] = {}
     trouble: list[str] = []
@@ -131,14 +131,14 @@ async def read_said(server: ServerConnection, run_id: int) -> list[Said]:
             found.setdefault(one["attempt"], []).append(one)
         offset, trouble = told["next"], told["trouble"]
     said = [_said(attempt, some) for attempt, some in sorted(found.items())]
-    return [*said, *(Said(0, "", None, one) for one in trouble)]
+    return [*said, *(AttemptOutput(0, "", None, one) for one in trouble)]
 
 
-def _said(attempt: int, some: list[Told]) -> Said:
+def _said(attempt: int, some: list[Told]) -> AttemptOutput:
     text = "".join(one["text"] for one in some)
     records = [record for one in some if (record := record_of(one)) is not None]
     known = len(records) == len(some)
-    return Said(attempt, text, records if known else None, kept=known)
+    return AttemptOutput(attempt, text, records if known else None, kept=known)
 
 
 def record_of(told: Told) -> Record | None:

@@ -16,7 +16,7 @@ from onthedot.model.errors import DefinitionError, did_you_mean
 from onthedot.model.job import FixedDelay, Guarantee, Job, Sleep, argument_keys
 from onthedot.model.route import PRIORITIES
 from onthedot.model.task import Call, Command, Level, Param, Steps
-from onthedot.runners.interpreters import doubts
+from onthedot.runners.injection import injection_risks
 from onthedot.runners.param_patterns import pattern_problem
 from onthedot.runners.params import KINDS, check_params, value_problems
 from onthedot.runners.task_template import NAME as PARAM_NAME
@@ -260,7 +260,7 @@ def params_problems(job: Job, *, stored: bool = False) -> list[str]:
     if not stored:
         problems += _key_problems(job)
     if not problems and not stored:  # what is code for certain is told once
-        problems += map(str, doubts(job.task, job.params))
+        problems += map(str, injection_risks(job.task, job.params))
     if any(param.kind not in KINDS or _pattern_problem(param) for param in job.params):
         return problems  # no value can be judged by such a one
     return [*problems, *_given_problems(job)]

@@ -46,9 +46,9 @@ from onthedot.node.sweeps import Expiry, GateRecount, Resumer
 from onthedot.operations.put_job import put_job
 from onthedot.operations.result_waiters import Ends
 from onthedot.output.output_owner import NodeOutput
-from onthedot.runners.attempt_notes import Desk
 from onthedot.runners.program.runner import SpoolSweep
 from onthedot.runners.registry import Registry
+from onthedot.runners.reporter import StoreReporter
 from onthedot.runners.thread import ThreadRunner
 from onthedot.settings import Settings
 from onthedot.store_clock import StoreClock
@@ -91,9 +91,9 @@ class Engine:
         self._leadership = Leadership(store, self._membership, clock, settings, events)
         self._planner = Planner(store, self._leadership, clock, settings, events)
         self._assigner = Assigner(store, self._leadership, settings, events)
-        self._desk = Desk(store, settings, clock, events)
-        self._finisher = Finisher(store, registry, settings, events, clock, ids, self._desk)
-        self._seats = Seats(self._membership, self._finisher, registry, settings, events, clock, self._desk)
+        self._reporter = StoreReporter(store, settings, clock, events)
+        self._finisher = Finisher(store, registry, settings, events, clock, ids, self._reporter)
+        self._seats = Seats(self._membership, self._finisher, registry, settings, events, clock, self._reporter)
         self._armer = Armer(store, self._membership, self._seats, settings, events, clock)
         self._reserver = Reserver(
             store, self._membership, self._finisher, self._seats, self._armer, settings, clock, ids
@@ -128,7 +128,7 @@ class Engine:
             self._assigner,
             self._reserver,
             self._armer,
-            self._desk,
+            self._reporter,
             self._finisher,
             self.ends,
             Reaper(store, self._membership, settings, events),
@@ -207,7 +207,7 @@ class Engine:
         self._home = asyncio.get_running_loop()
         self._runners.open(application_loop, jobs)
         self._membership.serve(queues=self._settings.queues_for(jobs))
-        self._desk.open()
+        self._reporter.open()
         await self._runners.open_programs(jobs)
         await self._membership.join()
         await self._leadership.tick(self.clock.now())
@@ -276,7 +276,7 @@ class Engine:
     def let_go(self) -> None:
         """Close what works for the engine outside of its loop. Calling it twice is fine."""
         self._runners.close()
-        self._desk.close()
+        self._reporter.close()
         self.store.hints.forget(self._hear, self._hear_of_loss)
 
     async def end_programs(self) -> None:
@@ -292,7 +292,7 @@ class Engine:
 
     async def crash(self) -> None:
         """Stop without writing anything, as if the power failed. For tests."""
-        self._desk.close()
+        self._reporter.close()
         self.store.hints.forget(self._hear, self._hear_of_loss)
         await self._loop.abandon()
 

@@ -20,10 +20,10 @@ from onthedot.model.events import AttemptEnded, CommittedBefore, Events, HookFai
 from onthedot.model.run import Lease
 from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot.rules import recovery, retry
-from onthedot.runners.attempt import Attempt, committed, said_after, settled
-from onthedot.runners.attempt_notes import Desk
+from onthedot.runners.attempt import Attempt, committed, difference_after_commit, settled
 from onthedot.runners.outcomes import failed
 from onthedot.runners.registry import Registry
+from onthedot.runners.reporter import StoreReporter
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 
@@ -41,7 +41,7 @@ class Finisher(Service):
         events: Events,
         clock: Clock,
         ids: Ids,
-        desk: Desk | None = None,
+        reporter: StoreReporter | None = None,
     ) -> None:
         super().__init__()
         self._store = store
@@ -50,7 +50,7 @@ class Finisher(Service):
         self._events = events
         self._clock = clock
         self._ids = ids
-        self._desk = desk
+        self._reporter = reporter
         self._on_accepted: Callable[[list[Finish]], None] | None = None
         self._waiting: list[Finish] = []
         self._all_written = asyncio.Event()
@@ -82,7 +82,7 @@ class Finisher(Service):
         done = committed(attempt)
         if done is None:
             return Finish(attempt.lease, self._judge(attempt), attempt.started_at, attempt.ended_at)
-        said = said_after(attempt, done)
+        said = difference_after_commit(attempt, done)
         if said:
             self._events.emit(CommittedBefore(attempt.lease, said))
         return done
@@ -130,8 +130,8 @@ class Finisher(Service):
         batch = self._waiting[: self._settings.batch]
         if not batch:
             return None
-        if self._desk is not None:  # what they told last: their leases end with this write
-            await self._desk.write([finish.lease.lease_id for finish in batch])
+        if self._reporter is not None:  # what they told last: their leases end with this write
+            await self._reporter.write([finish.lease.lease_id for finish in batch])
         fault_points.point("finish.before_write")
         answers = await self._store.finish(batch)
         fault_points.point("finish.after_write")

@@ -19,8 +19,8 @@ from onthedot.model.task import Command, Container, Http, Steps, task_name
 from onthedot.model.verdict import LEASE_ENDED, OUT_OF_REACH, STOPPED, Outcome, OutcomeKind
 from onthedot.node.finisher import Finisher
 from onthedot.node.heartbeat import Membership
-from onthedot.runners.attempt import Attempt, never_begun
-from onthedot.runners.context import Desk
+from onthedot.runners.attempt import Attempt, stopped_before_start
+from onthedot.runners.context import Reporter
 from onthedot.runners.registry import Registry
 from onthedot.runners.runner import Runner
 from onthedot.settings import Settings
@@ -45,7 +45,7 @@ class Seats:
         settings: Settings,
         events: Events,
         clock: Clock,
-        desk: Desk | None = None,
+        reporter: Reporter | None = None,
     ) -> None:
         self.pace = Pace(settings.batch)
         self.ahead = Ahead(min(settings.ahead, settings.seats))
@@ -55,7 +55,7 @@ class Seats:
         self._seats = settings.seats
         self._events = events
         self._clock = clock
-        self._desk = desk
+        self._reporter = reporter
         self._running: dict[str, Attempt] = {}  # by lease id: armed, and its seat not free again
         self._unfired: set[Attempt] = set()  # armed, and waiting for their instant
         self._runners: Mapping[str, Runner] = {}
@@ -99,7 +99,7 @@ class Seats:
         later: dict[Micros, list[Attempt]] = {}
         for lease in leases:
             job = lease.record.job
-            attempt = Attempt(lease, micros(job.timeout) if job.timeout else 0, desk=self._desk)
+            attempt = Attempt(lease, micros(job.timeout) if job.timeout else 0, reporter=self._reporter)
             self._running[lease.lease_id] = attempt
             if lease.due_at <= now:
                 due_now.append(attempt)
@@ -217,7 +217,7 @@ class Seats:
         for attempt in attempts:
             attempt.stop_as = outcome
         for attempt in unfired:
-            attempt.outcome = never_begun(attempt)
+            attempt.outcome = stopped_before_start(attempt)
             attempt.ended_at = self._clock.now()
         if unfired:
             self.ended(unfired)

@@ -31,8 +31,8 @@ EACH_SECOND = 256 << 10
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class _Said(NamedTuple):
-    """Some bytes after the head, as they came; or the rest of the head, which is redacted already."""
+class _Chunk(NamedTuple):
+    """Some bytes after the head, as they arrived; or the rest of the head, which is redacted already."""
 
     at: Micros
     stream: Stream
@@ -64,8 +64,8 @@ class Capture:
         self._gathered_bytes = 0
         self._gathered_of: Stream = "out"
         self._since: Micros = 0
-        self._shown: LiveText | None = None  # there is one behind the head
-        self._tail: deque[_Said] = deque()
+        self._shown: LiveText | None = None  # set once the head is full
+        self._tail: deque[_Chunk] = deque()
         self._tail_bytes = 0
         self._cut = 0
 
@@ -131,7 +131,7 @@ class Capture:
             if self._shown is None:
                 self._gather(stream, rest)
             else:  # the head was full with what came last
-                self._keep(_Said(self._clock(), stream, rest.encode(errors="replace"), redacted=True))
+                self._keep(_Chunk(self._clock(), stream, rest.encode(errors="replace"), redacted=True))
             shown.append((stream, rest))
         if self._gathered:
             self._write_gathered()
@@ -143,7 +143,7 @@ class Capture:
         """The head is full, and `rest` did not fit: begin the tail with it."""
         self._head = 0
         self._shown = LiveText(self._redactors, self._characters)
-        self._keep(_Said(self._since, self._gathered_of, rest.encode(errors="replace"), redacted=True))
+        self._keep(_Chunk(self._since, self._gathered_of, rest.encode(errors="replace"), redacted=True))
 
     def _keep_tail(self, now: Micros, stream: Stream, data: bytes) -> None:
         last = self._tail[-1] if self._tail else None
@@ -155,9 +155,9 @@ class Capture:
             self._tail_bytes += len(data)
             self._let_go()
         else:
-            self._keep(_Said(now, stream, data))
+            self._keep(_Chunk(now, stream, data))
 
-    def _keep(self, said: _Said) -> None:
+    def _keep(self, said: _Chunk) -> None:
         for start in range(0, len(said.data), LARGEST):
             piece = said._replace(data=said.data[start : start + LARGEST])
             self._tail.append(piece)
@@ -231,7 +231,7 @@ class Capture:
                 self._file = os.open(self._path, _FLAGS | os.O_CREAT, 0o600)
             while rest:
                 rest = rest[os.write(self._file, rest) :]
-        except OSError:  # the disk is full, or has gone: the program has nothing to do with that
+        except OSError:  # the disk is full or gone; the program goes on
             return
 
 
@@ -284,7 +284,7 @@ class LiveText:
         return self._characters[stream].feed(self._redactors[stream].feed(data))
 
     def close(self) -> list[tuple[Stream, str]]:
-        """What was held back."""
+        """The text that was held back."""
         return [(stream, self._characters[stream].close(one.close())) for stream, one in self._redactors.items()]
 
 
@@ -297,7 +297,7 @@ class Characters:
     """
 
     def __init__(self, begun: bytes = b"") -> None:
-        self._begun = begun  # the beginning of a character whose end is still to come
+        self._begun = begun  # the beginning of a character that is not complete
 
     def feed(self, data: bytes) -> str:
         """The text of all characters that are complete."""
@@ -320,7 +320,7 @@ class Characters:
 
 
 def _whole_until(data: bytes) -> int:
-    """Where the last character starts, if its end is still to come; else the end.
+    """Where the last character starts if it is not complete; else the end.
 
     >>> _whole_until("é".encode()), _whole_until("aé".encode()[:-1]), _whole_until(b"a\\xff")
     (2, 1, 2)

@@ -11,12 +11,12 @@ _ESCAPE = re.compile(
     | (?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]) [^\x07\x1b\x9c]* (?:\x07|\x1b\\|\x9c|(?=\x1b)|\Z)  # OSC, DCS: titles …
     | \x1b [ -/]* [0-~]?                                    # the rest of them
     | \r\n? | [\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]         # control characters
-    | [\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]  # what turns text around, and halves of characters
+    | [\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]  # text direction, and halves of characters
     """,
     re.VERBOSE,
 )
 _UNFINISHED = re.compile(r"(?:\x1b\[[0-?]*[ -/]*|\x1b[ -/]*|\r)\Z")
-_LONGEST = 64  # of a sequence that is waited for
+_LONGEST = 64  # characters of a sequence that is not complete
 
 RESET = "\x1b[0m"
 _PLAIN = {*range(5), 7, *range(22, 26), 27, *range(30, 38), 39, *range(40, 48), 49, *range(90, 98), *range(100, 108)}

@@ -1,4 +1,4 @@
-"""Positions of readers who follow the output of a run, and the output beyond each position. Pure.
+"""The positions of readers who follow the output of a run, and the output after a position. Pure.
 
 While an attempt runs, its output is a *note*: text with its beginning and its end, whose middle may be left out. When
 the attempt is over and its output is kept, there are *records* with all of it. Both are counted in characters from the
@@ -20,7 +20,7 @@ LARGEST = 16 * 1024
 
 _GAP = re.compile(r"^\[… (\d{1,15}) characters left out …\]\n", re.MULTILINE)
 _PLACE = re.compile(r"(\d{1,6})\.([nr])\.(\d{1,15})")
-_KNOWN = 400  # characters that are looked for, to find where a text went on that has lost its middle
+_KNOWN = 400  # characters to search for, to find where a text with a gap continues
 
 
 class LogPosition(NamedTuple):
@@ -35,7 +35,7 @@ class LogPosition(NamedTuple):
 
 
 def read_position(text: str) -> LogPosition | None:
-    """The position that was written as text; None if it is none.
+    """Read a position that was written as text; None for other text.
 
     >>> read_position("2.r.70"), read_position("2.x.1")
     (LogPosition(attempt=2, of='r', offset=70), None)
@@ -47,12 +47,12 @@ def read_position(text: str) -> LogPosition | None:
 
 
 class Piece(NamedTuple):
-    """Some text, the position after it, and its record: None if an older node noted it."""
+    """Some text, the position after it, and its record. The record is None if an older node wrote the note."""
 
     text: str
     place: LogPosition
     record: Record | None = None
-    left_out: int = 0  # characters that were passed over before it
+    left_out: int = 0  # characters before it that were left out
 
 
 class Part(NamedTuple):
@@ -110,7 +110,7 @@ def note_records(parts: Sequence[Part]) -> tuple[str, list[Record] | None]:
 
 
 def note_pieces(parts: Sequence[Part], place: LogPosition) -> Iterator[Piece]:
-    """The text of a note beyond a position.
+    """The text of a note after a position.
 
     >>> parts = [Part(0, "abc\\n"), Part(94, "xyz\\n")]
     >>> [(piece.text, piece.place.offset, piece.left_out) for piece in note_pieces(parts, LogPosition(1, "n", 2))]
@@ -151,7 +151,7 @@ class Log(NamedTuple):
 
 
 def record_pieces(log: Log, place: LogPosition) -> Iterator[Piece]:
-    """The text of records beyond a position in them.
+    """The text of records after a position in them.
 
     >>> log = Log.of([Record(1, "out", "", "abc"), Record(2, "err", "", "de")])
     >>> [(piece.text, str(piece.place)) for piece in record_pieces(log, LogPosition(1, "r", 2))]
@@ -202,5 +202,5 @@ def known(seen: str, text: str) -> int:
             break
         at += 1
         if line_end.start() - number == reached:
-            break  # the one behind what was seen, not those that come after it
+            break  # only the first one after the known text
     return at

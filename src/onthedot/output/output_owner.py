@@ -1,9 +1,9 @@
 """Gives each store a folder of its own for output, and opens a node's spool and output store.
 
-The leader removes the output of runs that its store no longer has. It must not remove another store's output. Several
-stores may share the place that `Settings.output` names. So each store has a folder there, named by an id that the
-store itself holds: it is the same by whatever address a node reaches the store. The store also holds where its output
-goes, for programs that only read.
+The leader removes the output of runs that its store no longer has. It must not remove another store's output, and
+several stores may share the location that `Settings.output` names. So each store has a folder there. The name of the
+folder is an id in the store, so it does not depend on the store's address. The store also holds the location, for
+programs that only read.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 LOG, INDEX = "log.gz", "index.json"
 PACKED = "packed-"
-"""The names of files that are still being packed begin so."""
+"""Prefix of files that are still being packed."""
 GROUP = 1_000
 """Runs per folder."""
 _LEASE_ID = re.compile(r"[A-Za-z0-9-]{1,80}")
@@ -71,7 +71,7 @@ _NO_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One kept file. `name` is what its attempt calls it, `stored` what the output store calls it."""
+    """One kept file: its name in the attempt (`name`) and in the output store (`stored`)."""
 
     name: str
     stored: str
@@ -104,7 +104,7 @@ class Index:
 
 
 class Found(NamedTuple):
-    """An object in the store, and since when it is there."""
+    """An object in the output store, and when it was written."""
 
     path: str
     run_id: int
@@ -148,7 +148,7 @@ class OutputStore:
         try:
             await self._try(self._put(f"{name.folder}/{stored}", path))
         except FileNotFoundError as error:
-            await asyncio.to_thread(path.stat)  # not there: somebody else has kept it meanwhile
+            await asyncio.to_thread(path.stat)  # raises if the file is gone: another process has kept it
             told = f"expected a place that exists; {_first_words(error)}"
             raise OutputUnavailable(f"{self} cannot be used: {told}") from None
         return Kept(called, stored, size, digest)
@@ -169,7 +169,7 @@ class OutputStore:
         try:
             await self._put(path, data, create=True)
         except AlreadyExistsError:
-            return  # somebody has kept it just now: the same
+            return  # another process has kept the same just now
 
     # ── read ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -248,7 +248,7 @@ class OutputStore:
         return sorted(listed["common_prefixes"])
 
     async def of_group(self, group: str) -> list[Found]:
-        """The objects in such a folder."""
+        """The objects in a folder of runs."""
         try:
             return await self._try(self._list_objects(group))
         except FileNotFoundError:
@@ -268,7 +268,7 @@ class OutputStore:
             try:
                 await self._try(self._delete(path))
             except FileNotFoundError:
-                continue  # somebody else was there
+                continue  # another process was faster
 
     async def _delete(self, path: str) -> None:
         import obstore
@@ -278,7 +278,7 @@ class OutputStore:
     # ── the location ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _is_unused(self) -> bool:
-        """Whether nothing can be there yet. Then we create nothing and load no library to look."""
+        """Whether nothing can be stored yet. Then we create nothing, and load no library."""
         return self._opened is None and (
             self.location is None or (isinstance(self.location, Path) and not self.location.exists())
         )
@@ -290,7 +290,7 @@ class OutputStore:
         return self._opened
 
     def _first(self, opened: ObjectStore) -> ObjectStore:
-        """The store that was opened first: two in memory would not share their contents."""
+        """Keep the store that was opened first: two in memory would not share their contents."""
         if self._opened is None:
             self._opened = opened
         return self._opened
@@ -348,7 +348,7 @@ def _pack(log: Path) -> Path:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    is_byte = "\udc80" <= found[0] <= "\udcff"  # so Python reads what is no UTF-8 in the name of a file
+    is_byte = "\udc80" <= found[0] <= "\udcff"  # Python's form for bytes of a file name that are not UTF-8
     return quote(found[0], errors="surrogateescape" if is_byte else "surrogatepass")
 
 

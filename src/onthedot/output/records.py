@@ -25,7 +25,7 @@ Stream = Literal["out", "err", "otd", "log"]
 """Standard output and error of a program, our remarks, and what a handler logs."""
 
 WINDOW: Micros = 100 * MILLISECOND
-"""What a stream says within this long has one instant."""
+"""Text that a stream sends within this time has one instant."""
 
 
 # ── marks of live lines ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -37,7 +37,7 @@ _MARK = re.compile(r"^\x1b_otd;(\d{1,17});(out|err|otd|log);([^\x1b\n]{0,1000})\
 
 
 class Mark(NamedTuple):
-    """When text came, from which stream, and in which step (empty: none)."""
+    """When some text arrived, from which stream, and in which step (empty: none)."""
 
     at: Micros
     stream: Stream
@@ -49,7 +49,8 @@ class Mark(NamedTuple):
 
 
 def encode_mark(mark: Mark) -> str:
-    """
+    """The mark as it stands in a note.
+
     >>> encode_mark(Mark(1, "out", "build"))
     '\\x1b_otd;1;out;build\\x1b\\\\'
     """
@@ -57,7 +58,7 @@ def encode_mark(mark: Mark) -> str:
 
 
 def without_marks(text: str) -> str:
-    """Text in which nothing can be taken for a mark. It is as long as before.
+    """The text with all marks in it made harmless. It keeps its length.
 
     >>> without_marks("\\x1b_otd;1;out;\\x1b\\\\ forged").startswith("␛_otd;1;out;")
     True
@@ -66,7 +67,7 @@ def without_marks(text: str) -> str:
 
 
 def split_marked(text: str) -> Iterator[tuple[Mark | None, str]]:
-    """Text without its marks, in pieces, and what is known of each.
+    """Split text at its marks. Gives the pieces, each with its mark, or None before the first one.
 
     >>> list(split_marked("a\\n" + encode_mark(Mark(1, "err")) + "b\\nc\\n"))
     [(None, 'a\\n'), (Mark(at=1, stream='err', step=''), 'b\\nc\\n')]
@@ -108,7 +109,8 @@ class Record(NamedTuple):
 
 
 def encode(record: Record) -> bytes:
-    """
+    """The record as a line of JSON.
+
     >>> encode(Record(1, "out", "build", "done\\n"))
     b'[1,"out","build","done\\\\n"]\\n'
     """

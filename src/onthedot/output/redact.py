@@ -1,10 +1,9 @@
 """Removes secret values from a stream of bytes, in every form in which programs commonly print them.
 
-A secret has many forms: as it is, in base64, in a URL, in JSON, in a shell's quotes … (`forms_of`). Every byte of an
-occurrence is left out, and each row of such bytes is shown as `***`. Line breaks within an occurrence do not matter:
-programs wrap what they encode, each at another width. Bytes that may begin a form are held back until that is known:
-at most one byte less than the longest form, and the line breaks in it. So the result does not depend on how the stream
-was cut into pieces.
+A secret has many forms: plain, in base64, in a URL, in JSON, in a shell's quotes … (`forms_of`). Every occurrence is
+replaced by `***`, and adjacent ones by a single `***`. Line breaks within an occurrence do not matter, because programs
+wrap encoded text at different widths. Bytes that may begin a form are held back until more bytes come: at most one byte
+less than the longest form, and the line breaks in it. So the result does not depend on how the stream was cut.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from urllib.parse import quote, quote_plus
 SHORTEST = 4
 """Shorter forms would remove text that is no secret. Shorter secrets are refused when they are defined."""
 
-_LINE = 8  # of a secret of several lines, each that is at least so long is a secret by itself
-_WRAPS = (76, 64)  # where `base64` and `openssl` break their lines: each is hidden, also if there is text before it
+_LINE = 8  # each line of a secret that is at least so long counts as a secret
+_WRAPS = (76, 64)  # line lengths of `base64` and `openssl`: each line is hidden, also after other text
 _QUOTED = re.compile(r"""[ '"\\|&;()<>!{}*\[\]?^$`,]|(?<=[:=])~""")
 _QUOTED_FIRST = re.compile(rf"{_QUOTED.pattern}|\A[#~]")
 _ANSI_C = {"\\": "\\\\", "'": "\\'", "\a": "\\a", "\b": "\\b", "\x1b": "\\E", "\f": "\\f", "\n": "\\n", "\r": "\\r",
@@ -58,8 +57,8 @@ def _forms(value: str) -> Iterator[bytes]:
 
 
 def _base64(raw: bytes) -> Iterator[bytes]:
-    """The value alone, and in the middle of other bytes. Those shift it by up to two bytes, and share the characters
-    at its borders."""
+    """The value alone, and among other bytes, which shift it by up to two bytes and share the characters at its
+    borders."""
     encoders: tuple[Callable[[bytes], bytes], ...] = (base64.b64encode, base64.urlsafe_b64encode)
     for encode in encoders:
         whole = encode(raw)
@@ -139,7 +138,7 @@ def _in_other_texts(value: str, raw: bytes) -> Iterator[str]:
 HIDDEN = b"***"
 
 _BREAKS = b"\r\n"
-_LONGEST_BREAK = 2  # in bytes: `\r\n`, or an empty line; what is longer is no break within a form
+_LONGEST_BREAK = 2  # bytes: `\r\n`, or an empty line; longer breaks end a form
 _BREAK = re.compile(rb"[\r\n]+")
 _FEW = 3
 """A line that ends with so few bytes of a form is shown at once and whole. The rest of the form is hidden."""
@@ -150,7 +149,7 @@ class _Joined:
 
     def __init__(self, data: bytes) -> None:
         parts, at, removed = [], 0, 0
-        self._starts, self._removed = [0], [0]  # from this byte of the rest on, so many were taken out before it
+        self._starts, self._removed = [0], [0]  # from this byte of the rest on, so many bytes were removed before it
         for found in _BREAK.finditer(data):
             first, last = found.span()
             if last - first <= _LONGEST_BREAK:
@@ -200,15 +199,15 @@ class Redactor:
 
     def __init__(self, forms: Sequence[bytes]) -> None:
         self._forms = tuple(filter(None, (_Joined(form.strip(_BREAKS)).rest for form in forms)))
-        self._shortest: list[bytes] = []  # without any line breaks: where none of these is, there is no form
+        self._shortest: list[bytes] = []  # without line breaks: text without all of these has no form
         for flat in sorted((form.translate(None, _BREAKS) for form in self._forms), key=len):
             if not any(shorter in flat for shorter in self._shortest):
                 self._shortest.append(flat)
         self._most_held = (max(map(len, self._forms), default=1) - 1) * (1 + _LONGEST_BREAK)
         self._held = b""
-        self._hidden = 0  # so many of the held bytes belong to a form that has come to its end
-        self._skipped = 0  # so many of them are not wanted
-        self._hiding = False  # the last byte before the held ones was hidden, and is shown
+        self._hidden = 0  # how many of the held bytes belong to a complete form
+        self._skipped = 0  # how many of them are not shown
+        self._hiding = False  # the byte before the held ones was replaced by `***`
 
     def feed(self, data: bytes) -> bytes:
         """Take some bytes. Returns the bytes that may be shown now."""
@@ -293,7 +292,7 @@ class Redactor:
         return apart
 
     def _beginning(self, data: bytes) -> tuple[int, int]:
-        """Where the longest end that may begin a form starts; and up to where the bytes may be shown."""
+        """Where the longest suffix starts that may begin a form, and the end of the bytes that may be shown."""
         tail_at = max(0, len(data) - self._most_held)
         joined = _Joined(data[tail_at:])
         tail = joined.rest

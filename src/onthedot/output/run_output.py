@@ -1,4 +1,4 @@
-"""Reads the logs and artifacts of a run: from the output store, and from the store itself what is not there yet."""
+"""Reads the logs and artifacts of a run: from the output store, or from the store as long as they are not there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onthedot.stores.protocol import Store
 from onthedot.stores.values import LogRecord
 
 
-class Said(NamedTuple):
+class AttemptOutput(NamedTuple):
     """The output of one attempt. `records` is None if only the text is known: a node of an older version wrote it.
     `kept`: complete, from the output store; else from the store, perhaps without its end. `trouble`: why the output
     store could not be read, if it could not."""
@@ -27,14 +27,16 @@ class Said(NamedTuple):
     kept: bool = False
 
 
-async def read_said(store: Store, outputs: OutputStore | None, run_id: int, *, only: int | None = None) -> list[Said]:
+async def read_output(
+    store: Store, outputs: OutputStore | None, run_id: int, *, only: int | None = None
+) -> list[AttemptOutput]:
     """The output of every attempt of a run that has any, in order; or of one attempt only.
 
     An attempt whose output is kept gives its records, in full. The others give their notes in the store: handlers,
     attempts that still run on any node, and attempts whose output is still on its way.
     """
     told = {
-        noted.attempt: Said(noted.attempt, *note_records(read_note(noted.text)))
+        noted.attempt: AttemptOutput(noted.attempt, *note_records(read_note(noted.text)))
         for noted in await store.queries.list_logs(run_id)
     }
     if only is not None:
@@ -47,18 +49,18 @@ async def read_said(store: Store, outputs: OutputStore | None, run_id: int, *, o
         try:
             records = await outputs.records(Name(run_id, attempt.attempt, attempt.lease_id))
         except OutputUnavailable as error:
-            noted = told.get(attempt.attempt, Said(attempt.attempt, ""))
+            noted = told.get(attempt.attempt, AttemptOutput(attempt.attempt, ""))
             told[attempt.attempt] = noted._replace(trouble=str(error))
             continue
         if records is not None:
             text = "".join(record.text for record in records)
-            told[attempt.attempt] = Said(attempt.attempt, text, records, kept=True)
+            told[attempt.attempt] = AttemptOutput(attempt.attempt, text, records, kept=True)
     return [said for _, said in sorted(told.items())]
 
 
 async def read_logs(store: Store, outputs: OutputStore | None, run_id: int) -> list[LogRecord]:
     """The output of each attempt as plain text. Leaves out attempts without any."""
-    return [LogRecord(said.attempt, said.text) for said in await read_said(store, outputs, run_id) if said.text]
+    return [LogRecord(said.attempt, said.text) for said in await read_output(store, outputs, run_id) if said.text]
 
 
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -4,8 +4,8 @@
     <spool>/ended/<run id>_<attempt>_<lease id>/log   of one that has ended, with its artifacts beside it: 0, 1, …
                                               /names  the artifacts' names
 
-The log is moved last: a folder with a log is complete. Several processes may share a spool. The first one that comes
-keeps what is there; keeping it twice changes nothing.
+The log is moved last: a folder with a log is complete. Several processes may share a spool. Any of them may keep the
+output that waits; keeping it twice changes nothing.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Spool:
     def _written_at(self, name: Name) -> Micros:
         try:
             return self.log_of(name).lstat().st_mtime_ns // 1_000
-        except FileNotFoundError:  # it was handed in just now
+        except FileNotFoundError:  # handed in just now
             return 2**63 - 1
 
     def forget(self, name: Name) -> None:
@@ -128,7 +128,7 @@ class Spool:
             path.unlink(missing_ok=True)
         try:
             folder.rmdir()
-        except OSError:  # somebody else packs it just now, and forgets it then
+        except OSError:  # another process packs it just now, and removes it then
             return
 
     def drop_oldest(self, most: int) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from onthedot.model.job import Guarantee
 from onthedot.model.run import Lease
 from onthedot.model.verdict import Finish, Outcome, OutcomeKind
 from onthedot.output.records import Mark
-from onthedot.runners.context import Context, Desk
+from onthedot.runners.context import Context, Reporter
 from onthedot.runners.notes import Notes
 from onthedot.runners.outcomes import failed, trace_of
 from onthedot.runners.registry import Handler
@@ -27,32 +27,32 @@ class Attempt:
     ended_at: Micros = 0
     outcome: Outcome | None = None
     timed_out: bool = False
-    stop_as: Outcome | None = None  # its outcome if it is stopped: lease lost, cancelled, node stops
+    stop_as: Outcome | None = None  # its outcome if it is stopped: the lease is lost, it is cancelled, the node stops
     stuck: bool = False  # its outcome is decided, but its function still runs and keeps the seat
-    handle: Any = field(default=None, repr=False)  # used by its runner to end it early
-    desk: Desk | None = field(default=None, repr=False)  # takes its checkpoints, notes and transactions
+    handle: Any = field(default=None, repr=False)  # for its runner: ends it early
+    reporter: Reporter | None = field(default=None, repr=False)  # takes its checkpoints, notes and transactions
     context: Context | None = field(default=None, repr=False)
 
     def call(self, handler: Handler) -> Any:
         """Call the handler. Returns its result, or its coroutine."""
         if handler.takes_context:
             deadline = self.started_at + self.timeout if self.timeout else None
-            self.context = Context(self.lease, self.desk, deadline, self.started_at)
-            if self.stop_as is not None:  # asked for on another thread, before there was anybody to tell
+            self.context = Context(self.lease, self.reporter, deadline, self.started_at)
+            if self.stop_as is not None:  # another thread asked for it before there was a context
                 self.context.cancelled.set()
         return handler.call(self.lease, self.context)
 
     def failed(self, error: BaseException) -> Outcome:
         """The outcome of a handler that raised. Adds the traceback to the attempt's log."""
         trace = trace_of(error)
-        if trace and self.desk is not None:
-            mark = Mark(self.desk.now(), "err")
+        if trace and self.reporter is not None:
+            mark = Mark(self.reporter.now(), "err")
             if self.context is not None:
                 self.context._log_as(mark, trace)
             else:
                 notes = Notes(self.lease)
                 notes.log(trace, mark)
-                self.desk.noted(notes)
+                self.reporter.noted(notes)
         return failed(error)
 
     def tell_to_stop(self) -> None:
@@ -61,8 +61,8 @@ class Attempt:
             self.context.cancelled.set()
 
 
-def never_begun(attempt: Attempt) -> Outcome:
-    """The outcome of an attempt that was stopped before user code began: released, or cancelled."""
+def stopped_before_start(attempt: Attempt) -> Outcome:
+    """The outcome of an attempt that was stopped before user code ran: released, or cancelled."""
     if attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.CANCELLED:
         return attempt.stop_as
     return Outcome(OutcomeKind.RELEASED, "stopped before it began")
@@ -83,7 +83,7 @@ def committed(attempt: Attempt) -> Finish | None:
     return completion.finish if completion is not None and completion.state == "committed" else None
 
 
-def said_after(attempt: Attempt, finish: Finish) -> str:
+def difference_after_commit(attempt: Attempt, finish: Finish) -> str:
     """How an attempt ended after its commit, if that differs from what it committed; else empty."""
     outcome = attempt.outcome
     if outcome is None or outcome.kind is not OutcomeKind.SUCCEEDED:

@@ -3,10 +3,11 @@
     worker ──rein──▶ keeper ──signals──▶ the handler's process and everything that it has started
        └─────────────talk: JSON────────────▲
 
-The keeper is forked before any user code is loaded, and only waits. It ends the handler's whole process group when the
-worker tells it to, and when the worker was killed, because then the worker's end of the rein closes. Nothing that the
-handler does with the interpreter's lock or with signals can prevent that. The keeper ends in the same way as the
-handler's process. So the worker learns the signal or the exit code.
+Two sockets connect them to the worker: `talk` carries messages, `rein` carries signals. The handler's process is forked
+before any user code is loaded. The keeper only waits. It ends the handler's whole process group when the worker tells
+it to, and when the worker was killed, because then the rein closes. A handler that blocks the interpreter or ignores
+signals cannot prevent that. The keeper ends in the same way as the handler's process, so that the worker learns the
+signal or the exit code.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from onthedot.runners.frames import receive, send
 
 if TYPE_CHECKING:
     from onthedot.model.run import Lease
-    from onthedot.runners.child_desk import ChildDesk
+    from onthedot.runners.child_reporter import ChildReporter
     from onthedot.runners.context import Context
 
 importing = False
 """Whether this process is a child that loads the user's modules: they must not start a scheduler."""
 
-_MOST = 64 << 20  # what a worker sends is small; this only stops nonsense
+_MOST = 64 << 20  # bytes of a request; far more than a worker sends
 
 
 class Stopped(BaseException):
@@ -44,11 +45,11 @@ def main(talk_fd: int, rein_fd: int) -> NoReturn:
     """Fork: the parent keeps, the child serves."""
     talk, rein = socket.socket(fileno=talk_fd), socket.socket(fileno=rein_fd)
     for end in (talk, rein):
-        end.set_inheritable(False)  # what a handler starts shall not hold them open
+        end.set_inheritable(False)  # processes that a handler starts must not hold them open
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # so that it wakes
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes `select`
     served = os.fork()
     if served:
         talk.close()
@@ -72,7 +73,7 @@ def keep(served: int, rein: socket.socket, woken: int) -> NoReturn:
     """Pass signals on to the group of `served` until it has ended. Then end in the same way."""
     for deaf in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(deaf, signal.SIG_IGN)
-    with contextlib.suppress(OSError):  # it may have done so itself, or be gone
+    with contextlib.suppress(OSError):  # the child has done it, or is gone
         os.setpgid(served, served)
     status = 0
     while True:
@@ -88,7 +89,7 @@ def keep(served: int, rein: socket.socket, woken: int) -> NoReturn:
             if not told:  # the worker is gone
                 _, status = os.waitpid(served, 0)
                 break
-    _signal_group(served, signal.SIGKILL)  # what it has started and left behind
+    _signal_group(served, signal.SIGKILL)  # processes that it has left
     _end_as(status)
 
 
@@ -100,7 +101,7 @@ def _signal_group(leader: int, number: int) -> None:
 def _end_as(status: int) -> NoReturn:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the handler's own dump is enough
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # one core dump is enough
         if -code != signal.SIGKILL:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
@@ -118,7 +119,7 @@ def serve(talk: socket.socket) -> None:
             for path in asked["warm"]:
                 try:
                     _function(path, asked["main"])
-                except Exception as error:  # noqa: BLE001 - and whoever calls it has it as the outcome
+                except Exception as error:  # noqa: BLE001 - a call of it gets the error as its outcome
                     print(f"onthedot: {'.'.join(path)} cannot be imported: {error}", file=sys.stderr)
             send(talk, {"ready": os.getpid()})
         else:
@@ -126,43 +127,43 @@ def serve(talk: socket.socket) -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """End between two calls."""
+    """Exit: SIGTERM came between two calls."""
     del number, frame
     os._exit(0)
 
 
 def _perform(asked: dict[str, Any], talk: socket.socket) -> Any:
-    from onthedot.runners.child_desk import ChildDesk
+    from onthedot.runners.child_reporter import ChildReporter
     from onthedot.runners.outcomes import failed, succeeded, trace_of
 
-    desk, lease = ChildDesk(talk), lease_from_json(asked["lease"])
+    reporter, lease = ChildReporter(talk), lease_from_json(asked["lease"])
     try:
-        value = _call(asked, lease, desk)
+        value = _call(asked, lease, reporter)
         signal.signal(signal.SIGTERM, _leave)
         outcome = succeeded(value, asked["result_bytes"])
     except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
         signal.signal(signal.SIGTERM, _leave)
         outcome = failed(error)
-        desk.trace(lease, trace_of(error))
-    desk.close()
+        reporter.trace(lease, trace_of(error))
+    reporter.close()
     return outcome
 
 
-def _call(asked: dict[str, Any], lease: Lease, desk: ChildDesk) -> object:
+def _call(asked: dict[str, Any], lease: Lease, reporter: ChildReporter) -> object:
     from onthedot.runners.context import Context
     from onthedot.runners.registry import Handler
 
     handler = Handler.of(lease.record.job.name, _function(asked["handler"], asked["main"]))
     started_at, timeout = asked["started_at"], asked["timeout"]
-    context = Context(lease, desk, started_at + timeout if timeout else None, started_at)
+    context = Context(lease, reporter, started_at + timeout if timeout else None, started_at)
     if handler.is_coroutine:
         return _await(lambda: handler.call(lease, context), context)
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
-        """End during a call. Once is enough: the worker kills a handler that does not end in time."""
+        """Interrupt the call, once. The worker kills a handler that does not end in time."""
         del frame
         signal.signal(number, signal.SIG_IGN)
-        context.cancelled.told = True  # no lock may be taken here: whoever has it may be the one who is interrupted
+        context.cancelled.told = True  # no lock here: the interrupted code may hold it
         raise Stopped("stopped by its worker")
 
     signal.signal(signal.SIGTERM, stop)

@@ -1,7 +1,7 @@
-"""Messages between a worker and its child processes, as plain JSON values.
+"""Messages between a worker (`process.py`) and its child processes (`child_main.py`), as plain JSON values.
 
-A lease goes to the child as plain fields, an outcome comes back as four plain values. In between the child may send
-`checkpoint`, which is answered, and `note`, which is not (`child_desk.py`, `child.py`). The frames are in `frames.py`.
+A lease goes to the child as plain fields. An outcome comes back as four plain values. In between the child may send
+`checkpoint`, which the worker answers, and `note`, which it does not. `frames.py` has the frames.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from aiodocker.containers import DockerContainer
 
 
-_ANSWER = 30.0  # seconds that the engine gets for what does not depend on the container
-_LAST_WORDS = 10.0  # seconds for output to arrive that was said before the end,
+_ANSWER = 30.0  # seconds for requests that do not depend on the container
+_LAST_WORDS = 10.0  # seconds for the last output to arrive,
 _STOPPED_WORDS = 1.0  # and if it was ended early
 _TROUBLE = ("onthedot.EngineTrouble", *type_names(OSError))
 _REFUSED = ("onthedot.ContainerRefused",)
@@ -52,7 +52,7 @@ class ContainerRefused(ValueError):
 
 
 class ContainerExecutor:
-    """Runs containers in the engine that `find` finds. `mounts`: the directories that containers may mount."""
+    """Runs containers. `find` returns the engine's URL. `mounts`: the directories that containers may mount."""
 
     def __init__(
         self, find: Callable[[str], str | None], wanted: str = "", *, grace: Micros, mounts: Iterable[str] = ()
@@ -75,7 +75,7 @@ class ContainerExecutor:
                 self._check_mount(mount)
             docker = await self._open()
             await asyncio.to_thread(container_engines.sweep, self._url, attempt.lease.run_id)
-            async with _telling_trouble(self._url):
+            async with _errors_as_trouble(self._url):
                 return await self._run(docker, task, attempt, said)
         except ContainerRefused as error:
             return Outcome(OutcomeKind.FAILED, f"refused: {error}", _REFUSED)
@@ -121,13 +121,13 @@ class ContainerExecutor:
             await container.start()
             logs += self._listen(container, said)
             await container.wait()
-            await _all_said(logs, said)
+            await _wait_for_logs(logs, said)
             state = (await container.show())["State"]
             return outcome_of(end_of(state))
         except asyncio.CancelledError:
             await self._stop(container, attempt, said)
-            logs += [] if logs else self._listen(container, said)  # it was stopped while it started
-            await _all_said(logs, said, _STOPPED_WORDS)
+            logs += [] if logs else self._listen(container, said)  # stopped while it started
+            await _wait_for_logs(logs, said, _STOPPED_WORDS)
             raise
         finally:
             for log in logs:
@@ -166,7 +166,7 @@ class ContainerExecutor:
 
     async def _stop(self, container: DockerContainer, attempt: Attempt, said: OutputWriter) -> None:
         """Send TERM, wait for the grace, send KILL. After a lost lease there is no time for that: send KILL."""
-        stop_as = attempt.stop_as  # None: its time is over, or the node itself ends
+        stop_as = attempt.stop_as  # None: it timed out, or the node ends
         lost = not attempt.timed_out and (stop_as is None or stop_as.kind is OutcomeKind.LOST)
         seconds = max(1, math.ceil(self._grace / SECOND))
         try:
@@ -179,13 +179,13 @@ class ContainerExecutor:
         try:
             async with asyncio.timeout(_ANSWER):
                 await container.delete(force=True, v=True)
-        except Exception as error:  # noqa: BLE001 - the attempt has its outcome; its worker's mark is on what is left
+        except Exception as error:  # noqa: BLE001 - the attempt has its outcome; a later sweep finds the container
             said.remark(f"container {container.id[:12]} is left: {error}; it goes when its worker has ended")
 
 
 def _user_processes() -> int | None:
-    """Most processes of one user on this machine; None for any number. Podman limits itself to the process ids of the
-    machine, and cannot give a container more."""
+    """Most processes of one user on this machine; None for any number. Podman cannot give a container more than the
+    process ids of the machine."""
     most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     if most == resource.RLIM_INFINITY:
         return None
@@ -200,21 +200,21 @@ _STREAMS: tuple[Stream, ...] = ("out", "err")
 async def _follow(container: DockerContainer, stream: Stream, said: OutputWriter, url: str) -> None:
     """Record one of the two streams until it ends. If that fails, the record says so, and the job does not fail."""
     try:
-        async with _telling_trouble(url):
+        async with _errors_as_trouble(url):
             async for text in container.log(stdout=stream == "out", stderr=stream == "err", follow=True):
                 said.feed(stream, text.encode(errors="backslashreplace"))
     except EngineTrouble as error:
         said.remark(f"[… std{stream} could not be read to its end: {error} …]")
 
 
-async def _all_said(logs: list[asyncio.Task[None]], said: OutputWriter, seconds: float = _LAST_WORDS) -> None:
+async def _wait_for_logs(logs: list[asyncio.Task[None]], said: OutputWriter, seconds: float = _LAST_WORDS) -> None:
     """Wait a limited time for output from before the end: an engine may keep a stream open."""
     if logs and (await asyncio.wait(logs, timeout=seconds))[1]:
         said.remark("[… the engine did not hand out the rest of the output …]")
 
 
 @asynccontextmanager
-async def _telling_trouble(url: str) -> AsyncIterator[None]:
+async def _errors_as_trouble(url: str) -> AsyncIterator[None]:
     """Turn all errors of the engine, and of the connection to it, into `EngineTrouble`."""
     import aiodocker
     import aiohttp
@@ -238,10 +238,10 @@ engine sometimes cannot start it."""
 
 
 def config_of(task: Container, lease: Lease, worker: str, user_processes: int | None = None) -> dict[str, Any]:
-    """The configuration of a container for Docker's API. Sets all that matters, and leaves nothing to defaults.
+    """The configuration of a container for Docker's API. Sets everything that matters, so that no default applies.
 
-    `user_processes`: the most processes of one user on this machine. Podman would ask for more, and be refused where
-    nobody may raise it. `PidsLimit` limits the container itself.
+    `user_processes`: the most processes of one user on this machine. Without it Podman asks for more, and fails where
+    the limit cannot be raised. `PidsLimit` limits the container itself.
     """
     bounds = lease.record.job.bounds
     environment = {
@@ -271,7 +271,7 @@ def config_of(task: Container, lease: Lease, worker: str, user_processes: int | 
     }
     if task.entrypoint:
         config["Entrypoint"] = [task.entrypoint]
-    if task.argv or task.entrypoint:  # without them, arguments of the image's own program would go to another one
+    if task.argv or task.entrypoint:  # else the image's arguments would go to another program
         config["Cmd"] = list(task.argv)
     if task.user:
         config["User"] = task.user
@@ -323,7 +323,7 @@ def end_of(state: Mapping[str, Any]) -> ProgramEnd:
 
 
 def outcome_of(end: ProgramEnd) -> Outcome:
-    """The outcome of an attempt whose container ended so.
+    """The outcome of an attempt whose container ended like this.
 
     >>> outcome_of(ProgramEnd("exited", code=2)).error_types
     ('onthedot.ExitCode.2', 'onthedot.ContainerFailed')

@@ -138,7 +138,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def worker_identity() -> str:
-    """The mark of this process. Empty where the system does not show it: then it never counts as dead."""
+    """The identity of this process. Empty if the system does not show it: then the process never counts as dead."""
     try:
         boot = _BOOT.read_text().strip()
         namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
@@ -148,7 +148,7 @@ def worker_identity() -> str:
 
 
 def is_worker_dead(mark: str, *, local: bool) -> bool:
-    """Whether the process of this mark is certainly gone. `local`: it was a process of this machine.
+    """Whether the process with this identity is certainly gone. `local`: it ran on this machine.
 
     A process in another pid namespace cannot be seen from here, and counts as alive.
     """
@@ -156,7 +156,7 @@ def is_worker_dead(mark: str, *, local: bool) -> bool:
     if len(mine) != 4 or len(other) != 4 or not other[2].isdecimal():
         return False
     if mine[0] != other[0]:
-        return local  # before the machine's last start
+        return local  # it ran before the machine's last boot
     return mine[1] == other[1] and _began(int(other[2])) != other[3]
 
 

@@ -21,11 +21,11 @@ from onthedot.runners.notes import Notes, encode_checkpoint, encode_result
 from onthedot.runners.transactions import Completion
 
 LONGEST_LINE = 8_000
-"""Characters of a line that are shown before it has ended."""
+"""Longest line. A longer one is split."""
 
 
-class Desk(Protocol):
-    """Takes what an attempt saves with its run. Called on any thread."""
+class Reporter(Protocol):
+    """Saves the checkpoints, notes and transactions of attempts. Called on any thread."""
 
     def checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> Future[None]:
         """Write a checkpoint. `LeaseLost` if the attempt has lost its lease."""
@@ -56,7 +56,7 @@ class Desk(Protocol):
 class Cancelled(threading.Event):
     """Whether an attempt is asked to stop. A plain function can wait for it."""
 
-    told = False  # set in a signal handler, where no lock may be taken; the event itself follows
+    told = False  # set in a signal handler, which must not take the event's lock
 
     def is_set(self) -> bool:
         return self.told or super().is_set()
@@ -88,13 +88,13 @@ class Context:
     pages, run 1, fence 2: began at page 5, in time: True
     """
 
-    __slots__ = ("_deadline", "_desk", "_last", "_lease", "_notes", "_revisions", "cancelled", "completion")
+    __slots__ = ("_deadline", "_last", "_lease", "_notes", "_reporter", "_revisions", "cancelled", "completion")
 
     def __init__(
-        self, lease: Lease, desk: Desk | None = None, deadline: Micros | None = None, started_at: Micros = 0
+        self, lease: Lease, reporter: Reporter | None = None, deadline: Micros | None = None, started_at: Micros = 0
     ) -> None:
         self._lease = lease
-        self._desk = desk
+        self._reporter = reporter
         self._deadline = deadline
         self._notes = Notes(lease)
         self._last = lease.checkpoint
@@ -132,7 +132,7 @@ class Context:
         """When the attempt's time-out ends it, in UTC; None without one."""
         return None if self._deadline is None else to_datetime(self._deadline)
 
-    # ── what stays with the run ──────────────────────────────────────────────────────────────────────────────
+    # ── saved with the run ──────────────────────────────────────────────────────────────────────────────
 
     @property
     def last_checkpoint(self) -> Json:
@@ -175,9 +175,9 @@ class Context:
 
     def _save(self, value: Json) -> tuple[Checkpoint, Future[None]]:
         text = encode_checkpoint(value)
-        desk = self._at_desk()
+        reporter = self._require_reporter()
         checkpoint = Checkpoint(next(self._revisions), text)
-        return checkpoint, desk.checkpoint(self._lease, checkpoint)
+        return checkpoint, reporter.checkpoint(self._lease, checkpoint)
 
     def _saved(self, checkpoint: Checkpoint) -> None:
         if self._last is None or self._last.revision < checkpoint.revision:
@@ -201,7 +201,7 @@ class Context:
             if isinstance(number, bool) or not isinstance(number, int | float):
                 raise TypeError(f"progress: expected numbers, got {number!r}")
         if self._notes.progress(Progress(done, of)):
-            self._at_desk().noted(self._notes)
+            self._require_reporter().noted(self._notes)
 
     def log(self, text: object, *args: object) -> None:
         """Keep a line of text with the run. Of each attempt the first and the last 32 KiB are kept.
@@ -218,12 +218,12 @@ class Context:
         ...     print(await sched.logs(run))
         [LogRecord(attempt=1, text='hello\\n')]
         """
-        self._log_as(Mark(self._at_desk().now(), "log"), filled(str(text), args))
+        self._log_as(Mark(self._require_reporter().now(), "log"), filled(str(text), args))
 
     def _log_as(self, mark: Mark, text: str) -> None:
         """Log a line with its mark: runners know its time, its stream and its step."""
         if self._notes.log(text, mark):
-            self._at_desk().noted(self._notes)
+            self._require_reporter().noted(self._notes)
 
     # ── exactly once ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -251,7 +251,7 @@ class Context:
         {'order': 7}
         """
         self._check_guarantee("transaction")
-        return self._at_desk().transaction(self.completion)
+        return self._require_reporter().transaction(self.completion)
 
     def transaction_blocking(self) -> AbstractContextManager[Any]:
         """`transaction` for plain functions, which run in a thread and may wait: each call of the connection does.
@@ -266,7 +266,7 @@ class Context:
         """
         self._check_guarantee("transaction_blocking")
         _refuse_on_loop("transaction_blocking", "async with ctx.transaction() as db:")
-        return self._at_desk().transaction_blocking(self.completion)
+        return self._require_reporter().transaction_blocking(self.completion)
 
     def result(self, value: Json) -> None:
         """What the run gives back, under exactly_once: said before the end of the transaction, which records it.
@@ -282,7 +282,7 @@ class Context:
         self._check_guarantee("result")
         if self.completion.state in ("unknown", "committed"):
             raise StateError(f"result: expected before the end of the transaction; run {self.run_id} is committed")
-        self.completion.result = encode_result(value, self._at_desk().result_bytes)
+        self.completion.result = encode_result(value, self._require_reporter().result_bytes)
 
     def _check_guarantee(self, verb: str) -> None:
         guarantee = self._lease.record.job.guarantee
@@ -291,10 +291,10 @@ class Context:
                 f"{verb}: expected a job with guarantee='exactly_once', {self.job!r} has {str(guarantee)!r}"
             )
 
-    def _at_desk(self) -> Desk:
-        if self._desk is None:
+    def _require_reporter(self) -> Reporter:
+        if self._reporter is None:
             raise StateError("this context belongs to no running attempt: there is nothing to keep its words with")
-        return self._desk
+        return self._reporter
 
     def __repr__(self) -> str:
         return f"Context(job={self.job!r}, run_id={self.run_id}, attempt={self.attempt})"
@@ -308,15 +308,15 @@ class LiveLines:
 
     def __init__(self, context: Context, step: str = "") -> None:
         self._context = context
-        self._begun = ""  # a line that has not ended
-        self._mark = Mark(0, "out", step)  # of that line
+        self._begun = ""  # a line that is not complete
+        self._mark = Mark(0, "out", step)  # the mark of that line
 
     def say(self, at: Micros, stream: Stream, text: str) -> None:
         """Take some text."""
         if stream != self._mark.stream:
             self.flush()
         mark = Mark(at, stream, self._mark.step)
-        if self._begun:  # it has the instant of its beginning
+        if self._begun:  # it keeps the time of its beginning
             ended, line_end, text = text.partition("\n")
             self._begun += ended
             if line_end or len(self._begun) > LONGEST_LINE:
@@ -330,7 +330,7 @@ class LiveLines:
             self.flush()
 
     def flush(self) -> None:
-        """Write the line that has not ended."""
+        """Write the incomplete line."""
         if self._begun:
             self._context._log_as(self._mark, self._begun)
             self._begun = ""
@@ -353,7 +353,7 @@ def filled(text: str, args: tuple[object, ...]) -> str:
 
 
 def _refuse_on_loop(verb: str, instead: str) -> None:
-    """Raise `StateError` on a thread with a running event loop: waiting would stop that."""
+    """Raise `StateError` on a thread with a running event loop: waiting would block the loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -32,7 +32,8 @@ def make_runners(
     fill: Fill = as_written,
     recording: Recording = NOT_RECORDED,
 ) -> dict[str, Runner]:
-    """The runners of handlers, HTTP calls and containers, by kind. That of programs comes with the first program."""
+    """Make the runners of handlers, HTTP calls and containers, by kind. The runner of programs is made with the first
+    program."""
     settings = host.settings
     http = HttpExecutor(Allowed.of(settings.http_allow), host.clock)
     containers = ContainerExecutor(
@@ -63,8 +64,8 @@ def warm_up_io(runners: Mapping[str, Runner], jobs: Iterable[Job]) -> None:
 
 
 def machine_abilities(settings: Settings) -> set[str]:
-    """What this machine can run besides handlers and programs: HTTP calls always, containers if an engine answers and
-    its library is installed. Meanwhile the containers of dead workers are removed."""
+    """What this machine can run besides handlers and programs: HTTP calls, and containers if an engine answers and its
+    library is installed. Starts to remove the containers of dead workers."""
     engine = container_engines.find(settings.container_engine)
     if engine is None:
         return {"http"}
@@ -73,7 +74,7 @@ def machine_abilities(settings: Settings) -> set[str]:
 
 
 def _sweep(engine: str) -> None:
-    """Remove the containers of dead workers. It may take a while, and nobody waits for it."""
+    """Remove the containers of dead workers. This may take a while, and nothing waits for it."""
     try:
         removed = container_engines.sweep(engine)
     except container_engines.EngineTrouble as error:

@@ -18,7 +18,7 @@ _CHUNK = 1 << 20
 
 
 class BadFrame(ValueError):
-    """The other side cannot have sent this."""
+    """The bytes are no valid frame, or the message has an unknown shape."""
 
 
 def frame(message: Message) -> bytes:

@@ -1,11 +1,11 @@
 """Hooks: functions of this program that are called when attempts have ended. Kept in code, never in a store.
 
-Best effort: a hook is called once for each verdict that the store has accepted, on the node that brought it there,
-after it is stored. If that node dies in between, no hook is called. A verdict that the reaper reaches about a dead
-node's run calls none either. If a hook raises, there is an event (`HookFailed`), and nothing else changes.
+Best effort: a hook is called once for each verdict that the store has accepted, on the node that stored it. If that
+node dies before the call, no hook is called. Verdicts of the reaper about a dead node's runs call no hooks either. If a
+hook raises, there is an event (`HookFailed`), and nothing else changes.
 
-Coroutines are called on the application's loop, functions on one thread for all. Nothing important waits for a hook: a
-slow function delays other functions among the hooks, never a verdict.
+Coroutines are called on the application's loop, functions on one thread for all. Verdicts never wait for a hook. A slow
+function delays only the other functions among the hooks.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Ended(NamedTuple):
     reason: str
     error: str | None
     result: Any  # what the handler returned
-    again_at: datetime | None  # when it is tried again
+    again_at: datetime | None  # when the next attempt starts
     args: Mapping[str, Any]  # of its run
 
 
@@ -107,7 +107,7 @@ class Hooks:
     """
 
     def __init__(self) -> None:
-        self._hooks: dict[tuple[str, str], list[Hook]] = {}  # by kind and job; no job: all of them
+        self._hooks: dict[tuple[str, str], list[Hook]] = {}  # by kind and job; empty job: hooks of all jobs
 
     def on_success(self, hook: H) -> H:
         """Call this after each attempt that succeeded, of any job."""
@@ -244,7 +244,7 @@ class HookCaller:
         except BaseException as raised:  # whatever a hook raises is told, and changes nothing
             error = failed(raised).error
             if isinstance(raised, GeneratorExit) and not self._application_loop.is_running():
-                raise  # the loop is gone: nobody is left to tell
+                raise  # the loop is gone
         self._tell(told.job, kind, error)
 
     def _serve(self) -> None:

@@ -77,7 +77,7 @@ def first_request(task: Http, lease: Lease) -> Request:
         "onthedot-fence": str(lease.fence),
     }
     for name, value in headers.items():
-        if not _HEADER_VALUE.fullmatch(value):  # the value may be a secret: it is not said
+        if not _HEADER_VALUE.fullmatch(value):  # the message must not contain the value: it may be a secret
             raise AddressRefused(f"header {name}: expected one line of printable text, got something else")
     return Request(task.method, read_url(task.url), tuple(headers.items()), body)
 
@@ -124,12 +124,12 @@ def redirected(request: Request, status: int, location: str) -> Request:
     return Request(method, target, headers, body)
 
 
-def wished_for(status: int, retry_after: str | None, now: Micros) -> Micros:
+def retry_not_before(status: int, retry_after: str | None, now: Micros) -> Micros:
     """Earliest retry that the server allows (`Retry-After`); 0 if it sets none that can be read.
 
-    >>> wished_for(429, "120", 0) // SECOND, wished_for(503, "Thu, 01 Jan 1970 00:01:00 GMT", 0) // SECOND
+    >>> retry_not_before(429, "120", 0) // SECOND, retry_not_before(503, "Thu, 01 Jan 1970 00:01:00 GMT", 0) // SECOND
     (120, 60)
-    >>> wished_for(500, "120", 0), wished_for(503, "soon", 0)
+    >>> retry_not_before(500, "120", 0), retry_not_before(503, "soon", 0)
     (0, 0)
     """
     if status not in (429, 503) or retry_after is None:
@@ -150,11 +150,11 @@ def wished_for(status: int, retry_after: str | None, now: Micros) -> Micros:
 LONGEST: Micros = 60 * SECOND
 """The time-out of HTTP jobs without one."""
 
-_MOST_READ = 1 << 20  # bytes of an answer; what is more is not asked for
-_MOST_KEPT = 32 << 10  # of these in the log
-_MOST_SHOWN = 500  # characters of where an answer leads
+_MOST_READ = 1 << 20  # bytes of an answer that are read
+_MOST_KEPT = 32 << 10  # bytes of them in the log
+_MOST_SHOWN = 500  # characters of a redirect's target in the log
 _CONNECT = 10.0  # seconds for one address, if there is another to try
-_MOST_ADDRESSES = 4  # that are tried one after the other
+_MOST_ADDRESSES = 4  # addresses that are tried
 _REFUSED = ("onthedot.HttpRefused",)
 _TROUBLE = ("onthedot.HttpTrouble", *type_names(ConnectionError))
 
@@ -219,7 +219,7 @@ class HttpExecutor:
                     return await self._judge(task, request, answer, said, sent_at, forms)
             finally:
                 await answer.aclose()
-            to = redacted(elsewhere, forms)[:_MOST_SHOWN]  # in this order: a secret that is cut is not found
+            to = redacted(elsewhere, forms)[:_MOST_SHOWN]  # redact before the cut: a cut secret is not found
             said.remark(f"{request.method} {request.target.url} → {answer.status_code}, to {to}")
             request = redirected(request, answer.status_code, elsewhere)
         raise AddressRefused(
@@ -251,7 +251,7 @@ class HttpExecutor:
             OutcomeKind.FAILED,
             f"{request.method} {request.target.url}: expected status {wanted}, got {status}",
             (f"onthedot.HttpStatus.{status}", "onthedot.HttpStatus"),
-            not_before=wished_for(status, answer.headers.get("retry-after"), self._clock.now()),
+            not_before=retry_not_before(status, answer.headers.get("retry-after"), self._clock.now()),
         )
 
     async def status_of(self, request: Request) -> int:
@@ -274,7 +274,7 @@ class HttpExecutor:
             try:
                 return await transport.handle_async_request(_pinned(request, address))
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                trouble = error  # nothing was sent: another address may be asked
+                trouble = error  # nothing was sent, so try another address
             except httpx2.TransportError as error:
                 raise _told(target.authority, error) from error
         raise _told(target.authority, trouble) from trouble
@@ -306,7 +306,7 @@ def _pinned(request: Request, address: Address) -> httpx2.Request:
         f"{target.scheme}://{where}:{target.port}{target.path}",
         headers=[("host", target.authority), *request.headers],
         content=request.body,
-        # The attempt's own time-out ends all else.
+        # The attempt's time-out limits everything else.
         extensions={"sni_hostname": target.host, "timeout": {"connect": _CONNECT}},
     )
 

@@ -1,7 +1,8 @@
 """Runs tasks that only wait for others (HTTP calls, containers), on a thread with an event loop of its own.
 
-The engine's loop has to be on time, and a handler may block the application's. An `Executor` does the work for one kind
-of task. What all attempts have in common is here: the time-out, an early end, one outcome, the record.
+They cannot use the engine's loop, which has to be on time, or the application's, which a handler may block. An
+`Executor` does the work for one kind of task. This module does what all attempts need: the time-out, stopping early,
+one outcome, and the record of output.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from onthedot.model.verdict import Outcome
 from onthedot.output.capture import Capture
 from onthedot.output.records import Mark, Stream
 from onthedot.output.redact import forms_of
-from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.attempt import Attempt, stopped_before_start
 from onthedot.runners.context import Context, LiveLines
 from onthedot.runners.outcomes import failed, timed_out, without_secrets
 from onthedot.runners.runner import Host, OffLoopRunner
@@ -32,8 +33,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger("onthedot")
 
-_KEEP = 30.0  # seconds that a record gets to be kept
-_JOIN = 3.0  # seconds that attempts get to clean up when the runner is closed
+_KEEP = 30.0  # seconds to keep a record
+_JOIN = 3.0  # seconds for attempts to clean up when the runner is closed
 
 
 class Recording(Protocol):
@@ -108,14 +109,14 @@ class IoRunner(OffLoopRunner):
     def __init__(
         self,
         host: Host,
-        door: Executor,
+        executor: Executor,
         *,
         longest: Micros = 0,
         fill: Fill = as_written,
         recording: Recording = NOT_RECORDED,
     ) -> None:
         super().__init__(host)
-        self._door = door
+        self._executor = executor
         self._longest = longest
         self._fill = fill
         self._recording = recording
@@ -148,9 +149,9 @@ class IoRunner(OffLoopRunner):
             thread.join(_JOIN + 1)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:  # nobody pays for a thread who has no such job
+        if self._loop is None:  # made late: a node without such jobs needs no thread
             self._loop = asyncio.new_event_loop()
-            name = f"onthedot {type(self._door).__name__}"
+            name = f"onthedot {type(self._executor).__name__}"
             self._thread = threading.Thread(target=self._serve, args=(self._loop,), name=name, daemon=True)
             self._thread.start()
         return self._loop
@@ -169,9 +170,9 @@ class IoRunner(OffLoopRunner):
 
     async def _warm_up(self) -> None:
         try:
-            await self._door.warm_up()
-        except Exception as error:  # noqa: BLE001 - the first attempt tells it to whom it concerns
-            _log.info("%s is not ready: %s", type(self._door).__name__, error)
+            await self._executor.warm_up()
+        except Exception as error:  # noqa: BLE001 - the first attempt tries again, and reports it
+            _log.info("%s is not ready: %s", type(self._executor).__name__, error)
 
     async def _shut(self, loop: asyncio.AbstractEventLoop) -> None:
         for attempt in self._running:
@@ -182,7 +183,7 @@ class IoRunner(OffLoopRunner):
             tasks.add(self._warming)
         if tasks:
             await asyncio.wait(tasks, timeout=_JOIN)
-        await self._door.close()
+        await self._executor.close()
         loop.stop()
 
     def _begin(self, loop: asyncio.AbstractEventLoop, attempts: list[Attempt]) -> None:
@@ -194,10 +195,10 @@ class IoRunner(OffLoopRunner):
         for attempt in attempts:
             if attempt not in self._running:
                 continue
-            if not attempt.started_at:  # before its first step: it takes none, and would never come to its end
+            if not attempt.started_at:  # a task that is cancelled before its first step never decides its outcome
                 attempt.handle.cancel()
                 self._running.discard(attempt)
-                self._decide(attempt, never_begun(attempt))
+                self._decide(attempt, stopped_before_start(attempt))
             else:
                 self._cancel(attempt)
 
@@ -220,7 +221,7 @@ class IoRunner(OffLoopRunner):
             self._tell(self._tell_started, [attempt])
         fault_points.point("attempt.before_call")
         try:
-            outcome = await self._pass_door(attempt)
+            outcome = await self._execute(attempt)
         except asyncio.CancelledError as error:
             outcome = attempt.stop_as or failed(error)
         except Exception as error:  # noqa: BLE001 - whatever it raises is its outcome
@@ -231,17 +232,17 @@ class IoRunner(OffLoopRunner):
         self._running.discard(attempt)
         self._decide(attempt, timed_out(attempt.timeout) if attempt.timed_out else outcome)
 
-    async def _pass_door(self, attempt: Attempt) -> Outcome:
+    async def _execute(self, attempt: Attempt) -> Outcome:
         lease = attempt.lease
         deadline = attempt.started_at + attempt.timeout if attempt.timeout else None
-        attempt.context = Context(lease, attempt.desk, deadline, attempt.started_at)
+        attempt.context = Context(lease, attempt.reporter, deadline, attempt.started_at)
         filled = await self._on_engine(self._fill(lease))
         path, most = self._recording.path(lease), lease.record.job.bounds.output
         capture = Capture(path, step="", limit=most, secrets=filled.secrets, clock=self._clock.now)
         said = OutputWriter(capture, attempt.context, self._clock)
         forms = forms_of(filled.secrets)
         try:
-            return without_secrets(await self._door.perform(attempt, filled, said), forms)
+            return without_secrets(await self._executor.perform(attempt, filled, said), forms)
         except Exception as error:  # noqa: BLE001 - whatever it raises is its outcome, without secrets
             return without_secrets(failed(error), forms)
         finally:
@@ -258,5 +259,5 @@ class IoRunner(OffLoopRunner):
             context._log_as(mark, f"its output could not be kept: {failed(error).error}")
 
     async def _on_engine(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await this on the engine's loop, where the store is."""
+        """Await this on the engine's loop, which has the store."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._engine_loop))

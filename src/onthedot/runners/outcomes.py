@@ -38,9 +38,9 @@ def succeeded(value: object, limit: int) -> Outcome:
 
 
 def _never_run(value: object) -> str:
-    """Why this value means that the handler's body has not run to its end; empty if it has."""
+    """Why this value shows that the handler's body has not run; empty if it has."""
     if inspect.iscoroutine(value):
-        value.close()  # or Python would warn, later and elsewhere, that nobody awaited it
+        value.close()  # else Python warns later that nobody awaited it
         return "the handler returned a coroutine that nobody awaits; define it with 'async def' and await it"
     if inspect.isgenerator(value) or inspect.isasyncgen(value):
         return "the handler is a generator, so its body has not run; return a list instead of using 'yield'"
@@ -48,7 +48,7 @@ def _never_run(value: object) -> str:
 
 
 def failed(error: BaseException) -> Outcome:
-    """The outcome of a handler that raised. The error's text is made by user code, which may fail, too."""
+    """The outcome of a handler that raised. User code makes the error's text, so that may fail, too."""
     try:
         said = str(error)
     except BaseException as trouble:  # noqa: BLE001 - whatever it raises, the attempt has failed
@@ -100,7 +100,7 @@ def trace_of(error: BaseException) -> str:
     """
     try:
         return _trace(error)
-    except Exception:  # noqa: BLE001 - sources are read by loaders of the user's own, which may do anything
+    except Exception:  # noqa: BLE001 - the user's import loaders read the sources, and may fail
         return ""
 
 
@@ -119,7 +119,8 @@ def _trace(error: BaseException) -> str:
 
 
 def _choose(is_library: Sequence[bool]) -> list[int]:
-    """
+    """The frames to show.
+
     >>> _choose([False, False, *[True] * 6])
     [0, 1, 5, 6, 7]
     """

@@ -1,9 +1,9 @@
 """Matches the values of text parameters with patterns: a small part of regular expressions, always quick. Pure.
 
-Letters, digits and `_`, escaped characters, `.`, `\\d \\w \\s`, `[…]`, groups, `|`, and `* + ? {n} {n,m}`. A pattern is
-always matched against the whole value. The server checks values on its event loop, and nobody can stop a match. So it
-never goes back to try another way: it follows all ways at once, as the set of places in the value that they have come
-to. Each atom of the pattern is a step, as often as it is repeated; a repeated group holds no repeats.
+It has letters, digits and `_`, escaped characters, `.`, `\\d \\w \\s`, `[…]`, groups, `|`, and `* + ? {n} {n,m}`. A
+pattern must match the whole value. The server matches on its event loop, and cannot interrupt a match. So there is no
+backtracking: we follow all alternatives at once, as a set of positions in the value. Each atom of the pattern takes one
+step per repetition. A repeated group may not contain repeats.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OTHERS = [chr(code) for code in range(128) if chr(code) not in _HARMLESS] + ["\
 
 
 class _Part(NamedTuple):
-    """An atom or a group, and how often it may stand there."""
+    """An atom or a group, and how often it may be repeated."""
 
     what: re.Pattern[str] | _Group
     least: int
@@ -36,16 +36,16 @@ class _Group:
 
     def __init__(self) -> None:
         self.branches: list[list[_Part]] = [[]]
-        self.repeats = False  # it holds a repeat, or a group within it does
-        self.forks = False  # the same with '|'
+        self.repeats = False  # it contains a repeat, or a group within it does
+        self.forks = False  # it contains a '|', or a group within it does
 
 
 class _Read(NamedTuple):
-    """What a pattern is made of."""
+    """A parsed pattern."""
 
     whole: _Group
     atoms: frozenset[str]
-    first: tuple[str, ...] | None  # the atoms that a value begins with; None: not known
+    first: tuple[str, ...] | None  # the atoms at the beginning of a value; None: unknown
 
 
 def pattern_problem(pattern: str) -> str:
@@ -88,19 +88,19 @@ def is_harmless(pattern: str) -> bool:
 
 
 class _Match:
-    """Matches one value. A set of places in the value is a number: the bit `n` stands for the place before character
-    `n`. So however many ways lead to a place, it is followed once."""
+    """Matches one value. A set of positions in the value is a number: bit `n` is the position before character `n`. So
+    each position is followed once, however many alternatives lead to it."""
 
     def __init__(self, value: str) -> None:
         self.steps = 0
         self._value = value
-        self._places: dict[re.Pattern[str], int] = {}  # where each atom fits
+        self._places: dict[re.Pattern[str], int] = {}  # the positions at which each atom matches
 
     def is_whole(self, group: _Group) -> bool:
         return bool(self._through(group, 1) >> len(self._value) & 1)
 
     def _through(self, group: _Group, places: int) -> int:
-        """The places behind the group, if it begins at these."""
+        """The positions after the group, if it begins at these."""
         behind = 0
         for branch in group.branches:
             reached = places
@@ -204,7 +204,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _first(text: str) -> tuple[str, ...] | None:
-    """The atom that every value begins with; None if it is not one that must be there."""
+    """The atom that every value begins with; None if there is no such atom."""
     if "|" in text:
         return None
     atom = _ATOM.match(text)

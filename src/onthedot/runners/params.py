@@ -1,7 +1,7 @@
 """Checks the arguments of a run against the parameters that its job declares. Pure.
 
-They are checked when a run is submitted, and once more before its task is filled in (`task_template.py`). See
-`interpreters.py` for parameters that a program could read as code.
+We check them when a run is submitted, and again before its task is filled in (`task_filler.py`). `injection.py` checks
+that no program can read a parameter as code.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _UNKNOWN: tuple[str, Callable[[Any], bool]] = ("a kind of value that this versio
 
 
 def check_params(job: Job, arguments: Mapping[str, Json], *, complete: bool = True) -> list[str]:
-    """Every problem with the arguments of a run. Without `complete` more arguments may come. No problems for handlers:
-    their functions say what they take.
+    """Every problem with the arguments of a run. Without `complete`, required ones may be missing. Does not check
+    handlers: `signatures.py` does.
 
     >>> from onthedot.model.task import Command
     >>> job = Job(name="j", task=Command(argv=("ls",)), params=(Param(name="depth", kind="whole", choices=(1, 2)),))
@@ -125,7 +125,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_same(value: Json, choice: Json) -> bool:
-    """1 and true are equal in Python, and are not the same choice."""
+    """Whether both are the same choice. In Python 1 equals true, but they are different choices."""
     return bool(value == choice) and isinstance(value, bool) == isinstance(choice, bool)
 
 

@@ -31,7 +31,7 @@ State = Literal["ok", "missing", "broken"]
 
 
 class Probe(NamedTuple):
-    """The result of a probe: what is there, or why it does not work."""
+    """The result of a probe: what was found, or why it does not work."""
 
     state: State
     found: str
@@ -57,7 +57,7 @@ def try_program(words: Sequence[str], *, patience: float = PATIENCE, handed: Seq
     if shutil.which(words[0]) is None:
         return Probe("missing", f"{words[0]} is not installed")
     try:
-        process = subprocess.Popen(  # noqa: S603 - words of our own
+        process = subprocess.Popen(  # noqa: S603 - our own command
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             pass_fds=handed,
         )  # fmt: skip
@@ -84,16 +84,16 @@ def _first_line(output: bytes) -> str:
 
 
 def bubblewrap() -> Probe:
-    """Whether a sandbox can be made: bubblewrap may be there, and the kernel may not let it."""
+    """Whether a sandbox works: bubblewrap may be installed, and the kernel may forbid it."""
     with sandbox.in_descriptors(sandbox.sandbox_files({}, 0, "/")) as handed:
-        _, *words = sandbox.bubblewrap("/usr", "/usr", handed=handed)  # the very sandbox that the guard makes
+        _, *words = sandbox.bubblewrap("/usr", "/usr", handed=handed)  # the same sandbox as the guard's
         tried = try_program(["bwrap", *words, "true"], handed=handed)
     version = try_program(["bwrap", "--version"]) if tried.state == "ok" else tried
     return version._replace(found=f"{version.found}; {sandbox.in_words()}") if version.state == "ok" else version
 
 
 def git() -> Probe:
-    """Whether sources can be checked out. An older one cannot be told which address a name has."""
+    """Whether sources can be checked out. Older versions do not let us set the address of a host."""
     found = try_program(["git", "--version"])
     version = tuple(map(int, re.findall(r"\d+", found.found)[:2]))
     if found.state == "ok" and version < _OLDEST_GIT:
@@ -102,7 +102,7 @@ def git() -> Probe:
 
 
 def user_level(uid: int | None = None) -> Probe:
-    """Whether programs can be given a user and temporary folders of their own: only root can do that."""
+    """Whether programs can have their own user and temporary folders: only root can do that."""
     uid = os.geteuid() if uid is None else uid
     if uid != 0:
         return Probe("missing", f"user id {uid}, which is not root")
@@ -112,7 +112,7 @@ def user_level(uid: int | None = None) -> Probe:
 
 
 def cgroups(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> Cgroups:
-    """What control groups there are for us. A group is made in our own, and removed."""
+    """The control groups that we can use. Makes a group in our own, and removes it."""
     try:
         lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
     except OSError:
@@ -134,7 +134,7 @@ def cgroups(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cg
 
 
 def _within(root: Path, path: str) -> Path:
-    """Our own group's folder; in a container, where that is not to be seen, the root."""
+    """The folder of our own group; the root if that is not visible, as in a container."""
     folder = root / path.lstrip("/")
     return folder if folder.is_dir() else root
 
@@ -185,7 +185,7 @@ def _ping(path: str) -> Probe:
 _PATIENCE = 10  # seconds for a program that does nothing
 
 
-def probe() -> frozenset[Level]:
+def isolation_levels() -> frozenset[Level]:
     """The levels that work on this machine. Only Linux has any."""
     if sys.platform != "linux":
         return frozenset()
@@ -194,15 +194,15 @@ def probe() -> frozenset[Level]:
     if uid is not None and _works(user_trial(), None):
         levels.add("user")
     with sandbox.in_descriptors(sandbox.sandbox_files({}, 0, "/")) as handed:
-        # what it may write to does not matter here
+        # any directory will do as the workspace
         if _works([*sandbox.bubblewrap("/usr", "/usr", handed=handed), "true"], uid, handed):
             levels.add("sandbox")
     return frozenset(levels)
 
 
 def user_trial() -> list[str]:
-    """The command that tries out whether a program can have a user and folders of its own."""
-    found_at = f"PYTHONPATH={Path(__file__).parents[3]}"
+    """The command that tests whether a program can have its own user and folders."""
+    found_at = f"PYTHONPATH={Path(__file__).parents[2]}"
     words = ["-S", "-P", "-m", "onthedot.runners.guard.namespaces", str(USERS[-1])]
     return ["/usr/bin/env", "-i", found_at, sys.executable, *words]
 

@@ -32,7 +32,7 @@ from onthedot.model.job import Call, Job
 from onthedot.model.run import Checkpoint, Lease, Progress
 from onthedot.model.verdict import Outcome, OutcomeKind
 from onthedot.runners import child_main
-from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.attempt import Attempt, stopped_before_start
 from onthedot.runners.child_messages import KILL, TERM, lease_to_json, outcome_from_json
 from onthedot.runners.frames import BadFrame, frame, receive, send
 from onthedot.runners.notes import CHECKPOINT_LIMIT, LOG_LIMIT, Notes
@@ -51,30 +51,30 @@ _BOOT = (
 
 
 class ChildGone(Exception):
-    """The child has ended, or does not talk any more. The text says how."""
+    """The child has ended, or does not answer any more. The text says how."""
 
 
 class Child:
     """A warm process that calls one handler after the other.
 
-    It has a session of its own, so that Ctrl-C at the terminal does not reach it. It is started without running any of
-    our code between fork and exec. So it is safe in a process with threads.
+    It has its own session, so that Ctrl-C at the terminal does not reach it. None of our code runs between fork and
+    exec, so this is safe in a process with threads.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._closing = threading.Lock()
-        self.spent = False  # asked to end, or gone: not to be used again
+        self.spent = False  # asked to end, or gone: do not use it again
         self._group = 0
         self._talk, their_talk = socket.socketpair()
         self._rein, their_rein = socket.socketpair()
         self._news = select.poll()
-        for end in (self._talk, self._rein):  # the rein only ever says that the keeper is gone
+        for end in (self._talk, self._rein):  # the rein becomes readable only when the keeper is gone
             self._news.register(end, select.POLLIN)
         with their_talk, their_rein:
             fds = (their_talk.fileno(), their_rein.fileno())
             path = json.dumps([entry or os.getcwd() for entry in sys.path])
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own words
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
                 [sys.executable, "-c", _BOOT, str(fds[0]), str(fds[1]), path],
                 stdin=subprocess.DEVNULL, pass_fds=fds, start_new_session=True,
             )  # fmt: skip
@@ -103,12 +103,12 @@ class Child:
             self.kill()
             self._process.wait()
             raise ChildGone(f"its process gave an answer that makes no sense: {error}") from None
-        except (OSError, ValueError):  # it was reset, or closed here meanwhile
+        except (OSError, ValueError):  # reset, or closed here meanwhile
             pass
         raise ChildGone(self._how_it_ended())
 
     def reply(self, message: dict[str, Any]) -> None:
-        """Send one answer, from any thread, without ever waiting: a child that does not take it is killed."""
+        """Send one answer, from any thread. Never waits: a child that does not take the answer is killed."""
         body = frame(message)
         taken = False
         with self._closing, contextlib.suppress(OSError):
@@ -134,13 +134,13 @@ class Child:
         self._process.wait()
 
     def _pull(self, told: bytes) -> None:
-        with self._closing, contextlib.suppress(OSError):  # gone already, which is what was wanted
+        with self._closing, contextlib.suppress(OSError):  # gone already
             self._rein.send(told)
 
     def _how_it_ended(self) -> str:
-        self._pull(KILL)  # if it only stopped talking
+        self._pull(KILL)  # it may still run
         code = self._process.wait()
-        if code == -signal.SIGKILL and self._group:  # perhaps its keeper was killed alone
+        if code == -signal.SIGKILL and self._group:  # perhaps only its keeper was killed
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._group, signal.SIGKILL)
         if code >= 0:
@@ -150,15 +150,15 @@ class Child:
         return f"its process was killed by {name}{why}"
 
 
-_MOST_LOG = LOG_LIMIT + 1_000  # with the line that says how much is left out
+_MOST_LOG = LOG_LIMIT + 1_000  # includes the line about what was left out
 _LARGEST_REVISION = 1 << 62
 
 
-# ── what a child says while its handler runs ──────────────────────────────────────────────────────────────────
+# ── messages of a child while its handler runs ──────────────────────────────────────────────────────────────────
 
 
 class RelayedNotes(Notes):
-    """The notes of an attempt in a child: the newest ones that the child has sent."""
+    """The newest notes that a child has sent about its attempt."""
 
     def __init__(self, lease: Lease) -> None:
         super().__init__(lease)
@@ -175,7 +175,7 @@ class RelayedNotes(Notes):
 
 
 class Relay:
-    """Passes one attempt's notes and checkpoints to the desk, on the thread that waits for its child."""
+    """Passes one attempt's notes and checkpoints to the reporter, on the thread that waits for its child."""
 
     def __init__(self, attempt: Attempt, child: Child) -> None:
         self._attempt = attempt
@@ -199,27 +199,27 @@ class Relay:
     def _note(self, progress: Progress | None, log: str | None) -> None:
         if log is not None and len(log) > _MOST_LOG:
             raise BadFrame(f"expected a log of at most {_MOST_LOG} characters, got {len(log)}")
-        if self._notes.hear(progress, log) and self._attempt.desk is not None:
-            self._attempt.desk.noted(self._notes)
+        if self._notes.hear(progress, log) and self._attempt.reporter is not None:
+            self._attempt.reporter.noted(self._notes)
 
     def _save(self, revision: int, value: str) -> None:
         if self._asked is not None and not self._asked.done():
             raise BadFrame("expected one question at a time")
         if not 0 < revision < _LARGEST_REVISION or not _is_checkpoint(value):
             raise BadFrame(f"expected a checkpoint, got {value[:100]!r}")
-        desk = self._attempt.desk
-        if desk is None:
-            self._child.reply({"failed": "this attempt has no desk: there is nothing to keep its words with"})
+        reporter = self._attempt.reporter
+        if reporter is None:
+            self._child.reply({"failed": "this attempt has no reporter: there is nothing to keep its words with"})
             return
         try:
-            self._asked = desk.checkpoint(self._attempt.lease, Checkpoint(revision, value))
+            self._asked = reporter.checkpoint(self._attempt.lease, Checkpoint(revision, value))
         except LeaseLost as error:
             self._child.reply({"lost": str(error)})
             return
         self._asked.add_done_callback(self._answer)
 
     def _answer(self, saved: Future[None]) -> None:
-        """On the engine's thread, as a rule."""
+        """Tell the child how its checkpoint was saved. Usually on the engine's thread."""
         try:
             saved.result()
         except CancelledError:
@@ -254,7 +254,7 @@ def _is_checkpoint(value: str) -> bool:
 # ── the runner ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-_LOST_PATIENCE: Micros = SECOND // 2  # the lease is gone or goes: others may start it soon
+_LOST_PATIENCE: Micros = SECOND // 2  # the lease is lost, and another node may start the run soon
 _KILL_PATIENCE: Micros = SECOND  # what SIGKILL does not end by then is stuck in the kernel
 _CHILD_DIED = ("onthedot.ChildDied",)
 _JOIN = 2.0  # seconds until a killed child must have been reaped
@@ -274,7 +274,7 @@ class ProcessRunner(OffLoopRunner):
         self._kill_after = host.settings.kill_after
         self._work: SimpleQueue[Attempt | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._busy = 0  # attempts given out and not returned; engine's thread only
+        self._busy = 0  # attempts that were started and have not returned; engine's thread only
         self._timers: dict[Attempt, asyncio.TimerHandle] = {}  # engine's thread only
         self._known: set[Importable] = set()
         # `_deciding` guards these, too, and which child an attempt is in
@@ -305,7 +305,7 @@ class ProcessRunner(OffLoopRunner):
                     continue
                 begun = attempt.started_at > 0
                 if not begun:
-                    attempt.outcome = never_begun(attempt)
+                    attempt.outcome = stopped_before_start(attempt)
                     attempt.ended_at = self._clock.now()
             if begun:
                 lost = attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.LOST
@@ -433,7 +433,7 @@ class ProcessRunner(OffLoopRunner):
             gone = True
         fault_points.point("attempt.after_call")
         with self._deciding:
-            attempt.handle = None  # from here on nobody can stop this child for its sake
+            attempt.handle = None  # from now on a stop of this attempt does not reach the child
             asked, child.spent = child.spent, child.spent or gone
         stopped = asked and attempt.stop_as is not None and outcome.kind is not OutcomeKind.SUCCEEDED
         self._decide(attempt, self._ended_early(attempt) if attempt.timed_out or stopped else outcome)

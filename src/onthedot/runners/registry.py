@@ -73,7 +73,7 @@ def is_found(function: Callable[..., Any], at: Importable) -> bool:
 
 
 def handler_in(found: Any) -> Any:
-    """The function itself, where a decorator has left something else under its name that still knows it."""
+    """The function, also if a decorator has put an object in its place that holds it."""
     return getattr(found, HANDLER, found)
 
 
@@ -93,7 +93,7 @@ def _refused(what: str) -> DefinitionError:
 
 
 class BadArguments(ArgumentsError):
-    """A handler cannot be called with the arguments of its run. They stay the same, so the run is not tried again,
+    """A handler cannot be called with the arguments of its run. The arguments stay the same, so the run is not retried,
     unless the job's retry policy names this error.
 
     >>> import onthedot as otd
@@ -125,8 +125,8 @@ class Handler:
         return cls(name, function, inspect.iscoroutinefunction(function), takes_context, signature)
 
     def call(self, lease: Lease, context: Context | None = None) -> Any:
-        """Call the function with the run's arguments. Returns its result, or its coroutine. `BadArguments`, and it
-        is not called, if they do not fit."""
+        """Call the function with the run's arguments. Returns its result, or its coroutine. `BadArguments` without a
+        call if they do not fit."""
         arguments = arguments_of(lease)
         problem = self.check_arguments(arguments)
         if problem is not None:
@@ -158,15 +158,15 @@ _ALWAYS = frozenset({"sleep", "noop"})
 
 
 class Registry:
-    """Name → handler."""
+    """The handlers of a program by name, and what this node can run besides."""
 
-    _offered = _ALWAYS  # what needs no handler
+    _offered = _ALWAYS  # tasks without a handler
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
         self._rules: dict[str, When] = {}  # by job
         self.hooks = Hooks()
-        self.providers: list[Provider] = []  # of secrets, beside those that every worker has
+        self.providers: list[Provider] = []  # of secrets, besides those that every worker has
 
     def offer(self, abilities: Iterable[str]) -> None:
         """Add abilities of this node's machine, which need no handler."""
@@ -194,7 +194,7 @@ class Registry:
         return handler
 
     def learn(self, job: Job) -> None:
-        """Keep the function of a definition that decides about retries: no store can keep it."""
+        """Remember the function that decides the retries of a job, because no store can hold it."""
         rule = job.retry.when
         if isinstance(rule, Rule):
             self._rules[job.name] = rule.function

@@ -26,14 +26,14 @@ def _ignore(attempts: list[Attempt]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The node that runners work for: its loop, its settings, its handlers, and what it wants to hear of attempts."""
+    """The node that runners work for: its loop, settings and handlers, and its callbacks about attempts."""
 
     engine_loop: asyncio.AbstractEventLoop
     clock: Clock
     settings: Settings
     registry: Registry
     ended: Report  # each attempt once, with its outcome
-    started: Report | None = None  # None: nobody wants to hear it
+    started: Report | None = None  # None: not reported
     stuck: Report = _ignore  # it has its outcome, but its function still runs and keeps the seat
     freed: Report = _ignore  # a stuck one's function has returned
 
@@ -42,7 +42,7 @@ class Runner(Protocol):
     """Executes attempts of one kind. `start` and `stop` are called on the engine's thread."""
 
     def start(self, attempts: list[Attempt]) -> None:
-        """Start these attempts now, or as soon as there is room. Each is reported exactly once as ended."""
+        """Start these attempts now, or as soon as seats are free. Each is reported exactly once as ended."""
         ...
 
     def stop(self, attempts: list[Attempt]) -> None:
@@ -55,7 +55,7 @@ class Runner(Protocol):
 
 
 class BaseRunner:
-    """Holds what every runner takes from its host."""
+    """Base of all runners. Holds what they need of their host."""
 
     def __init__(self, host: Host) -> None:
         self._engine_loop = host.engine_loop
@@ -69,7 +69,7 @@ class BaseRunner:
         self._tell_freed = host.freed
 
     def _tell(self, callback: Callable[[T], None], argument: T) -> None:
-        """Call this on the engine's loop, from any thread. Does nothing once the engine has gone."""
+        """Call this on the engine's loop, from any thread. Does nothing once the loop is closed."""
         if not self._engine_loop.is_closed():
             self._engine_loop.call_soon_threadsafe(callback, argument)
 

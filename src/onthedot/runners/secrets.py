@@ -52,7 +52,7 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """Its name in error messages."""
         ...
 
     async def get(self, namespace: str, name: str) -> str | None:
@@ -99,7 +99,7 @@ async def _ask(provider: Provider, namespace: str, name: str) -> str | None:
         return await provider.get(namespace, name)
     except OnTheDotError:
         raise
-    except Exception as error:  # noqa: BLE001 - it may be anybody's, and what it says may hold the value
+    except Exception as error:  # noqa: BLE001 - the error of a user's provider may contain the value
         raise UnknownSecret(f"secret {name}: {provider.name} failed with {type(error).__name__}; look at it") from None
 
 
@@ -374,7 +374,7 @@ class Keys:
                 "add the key, or set the secret again"
             )
         cipher = _cipher(self._keys[key])
-        from cryptography.exceptions import InvalidTag  # it is there, or there were no cipher
+        from cryptography.exceptions import InvalidTag  # installed, because there is a cipher
 
         try:
             return cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], _bound(namespace, name, key)).decode()

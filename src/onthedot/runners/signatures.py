@@ -1,8 +1,8 @@
 """Checks a run's arguments against the signature and the annotations of its handler.
 
-Only what JSON can decide is checked: `str int float bool None`, `Literal`, `Enum` of such values, and lists, tuples,
-mappings and unions of these. Any other annotation accepts everything. A decorated function is checked for the names
-that its decorator takes, and for nothing else: the decorator may convert values and add arguments.
+We check types that JSON has: `str int float bool None`, `Literal`, `Enum` of such values, and lists, tuples, mappings
+and unions of these. Any other annotation accepts everything. For a decorated function we check only the names that its
+decorator takes, because the decorator may convert values and add arguments.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class Signature:
 
 
 def compiled(hint: Any, within: frozenset[int] = frozenset()) -> tuple[str, Fits] | None:
-    """The words for an annotation, and whether a value is one; None: it cannot be decided.
+    """The text for an annotation, and its check of a value; None if JSON cannot decide it.
 
-    `within` has the type aliases around it: an alias inside itself accepts everything there.
+    `within`: the type aliases around it. An alias inside itself accepts everything.
 
     >>> words, fits = compiled(list[int] | None)
     >>> words, fits([1, 2]), fits(None), fits(["1"]), fits(True)
@@ -114,7 +114,7 @@ def compiled(hint: Any, within: frozenset[int] = frozenset()) -> tuple[str, Fits
 
 
 def _is_closed(kind: type[enum.Enum]) -> bool:
-    """Whether its members are all that it accepts: flags can be combined, and `_missing_` may find a member."""
+    """Whether it accepts only its members. Flags can be combined, and `_missing_` may return a member."""
     return kind._missing_.__func__ is enum.Enum._missing_.__func__  # type: ignore[attr-defined]
 
 
@@ -155,7 +155,7 @@ _PLAIN: dict[Any, tuple[str, Fits]] = {
 
 def _one_of(values: Sequence[Any]) -> tuple[str, Fits] | None:
     if not all(type(one) in _SCALARS for one in values):
-        return None  # members of an enum in a Literal, and what JSON cannot hold
+        return None  # enum members in a Literal, and values that JSON does not have
 
     def fits(value: Any) -> bool:
         return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in values)
@@ -188,7 +188,7 @@ def _each_of(checks: Sequence[tuple[str, Fits] | None]) -> tuple[str, Fits]:
 
 
 def _all_in(outer: tuple[str, Fits], inner: tuple[str, Fits] | None) -> tuple[str, Fits]:
-    """Lists of such elements, or mappings of such values. The keys of a mapping are text in JSON in any case."""
+    """Lists of such elements, or mappings of such values. The keys of a mapping are always text in JSON."""
     if inner is None:
         return outer
     is_one, fits = outer[1], inner[1]
@@ -205,13 +205,13 @@ def _in_words(words: Sequence[str]) -> str:
 
 
 def _resolved(function: Callable[..., Any], name: str, annotation: Any) -> Any:
-    """An annotation that is text becomes what it names; `Any` if that cannot be found."""
+    """The annotation; one that is text is evaluated, or becomes `Any` if that fails."""
     if not isinstance(annotation, str):
         return annotation
     holder = types.SimpleNamespace(__annotations__={name: annotation})
     try:
         return typing.get_type_hints(holder, globalns=getattr(function, "__globals__", {}))[name]
-    except Exception:  # noqa: BLE001 - it is code of the user's, imported for type checkers only, perhaps
+    except Exception:  # noqa: BLE001 - user code, whose names may exist for type checkers only
         return Any
 
 

@@ -28,7 +28,7 @@ class TaskFiller:
     """Fills in tasks for runners. Checks the arguments once more: the job may have been edited since the run was
     submitted, and a row in a store comes from outside.
 
-    `ArgumentsError` or `UnknownSecret` if the run cannot start, `StoreUnavailable` if that is not known.
+    `ArgumentsError` or `UnknownSecret` if the run cannot start, `StoreUnavailable` if the store does not answer.
     """
 
     def __init__(self, secrets: Secrets) -> None:
@@ -61,7 +61,7 @@ def secrets_of(
 ) -> Secrets:
     """The secrets of a worker: from its environment, the directory `OTD_SECRETS_DIR`, its store, and other providers.
 
-    `UnknownSecret` if the given keys are no keys, so that this is known at the start.
+    `UnknownSecret` if the given keys are no keys. So a node with wrong keys fails at its start.
     """
     environment = os.environ if environment is None else environment
     directory = environment.get(DIRECTORY)

@@ -1,8 +1,8 @@
 """Fills parameters and secrets into the texts of a task: `${{ params.name }}` and `${{ secrets.NAME }}`. Pure.
 
-A value goes into an element of an argument list, or into a value of the environment or of a header, as one piece. It is
-never read again here. Nothing goes where it would be read as code: not into the text of a shell, and not into the name
-of a program, an image or an address. `$${{` stands for `${{` itself.
+A value goes into one argument, or into one value of the environment or of a header. We never parse it again. No value
+goes where it would be read as code: into the text of a shell, or the name of a program, an image or an address. `$${{`
+stands for `${{` itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 """The name of a parameter or a secret."""
 
 MARK = re.compile(r"\$\$\{\{|\$\{\{(?P<inside>[^{}]*)\}\}|\$\{\{")
-"""An escaped mark, a whole one, or the beginning of one that never ends."""
+"""An escaped mark, a whole mark, or the beginning of a mark without an end."""
 
 _INSIDE = re.compile(r"\s*(params|secrets)\.([A-Za-z_][A-Za-z0-9_]{0,99})\s*")
 _MEANT = re.compile(r"\$\{\{\s*(?:params?|secrets?)\b")
@@ -53,7 +53,7 @@ class TaskText(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """One mark in a text, as it is written. Without a source we do not know it."""
+    """One mark in a text, as it is written. `source` is None if we do not know the mark."""
 
     written: str
     source: Source | None = None
@@ -87,7 +87,7 @@ def has_marks(task: Task) -> bool:
 
 
 def is_meant_as_one(text: str) -> bool:
-    """Whether a text that is not filled in looks as if its author expected that.
+    """Whether a text that is not filled in looks as if its author expected it to be.
 
     >>> is_meant_as_one("echo ${{ param.x"), is_meant_as_one("echo ${{ github.ref }}")
     (True, False)
@@ -141,15 +141,15 @@ def _argv(name: str, argv: tuple[str, ...]) -> Iterator[TaskText]:
 
 
 def _kind_of(argv: tuple[str, ...], number: int) -> What:
-    """The kind of an argument. After `sh -c` comes code, also where another program starts the shell. What only looks
-    so (`python3 report.py -c 3`) counts as code, too: one refusal too many is better than one too few."""
+    """The kind of an argument. After `sh -c` comes code, also if another program starts the shell. An argument that
+    only looks like this (`python3 report.py -c 3`) counts as code, too: a wrong refusal is better than a wrong run."""
     if not number:
         return "program"
     earlier = [text.rpartition("/")[2] for text in argv[:number]]
     started = earlier if earlier[0] in _STARTERS else earlier[:1]
     if any(map(_INTERPRETER.fullmatch, started)):
         if number <= len(started) and _INTERPRETER.fullmatch(started[-1]):
-            return "plain"  # an option, or the file that is to be interpreted
+            return "plain"  # an option, or the script file
         if _CODE_FOLLOWS.fullmatch(earlier[-1]):
             return "code"
     return "argument"
@@ -218,10 +218,10 @@ def secret_names(task: Task) -> frozenset[str]:
 
 
 def fill(task: Task, arguments: Mapping[str, Json], secrets: Mapping[str, str]) -> Filled:
-    """The task with the values in their texts_of, and those of the secrets that were used.
+    """Fill in a task. Returns it with the values of the secrets that were used.
 
-    `ArgumentsError` for a reference to what is not among the arguments, or that may not stand where it does, and for a
-    value that cannot go where it would; `UnknownSecret` for a secret that was not handed in.
+    `ArgumentsError` for an unknown parameter, a mark in a wrong place, or a value that cannot go there. `UnknownSecret`
+    for a secret without a value.
 
     >>> fill(Command(argv=("ls", "-${{ params.how }}"), env={"A": "$${{"}), {"how": "l"}, {}).task
     Command(argv=('ls', '-l'), script='', directory='', env={'A': '${{'}, stdin='')

@@ -1,7 +1,7 @@
 """Runs plain functions in daemon threads.
 
-A thread cannot be killed. At a time-out the attempt's outcome is decided without it. The later result of the function
-is dropped, and its seat stays taken until it returns. The threads are daemons, because a node that must stop now cannot
+A thread cannot be killed. At a time-out the attempt gets its outcome while the function still runs. The function's
+result is ignored, and it keeps its seat until it returns. The threads are daemons, because a node that stops cannot
 wait for a function that never returns.
 """
 
@@ -12,7 +12,7 @@ from queue import SimpleQueue
 
 from onthedot import fault_points
 from onthedot.clock import SECOND
-from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.attempt import Attempt, stopped_before_start
 from onthedot.runners.outcomes import succeeded, timed_out
 from onthedot.runners.runner import Host, OffLoopRunner
 
@@ -24,7 +24,7 @@ class ThreadRunner(OffLoopRunner):
         super().__init__(host)
         self._work: SimpleQueue[Attempt | None] = SimpleQueue()
         self._threads = 0
-        self._busy = 0  # attempts given out and not returned; engine's thread only
+        self._busy = 0  # attempts that were started and have not returned; engine's thread only
 
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
 
@@ -43,7 +43,9 @@ class ThreadRunner(OffLoopRunner):
                 if attempt.outcome is not None:
                     continue
                 attempt.stuck = attempt.started_at > 0
-                attempt.outcome = attempt.stop_as if attempt.stuck and attempt.stop_as else never_begun(attempt)
+                attempt.outcome = (
+                    attempt.stop_as if attempt.stuck and attempt.stop_as else stopped_before_start(attempt)
+                )
                 attempt.ended_at = self._clock.now()
             self._tell(self._tell_ended, [attempt])
             if attempt.stuck:

@@ -1,11 +1,11 @@
-"""`ctx.transaction()`: from the first statement to the commit that completes the run.
+"""Transactions of handlers (`ctx.transaction()`): from the first statement to the commit that completes the run.
 
     begin ──▶ the handler's statements ──▶ commit: effects + fence + completion ──▶ succeeded, whatever comes after
                      │ raises, is cancelled           │ the lease is lost         │ no answer
                      └──▶ rollback                    └──▶ LeaseLost              └──▶ look, else StoreUnavailable
 
-A call to the store is never cancelled in the middle. A caller that is cancelled meanwhile learns it after the answer.
-So a time-out during a commit does not leave open whether it happened.
+A call to the store is never cancelled halfway. A caller that is cancelled gets the cancellation after the answer. So
+after a time-out during a commit we know whether the commit happened.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from onthedot.stores.protocol import Store
 from onthedot.stores.transactions import Transaction, Transactions
 
 State = Literal["none", "open", "unknown", "committed"]
-"""none: not begun, or rolled back. unknown: the commit is on its way, or has no answer."""
+"""none: not begun, or rolled back. unknown: the commit was sent, and has no answer yet."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Completion:
         self.state = "open"
 
     def commits(self, finish: Finish) -> None:
-        """Note that the commit is on its way."""
+        """Note that the commit was sent."""
         self.finish = finish
         self.state = "unknown"
 
@@ -70,10 +70,10 @@ NO_ANSWER = "the commit of its transaction was not answered"
 class Transactor:
     """Begins and commits transactions: has the store, and the loop on which the store is used."""
 
-    def __init__(self, store: Store, clock: Clock, last_words: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, store: Store, clock: Clock, write_notes: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         self.store = store
         self.clock = clock
-        self.last_words = last_words  # writes what the attempt of this lease id has told and is not written yet
+        self.write_notes = write_notes  # writes the newest notes of the attempt with this lease id
         self.loop: asyncio.AbstractEventLoop | None = None
         self._leaving: set[asyncio.Task[None]] = set()
 
@@ -109,7 +109,7 @@ class Transactor:
         connection = asyncio.run_coroutine_threadsafe(block.__aenter__(), loop).result()
         try:
             yield BlockingConnection(connection, loop)
-        except BaseException as error:  # a SystemExit of the handler, too, leaves the block: its effects are undone
+        except BaseException as error:  # also SystemExit: the transaction is rolled back
             leaving = block.__aexit__(type(error), error, error.__traceback__)
             asyncio.run_coroutine_threadsafe(leaving, loop).result()
             raise
@@ -119,8 +119,8 @@ class Transactor:
 class TransactionBlock:
     """The block of `async with ctx.transaction()`."""
 
-    def __init__(self, counter: Transactor, completion: Completion) -> None:
-        self._counter = counter
+    def __init__(self, transactor: Transactor, completion: Completion) -> None:
+        self._transactor = transactor
         self._completion = completion
         self._lease = completion.lease
         self._transaction: Transaction | None = None
@@ -128,8 +128,8 @@ class TransactionBlock:
     async def __aenter__(self) -> Any:
         self._completion.begin()
         try:
-            self._transaction = await self._begin(self._counter.transactions(self._lease))
-        except BaseException:  # cancelled or refused: nothing was begun, and the attempt may try another block
+            self._transaction = await self._begin(self._transactor.transactions(self._lease))
+        except BaseException:  # nothing was begun, so the attempt may try another block
             self._completion.rolled_back()
             raise
         return self._transaction.connection
@@ -145,9 +145,9 @@ class TransactionBlock:
             await self._give_up(transaction, error)
             return
         try:
-            with suppress(StoreUnavailable):  # what it has told is not worth its effects
-                await self._home(self._counter.last_words(self._lease.lease_id))
-        except BaseException as stopped:  # cancelled while it told its last words: nobody else would roll back
+            with suppress(StoreUnavailable):  # missing notes must not undo the transaction
+                await self._home(self._transactor.write_notes(self._lease.lease_id))
+        except BaseException as stopped:  # cancelled meanwhile: nobody else would roll back
             await self._give_up(transaction, stopped)
             raise
         await self._commit(transaction)
@@ -169,7 +169,7 @@ class TransactionBlock:
 
     async def _commit(self, transaction: Transaction) -> None:
         lease, completion = self._lease, self._completion
-        ended_at = self._counter.clock.now()
+        ended_at = self._transactor.clock.now()
         outcome = Outcome(OutcomeKind.SUCCEEDED, result=completion.result)
         verdict = retry.decide(
             outcome, lease.record.job, failures=lease.failures, ended_at=ended_at, chance=0.0, due_at=lease.due_at
@@ -182,7 +182,7 @@ class TransactionBlock:
         except StoreUnavailable:
             await self._look(stopped)
             return
-        except BaseException:  # whatever the effects raised at the commit, a cancel of it among them: it is undone
+        except BaseException:  # the commit failed or was cancelled: it is undone
             completion.rolled_back()
             raise
         if not accepted:
@@ -196,14 +196,14 @@ class TransactionBlock:
             raise stopped
 
     async def _look(self, stopped: asyncio.CancelledError | None) -> None:
-        """The commit has no answer: look whether it is recorded. If not, nobody knows yet, and the verdict decides."""
+        """The commit has no answer: look whether it is recorded. If it is not, the outcome is still unknown."""
         if stopped is not None:
             raise stopped
         lease, pause = self._lease, _FIRST_PAUSE
         attempts: list[AttemptRecord] | None = None
         while attempts is None:
             try:
-                attempts = await self._home(self._counter.store.queries.list_attempts(lease.run_id))
+                attempts = await self._home(self._transactor.store.queries.list_attempts(lease.run_id))
             except StoreUnavailable:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -215,13 +215,13 @@ class TransactionBlock:
         self._completion.state = "committed"
 
     async def _give_up(self, transaction: Transaction, error: BaseException) -> None:
-        """Roll back. A coroutine that is being closed cannot wait, so a task does it there."""
+        """Roll back. A coroutine that is being closed cannot wait, so a task does it."""
         if not isinstance(error, GeneratorExit):
             await self._roll_back(transaction)
             return
         self._completion.rolled_back()
         with suppress(RuntimeError):  # without a loop the process is at its end, and the connection with it
-            self._counter.leave(asyncio.get_running_loop(), self._roll_back, transaction)
+            self._transactor.leave(asyncio.get_running_loop(), self._roll_back, transaction)
 
     async def _roll_back(self, transaction: Transaction) -> None:
         try:
@@ -236,14 +236,14 @@ class TransactionBlock:
 
     async def _there(self, call: Coroutine[Any, Any, T]) -> T:
         """A call of the transaction, on the loop that it belongs to."""
-        if self._counter.transactions(self._lease).loop_bound:
+        if self._transactor.transactions(self._lease).loop_bound:
             return await call
         return await self._home(call)
 
     async def _home(self, call: Coroutine[Any, Any, T]) -> T:
         """A call of the store, on the store's loop."""
         try:
-            home = self._counter.home(self._lease)
+            home = self._transactor.home(self._lease)
         except LeaseLost:
             call.close()
             raise
@@ -259,7 +259,7 @@ class TransactionBlock:
 class BlockingConnection:
     """A connection for plain functions: each call is made on the connection's loop, and waited for here.
 
-    What its methods give back must be plain values: a cursor or a nested transaction would belong to that loop.
+    Its methods must return plain values: a cursor or a nested transaction would belong to that loop.
     """
 
     def __init__(self, connection: Any, loop: asyncio.AbstractEventLoop) -> None:

@@ -193,7 +193,7 @@ async def sees_the_cancel_async(ctx: otd.Context, path: str) -> None:
 
 
 def asks_too_much(kind: str) -> None:
-    """Speak for the desk, as a handler that means no good could."""
+    """Speak for the reporter, as a handler that means no good could."""
     said: dict[str, list[dict[str, Any]]] = {
         "two at once": [{"checkpoint": [1, "1"]}, {"checkpoint": [2, "2"]}],
         "no answer wanted": [{"checkpoint": [1, "1"]}, {"outcome": ["succeeded", None, [], None]}],

@@ -14,7 +14,7 @@ from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.model.events import AttemptEnded
 from onthedot.model.run import Checkpoint, Lease, Progress
 from onthedot.node.engine import Engine
-from onthedot.output.run_output import Said, read_said
+from onthedot.output.run_output import AttemptOutput, read_output
 from onthedot.runners.child_messages import lease_from_json, lease_to_json
 from onthedot.runners.notes import LOG_LIMIT
 from onthedot.stores.memory import MemoryStore
@@ -53,8 +53,8 @@ async def test_what_a_child_logs_has_its_instant_and_stream():
         asked = await node.sched.submit("chatters")
         await asked.result(timeout="30s")
 
-        async def read(engine: Engine) -> list[Said]:
-            return await read_said(engine.store, None, asked.id)
+        async def read(engine: Engine) -> list[AttemptOutput]:
+            return await read_output(engine.store, None, asked.id)
 
         [said] = await node.sched._running().on_engine(read)
         run = await node.shown(asked.id)

@@ -34,7 +34,7 @@ def test_bounds_are_written_and_members_read(group: Group, tmp_path: Path):
     assert (place / "memory.oom.group").read_text() == "1"
     (place / "cgroup.procs").write_text("12\n34\n")
     assert group.members() == {12, 34}
-    assert group.doors == [f"{place}/cgroup.procs"]
+    assert group.procs_files == [f"{place}/cgroup.procs"]
     group.kill()
     assert (place / "cgroup.kill").read_text() == "1"
 

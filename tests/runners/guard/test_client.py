@@ -17,7 +17,7 @@ import pytest
 from onthedot.clock import MILLISECOND, SECOND, SystemClock
 from onthedot.model.task import Bounds
 from onthedot.output.records import decode
-from onthedot.runners.guard import trees
+from onthedot.runners.guard import process_tree
 from onthedot.runners.guard.client import AT_ONCE, GuardClient, Guards
 from onthedot.runners.guard.protocol import Program, ProgramEnd
 from tests.runners.guard.yard import OFFERS, Yard, descriptors, is_alive, look_until, rss
@@ -287,13 +287,13 @@ async def test_a_thousand_commands_leave_nothing_behind(yard: Yard):
 async def test_what_a_dead_guard_has_left_is_looked_for_beside_the_loop(yard: Yard, monkeypatch: pytest.MonkeyPatch):
     """To look at every process of the machine takes longer than others' starts may be late."""
     threads: list[bool] = []
-    kill_found = trees.kill_found
+    kill_found = process_tree.kill_found
 
-    def told(find: Callable[[], Iterable[trees.Process]]) -> int:
+    def told(find: Callable[[], Iterable[process_tree.Process]]) -> int:
         threads.append(threading.current_thread() is threading.main_thread())
         return kill_found(find)
 
-    monkeypatch.setattr(trees, "kill_found", told)
+    monkeypatch.setattr(process_tree, "kill_found", told)
     end = await yard.run("sh", "-c", "kill -9 $PPID; sleep 300")
     assert end.kind == "stopped"
     assert threads

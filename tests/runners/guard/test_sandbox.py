@@ -8,29 +8,28 @@ import pytest
 
 import onthedot
 from onthedot.model.task import LEVELS
-from onthedot.runners import probes
 from onthedot.runners.guard import sandbox
-from onthedot.runners.probes import probe
+from onthedot.runners.probes import isolation_levels
 from tests.servers.plugin import NOT_TESTED
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("root", "sandbox")
 def test_all_levels_are_offered_where_all_can_be_given():
-    assert probe() == frozenset(LEVELS)
+    assert isolation_levels() == frozenset(LEVELS)
 
 
 @pytest.mark.slow
 def test_without_bubblewrap_there_is_no_sandbox(monkeypatch):
-    monkeypatch.setattr(probes, "bubblewrap", lambda *_, **__: ["/no/such/bwrap"])
-    assert probe() >= {"none", "process"}
-    assert "sandbox" not in probe()
+    monkeypatch.setattr(sandbox, "bubblewrap", lambda *_, **__: ["/no/such/bwrap"])
+    assert isolation_levels() >= {"none", "process"}
+    assert "sandbox" not in isolation_levels()
 
 
 @pytest.mark.slow
 def test_without_root_there_are_no_users(monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert "user" not in probe()
+    assert "user" not in isolation_levels()
 
 
 @pytest.mark.slow

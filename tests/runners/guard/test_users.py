@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.runners.guard import folders, trees, users
-from onthedot.runners.guard.users import USERS, NoneFree, NotPossible, check_reachable, take_back, take_user
+from onthedot.runners.guard import folders, process_tree, users
+from onthedot.runners.guard.users import USERS, LevelUnavailable, NoFreeUser, check_reachable, reclaim, take_user
 
 
 @pytest.fixture(autouse=True)
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(users.STATE_VARIABLE, str(tmp_path / "state"))
-    monkeypatch.setattr(trees, "everybody", lambda: iter(()))  # other tests' programs run as these users, too
+    monkeypatch.setattr(
+        process_tree, "all_processes", lambda: iter(())
+    )  # other tests' programs run as these users, too
     return tmp_path / "state" / "users"
 
 
@@ -39,7 +41,7 @@ def test_a_user_is_given_to_one_at_a_time(work):
 def test_when_all_are_taken_it_says_so(work, monkeypatch):
     monkeypatch.setattr(users, "USERS", range(USERS.start, USERS.start + 1))
     one = take_user(str(work))
-    with pytest.raises(NoneFree, match="expected a free user id"):
+    with pytest.raises(NoFreeUser, match="expected a free user id"):
         take_user(str(work))
     one.give_back()
 
@@ -54,7 +56,7 @@ def test_locks_are_closed_for_others(work, locks):
 def test_a_folder_of_locks_that_others_may_write_to_is_refused(work, locks):
     locks.mkdir(parents=True)
     locks.chmod(0o777)
-    with pytest.raises(NotPossible, match=r"closed for others; got one of user .* with mode 777"):
+    with pytest.raises(LevelUnavailable, match=r"closed for others; got one of user .* with mode 777"):
         take_user(str(work))
 
 
@@ -79,7 +81,7 @@ def test_an_id_that_owns_a_workspace_is_given_to_no_other(work, tmp_path):
     again = take_user(str(work))
     assert again.uid == first.uid
     again.give_back()
-    assert take_back(str(work))
+    assert reclaim(str(work))
     third = take_user(str(other))
     assert third.uid == first.uid
     second.give_back()
@@ -105,9 +107,9 @@ def test_what_is_taken_back_is_closed_and_gives_no_rights(work):
     user.own(str(work))
     work.chmod(0o777)
     (work / "folder" / "file").chmod(0o6777)
-    assert not take_back(str(work))  # a program runs in it
+    assert not reclaim(str(work))  # a program runs in it
     user.give_back()
-    assert take_back(str(work))
+    assert reclaim(str(work))
     assert (work.stat().st_uid, stat.S_IMODE(work.stat().st_mode)) == (0, 0o700)
     about = (work / "folder" / "file").stat()
     assert (about.st_uid, about.st_gid, about.st_mode & 0o6000) == (0, 0, 0)
@@ -124,14 +126,14 @@ def test_files_with_two_names_go_along_if_both_are_inside(work, tmp_path):
     assert (tmp_path / "precious").stat().st_uid == 0
     assert (work / "two").stat().st_uid == user.uid
     user.give_back()
-    take_back(str(work))
+    reclaim(str(work))
     assert (work / "one").stat().st_uid == 0
 
 
 def test_what_was_never_given_away_stays_as_it_is(work):
     work.chmod(0o755)
-    assert take_back(str(work))
-    assert take_back(str(work / "nowhere"))
+    assert reclaim(str(work))
+    assert reclaim(str(work / "nowhere"))
     assert (work.stat().st_uid, stat.S_IMODE(work.stat().st_mode)) == (os.geteuid(), 0o755)
 
 
@@ -143,12 +145,12 @@ def test_a_workspace_that_another_program_is_given_is_not_taken_back(work):
     first.give_back()
     folder = os.open(work, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)  # so far it has come
-    assert not take_back(str(work))
+    assert not reclaim(str(work))
     os.close(folder)
     second.own(str(work))
-    assert not take_back(str(work))
+    assert not reclaim(str(work))
     second.give_back()
-    assert take_back(str(work))
+    assert reclaim(str(work))
 
 
 @pytest.mark.usefixtures("root")
@@ -160,7 +162,7 @@ def test_the_folder_above_lets_its_user_pass_and_no_other(tmp_path):
     user.own(str(run / "work"))
     assert (run.stat().st_uid, run.stat().st_gid, stat.S_IMODE(run.stat().st_mode)) == (0, user.uid, 0o710)
     user.give_back()
-    assert take_back(str(run / "work"))
+    assert reclaim(str(run / "work"))
     assert run.stat().st_gid == 0
 
 
@@ -173,7 +175,7 @@ def test_a_folder_above_that_is_somebody_elses_is_left_alone(tmp_path):
     user.own(str(run / "work"))
     assert run.stat().st_gid == 0
     user.give_back()
-    take_back(str(run / "work"))
+    reclaim(str(run / "work"))
 
 
 def test_only_the_nearest_folder_may_be_closed_for_others():
@@ -184,7 +186,7 @@ def test_only_the_nearest_folder_may_be_closed_for_others():
         run.chmod(0o710)
         check_reachable(str(run / "work"))
         Path(above).chmod(0o710)
-        with pytest.raises(NotPossible, match=rf"^{above}: .* got mode 710"):
+        with pytest.raises(LevelUnavailable, match=rf"^{above}: .* got mode 710"):
             check_reachable(str(run / "work"))
 
 
@@ -194,8 +196,8 @@ def test_an_id_that_a_process_still_has_is_given_to_nobody(work, monkeypatch, wh
     free = take_user(str(work))
     free.give_back()
     ids = [[1000] * 4]
-    monkeypatch.setattr(trees, "everybody", lambda: [trees.Process(12, 1, 12, 0, is_zombie=False)])
-    monkeypatch.setattr(trees, "users_of", lambda pid: set(ids[0]))
+    monkeypatch.setattr(process_tree, "all_processes", lambda: [process_tree.Process(12, 1, 12, 0, is_zombie=False)])
+    monkeypatch.setattr(process_tree, "users_of", lambda pid: set(ids[0]))
     ids[0][which] = free.uid
     other = take_user(str(work))
     assert other.uid != free.uid
@@ -207,8 +209,8 @@ def test_an_id_that_a_process_still_has_is_given_to_nobody(work, monkeypatch, wh
 
 
 def test_all_ids_of_a_process_are_seen():
-    assert trees.users_of(os.getpid()) == set(os.getresuid())
-    assert trees.users_of(2**22 + 1) == set()
+    assert process_tree.users_of(os.getpid()) == set(os.getresuid())
+    assert process_tree.users_of(2**22 + 1) == set()
 
 
 @pytest.mark.usefixtures("root")
@@ -224,7 +226,7 @@ def test_a_deep_tree_is_given_and_taken_back(work):
     user.own(str(work))
     assert os.fstat(at).st_uid == user.uid
     user.give_back()
-    assert take_back(str(work))
+    assert reclaim(str(work))
     assert os.fstat(at).st_uid == 0
     os.close(at)
     os.close(top)

@@ -13,7 +13,7 @@ from typing import Any
 from onthedot.clock import MILLISECOND, Micros
 from onthedot.model.task import LEVELS
 from onthedot.output.records import decode
-from onthedot.runners.guard import trees
+from onthedot.runners.guard import process_tree
 from onthedot.runners.guard.client import GuardClient
 from onthedot.runners.guard.protocol import Program, ProgramEnd
 
@@ -69,7 +69,7 @@ class Yard:
 
 
 def is_alive(pid: int) -> bool:
-    process = trees.look(pid)
+    process = process_tree.read_process(pid)
     return process is not None and not process.is_zombie
 
 

@@ -22,7 +22,7 @@ from onthedot.model.task import Command, Step, Steps
 from onthedot.output.locations import spool_folder
 from onthedot.output.output_owner import find_owner
 from onthedot.output.output_store import Name, OutputStore
-from onthedot.output.run_output import Said, read_said
+from onthedot.output.run_output import AttemptOutput, read_output
 from onthedot.output.spool import Spool
 from onthedot.stores.connect import open_store
 from tests.servers.s3 import S3Server
@@ -121,10 +121,10 @@ async def test_live_lines_have_what_their_records_will_have(tmp_path, monkeypatc
     sched.add(otd.Job(name="it", task=Steps(steps=(build, warn, test))))
     url = f"sqlite:///{tmp_path / 'it.db'}"
 
-    async def read(outputs: OutputStore | None) -> list[Said]:
+    async def read(outputs: OutputStore | None) -> list[AttemptOutput]:
         store = await open_store(url, read_only=True)
         try:
-            return await read_said(store, outputs, run.id)
+            return await read_output(store, outputs, run.id)
         finally:
             await store.close()
 

@@ -277,12 +277,12 @@ def test_one_bad_place_does_not_stop_a_sweep(tmp_path, monkeypatch, caplog):
     for name in ("1-ff", "2-ff", "3-ff"):
         (tmp_path / name / "work").mkdir(parents=True)
 
-    def take_back(path: str, *, kill: bool = False) -> bool:
+    def reclaim(path: str, *, kill: bool = False) -> bool:
         if "2-ff" in path:
             raise RecursionError("too deep")
         return kill
 
-    monkeypatch.setattr(workspace, "take_back", take_back)
+    monkeypatch.setattr(workspace, "reclaim", reclaim)
     assert workspace.sweep(tmp_path, now=2**62, keep=0, in_use=()) == 2
     assert [entry.name for entry in tmp_path.iterdir()] == ["2-ff"]
     assert "2-ff" in caplog.text

@@ -1,7 +1,7 @@
 """Limits a whole process tree with cgroups, in directories that the operator has named and nowhere else.
 
-Other groups are not ours to divide, even as root: their owner may watch, count or limit them. Both version 1 (a
-directory for each controller) and version 2 work. A directory that has no file for a limit does not limit that.
+We change no other groups, even as root: their owner may watch, count or limit them. Both version 1 (a directory for
+each controller) and version 2 work. A directory without a file for a limit does not limit that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onthedot.model.task import Bounds
 
 
 class Group:
-    """The cgroups of one program: one directory in each that was named."""
+    """The cgroups of one program: one new directory in each of `parents`."""
 
     def __init__(self, parents: Sequence[str], name: str, bounds: Bounds) -> None:
         self._places = [Path(parent, name) for parent in parents]
@@ -34,7 +34,7 @@ class Group:
             self._write("memory.limit_in_bytes", bounds.memory)
 
     @property
-    def doors(self) -> list[str]:
+    def procs_files(self) -> list[str]:
         """The files to which a process writes 0 to join."""
         return [f"{place}/cgroup.procs" for place in self._places]
 
@@ -63,7 +63,7 @@ class Group:
     def remove(self) -> None:
         """Remove the group, which is empty."""
         for place in self._places:
-            with suppress(OSError):  # never made; or somebody in it is a zombie still, and it stays, and bounds nobody
+            with suppress(OSError):  # never made, or a zombie is still in it: then it stays, and limits nothing
                 place.rmdir()
 
     def _write(self, name: str, value: int) -> None:

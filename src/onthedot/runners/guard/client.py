@@ -1,11 +1,10 @@
-"""The guards, as their worker sees them: `Guard` of `runners/guard/protocol.py`, on the engine's loop.
+"""The worker's side of its guards: starts them, sends them programs, and cleans up after one that died.
 
 A guard's process is started with its first program. If it dies, the worker kills what it has left behind, reports those
 programs as stopped, and starts another guard for the next program.
 
-There is a second guard for times when more programs want to start than one can start in time. A start takes until the
-process has become the program. On a busy machine that is several milliseconds, in which a guard starts no other. Each
-guard is the parent of its own programs, and knows nothing of the other.
+A second guard helps when many programs start at once. A guard starts one program at a time, and on a busy machine that
+takes several milliseconds. Each guard is the parent of its own programs, and does not know the other one.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from onthedot.clock import SECOND, Clock, Micros, SystemClock
 from onthedot.ids import Ids, RandomIds
 from onthedot.model.task import Level
 from onthedot.runners.frames import BadFrame, Inbox, Message, frame
-from onthedot.runners.guard import trees
+from onthedot.runners.guard import process_tree
 from onthedot.runners.guard.protocol import (
     MOST_FROM_GUARD,
     MOST_TO_GUARD,
@@ -37,19 +36,19 @@ from onthedot.runners.guard.protocol import (
     program_to_json,
 )
 from onthedot.runners.guard.users import STATE_VARIABLE
-from onthedot.runners.probes import probe
+from onthedot.runners.probes import isolation_levels
 
 MOST = 2
 """Guards of a worker. Each takes some 16 MB, and a third one gains little."""
 AT_ONCE = 3
-"""Programs that may wait for one guard before the other one is asked."""
+"""Programs that may wait for one guard before the other one is used."""
 
 
 class Guards:
     """The guards of a worker. See `Guard`."""
 
     def __init__(self, *, cgroups: Sequence[str] = (), offers: frozenset[Level] | None = None) -> None:
-        self.levels = probe() if offers is None else offers
+        self.levels = isolation_levels() if offers is None else offers
         self._guards = [GuardClient(cgroups=cgroups, offers=self.levels) for _ in range(MOST)]
 
     @property
@@ -61,7 +60,7 @@ class Guards:
         return await self._next().run(program, said)
 
     def _next(self) -> GuardClient:
-        """The first guard with few programs waiting; if there is none, the one with the fewest."""
+        """The first guard with few waiting programs, or else the one with the fewest."""
         free = (guard for guard in self._guards if guard.starting < AT_ONCE)
         return next(free, min(self._guards, key=lambda guard: guard.starting))
 
@@ -74,8 +73,8 @@ class Guards:
 
 
 _CHUNK = 1 << 16
-_DEAF_FOR: Micros = 10 * SECOND  # a guard that has not answered for so long is wedged, and as good as dead
-_GONE_WITHIN = 400  # looks for what a dead guard has left
+_DEAF_FOR: Micros = 10 * SECOND  # a guard that has not answered for so long is killed
+_GONE_WITHIN = 400  # searches for processes of a dead guard
 _LOOK_EVERY = 0.005
 _CLOSED_WITHIN = 5.0  # seconds
 _CLOSED = "its worker has ended"
@@ -98,7 +97,7 @@ class GuardClient:
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
-        self.levels = probe() if offers is None else offers
+        self.levels = isolation_levels() if offers is None else offers
         self._cgroups = tuple(cgroups)
         self._clock = clock or SystemClock()
         self._ids = ids or RandomIds()
@@ -115,7 +114,7 @@ class GuardClient:
 
     @property
     def starting(self) -> int:
-        """Programs that were sent to the guard and are not known to run or to have ended."""
+        """Programs that were sent to the guard and have neither started nor ended."""
         return 0 if self._guard is None else self._guard.starting
 
     async def run(self, program: Program, said: OnOutput | None = None) -> ProgramEnd:
@@ -154,7 +153,7 @@ class GuardClient:
         if guard is not None:
             guard.hang_up()
             await asyncio.wait(self._burials, timeout=_CLOSED_WITHIN)
-            guard.kill()  # if it did not hear
+            guard.kill()  # if it did not answer
         if self._burials:
             await asyncio.wait(self._burials)
 
@@ -178,7 +177,7 @@ class GuardClient:
 
 
 class _GuardProcess:
-    """One process of a guard, from its start until nothing is left of it."""
+    """One process of a guard, from its start until all of its programs are gone."""
 
     def __init__(self, token: str, cgroups: Sequence[str], clock: Clock) -> None:
         self._token = token
@@ -255,7 +254,7 @@ class _GuardProcess:
                 self._talk.shutdown(socket.SHUT_WR)
 
     def _write(self, data: bytes) -> None:
-        """Send at the end of this turn of the loop: the messages of many attempts wake the guard once."""
+        """Send at the end of this iteration of the loop: so the messages of many attempts wake the guard once."""
         if not self._unsent and self._writer is not None:
             asyncio.get_running_loop().call_soon(self._flush)
         self._unsent.append(data)
@@ -270,7 +269,7 @@ class _GuardProcess:
         """Read what the guard sends, until it is gone."""
         reader, self._writer = await asyncio.open_connection(sock=self._talk)
         self._flush()
-        with suppress(OSError, BadFrame):  # either way it is of no more use
+        with suppress(OSError, BadFrame):  # either way this guard is lost
             while data := await reader.read(_CHUNK):
                 for message in self._inbox.feed(data):
                     self._heard(message)
@@ -299,8 +298,8 @@ class _GuardProcess:
             asked.end.set_result(end)
 
     async def bury(self) -> None:
-        """End the guard, and all that it has left behind. In a thread, because a look at every process of the machine
-        takes longer than a start may be late."""
+        """End the guard, and all processes that it has left. Searches in a thread, because reading every process of the
+        machine would block the loop for too long."""
         if self._writer is not None:
             self._writer.close()
             with suppress(OSError):
@@ -309,19 +308,19 @@ class _GuardProcess:
         self._process.kill()
         await asyncio.to_thread(self._process.wait)
         for _ in range(_GONE_WITHIN):
-            if not await asyncio.to_thread(trees.kill_found, self._left):
+            if not await asyncio.to_thread(process_tree.kill_found, self._left):
                 break
             await asyncio.sleep(_LOOK_EVERY)
         for number in list(self._asked):
             self._answer(number, ProgramEnd("stopped", error=self._why_lost))
 
-    def _left(self) -> list[trees.Process]:
+    def _left(self) -> list[process_tree.Process]:
         """The living processes that this guard has started: by session, by mark, and all below those."""
         sessions = set(self._mains.values())
-        all_there_are = list(trees.everybody())
+        all_there_are = list(process_tree.all_processes())
         roots = [
             process.pid
             for process in all_there_are
-            if process.session in sessions or trees.mark_of(process.pid).startswith(f"{self._token}.")
+            if process.session in sessions or process_tree.mark_of(process.pid).startswith(f"{self._token}.")
         ]
-        return trees.below(roots, all_there_are)
+        return process_tree.with_descendants(roots, all_there_are)

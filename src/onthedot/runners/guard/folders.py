@@ -17,7 +17,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Level:
-    """A folder on the way, and the names in it that are still to visit."""
+    """A folder on the path, and the names in it that we have not visited."""
 
     def __init__(self, folder: int, name: str) -> None:
         self.name = name
@@ -102,7 +102,7 @@ def _unlocked(name: str, at: int | None) -> int:
     try:
         if os.fstat(handle).st_mode & 0o700 != 0o700:
             with suppress(OSError):
-                os.chmod(f"/proc/self/fd/{handle}", 0o700)  # a mode has no call that takes such a descriptor
+                os.chmod(f"/proc/self/fd/{handle}", 0o700)  # no call sets the mode of an O_PATH descriptor
         return os.open(".", _FOLDER, dir_fd=handle)
     finally:
         os.close(handle)

@@ -20,10 +20,10 @@ from functools import cache
 from typing import NamedTuple, NoReturn
 
 from onthedot.model.task import Bounds, Level
-from onthedot.runners.guard import namespaces, sandbox, seccomp, trees
+from onthedot.runners.guard import namespaces, process_tree, sandbox, seccomp
 from onthedot.runners.guard.users import User
 
-APART: tuple[Level, ...] = ("user", "sandbox")
+ISOLATED: tuple[Level, ...] = ("user", "sandbox")
 """The levels that isolate a program from its worker."""
 
 NOT_FOR_US = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -31,9 +31,9 @@ NOT_FOR_US = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _NOT_STARTED = 127
 _MOST_WORDS = 4_096
-_TO_SPAWN = 16 << 20  # bytes that the guard may need while its own memory is bounded
-_LAST = 1 << 20  # more descriptors than anybody may have
-_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, *NOT_FOR_US)  # by Python, and by the guard; that would be inherited
+_TO_SPAWN = 16 << 20  # bytes that the guard may need while its own memory is limited
+_LAST = 1 << 20  # more descriptors than a process can have
+_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, *NOT_FOR_US)  # by Python and by the guard; programs would inherit that
 
 
 class Spawned(NamedTuple):
@@ -43,7 +43,7 @@ class Spawned(NamedTuple):
     stdin: int  # -1: it reads nothing
     out: int
     err: int
-    trouble: int = -1  # of a fork: what kept it from being the program, if something is there when it has ended
+    trouble: int = -1  # of a fork: has text if it could not become the program
 
 
 class Rights(NamedTuple):
@@ -52,26 +52,26 @@ class Rights(NamedTuple):
     user: User | None = None  # None: as the guard
     workspace: str = ""  # becomes that user's
     level: Level = "none"
-    doors: Sequence[str] = ()  # of cgroups
+    procs_files: Sequence[str] = ()  # of cgroups
     limits: Sequence[tuple[int, int]] = ()
-    files: Sequence[bytes] = ()  # what it finds in its descriptors 3, 4, …
+    files: Sequence[bytes] = ()  # contents of its descriptors 3, 4, …
 
     @property
     def needs_fork(self) -> bool:
         """Whether something can be set only from inside the new process."""
-        return self.apart or bool(self.doors)
+        return self.isolated or bool(self.procs_files)
 
     @property
-    def apart(self) -> bool:
+    def isolated(self) -> bool:
         """Whether it is isolated from the guard."""
-        return self.level in APART
+        return self.level in ISOLATED
 
 
 def limits_of(bounds: Bounds, *, own_user: bool) -> list[tuple[int, int]]:
-    """The limits of each process. The kernel counts processes per user, so their number needs a user of its own.
+    """The limits of each process. The kernel counts processes per user, so a limit of them needs a user of its own.
 
-    Memory is what is private and writable (`RLIMIT_DATA`), not the address space: that a runtime reserves in advance,
-    by the gigabyte, without using it.
+    Memory means private writable memory (`RLIMIT_DATA`). We do not limit the address space, because many runtimes
+    reserve gigabytes of it without using them.
     """
     wanted = [
         (resource.RLIMIT_CORE, 0),
@@ -132,7 +132,7 @@ def _spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, standard
         os.chdir("/")
     with suppress(
         ProcessLookupError, PermissionError
-    ):  # it has ended already; it is another user's by its file's rights
+    ):  # it has ended already, or its file's rights gave it another user
         for number, value in rights.limits:
             resource.prlimit(pid, number, _within(_most(number), number, value))
     return pid
@@ -198,26 +198,26 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
             signal.signal(ignored, signal.SIG_DFL)
         os.setsid()
         os.umask(0o077)
-        # first out of the way of 0, 1 and 2, all of them: one may lie where another has to go
+        # duplicate all of them first: one may have the number of another's target
         lifted = [os.dup(end) for end in standard]
         for number, end in enumerate(lifted):
             os.dup2(end, number)
-        for door in rights.doors:
-            with open(door, "w") as file:
+        for path in rights.procs_files:
+            with open(path, "w") as file:
                 file.write("0")
         if rights.user is not None:
             uid = rights.user.uid
-            rights.user.own(rights.workspace)  # here, because it may take long
+            rights.user.own(rights.workspace)  # here, because it may take long, and the guard must not wait
             if rights.level == "user":
                 namespaces.keep_private(rights.workspace)
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
-        if rights.apart:
-            trees.forbid_new_privileges()
+        if rights.isolated:
+            process_tree.forbid_new_privileges()
         if rights.level == "user":
             seccomp.load()  # in a sandbox, bubblewrap does it
-        trees.die_with_parent()
+        process_tree.die_with_parent()
         os.chdir(directory)
         first = 3 + len(rights.files)
         trouble = fcntl.fcntl(trouble, fcntl.F_DUPFD_CLOEXEC, first)
@@ -226,7 +226,7 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
             os.dup2(end, number)
         os.closerange(first, trouble)
         os.closerange(trouble + 1, _LAST)
-        # last, because they are the program's and not for what we do here
+        # last, because these limits are for the program only
         for number, value in rights.limits:
             resource.setrlimit(number, _within(resource.getrlimit(number)[1], number, value))
         os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - this is what it is for
@@ -238,7 +238,7 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
 
 def _within(most: int, number: int, value: int) -> tuple[int, int]:
     """The soft and the hard limit for a value, at most `most`."""
-    hard = value + 5 if number == resource.RLIMIT_CPU else value  # SIGXCPU first, SIGKILL for who does not listen
+    hard = value + 5 if number == resource.RLIMIT_CPU else value  # SIGXCPU first, then SIGKILL
     return (value, hard) if most == resource.RLIM_INFINITY else (min(value, most), min(hard, most))
 
 

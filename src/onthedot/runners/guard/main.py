@@ -1,8 +1,8 @@
 """The guard's process: `python -m onthedot.runners.guard.main SOCKET TOKEN [CGROUP…]`, started by a worker.
 
-One thread and one loop. After every wake-up it first checks whether the worker's lease is alive: the guard itself may
-have been suspended. No program can keep it waiting: it reads no pipe for long, writes to no full pipe, and waits for
-nothing that a program could delay.
+It has one thread and one loop. After every wake-up it first checks the worker's lease, because the guard itself may
+have been suspended. No program can block it: it reads no pipe for long, writes to no full pipe, and waits for nothing
+that a program could delay.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from contextlib import suppress
 
 from onthedot.clock import MILLISECOND, NEVER, SECOND, Micros, SystemClock
 from onthedot.runners.frames import BadFrame, Inbox, Message, frame
-from onthedot.runners.guard import cgroups, trees
+from onthedot.runners.guard import cgroups, process_tree
 from onthedot.runners.guard.launcher import NOT_FOR_US
 from onthedot.runners.guard.protocol import MOST_TO_GUARD, Kind, ProgramEnd, program_from_json
 from onthedot.runners.guard.running_program import RunningProgram
 from onthedot.runners.guard.sweeper import Sweeper
-from onthedot.runners.guard.users import NoneFree, NotPossible
+from onthedot.runners.guard.users import LevelUnavailable, NoFreeUser
 
 _CHUNK = 1 << 18
-_UNHEARD_MOST = 1 << 18  # bytes that the worker has not taken: then nothing is told that is only for lookers-on
-_BEGAN_WITHIN: Micros = 20 * MILLISECOND  # most programs have ended by then: one frame less that wakes the worker
+_UNHEARD_MOST = 1 << 18  # unsent bytes from which on no live output is sent
+_BEGAN_WITHIN: Micros = 20 * MILLISECOND  # most programs have ended by then, so the worker wakes once less
 _LEASE_ENDED = "its worker did not renew its lease in time"
 _WORKER_GONE = "its worker is gone"
 
@@ -44,7 +44,7 @@ class GuardLoop:
         self._inbox = Inbox(MOST_TO_GUARD)
         self._unsent = bytearray()
         self._send_at: Micros = NEVER
-        self._is_full = False  # the way to the worker
+        self._is_full = False  # the socket to the worker
         self._lease: Micros = NEVER
         self._worker_gone = False
         self._running: dict[int, RunningProgram] = {}
@@ -56,7 +56,7 @@ class GuardLoop:
         self._selector.register(self._told_of_deaths, selectors.EVENT_READ, self._deaths)
 
     def run(self) -> None:
-        """Run until the worker is gone, and every program with it."""
+        """Run until the worker and all of its programs are gone."""
         self._send({"ready": os.getpid()})
         while self._running or not self._worker_gone:
             wait = self._next() - self._clock.steady()
@@ -111,7 +111,7 @@ class GuardLoop:
         self._kill_all(_WORKER_GONE)
 
     def _send(self, message: Message, within: Micros = 0) -> None:
-        """Send at the end of this turn, or later: single frames would wake the worker each."""
+        """Send at the end of this iteration, or later: so several frames wake the worker once."""
         if not self._worker_gone:
             self._unsent += frame(message)
             self._send_at = min(self._send_at, self._clock.steady() + within)
@@ -120,7 +120,7 @@ class GuardLoop:
         if self._worker_gone:
             return
         self._send_at = NEVER
-        with suppress(OSError):  # full: later; gone: reading tells
+        with suppress(OSError):  # the socket is full: later; the worker is gone: `_hear` finds out
             while self._unsent:
                 del self._unsent[: self._talk.send(self._unsent)]
         if bool(self._unsent) != self._is_full:
@@ -134,14 +134,14 @@ class GuardLoop:
         program = program_from_json(data)
         try:
             if not program.argv:
-                raise NotPossible("expected a program and its arguments, got nothing")
+                raise LevelUnavailable("expected a program and its arguments, got nothing")
             if self._clock.steady() >= self._lease:
-                raise NotPossible(_LEASE_ENDED)
+                raise LevelUnavailable(_LEASE_ENDED)
             running = RunningProgram(number, program, f"{self._token}.{number}", self._groups, self._clock)
-        except NoneFree as error:
+        except NoFreeUser as error:
             self._send({"ended": number, "end": ProgramEnd("no_room", error=str(error))})
             return
-        except (OSError, NotPossible, ValueError) as error:
+        except (OSError, LevelUnavailable, ValueError) as error:
             self._send({"ended": number, "end": ProgramEnd("refused", error=f"could not be started: {error}")})
             return
         self._running[number] = running
@@ -184,7 +184,7 @@ class GuardLoop:
 
     def _kill(self, running: RunningProgram) -> None:
         running.ends_at = NEVER
-        running.kill_at = self._clock.steady() + SECOND  # once more, if it lives then
+        running.kill_at = self._clock.steady() + SECOND  # once more, if it is still alive then
         self._sweeper.kill(running)
 
     # ── deaths ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -222,7 +222,7 @@ class GuardLoop:
             with suppress(KeyError, ValueError):
                 self._selector.unregister(pipe)
         end = running.end()
-        running.let_go()
+        running.release()
         self._say(running)
         self._send({"ended": running.number, "end": end})
 
@@ -277,13 +277,13 @@ def main(arguments: list[str]) -> None:
     descriptor, token, *groups = arguments
     for number in NOT_FOR_US:
         signal.signal(number, signal.SIG_IGN)
-    trees.become_subreaper()
+    process_tree.become_subreaper()
     os.umask(0o077)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # four for each program that runs
     gc.freeze()  # a new process that collects garbage would copy all of this first
     with socket.socket(fileno=int(descriptor)) as talk:
-        talk.set_inheritable(False)  # it came to us that way
+        talk.set_inheritable(False)  # it was inheritable, so that we got it
         GuardLoop(talk, token, groups).run()
 
 

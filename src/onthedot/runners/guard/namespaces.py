@@ -1,8 +1,8 @@
 """Gives a program of level `user` its own temporary folders and shared memory.
 
-In a mount namespace of its own it may write to its workspace and to fresh `/tmp`, `/var/tmp` and `/dev/shm`, and reads
-the rest of the machine as its user may. So its user id owns nothing but the workspace when it has ended. Queues and
-shared memory of System V and POSIX go with its ipc namespace.
+In its mount namespace the program can write to its workspace, and to new `/tmp`, `/var/tmp` and `/dev/shm`. It reads
+the rest of the machine with the rights of its user. So after it has ended, its user id owns only the workspace. Queues
+and shared memory of System V and POSIX end with its ipc namespace.
 
 `python -m onthedot.runners.guard.namespaces UID` tries it out. Needs root, and Linux 5.12.
 """
@@ -14,7 +14,7 @@ import os
 import struct
 import sys
 
-from onthedot.runners.guard import seccomp, trees
+from onthedot.runners.guard import process_tree, seccomp
 
 _OWN = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - these are the ones that are covered
 _BYTES = 256 << 20  # for each of them at most
@@ -26,7 +26,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def keep_private(workspace: str) -> None:
-    """In a fork, as root, before it becomes the program's user: nothing of this is seen outside."""
+    """Make the namespaces. Call it in a fork, as root, before the fork takes the program's user."""
     _check(_libc.unshare(_NEW_MOUNTS | _NEW_IPC), "unshare")
     _mount(None, "/", None, _RECURSIVE | _PRIVATE)
     there = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # it may lie below /tmp
@@ -69,7 +69,7 @@ def main(uid: int) -> None:
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    trees.forbid_new_privileges()
+    process_tree.forbid_new_privileges()
     seccomp.load()
 
 

@@ -31,13 +31,13 @@ Kind = Literal["exited", "signalled", "timed_out", "out_of_memory", "stopped", "
 
 
 class Program(NamedTuple):
-    """A program to start, complete: nothing is looked up, filled in or inherited later."""
+    """A program to start, with everything that it needs. Nothing is inherited or filled in later."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]  # all of it
     directory: str  # an absolute path, which exists
     workspace: str  # what a sandbox lets it write to; an absolute path, which exists
-    log: str  # the file that its output is recorded to, as `output/records.py` says; added to if it is there
+    log: str  # the file for the record of its output (`output/records.py`); appended to
     label: str = ""  # the step, for the record
     stdin: bytes = b""
     level: Level = "none"
@@ -96,9 +96,9 @@ class Guard(Protocol):
     """The levels that this machine offers, probed when the guard starts."""
 
     async def run(self, program: Program, said: OnOutput | None = None) -> ProgramEnd:
-        """Start a program, and wait until its process tree is gone. `said` gets pieces of its redacted output while it
-        runs, for people who follow it: the time, the stream, the text. If this is cancelled, the tree is stopped with
-        its grace, and this waits for that."""
+        """Start a program, and wait until its process tree is gone. `said` gets parts of its redacted output while it
+        runs, for live logs: the time, the stream, the text. If this call is cancelled, it stops the tree with its
+        grace, and waits for that."""
         ...
 
     def renew(self, until: Micros) -> None:

@@ -1,4 +1,4 @@
-"""One program that runs under a guard: its pipes, its record, its output for followers, and its end."""
+"""One running program of a guard: its pipes, the record of its output, its live output, and how it ended."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any
 from onthedot.clock import MILLISECOND, NEVER, SECOND, Clock, Micros
 from onthedot.output.capture import Capture
 from onthedot.output.records import Mark, Stream
-from onthedot.runners.guard import launcher, sandbox, trees, users
+from onthedot.runners.guard import launcher, process_tree, sandbox, users
 from onthedot.runners.guard.cgroups import Group
-from onthedot.runners.guard.launcher import APART, Rights
+from onthedot.runners.guard.launcher import ISOLATED, Rights
 from onthedot.runners.guard.protocol import Kind, Program, ProgramEnd
-from onthedot.runners.guard.users import NotPossible, User
+from onthedot.runners.guard.users import LevelUnavailable, User
 
 READ_MOST = 1 << 16
-"""Bytes of a pipe that are read at a time, before it is another pipe's turn."""
+"""Bytes that are read from one pipe before the next pipe."""
 SAY_EVERY: Micros = 200 * MILLISECOND
 SAY_MOST = 1 << 14
 """Characters of output that are sent in that time. The rest is only in the record."""
 
-_NEAR = 0.9  # who had this share of its memory and failed is taken to have failed for that
+_NEAR = 0.9  # a failed program that had this share of its memory counts as out of memory
 _LEFT_IN_PIPE = 32  # times READ_MOST: more than a pipe can hold
 
 
 class RunningProgram:
-    """A program that was started. The constructor raises OSError, ValueError or `NotPossible` if it cannot be."""
+    """A program that was started. The constructor raises OSError, ValueError or `LevelUnavailable` if it cannot be."""
 
     def __init__(self, number: int, program: Program, mark: str, cgroups: list[str], clock: Clock) -> None:
         self.number = number
@@ -46,27 +46,27 @@ class RunningProgram:
         self.group: Group | None = None
         self._said: list[str] = []
         self._said_length = 0
-        self._parts: list[list[Any]] = []  # of what is said: when it came, its stream, its length
+        self._parts: list[list[Any]] = []  # of the live output: its time, stream and length
         self._said_at: Micros = -SAY_EVERY
         self._capture: Capture | None = None
         self._is_recorded = True  # until the record cannot be written
         try:
             self._start(mark, cgroups)
-        except (OSError, ValueError, NotPossible):
-            self.let_go()
+        except (OSError, ValueError, LevelUnavailable):
+            self.release()
             raise
         self.streams: dict[int, Stream] = {self.spawned.out: "out", self.spawned.err: "err"}
 
     def _start(self, mark: str, cgroups: list[str]) -> None:
         program = self.program
-        if program.level in APART and os.geteuid() == 0:
+        if program.level in ISOLATED and os.geteuid() == 0:
             self.user = users.take_user(program.workspace)
             users.check_reachable(program.workspace)
         elif program.level == "user":
-            raise NotPossible("isolation 'user': expected a worker that runs as root, got one that does not")
+            raise LevelUnavailable("isolation 'user': expected a worker that runs as root, got one that does not")
         if cgroups:
             self.group = Group(cgroups, mark, program.bounds)
-        argv, env, files = [*program.argv], {**program.env, trees.MARK: mark}, []
+        argv, env, files = [*program.argv], {**program.env, process_tree.MARK: mark}, []
         if program.level == "sandbox":
             uid = self.user.uid if self.user else os.geteuid()
             files = sandbox.sandbox_files(program.env, uid, program.workspace)
@@ -75,12 +75,12 @@ class RunningProgram:
                 *sandbox.bubblewrap(program.directory, program.workspace, handed=handed, network=program.network),
                 *argv,
             ]
-            env = {trees.MARK: mark}  # bubblewrap's own; the program inherits it
+            env = {process_tree.MARK: mark}  # bubblewrap's own; the program inherits it
         rights = Rights(
             user=self.user,
             workspace=program.workspace,
             level=program.level,
-            doors=self.group.doors if self.group else (),
+            procs_files=self.group.procs_files if self.group else (),
             limits=launcher.limits_of(program.bounds, own_user=self.user is not None),
             files=files,
         )
@@ -106,7 +106,7 @@ class RunningProgram:
             self.stdin = self.stdin[os.write(self.spawned.stdin, self.stdin[:READ_MOST]) :]
         except BlockingIOError:
             return True
-        except OSError:  # it does not want it
+        except OSError:  # it has closed its standard input
             return False
         return bool(self.stdin)
 
@@ -115,7 +115,7 @@ class RunningProgram:
         for _ in range(_LEFT_IN_PIPE):
             try:
                 data = os.read(pipe, READ_MOST)
-            except OSError:  # empty, and open somewhere outside of the tree
+            except OSError:  # empty, but a process outside of the tree has it open
                 return
             if not data:
                 return
@@ -125,10 +125,10 @@ class RunningProgram:
         if not self._is_recorded:
             return
         try:
-            if self._capture is None:  # not before: most of what is short says nothing
+            if self._capture is None:  # late, because most short programs print nothing
                 self._capture = self._open_capture()
             self._to_say(stream, self._capture.feed(stream, data))
-        except OSError:  # the disk is full, or worse: the program is not to blame, and goes on without a record
+        except OSError:  # the disk is full: the program goes on without a record
             self._is_recorded = False
             self._close_capture()
 
@@ -146,7 +146,7 @@ class RunningProgram:
                 for stream, text in capture.close():
                     self._to_say(stream, text)
 
-    # ── output for followers ───────────────────────────────────────────────────────────────────────────
+    # ── live output ───────────────────────────────────────────────────────────────────────────
 
     def _to_say(self, stream: Stream, text: str) -> None:
         room = SAY_MOST - self._said_length
@@ -182,7 +182,7 @@ class RunningProgram:
         """The process id of its main process."""
         return self.spawned.pid
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close its pipes and its record, and give back its cgroup and its user. Its tree is gone."""
         self._close_capture()
         if hasattr(self, "spawned"):
@@ -196,7 +196,7 @@ class RunningProgram:
             self.user.give_back()
 
     def end(self) -> ProgramEnd:
-        """How the program ended. Call it before `let_go`."""
+        """How the program ended. Call it before `release`."""
         usage = self.usage
         cpu = int((usage.ru_utime + usage.ru_stime) * SECOND) if usage else 0
         memory = usage.ru_maxrss * 1024 if usage else 0
@@ -209,7 +209,7 @@ class RunningProgram:
         code = os.waitstatus_to_exitcode(self.status or 0)
         if code and self._was_out_of_memory(memory):
             return told._replace(kind="out_of_memory")
-        if self.program.level == "sandbox" and 128 < code < 160:  # so bubblewrap tells of a signal
+        if self.program.level == "sandbox" and 128 < code < 160:  # bubblewrap reports a signal like this
             code = 128 - code
         if code < 0:
             return told._replace(kind="signalled", signal=-code)
@@ -219,7 +219,7 @@ class RunningProgram:
         if self.group is not None and self.group.was_out_of_memory():
             return True
         bound = self.program.bounds.memory
-        before = _highest()  # it began as a copy of the guard
+        before = _highest()  # the program began as a copy of the guard
         return bound is not None and memory >= _NEAR * bound and memory > before
 
 

@@ -27,11 +27,11 @@ _ETC = (
 
 
 def sandbox_files(env: Mapping[str, str], uid: int, home: str) -> list[bytes]:
-    """What bubblewrap reads from descriptors, in the order of `bubblewrap`'s `handed`.
+    """The contents that bubblewrap reads from descriptors, in the order of `bubblewrap`'s `handed`.
 
-    The job's environment is one of them: what bubblewrap itself had in its environment would change how it is loaded
-    (`LD_PRELOAD`), outside of the sandbox, and what it had as arguments every user of the machine could read.
-    ValueError for names and values that cannot be in an environment: a NUL would begin another option.
+    One of them is the job's environment. In bubblewrap's own environment it could change how bubblewrap is loaded
+    (`LD_PRELOAD`), outside of the sandbox. In arguments every user of the machine could read it. ValueError for names
+    and values that cannot be in an environment: a NUL would begin another option.
     """
     words: list[str] = []
     for name, value in env.items():
@@ -49,8 +49,8 @@ def sandbox_files(env: Mapping[str, str], uid: int, home: str) -> list[bytes]:
 
 
 def bubblewrap(directory: str, workspace: str, *, handed: Sequence[int] = (), network: bool = False) -> list[str]:
-    """The words before a program's own that put it into a sandbox. `handed` are the descriptors of `sandbox_files`.
-    `network`: it has the machine's, without names: for programs that were told addresses."""
+    """The command that runs a program in a sandbox, without the program itself. `handed`: the descriptors of
+    `sandbox_files`. `network`: the sandbox shares the machine's network, without name resolution."""
     program = next(filter(os.path.exists, _BUBBLEWRAPS), "bwrap")
     words = [program, "--die-with-parent", "--unshare-all", "--cap-drop", "ALL", "--hostname", "sandbox"]
     if can_disable_namespaces(program):
@@ -67,7 +67,7 @@ def bubblewrap(directory: str, workspace: str, *, handed: Sequence[int] = (), ne
     for name in _ETC:
         words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     words += ["--proc", "/proc", "--dev", "/dev"]
-    for own in _TEMPORARY:  # else /dev and its shm are as large as the machine's memory, and count for nobody
+    for own in _TEMPORARY:  # else they may use all of the machine's memory, outside of any limit
         words += ["--size", str(_TEMPORARY_BYTES), "--tmpfs", own]
     words += ["--remount-ro", "/dev"]
     words += ["--bind", workspace, workspace]

@@ -1,8 +1,8 @@
 """The system calls that a program at level `user` or `sandbox` may not make, as a seccomp filter (classic BPF).
 
-The filter refuses calls that reach the kernel's rarely used parts or make namespaces; all others pass. It needs no
-library: `program_for` assembles the bytes. bubblewrap loads them in a sandbox (`--seccomp`), the guard's fork at level
-`user`. On other processors than these there is no filter, and `onthedot doctor` says so.
+The filter refuses calls that reach rarely used parts of the kernel or make namespaces. All others pass. It needs no
+library: `program_for` assembles the bytes. In a sandbox, bubblewrap loads them (`--seccomp`); at level `user`, the
+guard's fork does. The filter exists for x86_64 and aarch64. Elsewhere there is none, and `onthedot doctor` says so.
 
 | the call | gets |
 |---|---|
@@ -22,7 +22,7 @@ import struct
 from typing import NamedTuple
 
 _REFUSED: dict[str, tuple[int, int]] = {  # numbers on x86_64 and aarch64; -1: there is no such call
-    # keys stay in the kernel after their program, and the next program with this user id would find them
+    # keys stay in the kernel: the next program with this user id would find them
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
     "unshare": (272, 97), "setns": (308, 268),
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "mount_setattr": (442, 442),
@@ -89,7 +89,7 @@ def program_for(machine: str = "") -> bytes | None:
 
 
 def load() -> None:
-    """Filter the calls of this process and of all that it starts from here on; it must have given up new privileges."""
+    """Filter the calls of this process and of all its future children. `forbid_new_privileges` must come first."""
     program = program_for()
     if program is None:
         return
@@ -157,7 +157,7 @@ def _mode_lines(mode: int, place: int) -> list[_Line]:
 
 
 def _assemble(lines: list[_Line]) -> bytes:
-    """Labels become distances: jumps go forward only, over at most 255 instructions."""
+    """Encode the instructions. Labels become distances: jumps go forward, over at most 255 instructions."""
     places: dict[str, int] = {}
     instructions: list[_Jump | tuple[int, int]] = []
     for line in lines:

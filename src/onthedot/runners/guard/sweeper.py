@@ -1,4 +1,4 @@
-"""Finds and kills the process trees of a guard's programs, and says which of them are gone."""
+"""Finds and kills the process trees of a guard's programs, and reports which programs are gone."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import signal
 from collections.abc import Mapping
 
 from onthedot.clock import MILLISECOND, NEVER, SECOND, Micros
-from onthedot.runners.guard import trees
+from onthedot.runners.guard import process_tree
+from onthedot.runners.guard.process_tree import Process
 from onthedot.runners.guard.running_program import RunningProgram
-from onthedot.runners.guard.trees import Process
 
-_AGAIN: Micros = 5 * MILLISECOND  # until a killed tree is looked for again; twice as long each time
+_AGAIN: Micros = 5 * MILLISECOND  # until the next search for a killed tree; doubles each time
 _AGAIN_MOST: Micros = SECOND
-_ONCE_MORE: Micros = 200 * MILLISECOND  # after the last one was found gone: a look can miss somebody
+_ONCE_MORE: Micros = 200 * MILLISECOND  # until a last search, because one search can miss a process
 
 
 class Sweeper:
@@ -21,7 +21,7 @@ class Sweeper:
     def __init__(self, running: Mapping[int, RunningProgram], token: str) -> None:
         self._running = running
         self._token = token
-        self._owners: dict[int, int | None] = {}  # of orphans: whose they are, by number; they keep it for life
+        self._owners: dict[int, int | None] = {}  # by orphan: the number of its program; it never changes
         self._pause = _AGAIN
         self.again_at: Micros = NEVER
 
@@ -33,13 +33,13 @@ class Sweeper:
         """Send SIGTERM to the whole tree, and wake stopped processes."""
         for process in self._tree(running):
             if running.program.level == "sandbox" and process.pid == running.pid:
-                continue  # bubblewrap itself: with it, all of them would be gone at once
-            trees.tell(process, signal.SIGTERM)
-            trees.tell(process, signal.SIGCONT)
+                continue  # bubblewrap itself: its end would kill the whole tree at once
+            process_tree.send_signal(process, signal.SIGTERM)
+            process_tree.send_signal(process, signal.SIGCONT)
 
     def kill(self, running: RunningProgram) -> None:
         """Kill the whole tree now."""
-        trees.kill_found(lambda: self._tree(running))
+        process_tree.kill_found(lambda: self._tree(running))
         if running.group is not None:
             running.group.kill()
 
@@ -70,18 +70,20 @@ class Sweeper:
 
     def kill_everybody(self) -> None:
         """Kill all processes below the guard: it ends."""
-        trees.kill_below(trees.children_of_guard())
+        process_tree.kill_below(process_tree.own_children())
 
     def _kill_left(self, left: dict[int | None, list[int]]) -> None:
         for owner, orphans in left.items():
             if owner is not None:
                 running = self._running[owner]
-                doomed = trees.below(orphans, trees.everybody())
+                doomed = process_tree.with_descendants(orphans, process_tree.all_processes())
                 inner = running.program.level == "sandbox"
-                running.stragglers |= {p.pid for p in doomed if not (inner and trees.is_first_of_namespace(p.pid))}
+                running.stragglers |= {
+                    p.pid for p in doomed if not (inner and process_tree.is_first_of_namespace(p.pid))
+                }
                 self.kill(running)
             else:
-                trees.kill_below(orphans)
+                process_tree.kill_below(orphans)
 
     def _tree(self, running: RunningProgram) -> list[Process]:
         roots = [pid for pid, owner in self._orphans().items() if owner == running.number]
@@ -89,16 +91,16 @@ class Sweeper:
             roots.append(running.pid)
         if running.group is not None:
             roots += running.group.members()
-        return trees.below(roots, trees.everybody())
+        return process_tree.with_descendants(roots, process_tree.all_processes())
 
     def _orphans(self) -> dict[int, int | None]:
         """The living children of the guard that are no main processes, each with the number of its program."""
         mains = {running.pid for running in self._running.values() if running.status is None}
         found: dict[int, int | None] = {}
-        for pid in trees.children_of_guard():
+        for pid in process_tree.own_children():
             if pid in mains:
                 continue
-            process = trees.look(pid)
+            process = process_tree.read_process(pid)
             if process is None or process.is_zombie:
                 continue
             if pid not in self._owners:
@@ -107,7 +109,7 @@ class Sweeper:
         return found
 
     def _owner(self, process: Process) -> int | None:
-        user = trees.user_of(process.pid)
+        user = process_tree.user_of(process.pid)
         for running in self._running.values():
             if running.group is not None and process.pid in running.group.members():
                 return running.number
@@ -115,7 +117,7 @@ class Sweeper:
                 return running.number
             if process.session == running.pid:
                 return running.number
-        token, _, number = trees.mark_of(process.pid).rpartition(".")
+        token, _, number = process_tree.mark_of(process.pid).rpartition(".")
         if token == self._token and number.isdigit():
             return int(number)
         return next(iter(self._running)) if len(self._running) == 1 else None

@@ -1,8 +1,8 @@
 """Assigns user ids to programs of levels `user` and `sandbox`, on a worker that runs as root.
 
-A program gets an id that no other program of this machine has. `<state>/users/<id>` is its lock. It is held while the
-program runs, and it names the workspace that the id owns. An id that still owns a workspace, or that a process still
-has, is not used again. After the attempt the worker takes the workspace back (`take_back`), and the id is free.
+A program gets an id that no other program of this machine has. `<state>/users/<id>` is its lock. The guard holds it
+while the program runs, and it names the workspace that the id owns. An id that owns a workspace, or that a process
+has, is not used again. After the attempt the worker takes the workspace back (`reclaim`), and the id is free.
 
 The folder above a workspace belongs to root and to the group of the workspace's user, with mode 710. So no other user
 reaches the workspace, whatever mode its program gives it.
@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from onthedot.runners.guard import folders, trees
+from onthedot.runners.guard import folders, process_tree
 
 USERS = range(60_706, 61_184)
 """User ids that neither Debian nor systemd assigns by itself."""
@@ -31,11 +31,11 @@ FOR_ONE_GROUP = 0o710
 _LONGEST_PATH = 4_096
 
 
-class NotPossible(Exception):
+class LevelUnavailable(Exception):
     """This program cannot have its level. The text says why, and what to do."""
 
 
-class NoneFree(NotPossible):
+class NoFreeUser(LevelUnavailable):
     """All user ids are in use: the program can be started later."""
 
 
@@ -46,7 +46,7 @@ class User(NamedTuple):
     lock: int
 
     def own(self, workspace: str) -> None:
-        """Give the workspace to this user alone. The lock records that first, and keeps it."""
+        """Make this user the only owner of the workspace. Writes that to the lock first."""
         if _bound_to(self.lock) != workspace:
             _bind(self.lock, workspace)
         with _alone(workspace, wait=True):
@@ -54,7 +54,7 @@ class User(NamedTuple):
 
     def give_back(self) -> None:
         """Release the id. Others may use it if it owns nothing."""
-        fcntl.flock(self.lock, fcntl.LOCK_UN)  # forks of ours have this descriptor, too, for a moment
+        fcntl.flock(self.lock, fcntl.LOCK_UN)  # our forks have this descriptor, too, for a moment
         os.close(self.lock)
 
 
@@ -74,9 +74,9 @@ def make_system_folder() -> Path:
 
 
 def take_user(workspace: str) -> User:
-    """An id that no program has, and that owns at most this workspace: the workspace's own id, if it has one.
+    """Take an id that no program has, and that owns no other workspace: the workspace's present owner, if possible.
 
-    `NoneFree` if there is none now, `NotPossible` if the folder of locks is not to be trusted.
+    `NoFreeUser` if all are in use, `LevelUnavailable` if the folder of locks is not safe.
     """
     locks = _locks()
     owner = os.stat(workspace).st_uid
@@ -87,15 +87,15 @@ def take_user(workspace: str) -> User:
         if not _owns_another(uid, _bound_to(lock), workspace) and not any(_processes_of(uid)):
             return User(uid, lock)
         os.close(lock)
-    raise NoneFree(
+    raise NoFreeUser(
         f"expected a free user id of {USERS.start} to {USERS.stop - 1}, got none; run fewer programs at once, or let "
         "failed runs' workspaces go sooner (keep_workspaces)"
     )
 
 
-def take_back(workspace: str, *, kill: bool = False) -> bool:
-    """After the attempt: give the workspace back to root, and close it. Returns False if a program runs in it, or
-    begins to. `kill`: end the processes that an earlier guard has left running as its user."""
+def reclaim(workspace: str, *, kill: bool = False) -> bool:
+    """Give the workspace back to root after the attempt, and close it. Returns False if a program runs or starts in it.
+    `kill`: kill the processes of its user that an earlier guard has left."""
     try:
         owner = os.lstat(workspace).st_uid
     except FileNotFoundError:
@@ -108,10 +108,10 @@ def take_back(workspace: str, *, kill: bool = False) -> bool:
     user = User(owner, lock)
     try:
         with _alone(workspace, wait=False) as is_alone:
-            if not is_alone or os.lstat(workspace).st_uid != owner:  # another program has got it meanwhile
+            if not is_alone or os.lstat(workspace).st_uid != owner:  # another program has it now
                 return False
             if kill:
-                trees.kill_found(lambda: _processes_of(owner))
+                process_tree.kill_found(lambda: _processes_of(owner))
             _give(workspace, os.geteuid())
     finally:
         user.give_back()
@@ -119,19 +119,19 @@ def take_back(workspace: str, *, kill: bool = False) -> bool:
 
 
 def check_reachable(workspace: str) -> None:
-    """Raise `NotPossible` if the program's user cannot reach the workspace."""
+    """Raise `LevelUnavailable` if the program's user cannot reach the workspace."""
     for number, above in enumerate(Path(workspace).parents):
         mode = stat.S_IMODE(above.stat().st_mode)
         if not mode & stat.S_IXOTH and not (number == 0 and _is_for_one_group(str(above))):
-            raise NotPossible(
+            raise LevelUnavailable(
                 f"{above}: expected a directory that every user may pass through, because the program's user has to "
                 f"reach {workspace}; got mode {mode:o}; do: chmod o+x {above}"
             )
 
 
-def _processes_of(uid: int) -> Iterator[trees.Process]:
+def _processes_of(uid: int) -> Iterator[process_tree.Process]:
     """The living processes with this id, also those that became another user by a file's rights."""
-    return (one for one in trees.everybody() if not one.is_zombie and uid in trees.users_of(one.pid))
+    return (one for one in process_tree.all_processes() if not one.is_zombie and uid in process_tree.users_of(one.pid))
 
 
 # ── locks ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -143,7 +143,7 @@ def _locks() -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o077:
-        raise NotPossible(
+        raise LevelUnavailable(
             f"{folder}: expected a directory of this user, closed for others; got one of user {about.st_uid} with mode "
             f"{stat.S_IMODE(about.st_mode):o}; remove it, or name another folder in {STATE_VARIABLE}"
         )
@@ -168,7 +168,7 @@ def _bound_to(lock: int) -> str:
 def _bind(lock: int, workspace: str) -> None:
     os.ftruncate(lock, 0)
     os.pwrite(lock, os.fsencode(workspace), 0)
-    os.fsync(lock)  # before the workspace is given away: a machine that is switched off must not forget it
+    os.fsync(lock)  # before the workspace changes its owner, in case the machine loses power
 
 
 def _owns_another(uid: int, bound: str, workspace: str) -> bool:
@@ -178,7 +178,7 @@ def _owns_another(uid: int, bound: str, workspace: str) -> bool:
         return os.lstat(bound).st_uid == uid
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except OSError:  # in doubt, it does
+    except OSError:  # if in doubt, it does
         return True
 
 
@@ -214,7 +214,7 @@ def _give(workspace: str, uid: int) -> None:
         else:
             linked[found.st_dev, found.st_ino] = linked.get((found.st_dev, found.st_ino), 0) + 1
     if linked:
-        # a file with a name elsewhere may be somebody else's, linked into the workspace to be given away
+        # a file with a link elsewhere may belong to another user, and was linked here to change its owner
         for folder, name, found in folders.entries(workspace):
             if found.st_uid != uid and linked.get((found.st_dev, found.st_ino)) == found.st_nlink:
                 os.chown(name, uid, uid, dir_fd=folder, follow_symlinks=False)

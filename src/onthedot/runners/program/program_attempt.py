@@ -38,16 +38,16 @@ from onthedot.runners.program.workspace import RunFolder, environment, folder_na
 from onthedot.runners.task_template import Filled
 from onthedot.settings import Settings
 
-_LOOK_EVERY = 1.0  # seconds between two looks at what a program has saved
-_LAST_WORDS = 1.0  # seconds for saving it once more when the attempt is stopped
-_LAST_GRACE: Micros = 1 * SECOND  # of what runs always, when its own time is over, too
-_TOUCH_EVERY = 60  # looks between two signs that the workspace is in use
+_LOOK_EVERY = 1.0  # seconds between two reads of a program's checkpoint
+_LAST_WORDS = 1.0  # seconds for a last read when the attempt is stopped
+_LAST_GRACE: Micros = 1 * SECOND  # of steps that always run, when their time is over
+_TOUCH_EVERY = 60  # reads between two updates of the workspace's time
 _TRY_EVERY = 0.5  # seconds, while no user id is free
 _MOST_TRIES = 10
 GIT_TIMEOUT: Micros = 600 * SECOND
 
 
-class Over(Exception):
+class AttemptOver(Exception):
     """The attempt has ended with this outcome, before its steps have."""
 
     def __init__(self, outcome: Outcome) -> None:
@@ -55,17 +55,17 @@ class Over(Exception):
         self.outcome = outcome
 
 
-class TimeIsUp(Exception):
+class AttemptTimedOut(Exception):
     """The guard has ended a program because the attempt's own time-out was over."""
 
 
 class Work(NamedTuple):
-    """What an attempt has to do: its task, with parameters and secrets filled in. Known before the first step."""
+    """The filled task of an attempt, with its parameters and secrets. Known before the first step."""
 
     task: Command | Steps = Command()
     steps: Sequence[Step] = ()
     secrets: tuple[str, ...] = ()
-    forms: tuple[bytes, ...] = ()  # of the secrets: these may not be kept or shown
+    forms: tuple[bytes, ...] = ()  # of the secrets: these must not be kept or shown
 
     @classmethod
     def of(cls, filled: Filled) -> Work:
@@ -77,7 +77,7 @@ class Work(NamedTuple):
 
     @property
     def source(self) -> Source | None:
-        """What is checked out before the first step."""
+        """The source to check out before the first step."""
         return self.task.source if isinstance(self.task, Steps) else None
 
     @property
@@ -98,20 +98,20 @@ class Work(NamedTuple):
 
 @dataclass(slots=True)
 class _State:
-    """How far an attempt has come: all of it that changes while the attempt runs."""
+    """The state of an attempt that changes while it runs."""
 
     deadline: Micros | None  # by the steady clock; None: the attempt has no time-out
     grace: Micros  # of a program, from SIGTERM to SIGKILL
     log: Path  # the record of the attempt
     progress: Progress = field(default_factory=Progress)  # of the run, before the current step
-    begun: int = 0  # steps that were begun, or are done
+    begun: int = 0  # number of steps that were begun or are done
     has_run: bool = False  # any program of the attempt
     prepared: Path | None = None  # the directory of the next step, if that is prepared already
     has_left: bool = False
 
 
 class ProgramAttempt:
-    """What happens in one attempt. `perform` is called once, on the engine's loop."""
+    """Runs one attempt. Call `perform` once, on the engine's loop."""
 
     def __init__(
         self, attempt: Attempt, folder: RunFolder, services: ProgramServices, settings: Settings, clock: Clock
@@ -122,8 +122,8 @@ class ProgramAttempt:
         self._services = services
         self._settings = settings
         self._clock = clock
-        self._context = attempt.context = Context(self._lease, attempt.desk, None, attempt.started_at)
-        self._work = Work()  # nothing, until it is filled in
+        self._context = attempt.context = Context(self._lease, attempt.reporter, None, attempt.started_at)
+        self._work = Work()  # empty until the task is filled in
         self._state = _State(
             deadline=clock.steady() + attempt.timeout if attempt.timeout else None,
             grace=settings.kill_after,
@@ -137,7 +137,7 @@ class ProgramAttempt:
 
     @property
     def has_left(self) -> bool:
-        """Whether nothing of the attempt is left here, and its record is handed in."""
+        """Whether the attempt's folder is removed, and its record is handed in."""
         return self._state.has_left
 
     async def perform(self) -> Outcome:
@@ -158,15 +158,15 @@ class ProgramAttempt:
         return await self._outcome(progress)
 
     async def clear_up(self) -> None:
-        """After a time-out or a cancel: run the steps that always run, all of them within the grace. Their ends change
-        nothing and are no checkpoints. The next attempt begins where this one was cut off."""
+        """Run the steps that always run, after a time-out or a cancel, all within the grace. Their results change
+        nothing and are no checkpoints. The next attempt begins where this one stopped."""
         left = rules.to_clear_up(self._work.steps, self._state.begun)
         if not left:
             return
         self._state.deadline = self._clock.steady() + self._settings.kill_after
         self._state.grace = min(self._state.grace, _LAST_GRACE)
         self.say(f"it is ended; what always runs has {self._settings.kill_after / SECOND:g} s")
-        with suppress(Over, TimeIsUp):
+        with suppress(AttemptOver, AttemptTimedOut):
             for at in left:
                 step = self._work.steps[at]
                 self.say(f"step {at + 1} of {len(self._work.steps)}: {step.name}", step.name)
@@ -237,14 +237,14 @@ class ProgramAttempt:
         return None
 
     def _open(self, progress: Progress, *, complete: bool) -> bool:
-        """Prepare files in one call, because each way to a thread and back costs as much as the work there. Returns
-        whether the workspace was there already."""
+        """Prepare files in one call, because each switch to a thread costs as much as the work there. Returns whether
+        the workspace existed already."""
         found = self.folder.open(complete=complete)
         if self._services.keeper is not None:
             self._state.log = self._services.keeper.log_of(self._lease)
         at = rules.next_step(self._work.steps, progress)
         if complete and at is not None:
-            with suppress(NotADirectoryError):  # told when the step begins
+            with suppress(NotADirectoryError):  # reported when the step begins
                 self._state.prepared = self._begin(self._work.steps[at], progress)
         return found
 
@@ -269,7 +269,7 @@ class ProgramAttempt:
         outputs = await self._outputs(leave=is_last and failed is None and progress.failed is None)
         ended = rules.ended(self._work.steps, progress, at, failed=failed, outputs=outputs)
         if is_last and ended.failed is None:
-            return ended  # its verdict says the same, and more
+            return ended  # its verdict contains the same
         try:
             await self._save(ended)
         except ArgumentsError as error:
@@ -316,7 +316,7 @@ class ProgramAttempt:
         if keeper is not None:
             try:
                 keeper.hand_in(self._lease)
-            except OSError:  # who leaves says so
+            except OSError:  # `_leave` reports it
                 return False
         return True
 
@@ -375,9 +375,9 @@ class ProgramAttempt:
         finally:
             live.flush()
         if end.kind == "stopped":
-            raise Over(stopped_of(end))
+            raise AttemptOver(stopped_of(end))
         if end.kind == "timed_out" and mine:
-            raise TimeIsUp
+            raise AttemptTimedOut
         if end.stragglers:
             self.say(f"{end.stragglers} processes that it had left running were killed")
         return end
@@ -392,11 +392,11 @@ class ProgramAttempt:
                 self._state.has_run = True
                 return end
             tried += 1
-            at_most_once = self._job.guarantee is Guarantee.AT_MOST_ONCE  # what is given back is lost then
+            at_most_once = self._job.guarantee is Guarantee.AT_MOST_ONCE  # a released run would be lost
             if tried >= _MOST_TRIES and not self._state.has_run and not at_most_once:
-                raise Over(Outcome(OutcomeKind.RELEASED, end.error))
+                raise AttemptOver(Outcome(OutcomeKind.RELEASED, end.error))
             if self._state.deadline is not None and self._clock.steady() >= self._state.deadline:
-                raise TimeIsUp
+                raise AttemptTimedOut
             await asyncio.sleep(_TRY_EVERY)
 
     async def _watched(self, program: Program, live: LiveLines, saved: _Saved | None) -> ProgramEnd:
@@ -409,7 +409,7 @@ class ProgramAttempt:
             await self._watch(running, saved)
             end = await running
         except asyncio.CancelledError:
-            with suppress(LeaseLost, TimeoutError, ArgumentsError, OSError):  # what it said when it was told to end
+            with suppress(LeaseLost, TimeoutError, ArgumentsError, OSError):  # what it saved when it was stopped
                 await asyncio.wait_for(self._look(saved), _LAST_WORDS)
             raise
         if end.code != 0:
@@ -417,8 +417,8 @@ class ProgramAttempt:
         return end
 
     async def _watch(self, running: asyncio.Future[ProgramEnd], saved: _Saved) -> None:
-        """Look at the checkpoint until the program has ended. If this is cancelled or fails, the program is ended, too,
-        and waited for."""
+        """Read the checkpoint until the program has ended. If this is cancelled or fails, ends the program, too, and
+        waits for it."""
         looks = 0
         try:
             while not (await asyncio.wait({running}, timeout=_LOOK_EVERY))[0]:
@@ -439,7 +439,7 @@ class ProgramAttempt:
             return
         text, saved.raw = self._without_secrets(raw, "what the program has saved"), raw
         progress = rules.with_text(saved.progress, text)
-        with suppress(ArgumentsError):  # too much of it in JSON: what was saved before stays
+        with suppress(ArgumentsError):  # too large in JSON: the earlier checkpoint stays
             await self._save(progress)
         saved.progress = progress
 
@@ -448,7 +448,7 @@ class ProgramAttempt:
         return redacted(text, self._work.forms)
 
     def _without_secrets(self, text: str, what: str) -> str:
-        """A text without secrets, and a remark if it had one: the next reader gets something else."""
+        """A text without secrets. Adds a remark to the log if it had one."""
         shown = self.hidden(text)
         if shown != text:
             self.say(f"a secret was taken out of {what}: '***' stands there; use a file of the workspace instead")
@@ -461,7 +461,7 @@ class ProgramAttempt:
         """Add our own remark, about this step, to the run's log and to the attempt's record."""
         mark, line = Mark(self._clock.now(), "otd", label), f"onthedot: {self.hidden(text)}"
         self._context._log_as(mark, line)
-        with suppress(OSError):  # what cannot be kept fails no job
+        with suppress(OSError):  # a record that cannot be written fails no job
             append(self._state.log, Record(*mark, f"{line}\n"))
 
 

@@ -14,16 +14,16 @@ from onthedot.model.errors import LeaseLost, StoreUnavailable
 from onthedot.model.run import Lease
 from onthedot.model.task import Steps
 from onthedot.model.verdict import Outcome, OutcomeKind
-from onthedot.runners.attempt import Attempt, never_begun
+from onthedot.runners.attempt import Attempt, stopped_before_start
 from onthedot.runners.outcomes import failed, timed_out, without_secrets
-from onthedot.runners.program.program_attempt import Over, ProgramAttempt, TimeIsUp
+from onthedot.runners.program.program_attempt import AttemptOver, AttemptTimedOut, ProgramAttempt
 from onthedot.runners.program.services import ProgramServices
 from onthedot.runners.program.workspace import RunFolder, SpareFolders, sweep
 from onthedot.runners.runner import BaseRunner, Host
 from onthedot.settings import Settings
 
 _MOST_REMARKS = 10
-_KEEP_PATIENCE = 60.0  # seconds that an end waits for its output to be kept; it goes on behind it
+_KEEP_PATIENCE = 60.0  # seconds that an outcome waits for its output to be kept; keeping continues after it
 _SWEEP_EVERY: Micros = 600 * SECOND
 
 
@@ -37,8 +37,8 @@ class ProgramRunner(BaseRunner):
         self._settings = host.settings
         self._waiting: deque[Attempt] = deque()
         self._running: set[Attempt] = set()
-        self._leaving: set[asyncio.Task[None]] = set()  # ended, and their output is being kept
-        self._folders: dict[Attempt, str] = {}  # what is in use
+        self._leaving: set[asyncio.Task[None]] = set()  # of ended attempts whose output is being kept
+        self._folders: dict[Attempt, str] = {}  # run folders in use
         self._spares = SpareFolders(self._seats)
 
     @property
@@ -58,12 +58,12 @@ class ProgramRunner(BaseRunner):
         for attempt in attempts:
             if attempt in self._waiting:
                 self._waiting.remove(attempt)
-                self._end(attempt, never_begun(attempt))
+                self._end(attempt, stopped_before_start(attempt))
             elif attempt in self._running and attempt.handle is not None:
-                handle, attempt.handle = attempt.handle, None  # once: a second cancel would cut the grace short
+                handle, attempt.handle = attempt.handle, None  # once: a second cancel would end the grace
                 handle.cancel()
-                if not attempt.started_at:  # before its first step: it takes none, and would never come to its end
-                    self._end(attempt, never_begun(attempt))
+                if not attempt.started_at:  # a task that is cancelled before its first step never ends its attempt
+                    self._end(attempt, stopped_before_start(attempt))
 
     def close(self) -> None:
         """Does nothing: the guard is closed by its owner."""
@@ -90,17 +90,17 @@ class ProgramRunner(BaseRunner):
             self._tell_started([attempt])
         fault_points.point("attempt.before_call")
         timer = None
-        if attempt.timeout:  # the guard ends programs by itself; this is for what is between them
+        if attempt.timeout:  # the guard ends programs by itself; this is for the time between them
             timer = asyncio.get_running_loop().call_later(attempt.timeout / SECOND, self._time_is_up, attempt)
         try:
             outcome = await program.perform()
         except asyncio.CancelledError as error:
             outcome = timed_out(attempt.timeout) if attempt.timed_out else attempt.stop_as or failed(error)
-        except TimeIsUp:
+        except AttemptTimedOut:
             outcome = timed_out(attempt.timeout)
-        except Over as over:
+        except AttemptOver as over:
             outcome = attempt.stop_as or over.outcome
-        except StoreUnavailable as error:  # what it needs before its first program could not be had: nothing has begun
+        except StoreUnavailable as error:  # the store failed before the first program: nothing has begun
             outcome = attempt.stop_as or Outcome(OutcomeKind.RELEASED, str(error))
         except LeaseLost as error:
             outcome = attempt.stop_as or Outcome(OutcomeKind.LOST, str(error))
@@ -120,11 +120,11 @@ class ProgramRunner(BaseRunner):
         self._end(attempt, outcome)
 
     async def _leave_in_time(self, attempt: Attempt, program: ProgramAttempt, outcome: Outcome) -> None:
-        """Leave, and wait for that a limited time. The rest happens after the attempt's end is reported."""
+        """Hand in the output, and wait a limited time for that. The rest happens after the outcome is reported."""
         leaving = asyncio.get_running_loop().create_task(self._leave(attempt, program, outcome))
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
-        if outcome.kind is not OutcomeKind.LOST:  # else somebody waits for the lease
+        if outcome.kind is not OutcomeKind.LOST:  # else another node waits for the lease
             await asyncio.wait({leaving}, timeout=_KEEP_PATIENCE)
 
     async def _clear_up(self, attempt: Attempt, program: ProgramAttempt, outcome: Outcome) -> Outcome:
@@ -151,7 +151,7 @@ class ProgramRunner(BaseRunner):
             handle.cancel()
 
     async def _leave(self, attempt: Attempt, program: ProgramAttempt, outcome: Outcome) -> None:
-        """Hand in the attempt's output, and remove its workspace if nobody needs it any more."""
+        """Hand in the attempt's output, and remove its workspace if the run needs it no more."""
         folder, useless = program.folder, outcome.kind is OutcomeKind.SUCCEEDED
         try:
             try:
@@ -216,13 +216,13 @@ class SpoolSweep(Service):
         self._runner: ProgramRunner | None = None
 
     def open(self, runner: ProgramRunner) -> None:
-        """From here on this node runs programs."""
+        """Sweep the spool of this runner from now on."""
         self._runner = runner
         self.wake()  # the first program's job may be stored long after the start
 
     async def tick(self, now: Micros) -> Micros | None:
         """Remove old folders once."""
-        del now  # files bear the time of this machine, not of the store
+        del now  # files have the time of this machine, not of the store
         if self._runner is None:
             return None
         await asyncio.to_thread(

@@ -98,8 +98,8 @@ async def guard_of(settings: Settings) -> Guard | None:
 
 
 def abilities(levels: frozenset[Level], least: Level) -> frozenset[str]:
-    """The abilities of a worker, in the words of `job.ability_of`: its guard offers these levels, and its operator
-    demands at least this one.
+    """The abilities of a worker, as `job.ability_of` names them. `levels`: what its guard offers. `least`: the lowest
+    level that its operator allows.
 
     >>> sorted(abilities(frozenset({"none", "user"}), "user"))
     ['command@user', 'steps@user']
@@ -126,8 +126,8 @@ class FileBatcher:
         self._batcher: Batcher[Callable[[], Any], _Done] = Batcher(_in_thread)
 
     async def do(self, work: Callable[[], T]) -> T:
-        """Do one operation, and return its result or raise its error. If the caller is cancelled it is done all the
-        same, in its place in the order, and its result is lost.
+        """Do one operation, and return its result or raise its error. If the caller is cancelled, the operation is done
+        all the same, in order, and its result is lost.
 
         >>> await FileBatcher().do(lambda: 6 * 7)
         42

@@ -40,14 +40,14 @@ _KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
 
 
 class Way(NamedTuple):
-    """The way to a source: the target of git's connection, and its allowed addresses."""
+    """Where git connects to for a source: the target, and its allowed addresses."""
 
     target: GitTarget
     addresses: Sequence[Address]
 
 
 async def find_way(source: Source, allowed: Allowed) -> Way | None:
-    """Find the way to a source; None for a path of this machine. `AddressRefused` if git may not connect there,
+    """Resolve the host of a source; None for a path of this machine. `AddressRefused` if git may not connect there,
     `ConnectionError` if there is no such host."""
     target = read_git(source.git)
     if target is None:
@@ -101,7 +101,7 @@ def git_environment(level: Level, way: Way | None = None, *, key: str = "", fold
     if way.target.scheme == "ssh":
         env["GIT_SSH_COMMAND"] = _ssh(way, folder, has_key=bool(key))
     elif key:
-        # in the environment, as all secrets: arguments could be read by every user of the machine
+        # in the environment, because every user of the machine can read arguments
         said = key if ":" in key else f"x-access-token:{key}"
         env |= {
             "GIT_CONFIG_COUNT": "1",
@@ -113,7 +113,7 @@ def git_environment(level: Level, way: Way | None = None, *, key: str = "", fold
 
 def _ssh(way: Way, folder: str, *, has_key: bool) -> str:
     host, port = way.target.host, way.target.port
-    place = folder.replace("%", "%%")  # ssh fills in what follows one
+    place = folder.replace("%", "%%")  # ssh expands what follows a `%`
     words = [
         "ssh", *_SSH,
         f"-oHostName={way.addresses[0]}",
@@ -134,6 +134,6 @@ def ssh_files(way: Way | None, key: str) -> dict[str, str]:
     for name in _KNOWN_HOSTS:
         try:
             known.append(Path(name).expanduser().read_text(encoding="utf-8", errors="replace"))
-        except (OSError, RuntimeError):  # there is none, or no home
+        except (OSError, RuntimeError):  # no such file, or no home
             continue
     return {"known_hosts": "\n".join(known), **({"key": key.rstrip() + "\n"} if key else {})}

@@ -1,13 +1,13 @@
 """A run's folder on this machine: its workspace, the files of its programs, and the logs of its attempts.
 
     <spool>/<run>/work          the workspace: programs begin here, and a sandbox lets them write nowhere else
-    <spool>/<run>/work/.otd     files through which programs and worker talk
+    <spool>/<run>/work/.otd     files that programs and worker exchange
     <spool>/<run>/<attempt>.log the log of an attempt, where no spool of output takes it
 
-`<run>` is the run's id and the instant at which it was created, so that two stores may share a spool. No path contains
-a name that a user chose. What programs have written is read without following links: they may write anything there.
+`<run>` is the run's id and the time of its creation, so that two stores may share a spool. No path contains a name that
+a user chose. We read files of programs without following links, because programs may write anything there.
 
-Everything here blocks, and is called in threads.
+All functions block. Call them in threads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from onthedot.clock import Micros, to_datetime
 from onthedot.model.run import Lease
 from onthedot.output.locations import state_folder
 from onthedot.runners.guard import folders
-from onthedot.runners.guard.users import FOR_ONE_GROUP, make_system_folder, system_folder, take_back
+from onthedot.runners.guard.users import FOR_ONE_GROUP, make_system_folder, reclaim, system_folder
 from onthedot.settings import Settings
 
 logger = logging.getLogger("onthedot.runners")
@@ -34,7 +34,7 @@ OTD = ".otd"
 INSIDE = ("work", "work/.otd", "work/.otd/tmp")
 """The folders in a run's folder, each in the one before it."""
 UNREADY = "unready"
-"""A file beside a workspace whose source is still to be checked out."""
+"""A file next to a workspace whose source is not checked out yet."""
 MOST_ARTIFACTS = 1_000
 MOST_ARTIFACT_BYTES = 1 << 30
 _MOST_LOOKED_AT = 100_000
@@ -43,8 +43,8 @@ _SHOWN = 120  # characters of a path in a remark
 
 
 def spool_of(settings: Settings) -> Path:
-    """The folder of all runs' places: as the settings say, or where this user's programs keep their state. That of root
-    is the system's own, because programs that have a user of their own cannot pass through root's home."""
+    """The folder of all run folders: the one in the settings, or in this user's state folder. For root it is in a
+    system folder, because programs with a user of their own cannot pass through root's home."""
     if settings.spool:
         return Path(settings.spool).expanduser().absolute()
     is_given = os.environ.get("XDG_STATE_HOME", "").startswith("/")
@@ -52,7 +52,7 @@ def spool_of(settings: Settings) -> Path:
 
 
 def folder_name(run_id: int, created_at: Micros) -> str:
-    """What a run's folder is called.
+    """The name of a run's folder.
 
     >>> folder_name(7, 255)
     '7-ff'
@@ -65,9 +65,9 @@ class RunFolder:
 
     def __init__(self, spool: Path, lease: Lease, spares: SpareFolders | None = None) -> None:
         self.spool = spool
-        self.is_new = False  # made just now, and no program has run in it
+        self.is_new = False  # new: no program has run in it
         self._apart = lease.record.job.isolation not in ("none", "process")
-        self._spares = None if self._apart else spares  # what had a user of its own is nobody else's
+        self._spares = None if self._apart else spares  # a folder that had its own user is not used again
         self.run = spool / folder_name(lease.run_id, lease.created_at)
         self.workspace = self.run / "work"
         self.log = self.run / f"{lease.attempt}.log"
@@ -75,7 +75,7 @@ class RunFolder:
         self.output_file = self.workspace / OTD / "output"
 
     def open(self, *, complete: bool = True) -> bool:
-        """Make all folders that are missing. Returns whether the workspace was there already, complete. A new one is
+        """Make all missing folders. Returns whether the workspace existed already and was complete. A new one is
         complete at once, or after `ready` if it gets a source."""
         if complete and self._spares is not None and self._spares.take(self.run):
             self.is_new = True
@@ -83,7 +83,7 @@ class RunFolder:
         self.is_new = self._make_run()
         found = not self.is_new and self.workspace.is_dir() and not self._unready.exists()
         if not found and not complete:
-            self._unready.touch(mode=0o600)  # first: whoever finds a workspace without it takes it for complete
+            self._unready.touch(mode=0o600)  # first, because a workspace without this file counts as complete
         if self.is_new:
             for inside in INSIDE:
                 os.mkdir(f"{self.run}/{inside}", 0o700)
@@ -92,7 +92,7 @@ class RunFolder:
             self._own_folder()
             self.touch()
             if complete:
-                self.ready()  # the source of an earlier definition
+                self.ready()  # an earlier definition of the job had a source
         if self._apart:
             self._let_pass()
         return found
@@ -113,7 +113,7 @@ class RunFolder:
             os.mkdir(self.run, 0o700)
         except FileExistsError:
             return False
-        except FileNotFoundError:  # the spool itself is not there yet
+        except FileNotFoundError:  # the spool does not exist yet
             if self.spool.parent == system_folder():
                 make_system_folder()
             os.makedirs(self.spool, mode=0o700, exist_ok=True)
@@ -133,8 +133,8 @@ class RunFolder:
         if self.workspace.exists() or (theirs / UNREADY).exists():
             return False
         os.makedirs(self.run, mode=0o700, exist_ok=True)
-        with suppress(OSError):  # there is none; somebody else was quicker, or it was swept away
-            if not take_back(str(theirs / "work")):  # before it has a name by which nobody knows whose it is
+        with suppress(OSError):  # there is none: another attempt took it, or it was swept
+            if not reclaim(str(theirs / "work")):  # before the rename: the lock of its user names the old path
                 return False
             (theirs / "work").rename(self.workspace)
             return True
@@ -172,7 +172,7 @@ class RunFolder:
     # ── files that programs write ────────────────────────────────────────────────────────────────────────────
 
     def write_checkpoint(self, text: str) -> None:
-        """Write the last checkpoint for the program; no file if there is none."""
+        """Write the last checkpoint for the program. Writes no file if there is none."""
         self._own_folder()
         _remove_file(self.checkpoint_file)
         if text:
@@ -217,12 +217,12 @@ class RunFolder:
     def give_back(self) -> None:
         """Close the workspace for the users of programs: the attempt has ended, and the workspace is kept."""
         if self._apart:
-            take_back(str(self.workspace))
+            reclaim(str(self.workspace))
 
     def discard(self) -> None:
         """Remove the workspace: the run has succeeded. A record that nobody has taken stays until it is swept."""
         folders.remove(str(self.workspace))
-        with suppress(OSError):  # something is in it still
+        with suppress(OSError):  # not empty
             self.run.rmdir()
 
 
@@ -238,14 +238,14 @@ def sweep(spool: Path, *, now: Micros, keep: Micros, in_use: Iterable[str]) -> i
     used, count = set(in_use), 0
     try:
         found = list(os.scandir(spool))
-    except OSError:  # there is none yet, or it is not ours to look into: who opens a place says so
+    except OSError:  # none yet, or not readable: opening a run folder reports that
         return 0
     for entry in found:
         try:
             count += _sweep_one(entry, now=now, keep=keep, used=used)
-        except FileNotFoundError:  # somebody else was quicker
+        except FileNotFoundError:  # another process was faster
             continue
-        except Exception as error:  # noqa: BLE001 - programs may leave anything: it stops neither the rest nor the node
+        except Exception as error:  # noqa: BLE001 - programs may leave anything; the sweep continues
             logger.warning(
                 "the place %s could not be swept, and stays: %s: %s", entry.path, type(error).__name__, error
             )
@@ -257,7 +257,7 @@ def _sweep_one(entry: os.DirEntry[str], *, now: Micros, keep: Micros, used: set[
     age = now - entry.stat(follow_symlinks=False).st_mtime_ns // 1_000
     if not entry.is_dir(follow_symlinks=False) or entry.name in used or not _is_place(entry.name):
         return False
-    take_back(f"{entry.path}/work", kill=True)
+    reclaim(f"{entry.path}/work", kill=True)
     if age <= keep:
         return False
     folders.remove(entry.path)
@@ -275,7 +275,7 @@ def _is_place(name: str) -> bool:
 
 
 def environment(place: RunFolder, lease: Lease, *, path: str) -> dict[str, str]:
-    """The small clean environment of every program. Of the worker's own it has only the path."""
+    """The environment of every program. Only the path comes from the worker's own."""
     workspace = str(place.workspace)
     return {
         "PATH": path,
@@ -342,7 +342,7 @@ def _read_inside(folder: Path, parts: Sequence[str], limit: int) -> str | None:
         os.close(at)
     try:
         about = os.fstat(file)
-        if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:  # a second name may be somebody else's file
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:  # a second link may be another user's file
             return None
         data = b""
         while len(data) <= limit and (more := os.read(file, limit + 1 - len(data))):
@@ -355,12 +355,12 @@ def _read_inside(folder: Path, parts: Sequence[str], limit: int) -> str | None:
 
 
 def _matching(workspace: Path, patterns: Sequence[str], *, only_own: bool) -> tuple[dict[str, Path], list[str]]:
-    """`only_own`: without files that have a second name, because a program with a user of its own may have linked to
-    what it cannot read, and its worker can."""
+    """Find the files that match. `only_own`: without files that have a second link, because a program with its own user
+    may have linked to files that only its worker can read."""
     found: dict[str, Path] = {}
     left_out: list[str] = []
     size, looked_at = 0, 0
-    waiting = [""]  # folders, in place of recursion: a program may nest them as deep as it likes
+    waiting = [""]  # a list instead of recursion: programs may nest folders deeply
     while waiting:
         folder = waiting.pop()
         try:
@@ -412,7 +412,7 @@ def _shortened(name: str) -> str:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Part by part: `*` stays within one, `**` is any number of them."""
+    """Match part by part: `*` stays within one part, `**` is any number of parts."""
     return _match_parts(path.split("/"), pattern.split("/"))
 
 
@@ -425,7 +425,7 @@ def _match_parts(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     return bool(parts) and fnmatch.fnmatchcase(parts[0], first) and _match_parts(parts[1:], rest)
 
 
-# ── folders that are used again ───────────────────────────────────────────────────────────────────────────────
+# ── spare folders ───────────────────────────────────────────────────────────────────────────────
 
 
 class SpareFolders:
@@ -447,9 +447,9 @@ class SpareFolders:
             spare = self._waiting.pop()
             try:
                 os.rename(spare, run)
-            except FileNotFoundError:  # it was swept away
+            except FileNotFoundError:  # it was swept
                 continue
-            except OSError:  # the run has been here before
+            except OSError:  # the run has a folder already
                 self._waiting.append(spare)
                 return False
             return True
@@ -463,7 +463,7 @@ class SpareFolders:
             spare = run.with_name("0-" + run.name.replace("-", ""))
             try:
                 os.rename(run, spare)
-            except OSError:  # somebody else has one of that name
+            except OSError:  # another process has one of that name
                 return remove_empty(run)
             self._waiting.append(spare)
             return True
@@ -481,7 +481,7 @@ def remove_empty(run: Path) -> bool:
         for inside in reversed(INSIDE):
             os.rmdir(f"{run}/{inside}")
         os.rmdir(run)
-    except OSError:  # something is in it
+    except OSError:  # not empty
         return False
     return True
 

@@ -8,7 +8,7 @@ from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, Field, model_validator
 
 from onthedot.access import keys, users
-from onthedot.access.permissions import Grant, grant_in_words
+from onthedot.access.permissions import Grant, parse_grant
 from onthedot.clock import Micros
 from onthedot.observe.formats import iso, optional_iso
 from onthedot.server.audit import record_change
@@ -36,7 +36,7 @@ class GrantIn(Body):
 
     def grant(self) -> Grant:
         """The grant. Raises `DefinitionError` if it is not valid."""
-        return grant_in_words(
+        return parse_grant(
             self.role, scopes=self.scopes, may_code=self.may_code, namespaces=self.namespaces, owner=self.owner,
             only_own=self.only_own,
         )  # fmt: skip
@@ -179,7 +179,7 @@ async def list_keys(opened: StoreDep, who: Who, limit: Limit = 100, after: After
 async def create_key(request: Request, opened: StoreDep, who: Who, body: KeyIn) -> Any:
     """Create a key, with at most your own permissions. The answer contains its secret text, which cannot be read again.
     The key expires after 90 days, unless `expires_in` sets another lifetime."""
-    lasts = keys.read_lasts(body.expires_in, what="expires_in")
+    lasts = keys.parse_lifetime(body.expires_in, what="expires_in")
     now = opened.clock.now()
     expires_at = None if lasts is None else now + lasts
     issued = await keys.issue(opened.store, body.name, body.grant(), expires_at=expires_at, by=who)

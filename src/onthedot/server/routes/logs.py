@@ -35,7 +35,7 @@ from onthedot.output.log_positions import (
     record_pieces,
 )
 from onthedot.output.output_store import Name, OutputStore
-from onthedot.output.run_output import Said, read_said
+from onthedot.output.run_output import AttemptOutput, read_output
 from onthedot.server.auth import StoreDep, Who
 from onthedot.server.event_stream import PING, PING_EVERY, TURN, LastEventId, event_content, follow, frame
 from onthedot.server.models import RunId, attachment, json_response
@@ -337,7 +337,7 @@ async def get_logs(
     """The output of the attempts of a run, in order: at most 1,000 records of JSON, or 1,048,576 characters of text. In
     text the header `X-Next-Offset` is the `offset` of the next page."""
     await visible_run(opened.store, who, run_id)
-    said = await read_said(opened.store, opened.outputs, run_id, only=attempt)
+    said = await read_output(opened.store, opened.outputs, run_id, only=attempt)
     as_text = wants_text(request.headers.get("accept", "")) if format is None else format == "text"
     if as_text:
         body, following = await asyncio.to_thread(_text, said, offset, limit or MOST_CHARACTERS)
@@ -348,20 +348,20 @@ async def get_logs(
     return json_response(records, headers={"Vary": "Accept"})
 
 
-def _text(said: list[Said], offset: int, limit: int) -> tuple[bytes, int | None]:
+def _text(said: list[AttemptOutput], offset: int, limit: int) -> tuple[bytes, int | None]:
     text = "".join(one.text for one in said)
     part = text[offset : offset + limit]
     return part.encode(errors="replace"), offset + limit if offset + limit < len(text) else None
 
 
-def _json(said: list[Said], offset: int, limit: int) -> dict[str, Any]:
+def _json(said: list[AttemptOutput], offset: int, limit: int) -> dict[str, Any]:
     records = list(_records(said))
     following = offset + limit if offset + limit < len(records) else None
     trouble = [f"attempt {one.attempt}: {one.trouble}" for one in said if one.trouble]
     return {"items": records[offset : offset + limit], "next": following, "trouble": trouble}
 
 
-def _records(said: list[Said]) -> Iterator[dict[str, Any]]:
+def _records(said: list[AttemptOutput]) -> Iterator[dict[str, Any]]:
     for one in said:
         if one.records is None:
             if one.text:

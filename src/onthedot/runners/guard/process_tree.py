@@ -1,8 +1,8 @@
 """Finds the processes of a tree in /proc, and signals them.
 
 The guard is a child subreaper: a process that loses its parent becomes a child of the guard. So every process of a
-program is below its main process, or is an orphan below the guard. The cgroup, the user, the session or the environment
-of an orphan tells its program. An orphan with none of these has hidden, and no program may keep it.
+program is a descendant of its main process, or an orphan below the guard. The cgroup, the user, the session or the
+environment of an orphan tells its program. An orphan with none of these belongs to no program, and is killed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MARK = "OTD_TREE"
 """The variable in each program's environment: the guard's token, a dot, and the program's number."""
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 38, 36
-_ROUNDS = 20  # of finding who was started meanwhile: there is nobody left who could, long before
+_ROUNDS = 20  # searches for processes that were started meanwhile; far more than needed
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -53,39 +53,39 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def look(pid: int) -> Process | None:
+def read_process(pid: int) -> Process | None:
     """The process with this id, or None."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
     except OSError:
         return None
-    fields = text[text.rindex(b")") + 2 :].split()  # its name may hold anything
-    # one whose first thread has ended shows as a zombie, too, while its other threads go on
+    fields = text[text.rindex(b")") + 2 :].split()  # the name before it may contain anything
+    # a process whose first thread has ended also shows as a zombie, while its other threads run
     is_zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
     return Process(pid, int(fields[1]), int(fields[3]), int(fields[19]), is_zombie)
 
 
-def children_of_guard() -> list[int]:
-    """The guard's own children: main processes, and orphans. One that ends meanwhile can hide another, so look again if
-    you must be sure."""
+def own_children() -> list[int]:
+    """The children of this process: of a guard, main processes and orphans. A process that ends meanwhile can hide
+    another one, so call it again to be sure."""
     me = os.getpid()
     try:
         with open(f"/proc/self/task/{me}/children", "rb") as file:
             return [int(pid) for pid in file.read().split()]
     except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
-        return [process.pid for process in everybody() if process.parent == me]
+        return [process.pid for process in all_processes() if process.parent == me]
 
 
-def everybody() -> Iterator[Process]:
+def all_processes() -> Iterator[Process]:
     """All processes of this machine that can be seen from here."""
     for name in os.listdir("/proc"):
-        if name.isdigit() and (process := look(int(name))) is not None:
+        if name.isdigit() and (process := read_process(int(name))) is not None:
             yield process
 
 
-def below(roots: Iterable[int], among: Iterable[Process]) -> list[Process]:
-    """These processes and all of their descendants that live, each before its children."""
+def with_descendants(roots: Iterable[int], among: Iterable[Process]) -> list[Process]:
+    """These processes and all of their living descendants, each before its children."""
     families: dict[int, list[Process]] = {}
     by_pid: dict[int, Process] = {}
     for process in among:
@@ -101,12 +101,12 @@ def below(roots: Iterable[int], among: Iterable[Process]) -> list[Process]:
     return [process for process in found.values() if not process.is_zombie]
 
 
-def tell(process: Process, number: int) -> None:
-    """Signal this process, and never another one that has its id now."""
+def send_signal(process: Process, number: int) -> None:
+    """Signal this process, and never another one that has taken its id."""
     with suppress(ProcessLookupError, PermissionError):
         handle = os.pidfd_open(process.pid)
         try:
-            now = look(process.pid)
+            now = read_process(process.pid)
             if now is not None and now.born == process.born:
                 signal.pidfd_send_signal(handle, number)
         finally:
@@ -114,25 +114,25 @@ def tell(process: Process, number: int) -> None:
 
 
 def kill_found(find: Callable[[], Iterable[Process]]) -> int:
-    """Kill all processes that `find` finds. Returns how many. First it stops them, until it finds no new ones. So none
-    can replace one that is killed, and a fork bomb runs into its limit."""
-    stopped: dict[tuple[int, int], Process] = {}  # a parent, a session may change meanwhile
+    """Kill all processes that `find` finds. Returns how many. First stops them, until there are no new ones. So no
+    process can start another one in between, and a fork bomb stops at its limit."""
+    stopped: dict[tuple[int, int], Process] = {}  # by id and birth, because parent and session may change
     for _ in range(_ROUNDS):
         fresh = [process for process in find() if (process.pid, process.born) not in stopped]
         if not fresh:
             break
         for process in fresh:
-            tell(process, signal.SIGSTOP)
+            send_signal(process, signal.SIGSTOP)
             stopped[process.pid, process.born] = process
     for process in stopped.values():
-        tell(process, signal.SIGKILL)
+        send_signal(process, signal.SIGKILL)
     return len(stopped)
 
 
 def kill_below(roots: Iterable[int]) -> int:
     """Kill these processes and all of their descendants. Returns how many."""
     tops = list(roots)
-    return kill_found(lambda: below(tops, everybody()))
+    return kill_found(lambda: with_descendants(tops, all_processes()))
 
 
 def mark_of(pid: int) -> str:

@@ -1,6 +1,6 @@
-"""The desk: writes the checkpoints, progress and logs of running attempts to the store.
+"""The reporter: writes the checkpoints, progress and logs of running attempts to the store.
 
-A checkpoint is written at once, and its handler waits for that. Progress and log lines are collected in the attempt
+A checkpoint is written at once, and the handler waits for it. Progress and log lines are collected in the attempt
 (`runners/notes.py`) and written about every second, and before the attempt's verdict: after that its lease is over.
 """
 
@@ -29,35 +29,35 @@ WRITE_EVERY: Micros = 1 * SECOND
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries to reach the store
 
 
-class Desk(Service):
+class StoreReporter(Service):
     """Takes notes on any thread, and writes them on the engine's thread."""
 
-    name = "attempt notes"
+    name = "reporter"
 
     def __init__(self, store: Store, settings: Settings, clock: Clock, events: Events | None = None) -> None:
         super().__init__()
         self._store = store
-        self._counter = Transactor(store, clock, lambda lease_id: self.write([lease_id]))
+        self._transactor = Transactor(store, clock, lambda lease_id: self.write([lease_id]))
         self._settings = settings
         self._clock = clock
         self._events = events or Events()
-        self._noted: dict[str, Notes] = {}  # by lease id: what has news
+        self._noted: dict[str, Notes] = {}  # by lease id: notes with news
         self._writing = asyncio.Lock()
         self._written_at: Micros = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def open(self) -> None:
-        """From here on notes are written on the running loop."""
-        self._loop = self._counter.loop = asyncio.get_running_loop()
+        """Write notes on the running loop from now on."""
+        self._loop = self._transactor.loop = asyncio.get_running_loop()
 
     def close(self) -> None:
-        """Write nothing more. Attempts that still run belong to a node that has gone."""
-        self._loop = self._counter.loop = None
+        """Write nothing more: the node has stopped."""
+        self._loop = self._transactor.loop = None
 
     # ── on any thread ────────────────────────────────────────────────────────────────────────────────────────
 
     def checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> Future[None]:
-        """See `context.Desk`."""
+        """See `context.Reporter`."""
         loop = self._loop
         if loop is None or loop.is_closed():
             raise LeaseLost(
@@ -66,32 +66,32 @@ class Desk(Service):
         return asyncio.run_coroutine_threadsafe(self._save(lease, checkpoint), loop)
 
     def noted(self, notes: Notes) -> None:
-        """See `context.Desk`."""
+        """See `context.Reporter`."""
         loop = self._loop
-        if loop is not None and not loop.is_closed():  # else nobody is left to write it
+        if loop is not None and not loop.is_closed():  # else the node has stopped
             loop.call_soon_threadsafe(self._note, notes)
 
     def now(self) -> Micros:
-        """See `context.Desk`."""
+        """See `context.Reporter`."""
         return self._clock.now()
 
     @property
     def result_bytes(self) -> int:
-        """See `context.Desk`."""
+        """See `context.Reporter`."""
         return self._settings.result_bytes
 
     def transaction(self, completion: Completion) -> TransactionBlock:
-        """See `context.Desk`."""
-        return TransactionBlock(self._counter, completion)
+        """See `context.Reporter`."""
+        return TransactionBlock(self._transactor, completion)
 
     def transaction_blocking(self, completion: Completion) -> AbstractContextManager[Any]:
-        """See `context.Desk`."""
-        return self._counter.blocking(completion)
+        """See `context.Reporter`."""
+        return self._transactor.blocking(completion)
 
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
 
     async def _save(self, lease: Lease, checkpoint: Checkpoint) -> None:
-        """Try until the store answers. The same revision is the same checkpoint, so a repeat changes nothing."""
+        """Retry until the store answers. A repeat changes nothing, because the same revision is the same checkpoint."""
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -112,7 +112,7 @@ class Desk(Service):
         self.wake()
 
     async def tick(self, now: Micros) -> Micros | None:
-        """Write new notes, if the last write is long enough ago."""
+        """Write new notes, at most once a second."""
         if not self._noted:
             return None
         since = now - self._written_at
@@ -123,10 +123,10 @@ class Desk(Service):
         return WRITE_EVERY if self._noted else None
 
     async def write(self, lease_ids: Sequence[str]) -> None:
-        """Write the new notes of these attempts. If the store refuses one, its attempt is over."""
+        """Write the new notes of these attempts. The store refuses notes of attempts that have lost their lease."""
         if not self._noted and not self._writing.locked():
             return
-        async with self._writing:  # a write under way may fail, and leave its notes to the next one
+        async with self._writing:  # if a running write fails, the next one writes its notes
             taken = [self._noted.pop(lease_id) for lease_id in lease_ids if lease_id in self._noted]
             try:
                 if taken:

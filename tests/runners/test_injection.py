@@ -8,7 +8,7 @@ from onthedot.define.check import check_job
 from onthedot.model.errors import DefinitionError
 from onthedot.model.job import Job
 from onthedot.model.task import Command, Container, Param, Step, Steps, Task
-from onthedot.runners.interpreters import doubts
+from onthedot.runners.injection import injection_risks
 from onthedot.runners.task_template import fill
 
 X = "${{ params.x }}"
@@ -314,5 +314,5 @@ def test_the_error_says_what_to_do():
 
 def test_jobs_that_are_stored_run_on():
     task = Command(argv=argv(f"ssh host deploy {X}"))
-    assert doubts(task, ())
+    assert injection_risks(task, ())
     assert fill(task, {"x": "a"}, {}).task == Command(argv=("ssh", "host", "deploy", "a"))

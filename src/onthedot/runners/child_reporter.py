@@ -1,4 +1,4 @@
-"""The desk in a child process: sends checkpoints, progress and log lines to the worker's own desk.
+"""The reporter in a child process: sends checkpoints, progress and log lines to the worker's own reporter.
 
 They use the same frames as the outcome. A checkpoint waits for its answer, and there is one at a time. Progress and
 log lines need no answer: they are collected, and sent a few times a second and before the outcome.
@@ -25,10 +25,10 @@ TELL_EVERY: Micros = 200 * MILLISECOND
 _MOST = 1 << 16  # bytes of an answer
 
 
-class ChildDesk:
-    """See `context.Desk`. Serves one attempt: made before its handler is called, closed before its outcome is sent."""
+class ChildReporter:
+    """See `context.Reporter`. Serves one attempt: from before its handler is called until its outcome is sent."""
 
-    result_bytes = 0  # under exactly_once only, which has no children
+    result_bytes = 0  # only for exactly_once, which does not run in children
 
     def __init__(self, talk: socket.socket, clock: Clock | None = None) -> None:
         self._talk = talk
@@ -42,7 +42,7 @@ class ChildDesk:
     # ── checkpoints ──────────────────────────────────────────────────────────────────────────────────────────
 
     def checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> Future[None]:
-        """Send the checkpoint. On an event loop a thread waits for the answer, so that the loop goes on."""
+        """Send the checkpoint. On an event loop, a thread waits for the answer, so that the loop is not blocked."""
         answer: Future[None] = Future()
         try:
             asyncio.get_running_loop()
@@ -61,7 +61,7 @@ class ChildDesk:
                 told = None
         error = _error_in(told, lease)
         if not answer.set_running_or_notify_cancel():
-            return  # nobody waits for it any more
+            return  # the caller was cancelled
         if error is None:
             answer.set_result(None)
         else:
@@ -70,7 +70,7 @@ class ChildDesk:
     # ── progress and log ─────────────────────────────────────────────────────────────────────────────────────
 
     def noted(self, notes: Notes) -> None:
-        """Send the notes now, or as soon as the last time is long enough ago."""
+        """Send the notes, at most a few times a second."""
         self._notes = notes
         wait = self._told_at + TELL_EVERY - self._clock.steady()
         if wait <= 0:
@@ -85,11 +85,11 @@ class ChildDesk:
             self._told_at = self._clock.steady()
             note = self._notes.take()
             progress = None if note.progress is None else list(note.progress)
-            with contextlib.suppress(OSError):  # the worker is gone, and this process in a moment
+            with contextlib.suppress(OSError):  # the worker is gone, and will end this process
                 self._send({"note": [progress, note.log]})
 
     def now(self) -> Micros:
-        """See `context.Desk`."""
+        """See `context.Reporter`."""
         return self._clock.now()
 
     def trace(self, lease: Lease, text: str) -> None:
@@ -99,7 +99,7 @@ class ChildDesk:
             self._notes.log(text, Mark(self.now(), "err"))
 
     def close(self) -> None:
-        """Send the last notes, and wait until nothing is on its way."""
+        """Send the last notes, and wait until all is sent."""
         if self._timer is not None:
             self._timer.cancel()
         self._tell()
@@ -110,7 +110,7 @@ class ChildDesk:
         with self._sending:
             send(self._talk, message)
 
-    # ── not here ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── not in a child ───────────────────────────────────────────────────────────────────────────────────────
 
     def transaction(self, completion: Completion) -> NoReturn:
         """A connection cannot cross to another process; such jobs are refused when they are defined."""

@@ -1,18 +1,18 @@
 """Finds parameters that a shell or another interpreter could read as code. Pure.
 
-`task_template.py` refuses places that are code for certain, also in stored jobs. These rules are stricter, and hold for
-new definitions: in doubt, a parameter goes through the environment, or behind `--`.
+`task_template.py` refuses parameters in places that are certainly code, also in stored jobs. These rules are stricter,
+and apply to new definitions. If in doubt, a parameter must go through the environment, or after `--`.
 
-No list has every program. So the rules look at the argument list, for any program:
+No list contains every program. So these rules apply to the arguments of any program:
 
-* a parameter is a whole argument, or the value in `--name=…`, where `name` does not speak of commands or code;
-* it does not follow a short option (`-c`, `-exec`), which does not say what its value is;
-* it does not stand where a program is named.
+* a parameter is a whole argument, or the value in `--name=…`, where `name` does not suggest commands or code;
+* it does not follow a short option (`-c`, `-exec`), because that does not tell what its value is;
+* it is not the name of a program.
 
-Lists come on top: shells and interpreters wherever their names stand, programs that hand their arguments to a shell
+Then there are lists: shells and interpreters anywhere in the arguments, programs that pass their arguments to a shell
 (`ssh`), and programs that start others (`nice`).
 
-A parameter whose values the definition bounds is exempt: a number, `choices`, or a `pattern` that no code can match.
+Parameters with restricted values are exempt: a number, `choices`, or a `pattern` that no code can match.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from onthedot.runners.task_template import references
 _ENVIRONMENT = 'put it into env, and write "$NAME" in a script'
 
 
-class Doubt(NamedTuple):
-    """A parameter that could be read as code: where, which, and why."""
+class InjectionRisk(NamedTuple):
+    """A parameter that could be read as code: its place, its name, and why."""
 
     place: str
     name: str
@@ -42,12 +42,12 @@ class Doubt(NamedTuple):
         )
 
 
-def doubts(task: Task, params: Sequence[Param]) -> list[Doubt]:
+def injection_risks(task: Task, params: Sequence[Param]) -> list[InjectionRisk]:
     """Every parameter of a task that could be read as code.
 
-    >>> [str(one.place) for one in doubts(Command(argv=("nice", "zsh", "-fc", "${{ params.x }}")), [])]
+    >>> [str(one.place) for one in injection_risks(Command(argv=("nice", "zsh", "-fc", "${{ params.x }}")), [])]
     ['argv[3]']
-    >>> doubts(Command(argv=("deploy", "${{ params.env }}", "--to=${{ params.to }}")), [])
+    >>> injection_risks(Command(argv=("deploy", "${{ params.env }}", "--to=${{ params.to }}")), [])
     []
     """
     bounded = {param.name for param in params if _is_bounded(param)}
@@ -64,7 +64,7 @@ def _is_bounded(param: Param) -> bool:
     return bool(param.pattern) and is_harmless(param.pattern)
 
 
-def _all(task: Task) -> Iterator[Doubt]:
+def _all(task: Task) -> Iterator[InjectionRisk]:
     match task:
         case Command():
             yield from _argv("argv", task.argv)
@@ -93,11 +93,11 @@ _CODE_VARIABLE = re.compile(
 )
 
 
-def _env(place: str, env: Mapping[str, str]) -> Iterator[Doubt]:
+def _env(place: str, env: Mapping[str, str]) -> Iterator[InjectionRisk]:
     for name, text in env.items():
         if _CODE_VARIABLE.fullmatch(str(name)):
             for used in _names(str(text)):
-                yield Doubt(f"{place}.{name}", used, f"programs load or run what {name!r} says")
+                yield InjectionRisk(f"{place}.{name}", used, f"programs load or run what {name!r} says")
 
 
 # ── argument lists ───────────────────────────────────────────────────────────────────────────────────────────
@@ -115,13 +115,13 @@ _CODE_WORDS = _words(
 _CODE_NAMES = frozenset({"rsync-path", "upload-pack", "receive-pack"})
 
 
-def _argv(place: str, argv: Sequence[str]) -> Iterator[Doubt]:
+def _argv(place: str, argv: Sequence[str]) -> Iterator[InjectionRisk]:
     words = [str(word) for word in argv]
     for at, word in enumerate(words):
         used = _names(word) if at else []
         if used:
             why = _own_form(word) or _behind(words, at) or _started(words, at)
-            yield from (Doubt(f"{place}[{at}]", name, why) for name in used if why)
+            yield from (InjectionRisk(f"{place}[{at}]", name, why) for name in used if why)
 
 
 def _names(text: str) -> list[str]:
@@ -157,7 +157,7 @@ def _named_code(option: str) -> str:
 
 
 def _behind(words: Sequence[str], at: int) -> str:
-    """Why it may be the value of an option before it. `--` ends the options, but not where a value is missing, as in
+    """Why it may be the value of the option before it. `--` ends the options, unless a value is missing, as in
     `sh -c -- …`."""
     before = words[at - 1] if at > 1 else ""
     if before == "--":
@@ -181,14 +181,14 @@ _TEXT_FIRST = _words(
     "awk elixir expect gawk groovy guile julia kotlin lua luajit mawk nawk node nodejs octave original-awk"
     " osascript perl php pypy python racket raku rscript ruby sbcl scala tclsh ts-node tsx wish"
 )
-"""Read the first argument as a script or as code, and hand the rest on as it is."""
+"""Programs that read the first argument as a script or as code, and pass the rest to it."""
 _ANY_ORDER = frozenset({"gsed", "jq", "sed", "yq"})
-"""The same, but they find options behind it as well, up to a `--`."""
+"""The same, but they also find options after it, up to a `--`."""
 _ALWAYS = _words(
     "bc bun clojure dc deno ed emacs erl ex gdb ghc ghci gmake jshell lldb m4 make mariadb mysql nvim psql run-parts"
     " rvim socat sqlite vi view vim"
 )
-"""Read any argument as code."""
+"""Programs that may read any argument as code."""
 _HANDS_ON = _words(
     "at autossh batch entr eval hyperfine ksu mosh parallel rexec rsh runuser screen script slogin ssh sshpass su tmux"
     " watch wsl xterm"
@@ -203,12 +203,12 @@ _STARTERS: dict[str, int] = {
     **dict.fromkeys(_START_AT_ONCE, 0),
     **dict.fromkeys(_words("chroot chrt envdir flock gosu setuidgid softlimit su-exec taskset timeout"), 1),
 }
-"""Programs that start the program which their arguments name, and how many arguments stand before that name."""
+"""Programs that start the program in their arguments, and the number of arguments before its name."""
 _ENGINES = frozenset({"docker", "incus", "kubectl", "lxc", "nerdctl", "oc", "podman"})
 _RUN_WORDS = frozenset({"exec", "foreach", "run"})
-"""Commands of programs (`poetry run`, `git submodule foreach`) that start the program which is named after them."""
+"""Subcommands (`poetry run`, `git submodule foreach`) that start the program after them."""
 _NO_WORDS = (_SHELLS | _TEXT_FIRST | {"sed", "ssh"}) - {"cmd", "expect", "julia", "node", "nu", "posh", "scala"}
-"""Names that are hardly used for anything else. They count anywhere: no list has all programs that start others."""
+"""Names that mean hardly anything else. They count anywhere, because no list has all programs that start others."""
 
 _CODE_OPTION = re.compile(r"-[aefhnuvx]*c|-[eEr]")
 _MODULES_OF_CODE = frozenset({"cProfile", "code", "doctest", "pdb", "profile", "runpy", "timeit", "trace"})
@@ -256,8 +256,8 @@ def _program(word: str) -> str:
 
 
 def _names_program(name: str, between: Sequence[str], before: int) -> bool:
-    """Whether the program is named among these words, so many arguments after the options. A word behind an option may
-    be the value of that."""
+    """Whether these words contain the program's name, after `before` other arguments. A word after an option may be the
+    option's value."""
     count, previous = 0, ""
     for word in between:
         if _MARKED in word and not _is_variable(name, word):
@@ -270,8 +270,8 @@ def _names_program(name: str, between: Sequence[str], before: int) -> bool:
 
 
 def _is_argument(name: str, between: Sequence[str]) -> bool:
-    """Whether what follows these words is an argument of a script, of a program text or of a module of Python: the
-    interpreter hands it on."""
+    """Whether the next word is an argument of a script, of code or of a Python module, to which the interpreter passes
+    it."""
     first, second, third = (*between, "", "", "")[:3]
     if not first or _MARKED in first or _MARKED in second:
         return False
