@@ -204,7 +204,7 @@ class Scheduler(StoreVerbs):
         return self.add(build_job(task, {**options, "name": name}))
 
     def add_file(self, path: str | Path) -> list[Job]:
-        """Define the jobs of a YAML file: see `docs/running.md` for what it may hold.
+        """Define the jobs of a YAML file: see `docs/guides/files.md` for what it may hold.
 
         >>> import pathlib, tempfile
         >>> file = pathlib.Path(tempfile.mkdtemp(), "jobs.yaml")

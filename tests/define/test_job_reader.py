@@ -403,9 +403,9 @@ def test_a_file_that_cannot_be_read(tmp_path: Path):
 
 
 def test_the_example_of_the_documentation():
-    page = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "files.md").read_text()
     names = [[job.name for job in read_jobs(example)] for example in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
-    assert names == [["BuildAndTest", "backup", "shop"], ["report"]]
+    assert names == [["build_and_test", "shop", "send_report"], ["report"]]
 
 
 def test_every_mistake_of_one_job_is_told_at_once():

@@ -1,6 +1,7 @@
 """The code blocks of the documentation's pages, and how each kind is run.
 
 * `python`: a program of its own. `python more` continues the one before.
+* `python test`: a test of the shop in `examples/testing`. `test_testing_page.py` runs it.
 * `python server`: needs a server or another package. It is only compiled.
 * `yaml`: a file of jobs, or a list of jobs.
 * `sh`: all of a page run in one shell, in a fresh folder.
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(page for folder in ("start", "guides", "operate") for page in (DOCS / folder).glob("*.md"))
-RUN = ("python", "python more", "python server", "yaml", "sh", "sh by-hand")
+RUN = ("python", "python more", "python test", "python server", "yaml", "sh", "sh by-hand")
 SHOWN = (
     "text", "json", "ini", "toml", "sql", "nginx", "dockerfile", "yaml other", "crontab",
     "{toctree}", "{note}", "{warning}",

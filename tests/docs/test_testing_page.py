@@ -1,4 +1,4 @@
-"""What docs/testing.md says is what happens: its test passes beside the example that it names."""
+"""What docs/guides/testing.md says is what happens: its test passes beside the example that it names."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from onthedot.testing import Harness
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "testing.md").read_text()
+PAGE = (ROOT / "docs" / "guides" / "testing.md").read_text()
 
 
 @pytest.mark.slow
 def test_the_test_passes_word_for_word(tmp_path):
     shutil.copy(ROOT / "examples" / "testing" / "shop.py", tmp_path)
-    [test] = re.findall(r"```py\n(.*?)```", PAGE, re.DOTALL)
+    [test] = re.findall(r"```python test\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "test_page.py").write_text(test)
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "onthedot_pytest", "-p", "no:asyncio", "-p", "no:cacheprovider"],

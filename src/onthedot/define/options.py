@@ -85,7 +85,7 @@ class ProgramOptions(JobOptions, total=False):
     """The options of a job that runs programs."""
 
     isolation: Literal["none", "user", "sandbox"]
-    """How far a program is kept apart: see `docs/running.md`."""
+    """How far a program is kept apart: see `docs/guides/isolation.md`."""
     bounds: Bounds | Mapping[str, Any] | None
     """How much memory, time, processes and files one attempt may take."""
     params: Sequence[Param] | None

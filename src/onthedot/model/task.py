@@ -16,7 +16,7 @@ from typing import Any, Literal
 Json = Any  # None, bool, int, float, str, lists and string-keyed dicts of these; checked in `define/arguments.py`
 
 Level = Literal["none", "process", "user", "sandbox"]
-"""How far an attempt is kept apart: see `docs/running.md`."""
+"""How far an attempt is kept apart: see `docs/guides/isolation.md`."""
 
 LEVELS: tuple[Level, ...] = ("none", "process", "user", "sandbox")
 
