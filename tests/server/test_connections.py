@@ -143,7 +143,7 @@ def test_a_process_without_files_reports_that_once_in_each_try(monkeypatch: pyte
     def fail(_: socket.socket) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    with listen_at(Listen(port=0), Connections(9, 9, Proxies(())), tells=True) as listener:
+    with listen_at(Listen(port=0), Connections(9, 9, Proxies(())), answers_refused=True) as listener:
         monkeypatch.setattr(socket.socket, "accept", fail)
         for _ in range(2):
             with pytest.raises(OSError, match="Too many open files"):

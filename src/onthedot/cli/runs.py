@@ -578,7 +578,7 @@ def retry(run_id: int, from_step: str | None, store: str | None, db: str | None,
     if as_json:
         click.echo(json.dumps(run_fields(run), indent=2))
     else:
-        click.echo(f"run {run.id} of {plain(run.job)} is stored; it goes on from run {run_id}")
+        click.echo(f"run {run.id} of {plain(run.job)} is stored; it continues run {run_id}")
 
 
 async def _retry(verbs: Verbs, run_id: int, from_step: str | None) -> RunRecord:

@@ -34,7 +34,7 @@ BATCH = 500
 
 
 class Asked(NamedTuple):
-    """What somebody wants to be backfilled: slots from `start` on, up to but without `end`."""
+    """The range to backfill: slots from `start` on, up to but without `end`."""
 
     start: datetime | str
     end: datetime | str
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """What a backfill did, or would do.
+    """The result of a backfill, or of its dry run.
 
     >>> from datetime import UTC
     >>> print(Backfill("report", 2, datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC), existing=1))

@@ -94,8 +94,8 @@ def make_app(
     app.state.counters = counters
     app.state.describe = openapi_of
     app.state.reference = None
-    believed = Provider(settings.sign_on, settings.sign_on_client)
-    app.state.provider = ProviderKeys(believed, open_store.clock) if settings.sign_on else None
+    provider = Provider(settings.sign_on, settings.sign_on_client)
+    app.state.provider = ProviderKeys(provider, open_store.clock) if settings.sign_on else None
     include(app, [module.routes for module in ROUTES])
     for kind in (RequestValidationError, HTTPException, Problem, OnTheDotError):
         app.add_exception_handler(kind, handle)

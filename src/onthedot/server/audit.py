@@ -24,9 +24,9 @@ from onthedot.server.auth import store_of
 from onthedot.stores.protocol import Store
 
 
-async def record_change(request: Request, verb: str, what: Job | RunRecord | str, **said: Any) -> None:
+async def record_change(request: Request, verb: str, what: Job | RunRecord | str, **details: Any) -> None:
     """Record a change. The arguments are those of `entry_of`."""
-    await writes_of(request).entries.one(entry_of(request, verb, what, **said))
+    await writes_of(request).entries.one(entry_of(request, verb, what, **details))
 
 
 async def record_login(request: Request, session: Session, way: str) -> None:
@@ -48,8 +48,8 @@ async def record_refusal(request: Request, what: str, way: str, error: Exception
         known = NAME.fullmatch(name) and await store.documents.get_document(users.KIND, name) is not None
         what = f"user/{name if known else '?'}"
     request.state.who = ANONYMOUS
-    told = {"by": way, "why": "too many tries" if isinstance(error, LoginLimited) else "refused"}
-    await record_change(request, "login.refused", what, after=told | ({"left_out": left_out} if left_out else {}))
+    after = {"by": way, "why": "too many tries" if isinstance(error, LoginLimited) else "refused"}
+    await record_change(request, "login.refused", what, after=after | ({"left_out": left_out} if left_out else {}))
 
 
 def logins_of(request: Request) -> users.Logins:
@@ -91,6 +91,8 @@ def entry_of(
         source=source_of(request),
     )
 
+
+# ── batched writes ─────────────────────────────────────────────────────────────────────────────────────────────
 
 RUN = RandomIds().token()
 """Placeholder in an audit entry for the id of a run that is not stored yet. No caller can guess it."""

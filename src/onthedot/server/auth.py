@@ -116,8 +116,8 @@ def cookie_of(request: Request) -> str:
     """The name of the page's cookie. It has the port, because browsers share cookies between the ports of a host. With
     TLS it has a prefix, so that only this host can have set it."""
     scheme = request.scope["scheme"]
-    place = authority_of(request.scope)
-    port = (place.port if place is not None else None) or PORTS.get(scheme, 0)
+    authority = authority_of(request.scope)
+    port = (authority.port if authority is not None else None) or PORTS.get(scheme, 0)
     return f"{'__Host-' if scheme == 'https' else ''}onthedot-{port}"
 
 

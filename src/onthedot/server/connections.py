@@ -31,7 +31,10 @@ logger = logging.getLogger("onthedot.server")
 _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _BACKLOG = 1024
 _FOR_THE_REST = 1024  # open files of a process beside its connections
-_TOLD = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+# ── how many are open ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Connections:
@@ -72,12 +75,12 @@ class Connections:
 class BoundedListener(socket.socket):
     """A listening socket that accepts a limited number of connections."""
 
-    def __init__(self, family: int, connections: Connections, *, tells: bool) -> None:
+    def __init__(self, family: int, connections: Connections, *, answers_refused: bool) -> None:
         # Created as TCP, or asyncio would leave Nagle's algorithm on. Headers and body are two writes, and the second
         # would wait 40 ms for the delayed acknowledgement of the first.
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._connections = connections
-        self._tells = tells  # whether to answer a refused client in plain HTTP
+        self._answers_refused = answers_refused  # whether to answer a refused client in plain HTTP
         self._failed = False
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -93,10 +96,10 @@ class BoundedListener(socket.socket):
         place = self._connections.add(address[0])
         if place is None:
             with connection:
-                if self._tells:
+                if self._answers_refused:
                     with suppress(OSError):
                         connection.setblocking(False)
-                        connection.send(_TOLD)
+                        connection.send(_REFUSAL)
             raise ConnectionAbortedError
         return _Accepted(connection, self._connections, place), address
 
@@ -117,10 +120,10 @@ class _Accepted(socket.socket):
             self._place = None
 
 
-def listen_at(listen: Listen, connections: Connections, *, tells: bool) -> BoundedListener:
+def listen_at(listen: Listen, connections: Connections, *, answers_refused: bool) -> BoundedListener:
     """A socket that listens at this address. Raises `OSError` if it cannot."""
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    listener = BoundedListener(family, connections, tells=tells)
+    listener = BoundedListener(family, connections, answers_refused=answers_refused)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((listen.host, listen.port))
@@ -150,6 +153,8 @@ def affordable(most: int) -> int:
                        "raise the limit (ulimit -n)", soft, fewer, most)  # fmt: skip
     return fewer
 
+
+# ── time-outs ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 HEADERS = 10.0
 """Seconds from the connection, or from the last answer, to the end of a request's headers."""

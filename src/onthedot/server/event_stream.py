@@ -44,8 +44,8 @@ def frame(event: str, data: Mapping[str, Any], *, id: str | None = None) -> byte
     >>> frame("log", {"text": "one\\ntwo"}, id="1.r.8")
     b'event: log\\nid: 1.r.8\\ndata: {"text":"one\\\\ntwo"}\\n\\n'
     """
-    said = "" if id is None else f"id: {id}\n"
-    return f"event: {event}\n{said}data: {to_json(data)}\n\n".encode()
+    id_line = "" if id is None else f"id: {id}\n"
+    return f"event: {event}\n{id_line}data: {to_json(data)}\n\n".encode()
 
 
 def event_content(*events: str) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from onthedot.server.request_origin import Proxies
 from onthedot.settings import Settings
 
 T = TypeVar("T")
+logger = logging.getLogger("onthedot.server")
 
 _STOP_TIMEOUT = 5  # seconds for requests under way when the server stops
 
@@ -76,8 +77,8 @@ class HttpServer:
         self._certificate = Certificate(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
         most = affordable(settings.api_clients)
         each = max(1, settings.api_clients_per_address * most // settings.api_clients)
-        tells = self._certificate is None
-        listening = _bind(self._listen, Connections(most, each, proxies), tells=tells)
+        answers_refused = self._certificate is None
+        listening = _bind(self._listen, Connections(most, each, proxies), answers_refused=answers_refused)
         host, port = listening.getsockname()[:2]
         self.url = f"{'https' if self._certificate else 'http'}://{Listen(host, port).text}"
         self._thread = threading.Thread(target=self._main, args=(listening,), name="onthedot api", daemon=True)
@@ -184,19 +185,19 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _bind(listen: Listen, connections: Connections, *, tells: bool) -> socket.socket:
+def _bind(listen: Listen, connections: Connections, *, answers_refused: bool) -> socket.socket:
     try:
-        return listen_at(listen, connections, tells=tells)
+        return listen_at(listen, connections, answers_refused=answers_refused)
     except OSError as error:
         if listen.elsewhere:
-            return _bind(Listen(listen.host, 0), connections, tells=tells)
+            return _bind(Listen(listen.host, 0), connections, answers_refused=answers_refused)
         raise DefinitionError(
             f"listen: expected {listen.host}:{listen.port} to be free, but {error.strerror or error}; "
             "name another with --listen"
         ) from error
 
 
-logger = logging.getLogger("onthedot.server")
+# ── TLS ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Certificate:
@@ -249,6 +250,8 @@ def _no_password() -> str:
     """Refuse. Without this OpenSSL would ask for a password on the terminal."""
     raise ValueError("the key has a password")
 
+
+# ── its log ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 EVERY = 60.0
 """Seconds between two log records of the same error."""

@@ -70,13 +70,13 @@ def unknown_job(name: str) -> Problem:
     return Problem(404, "unknown", f"no job {name!r} is stored")
 
 
-def with_owner(who: Principal, job: Job, before: JobRecord | None, *, said: bool) -> Job:
+def with_owner(who: Principal, job: Job, before: JobRecord | None, *, names_owner: bool) -> Job:
     """The job with its owner: the stored owner, or that of the caller if the job is new. Only an admin may name
-    another. `said`: the request names an owner."""
+    another. `names_owner`: the request names an owner."""
     keeps = who.owner if before is None else before.job.owner
     if job.owner == keeps:
         return job
-    if not said:
+    if not names_owner:
         return replace(job, owner=keeps)
     if who.role is not Role.ADMIN or who.only_own:
         problem = f"owner: expected {keeps!r}, got {job.owner!r}; only an admin may say another"
@@ -132,15 +132,17 @@ def checked_job(who: Principal, before: JobRecord | None, check: Check, make: Ma
     return job
 
 
-async def create_job(request: Request, opened: OpenStore, who: Principal, job: Job, *, said: bool) -> JobRecord:
-    """Store a new job. Raises 409 if its name is taken. `said`: the body names an owner."""
+async def create_job(request: Request, opened: OpenStore, who: Principal, job: Job, *, names_owner: bool) -> JobRecord:
+    """Store a new job. Raises 409 if its name is taken. `names_owner`: the body names an owner."""
 
     def check(before: JobRecord | None) -> None:
         if before is not None:
             raise _taken(job)
 
     key = JobKey(job.namespace, job.name)
-    written = await write_job(request, opened, who, key, check, lambda before: with_owner(who, job, before, said=said))
+    written = await write_job(
+        request, opened, who, key, check, lambda before: with_owner(who, job, before, names_owner=names_owner)
+    )
     if written.put.change != "created":  # another writer was faster, with the same definition
         raise _taken(job)
     return written.put.record
@@ -186,6 +188,8 @@ def _taken(job: Job) -> Problem:
 def _busy(name: str) -> Problem:
     return Problem(409, "conflict", f"job {name!r}: expected a moment in which nobody else edits it; ask again")
 
+
+# ── ETags ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _LIST = re.compile(r'\s*(?:W/)?"[\x21\x23-\x7e]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e]*"\s*)*')
 _TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"')

@@ -19,7 +19,7 @@ logger = logging.getLogger("onthedot.server")
 
 MOST_BYTES = 1024 * 1024
 """The limit of a body. Bulk submits are read in pieces and have their own limit."""
-MOST_OF_STRANGERS = 256 * 1024  # the longest ID token, with every character escaped, is 192 KiB
+MOST_BYTES_WITHOUT_KEY = 256 * 1024  # the longest ID token, with every character escaped, is 192 KiB
 """The limit for routes that need no key, because their bodies are read before the caller is known."""
 
 _INSTEAD = "send less at once, or many runs as application/x-ndjson"
@@ -32,7 +32,7 @@ _HEADERS = [
 ]
 
 
-_FOR_STRANGERS = frozenset(line for line, permission in ROUTE_PERMISSIONS.items() if permission is EVERYBODY)
+_WITHOUT_KEY = frozenset(line for line, permission in ROUTE_PERMISSIONS.items() if permission is EVERYBODY)
 
 
 class TooLarge(HTTPException):
@@ -94,15 +94,15 @@ class RequestMiddleware:
             await self._app(scope, TimedReceive(receive, in_pieces=True), send)
             return
         length = headers.get(b"content-length", b"")
-        most = MOST_OF_STRANGERS if f"{scope['method']} {scope['path']}" in _FOR_STRANGERS else MOST_BYTES
+        most = MOST_BYTES_WITHOUT_KEY if f"{scope['method']} {scope['path']}" in _WITHOUT_KEY else MOST_BYTES
         if length.isdigit() and int(length) > most:
             raise TooLarge(most)
         seen = 0
-        patient = TimedReceive(receive, in_pieces=False)
+        timed = TimedReceive(receive, in_pieces=False)
 
         async def count() -> Message:
             nonlocal seen
-            message = await patient()
+            message = await timed()
             seen += len(message.get("body", b""))
             if seen > most:
                 raise TooLarge(most)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -31,6 +32,161 @@ class Body(BaseModel):
     """The base class of request bodies. Types are strict, and unknown fields are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+# ── parameters ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+NO_NUL = r"^[^\x00]*$"
+"""Text without NUL, which every store can compare."""
+
+Text = Annotated[str, StringConstraints(max_length=200, pattern=NO_NUL)]
+RunId = Annotated[int, Path(alias="run", description="The run's id.", ge=1, le=HIGHEST_RUN, examples=[41])]
+PageSize = Annotated[int, Query(ge=1, le=1000, description="The largest number of items on a page.")]
+After = Annotated[str | None, Query(max_length=500, pattern=NO_NUL, description="The `next` of the previous page.")]
+Instant = Annotated[
+    str | None,
+    Query(
+        max_length=50,
+        description="An instant in RFC 3339 with an offset.",
+        examples=["2026-01-01T08:00:00Z"],
+        json_schema_extra={"format": "date-time"},
+    ),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="A request with the same key again returns the run of the first request. Each API key has its own "
+        "idempotency keys.",
+    ),
+]
+
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:-]*$"
+Name = Annotated[str, Path(description="The job's name.", max_length=100, pattern=NAME, examples=["nightly_report"])]
+Namespace = Annotated[str, Query(description="The job's namespace.", max_length=100, pattern=NAME)]
+JobsLimit = Annotated[int, Query(description="The largest number of items on a page.", ge=1, le=1000)]
+JobsAfter = Annotated[str | None, Query(description="The `next` of the previous page.", max_length=1000)]
+Word = Annotated[Line | None, Query(max_length=200)]
+JobName = Annotated[Text | None, Query(description="Only this job.", examples=["nightly_report"])]
+QueueName = Annotated[str, Path(max_length=100, pattern=NAME, examples=["mail"])]
+
+
+def instant(given: str | None, what: str) -> Micros | None:
+    """Read an instant from a query. Raises `DefinitionError` if it is not one."""
+    return None if given is None else to_micros(read_instant(given, what=what))
+
+
+# ── job definitions ────────────────────────────────────────────────────────────────────────────────────────────
+
+JobBody = dict[str, JsonValue]
+
+EXAMPLE: JobBody = {
+    "name": "nightly_report",
+    "schedule": {"cron": "30 2 * * *", "tz": "Europe/Berlin"},
+    "call": "report",
+    "args": {"region": "eu"},
+    "timeout": "20m",
+    "retry": {"attempts": 3},
+}
+_AT = "#/components/schemas/"
+_PREFIX = "written."
+_NAMED = {"name", "namespace"}
+
+
+Definition = Annotated[
+    JobBody,
+    WithJsonSchema({"$ref": f"{_AT}{_PREFIX}job"}),
+    BodyParam(description="A job definition, as in a YAML file.", openapi_examples={"a job": {"value": EXAMPLE}}),
+]
+Named = Annotated[
+    JobBody,
+    WithJsonSchema({"$ref": f"{_AT}{_PREFIX}named_job"}),
+    BodyParam(
+        description="A job definition, as in a YAML file. The name is in the path.",
+        openapi_examples={"a job": {"value": {name: one for name, one in EXAMPLE.items() if name not in _NAMED}}},
+    ),
+]
+Patch = Annotated[
+    JobBody,
+    BodyParam(
+        description="A JSON merge patch (RFC 7396) of the definition. null removes an option.",
+        openapi_examples={"a patch": {"value": {"timeout": "30m", "retry": None}}},
+    ),
+]
+
+
+def definition_of(job: Job) -> dict[str, Any]:
+    """The definition of a job, in the form in which a client can send it back."""
+    return dict(written(job))
+
+
+def read_definition(data: JobBody) -> Job:
+    """Read a job definition. Raises `DefinitionError` with every problem in it."""
+    return read_job(data)
+
+
+def components() -> dict[str, Any]:
+    """The schemas of job definitions, by their names in the OpenAPI document.
+
+    >>> sorted(components())[:2]
+    ['written.args', 'written.delay']
+    """
+    found = {name: without_branches(schema) for name, schema in definitions(f"{_AT}{_PREFIX}").items()}
+    whole = found["job"]
+    found["named_job"] = {
+        **whole,
+        "properties": {name: one for name, one in whole["properties"].items() if name not in _NAMED},
+        "required": [name for name in whole.get("required", ()) if name not in _NAMED],
+    }
+    return {f"{_PREFIX}{name}": schema for name, schema in found.items()}
+
+
+def without_branches(schema: dict[str, Any]) -> dict[str, Any]:
+    """Rewrite a `oneOf` of required keys without `oneOf`. Client generators make a type from each branch, and lose the
+    shared properties.
+
+    >>> one = {"type": "object", "properties": {"run": {}, "argv": {}}}
+    >>> plain = without_branches({**one, "oneOf": [{"required": ["run"]}, {"required": ["argv"]}]})
+    >>> plain["dependentSchemas"]["run"], plain["not"]
+    ({'propertyNames': {'not': {'enum': ['argv']}}}, {'propertyNames': {'not': {'enum': ['run', 'argv']}}})
+    """
+    branches = {branch["required"][0]: branch.get("properties", {}) for branch in schema.get("oneOf", ())}
+    if not branches:
+        return schema
+    clashing = {
+        key: _none_of(dict.fromkeys([*(other for other in branches if other != key), *forbidden]))
+        for key, forbidden in branches.items()
+    }
+    rest = {word: one for word, one in schema.items() if word != "oneOf"}
+    dependent = {**schema.get("dependentSchemas", {}), **clashing}
+    return {**rest, "dependentSchemas": dependent, "not": _none_of(branches)}
+
+
+def _none_of(keys: Iterable[str]) -> dict[str, Any]:
+    """The schema of an object without these keys."""
+    return {"propertyNames": {"not": {"enum": list(keys)}}}
+
+
+def patched(target: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch (RFC 7396).
+
+    >>> patched({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": [4]})
+    {'a': {'c': 2}, 'd': [4]}
+    """
+    if not isinstance(patch, dict):
+        return patch
+    made = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            made.pop(name, None)
+        else:
+            made[name] = patched(made.get(name), value)
+    return made
+
+
+# ── answers ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class JobOut(BaseModel):
@@ -173,6 +329,11 @@ def attempt_out(attempt: AttemptRecord) -> dict[str, Any]:
     )
 
 
+def datetime_out(instant: datetime | None) -> str | None:
+    """An instant as JSON; None if there is none."""
+    return None if instant is None else iso(to_micros(instant))
+
+
 def fields(model: type[BaseModel], **values: Any) -> dict[str, Any]:
     """The fields of an answer. `TypeError` unless they are exactly those of its model."""
     expected = set(model.model_fields)
@@ -187,155 +348,7 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
     return {name: value for name, value in schema.items() if name != "$defs"}
 
 
-JobBody = dict[str, JsonValue]
-
-EXAMPLE: JobBody = {
-    "name": "nightly_report",
-    "schedule": {"cron": "30 2 * * *", "tz": "Europe/Berlin"},
-    "call": "report",
-    "args": {"region": "eu"},
-    "timeout": "20m",
-    "retry": {"attempts": 3},
-}
-_AT = "#/components/schemas/"
-_PREFIX = "written."
-_NAMED = {"name", "namespace"}
-
-
-Definition = Annotated[
-    JobBody,
-    WithJsonSchema({"$ref": f"{_AT}{_PREFIX}job"}),
-    BodyParam(description="A job definition, as in a YAML file.", openapi_examples={"a job": {"value": EXAMPLE}}),
-]
-Named = Annotated[
-    JobBody,
-    WithJsonSchema({"$ref": f"{_AT}{_PREFIX}named_job"}),
-    BodyParam(
-        description="A job definition, as in a YAML file. The name is in the path.",
-        openapi_examples={"a job": {"value": {name: one for name, one in EXAMPLE.items() if name not in _NAMED}}},
-    ),
-]
-Patch = Annotated[
-    JobBody,
-    BodyParam(
-        description="A JSON merge patch (RFC 7396) of the definition. null removes an option.",
-        openapi_examples={"a patch": {"value": {"timeout": "30m", "retry": None}}},
-    ),
-]
-
-
-def definition_of(job: Job) -> dict[str, Any]:
-    """The definition of a job, in the form in which a client can send it back."""
-    return dict(written(job))
-
-
-def read_definition(data: JobBody) -> Job:
-    """Read a job definition. Raises `DefinitionError` with every problem in it."""
-    return read_job(data)
-
-
-def components() -> dict[str, Any]:
-    """The schemas of job definitions, by their names in the OpenAPI document.
-
-    >>> sorted(components())[:2]
-    ['written.args', 'written.delay']
-    """
-    found = {name: without_branches(schema) for name, schema in definitions(f"{_AT}{_PREFIX}").items()}
-    whole = found["job"]
-    found["named_job"] = {
-        **whole,
-        "properties": {name: one for name, one in whole["properties"].items() if name not in _NAMED},
-        "required": [name for name in whole.get("required", ()) if name not in _NAMED],
-    }
-    return {f"{_PREFIX}{name}": schema for name, schema in found.items()}
-
-
-def without_branches(schema: dict[str, Any]) -> dict[str, Any]:
-    """Rewrite a `oneOf` of required keys without `oneOf`. Client generators make a type from each branch, and lose the
-    shared properties.
-
-    >>> one = {"type": "object", "properties": {"run": {}, "argv": {}}}
-    >>> plain = without_branches({**one, "oneOf": [{"required": ["run"]}, {"required": ["argv"]}]})
-    >>> plain["dependentSchemas"]["run"], plain["not"]
-    ({'propertyNames': {'not': {'enum': ['argv']}}}, {'propertyNames': {'not': {'enum': ['run', 'argv']}}})
-    """
-    branches = {branch["required"][0]: branch.get("properties", {}) for branch in schema.get("oneOf", ())}
-    if not branches:
-        return schema
-    clashing = {
-        key: _none_of(dict.fromkeys([*(other for other in branches if other != key), *forbidden]))
-        for key, forbidden in branches.items()
-    }
-    rest = {word: one for word, one in schema.items() if word != "oneOf"}
-    dependent = {**schema.get("dependentSchemas", {}), **clashing}
-    return {**rest, "dependentSchemas": dependent, "not": _none_of(branches)}
-
-
-def _none_of(keys: Iterable[str]) -> dict[str, Any]:
-    """The schema of an object without these keys."""
-    return {"propertyNames": {"not": {"enum": list(keys)}}}
-
-
-def patched(target: Any, patch: Any) -> Any:
-    """Apply a JSON merge patch (RFC 7396).
-
-    >>> patched({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": [4]})
-    {'a': {'c': 2}, 'd': [4]}
-    """
-    if not isinstance(patch, dict):
-        return patch
-    made = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            made.pop(name, None)
-        else:
-            made[name] = patched(made.get(name), value)
-    return made
-
-
-NO_NUL = r"^[^\x00]*$"
-"""Text without NUL, which every store can compare."""
-
-Text = Annotated[str, StringConstraints(max_length=200, pattern=NO_NUL)]
-RunId = Annotated[int, Path(alias="run", description="The run's id.", ge=1, le=HIGHEST_RUN, examples=[41])]
-PageSize = Annotated[int, Query(ge=1, le=1000, description="The largest number of items on a page.")]
-After = Annotated[str | None, Query(max_length=500, pattern=NO_NUL, description="The `next` of the previous page.")]
-Instant = Annotated[
-    str | None,
-    Query(
-        max_length=50,
-        description="An instant in RFC 3339 with an offset.",
-        examples=["2026-01-01T08:00:00Z"],
-        json_schema_extra={"format": "date-time"},
-    ),
-]
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=200,
-        description="A request with the same key again returns the run of the first request. Each API key has its own "
-        "idempotency keys.",
-    ),
-]
-
-# ── of jobs and queues ─────────────────────────────────────────────────────────────────────────────────────────
-
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:-]*$"
-Name = Annotated[str, Path(description="The job's name.", max_length=100, pattern=NAME, examples=["nightly_report"])]
-Namespace = Annotated[str, Query(description="The job's namespace.", max_length=100, pattern=NAME)]
-JobsLimit = Annotated[int, Query(description="The largest number of items on a page.", ge=1, le=1000)]
-JobsAfter = Annotated[str | None, Query(description="The `next` of the previous page.", max_length=1000)]
-Word = Annotated[Line | None, Query(max_length=200)]
-JobName = Annotated[Text | None, Query(description="Only this job.", examples=["nightly_report"])]
-QueueName = Annotated[str, Path(max_length=100, pattern=NAME, examples=["mail"])]
-
-
-def instant(given: str | None, what: str) -> Micros | None:
-    """Read an instant from a query. Raises `DefinitionError` if it is not one."""
-    return None if given is None else to_micros(read_instant(given, what=what))
-
+# ── responses ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 

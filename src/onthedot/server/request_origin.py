@@ -28,6 +28,9 @@ from onthedot.server.problems import Problem, answer
 Headers = Sequence[tuple[bytes, bytes]]
 
 
+# ── proxies ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 class Proxies:
     """The proxies that a server trusts: addresses and networks.
 
@@ -52,8 +55,8 @@ class Proxies:
         >>> Proxies(["10.0.0.0/8"]).client_of("10.0.0.1", headers)
         '192.0.2.7'
         """
-        said = ",".join(_values(headers, b"x-forwarded-for"))
-        for text in reversed(said.split(",") if said else []):
+        forwarded = ",".join(_values(headers, b"x-forwarded-for"))
+        for text in reversed(forwarded.split(",") if forwarded else []):
             address = _address(_without_port(text.strip()))
             if address is None:
                 break
@@ -122,6 +125,8 @@ def _address(host: str) -> Address | None:
     return mapped or address
 
 
+# ── web pages ──────────────────────────────────────────────────────────────────────────────────────────────────
+
 PROBES = frozenset({"/api/v1/health", "/api/v1/ready"})
 """Paths that answer under any host name, because health probes use any address."""
 SCRAPED = frozenset({"/metrics"})
@@ -178,11 +183,11 @@ class SameOriginMiddleware:
 
     def _problem(self, scope: Scope) -> Problem | None:
         if scope["path"] not in self._exempt:
-            place = authority_of(scope)
-            if place is None:
+            authority = authority_of(scope)
+            if authority is None:
                 return Problem(400, "invalid", "Host: expected this header once, with a name or an address, got other")
-            if not self._hosts.has(place.host):
-                return _misdirected(place)
+            if not self._hosts.has(authority.host):
+                return _misdirected(authority)
         if scope["method"] not in READS:
             return _foreign(scope)
         return None
@@ -218,11 +223,16 @@ def is_own(origin: str, scope: Scope) -> bool:
     """Whether `Origin` is the server that the request was sent to. If this server ends TLS, only `https` counts; if a
     proxy ends it, `https` and `http` are equal."""
     scheme, mark, rest = origin.partition("://")
-    said, place = read_authority(rest) if mark else None, authority_of(scope)
-    if said is None or place is None or scheme not in PORTS or (scope["scheme"] == "https" and scheme != "https"):
+    origin_host, authority = read_authority(rest) if mark else None, authority_of(scope)
+    if (
+        origin_host is None
+        or authority is None
+        or scheme not in PORTS
+        or (scope["scheme"] == "https" and scheme != "https")
+    ):
         return False
     usual = PORTS[scheme]
-    return said.host == place.host and (said.port or usual) == (place.port or usual)
+    return origin_host.host == authority.host and (origin_host.port or usual) == (authority.port or usual)
 
 
 def _foreign(scope: Scope) -> Problem | None:
@@ -236,14 +246,16 @@ def _foreign(scope: Scope) -> Problem | None:
 
 
 def _refused(header: str, expected: str, got: str) -> Problem:
-    told = f"{header}: expected {expected} for a change, got {got[:100]!r}: pages of other origins change nothing here"
-    return Problem(403, "forbidden", f"{told}; a proxy in front of this server must pass 'Host' on as it came")
+    detail = (
+        f"{header}: expected {expected} for a change, got {got[:100]!r}: pages of other origins change nothing here"
+    )
+    return Problem(403, "forbidden", f"{detail}; a proxy in front of this server must pass 'Host' on as it came")
 
 
-def _misdirected(place: Authority) -> Problem:
-    host = place.host[:100]
-    told = f"Host: expected a host that this server answers for, got {host!r}"
-    return Problem(421, "misdirected", f"{told}; if it is the server's own, start it with --allow-host {host}")
+def _misdirected(authority: Authority) -> Problem:
+    host = authority.host[:100]
+    detail = f"Host: expected a host that this server answers for, got {host!r}"
+    return Problem(421, "misdirected", f"{detail}; if it is the server's own, start it with --allow-host {host}")
 
 
 def _host_or_none(text: str) -> str | None:

@@ -113,8 +113,8 @@ def run_key(who: Principal, header: str | None, verb: str, own: str = "") -> str
         return own_key(own)
     if own:
         raise DefinitionError("key: expected either a key in the body or the header Idempotency-Key, got both")
-    said = "\0".join((who.kind, who.id, verb, header))
-    return _PREFIX + hashlib.sha256(said.encode(errors="surrogateescape")).hexdigest()
+    parts = "\0".join((who.kind, who.id, verb, header))
+    return _PREFIX + hashlib.sha256(parts.encode(errors="surrogateescape")).hexdigest()
 
 
 def own_key(own: str) -> str:
@@ -256,13 +256,13 @@ MakeEntry = Callable[[int], Entry]
 class Bulk:
     """Stores the runs of one request. `stored` has the id of each; it is negative if the run existed before."""
 
-    def __init__(self, opened: OpenStore, find: FindJob, told: MakeEntry, share: Share | None = None) -> None:
+    def __init__(self, opened: OpenStore, find: FindJob, make_entry: MakeEntry, share: Share | None = None) -> None:
         self.stored = array("q")
         self.numbers = array("l")  # of their lines
         self.bad: BadLine | None = None
         self._opened = opened
         self._find = find
-        self._told = told
+        self._make_entry = make_entry
         self._share = share  # of the quotas, if there are any
         self._token = opened.ids.token()  # unique together with the line number
         self._runs: list[NewRun] = []  # the batch
@@ -373,7 +373,7 @@ class Bulk:
     async def _insert(self, runs: list[NewRun], numbers: list[int]) -> None:
         if not runs:
             return
-        noting = noting_together([self._told(len(runs))])
+        noting = noting_together([self._make_entry(len(runs))])
         stored = await insert_runs(self._opened.store, runs, noting=noting)
         self.stored.extend([run_id if created else -run_id for run_id, created in stored])
         self.numbers.extend(numbers)
@@ -383,10 +383,10 @@ def bulk_response(bulk: Bulk, request_id: str) -> Response:
     """The answer: a line for each run, in order, and one for the line that was refused."""
     status = 200 if bulk.bad is None else bulk.bad.problem.status
     headers = {} if bulk.bad is None else bulk.bad.problem.headers
-    return StreamingResponse(_told(bulk, request_id), status, headers, NDJSON)
+    return StreamingResponse(_answer_lines(bulk, request_id), status, headers, NDJSON)
 
 
-async def _told(bulk: Bulk, request_id: str) -> AsyncIterator[str]:
+async def _answer_lines(bulk: Bulk, request_id: str) -> AsyncIterator[str]:
     for first in range(0, len(bulk.stored), BATCH):
         yield "".join(_lines(bulk, first))
     if bulk.bad is not None:

@@ -41,12 +41,12 @@ def visible_to(who: Principal, wanted: Filter) -> Filter:
     >>> visible_to(LOCAL, JobFilter(owner="ann")) == JobFilter(owner="ann")
     True
     """
-    asked = wanted.namespaces
+    namespaces = wanted.namespaces
     if who.namespaces:
-        asked = who.namespaces if asked is None else tuple(one for one in asked if one in who.namespaces)
+        namespaces = who.namespaces if namespaces is None else tuple(one for one in namespaces if one in who.namespaces)
     if who.only_own and wanted.owner not in (None, who.owner):
-        asked = ()  # no namespace at all: the query finds nothing
-    return replace(wanted, namespaces=asked, owner=who.owner if who.only_own else wanted.owner)
+        namespaces = ()  # no namespace at all: the query finds nothing
+    return replace(wanted, namespaces=namespaces, owner=who.owner if who.only_own else wanted.owner)
 
 
 async def find_jobs(

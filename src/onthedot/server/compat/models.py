@@ -28,17 +28,17 @@ _WHEN = ("schedule", "schedules", "after")
 _WHAT = (*TASKS, "steps", "url", "run", "argv", "command")
 
 
-def in_our_words(said: Mapping[str, Any]) -> dict[str, Any]:
+def in_our_words(body: Mapping[str, Any]) -> dict[str, Any]:
     """Translate a body in the documents' words into a job definition. Without a frequency the job runs once,
     immediately. Without a task it calls the handler of its own name, with the payload as arguments.
 
     >>> in_our_words({"name": "report", "user_id": "u003", "payload": {"n": 1}})
     {'name': 'report', 'owner': 'u003', 'args': {'n': 1}, 'schedule': 'in 1ms', 'call': 'report'}
     """
-    twice = [f"{word}: expected this or {ours!r}, got both" for word, ours in OURS.items() if {word, ours} <= set(said)]
+    twice = [f"{word}: expected this or {ours!r}, got both" for word, ours in OURS.items() if {word, ours} <= set(body)]
     if twice:
         raise DefinitionError(twice)
-    ours = {OURS.get(word, word): value for word, value in said.items()}
+    ours = {OURS.get(word, word): value for word, value in body.items()}
     if not any(word in ours for word in _WHEN):
         ours["schedule"] = AT_ONCE
     if not any(word in ours for word in _WHAT):
@@ -90,6 +90,8 @@ def frequency_of(job: Job) -> str | None:
     texts = [to_text(schedule) for schedule in job.schedules]
     return None if texts == [AT_ONCE] else "; ".join(texts) or None
 
+
+# ── bodies and answers ─────────────────────────────────────────────────────────────────────────────────────────
 
 Document = Annotated[
     JobBody,

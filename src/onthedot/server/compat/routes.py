@@ -98,16 +98,17 @@ async def document_submit_job(
     response: Response,
     opened: StoreDep,
     who: Who,
-    asked: Document,
+    document: Document,
 ) -> Any:
     """Store a new one-time or periodic job. Without `frequency` it runs once, immediately. 409 if the name is taken."""
-    body: dict[str, Any] = {"name": f"job-{opened.ids.token()[:12]}", "namespace": _namespace(who), **asked}
-    said = in_our_words(body)
-    job = await in_thread(read_definition, said)
-    owner = owner_of(with_owner(who, job, None, said="owner" in said))
+    body: dict[str, Any] = {"name": f"job-{opened.ids.token()[:12]}", "namespace": _namespace(who), **document}
+    definition = in_our_words(body)
+    job = await in_thread(read_definition, definition)
+    names_owner = "owner" in definition
+    owner = owner_of(with_owner(who, job, None, names_owner=names_owner))
     once = 0 if is_recurring(job) or not job.schedules else 1
     async with room_for_runs(request, {owner: once}) as made:
-        stored = await create_job(request, opened, who, job, said="owner" in said)
+        stored = await create_job(request, opened, who, job, names_owner=names_owner)
         made[owner] += once
     response.headers["Location"] = f"/jobs/{stored.id}"
     return _job(stored, await job_standing(opened, stored))
@@ -204,7 +205,7 @@ async def document_last_logs(opened: StoreDep, who: Who, job_id: JobId) -> Any:
     run = await last_execution(opened, record)
     if run is None:
         return fields(LastLogs, job_id=job_id, execution_id=None, status="pending", logs_path=None, logs="", cut=False)
-    text = "".join(said.text for said in await opened.verbs(record.job.namespace).logs(run.id))
+    text = "".join(log.text for log in await opened.verbs(record.job.namespace).logs(run.id))
     return fields(
         LastLogs,
         job_id=job_id,
@@ -275,7 +276,7 @@ def _putting(who: Principal, job: Job) -> tuple[Check, Make]:
         check_sees(who, job.name, before)
 
     def make(before: JobRecord | None) -> Job:
-        return with_owner(who, job, before, said=bool(job.owner))
+        return with_owner(who, job, before, names_owner=bool(job.owner))
 
     return check, make
 

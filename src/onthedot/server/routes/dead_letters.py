@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
@@ -44,6 +43,7 @@ from onthedot.server.models import (
     PageSize,
     RunOut,
     Text,
+    datetime_out,
     json_response,
     run_out,
 )
@@ -217,8 +217,8 @@ async def replay_dead_letters(
         {
             "letters": done.letters,
             "without_job": done.without_job,
-            "first_due": _told(done.first_due),
-            "last_due": _told(done.last_due),
+            "first_due": datetime_out(done.first_due),
+            "last_due": datetime_out(done.last_due),
             "run_ids": list(done.run_ids),
             "dry_run": done.dry_run,
         }
@@ -267,10 +267,6 @@ async def _replay_these(request: Request, opened: OpenStore, who: Principal, bod
                 await record_change(request, "letters.replay", run, after={"run_id": run_id})
             made.append(run_id)
     return Replayed(len(runs), run_ids=tuple(made))
-
-
-def _told(instant: datetime | None) -> str | None:
-    return None if instant is None else iso(to_micros(instant))
 
 
 @routes.post("/dead-letters/discard", response_model=DiscardedOut, responses={404: {}})

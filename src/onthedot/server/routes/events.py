@@ -70,9 +70,9 @@ class FollowerQueue:
         self._left_out = 0
         self._news = asyncio.Event()
 
-    def put(self, happened: Iterable[FeedEvent], left_out: int = 0) -> None:
+    def put(self, events: Iterable[FeedEvent], left_out: int = 0) -> None:
         """Add the events that the follower may see. It never waits."""
-        for one in happened:
+        for one in events:
             if not self.who.sees(one.namespace, one.owner):
                 continue
             if len(self._waiting) >= self._most or self._left_out:
@@ -124,7 +124,7 @@ class EventFeed:
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._newest = Mark(0, 0)
-        self._told: dict[int, Micros] = {}  # runs that ended recently, and when
+        self._ended_lately: dict[int, Micros] = {}  # runs that ended recently, and when
         self._running: dict[int, int] = {}  # runs of the last poll, and their attempt
         opened.store.hints.listen(self._hear)
 
@@ -140,7 +140,7 @@ class EventFeed:
                 runs, more = await self._ended_since(since)
                 if more:
                     yield left_out(1)
-                for one in _happened(runs, "ended"):
+                for one in _feed_events(runs, "ended"):
                     if who.sees(one.namespace, one.owner):
                         yield one.sent
                 known = {run.id for run in runs}
@@ -186,21 +186,21 @@ class EventFeed:
     async def _poll(self, *, first: bool = False) -> int:
         """Send new events to all followers. Returns the number of ended runs that were read."""
         if first:
-            self._newest, self._told, self._running = Mark(self._opened.clock.now(), 0), {}, {}
+            self._newest, self._ended_lately, self._running = Mark(self._opened.clock.now(), 0), {}, {}
         since = self._newest.ended_at
         try:
             ended, more = await self._ended_since(Mark(since - BEHIND, 0))
             running = await self._running_now()
         except StoreUnavailable:
             return 0  # the next poll finds what this one missed
-        new = [run for run in ended if run.id not in self._told and (not first or (run.ended_at or 0) >= since)]
+        new = [run for run in ended if run.id not in self._ended_lately and (not first or (run.ended_at or 0) >= since)]
         started = [] if first else [run for run in running if self._running.get(run.id) != run.attempts]
         self._running = {run.id: run.attempts for run in running}
         self._remember(ended)
-        happened = [*_happened(started, "started"), *_happened(new, "ended")]
-        if happened or more:
+        events = [*_feed_events(started, "started"), *_feed_events(new, "ended")]
+        if events or more:
             for number, queue in enumerate(list(self._queues)):
-                queue.put(happened, int(more))
+                queue.put(events, int(more))
                 if number % TURN == TURN - 1:
                     await asyncio.sleep(0)
         return len(ended)
@@ -208,10 +208,10 @@ class EventFeed:
     def _remember(self, ended: list[RunRecord]) -> None:
         for run in ended:
             at = run.ended_at or 0
-            self._told[run.id] = at
+            self._ended_lately[run.id] = at
             self._newest = max(self._newest, Mark(at, run.id))
         oldest = self._newest.ended_at - BEHIND
-        self._told = {run_id: at for run_id, at in self._told.items() if at >= oldest}
+        self._ended_lately = {run_id: at for run_id, at in self._ended_lately.items() if at >= oldest}
 
     async def _ended_since(self, since: Mark) -> tuple[list[RunRecord], bool]:
         """Runs that ended after a mark, oldest first, and whether there are more. Of too many it returns the newest."""
@@ -231,16 +231,18 @@ class EventFeed:
         return page.items
 
 
-def _happened(runs: Iterable[RunRecord], event: str) -> list[FeedEvent]:
+def _feed_events(runs: Iterable[RunRecord], event: str) -> list[FeedEvent]:
     """The events of runs, made once for all followers."""
-    return [FeedEvent(run.id if event == "ended" else 0, run.namespace, run.owner, _sent(run, event)) for run in runs]
+    return [
+        FeedEvent(run.id if event == "ended" else 0, run.namespace, run.owner, _frame_of(run, event)) for run in runs
+    ]
 
 
-def _sent(run: RunRecord, event: str) -> bytes:
+def _frame_of(run: RunRecord, event: str) -> bytes:
     id = f"{run.ended_at}.{run.id}" if event == "ended" else None
     shown = run_fields(run)
-    said = {name: shown[name] for name in _FIELDS}
-    return frame(event, {**said, "armed_at": optional_iso(run.armed_at)}, id=id)
+    data = {name: shown[name] for name in _FIELDS}
+    return frame(event, {**data, "armed_at": optional_iso(run.armed_at)}, id=id)
 
 
 _FIELDS = (
@@ -248,6 +250,8 @@ _FIELDS = (
     "started_at", "ended_at", "late_ms", "duration_ms",
 )  # fmt: skip
 
+
+# ── the route ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 routes = Routes(prefix="/api/v1", tags=["events"])
 

@@ -8,12 +8,12 @@ from typing import Any, Literal
 from fastapi import Request
 from pydantic import BaseModel, Field
 
-from onthedot.clock import to_datetime, to_micros
+from onthedot.clock import to_datetime
 from onthedot.model.errors import DefinitionError
 from onthedot.model.events import Events
 from onthedot.model.job import JobRecord, JobState
 from onthedot.model.run import manual_trigger
-from onthedot.observe.formats import iso, optional_iso
+from onthedot.observe.formats import iso
 from onthedot.operations.backfill import Asked as Range
 from onthedot.operations.backfill import Backfill as Filled
 from onthedot.operations.backfill import backfill
@@ -25,7 +25,7 @@ from onthedot.schedules.instants import read_instant
 from onthedot.server.audit import record_change
 from onthedot.server.auth import StoreDep, Who
 from onthedot.server.compute import in_thread
-from onthedot.server.models import Body, JobOut, Line, Name, Namespace, fields, job_out
+from onthedot.server.models import Body, JobOut, Line, Name, Namespace, datetime_out, fields, job_out
 from onthedot.server.quotas import owner_of, quotas_for, room_for_runs
 from onthedot.server.router import Routes
 from onthedot.server.visibility import visible_job
@@ -247,8 +247,8 @@ async def backfill_job(
         namespace=namespace,
         dry_run=body.dry_run,
         slots=done.slots,
-        first=_told(done.first),
-        last=_told(done.last),
+        first=datetime_out(done.first),
+        last=datetime_out(done.last),
         created=done.created,
         existing=done.existing,
         succeeded=done.succeeded,
@@ -277,10 +277,6 @@ async def _except(opened: OpenStore, record: JobRecord, body: Skip, to: str | No
 
 def _slot(body: Skip) -> datetime | None:
     return None if body.slot is None else read_instant(body.slot, what="slot")
-
-
-def _told(instant: datetime | None) -> str | None:
-    return optional_iso(None if instant is None else to_micros(instant))
 
 
 def _excepted(done: MovedSlot, job: str, namespace: str) -> dict[str, Any]:

@@ -269,7 +269,7 @@ async def list_upcoming(
 
 _LOCATION = {"Location": {"description": "The path of the job.", "schema": {"type": "string"}}}
 _CREATED: dict[str, Any] = {"model": JobOut, "description": "The job was created.", "headers": {**ETAG, **_LOCATION}}
-_THERE: dict[str, Any] = {"headers": ETAG}
+_REPLACED: dict[str, Any] = {"headers": ETAG}
 
 
 class StoredOut(JobOut):
@@ -292,20 +292,20 @@ async def post_job(
     response: Response,
     opened: StoreDep,
     who: Who,
-    asked: Definition,
+    definition: Definition,
     namespace: Namespace = "default",
 ) -> Any:
     """Create a job from its definition, as in a YAML file. 409 if the name is taken. The owner is that of your key; an
     admin may name another."""
-    body = {"namespace": namespace, **asked}
+    body = {"namespace": namespace, **definition}
     job = await in_thread(read_definition, body)
-    record = await create_job(request, opened, who, job, said="owner" in body)
+    record = await create_job(request, opened, who, job, names_owner="owner" in body)
     return _answer(response, record, created=True)
 
 
 @routes.put(
     "/jobs/{job}", response_model=StoredOut,
-    responses={200: _THERE, 201: {**_CREATED, "model": StoredOut}, 404: {}, 409: {}, 412: {}},
+    responses={200: _REPLACED, 201: {**_CREATED, "model": StoredOut}, 404: {}, 409: {}, 412: {}},
 )  # fmt: skip
 async def put_job(
     request: Request,
@@ -313,7 +313,7 @@ async def put_job(
     opened: StoreDep,
     who: Who,
     job: Name,
-    asked: Named,
+    definition: Named,
     namespace: Namespace = "default",
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
@@ -327,8 +327,8 @@ async def put_job(
     """Create a job (201) or replace its definition (200). Options that the body leaves out get their defaults; the
     owner stays. With `If-Match`, `If-None-Match` or `revision`, the write happens only if the stored job matches; else
     412. `revision` accepts a job that already has this definition, so you can safely repeat a request."""
-    body = {"name": job, "namespace": namespace, **asked}
-    _check_same_place(body, job, namespace)
+    body = {"name": job, "namespace": namespace, **definition}
+    _check_same_name(body, job, namespace)
     read = await in_thread(read_definition, body)
 
     def check(before: JobRecord | None) -> None:
@@ -336,27 +336,27 @@ async def put_job(
         check_match(before, if_match, if_none_match)
 
     def make(before: JobRecord | None) -> Job:
-        return with_owner(who, read, before, said="owner" in body)
+        return with_owner(who, read, before, names_owner="owner" in body)
 
     put = (await write_job(request, opened, who, JobKey(namespace, job), check, make, revision=revision)).put
     more = {"change": put.change, "planned": put.planned, "withdrawn": put.withdrawn}
     return {**_answer(response, put.record, created=put.change == "created"), **more}
 
 
-@routes.patch("/jobs/{job}", response_model=JobOut, responses={200: _THERE, 404: {}, 409: {}, 412: {}})
+@routes.patch("/jobs/{job}", response_model=JobOut, responses={200: _REPLACED, 404: {}, 409: {}, 412: {}})
 async def patch_job(
     request: Request,
     response: Response,
     opened: StoreDep,
     who: Who,
     job: Name,
-    asked: Patch,
+    patch: Patch,
     namespace: Namespace = "default",
     if_match: IfMatch = None,
 ) -> Any:
     """Change some options of a job with a JSON merge patch (RFC 7396). null resets an option to its default. 412 if
     `If-Match` does not match."""
-    _check_same_place(asked, job, namespace)
+    _check_same_name(patch, job, namespace)
     await visible_job(opened, who, job, namespace)
 
     def check(before: JobRecord | None) -> None:
@@ -366,8 +366,8 @@ async def patch_job(
     def make(before: JobRecord | None) -> Job:
         if before is None:
             raise unknown_job(job)
-        body = patched(definition_of(before.job), asked)
-        return with_owner(who, read_definition(body), before, said="owner" in body)
+        body = patched(definition_of(before.job), patch)
+        return with_owner(who, read_definition(body), before, names_owner="owner" in body)
 
     written = await write_job(request, opened, who, JobKey(namespace, job), check, make)
     return _answer(response, written.put.record)
@@ -390,7 +390,7 @@ def _answer(response: Response, record: JobRecord, *, created: bool = False) -> 
     return job_out(record)
 
 
-def _check_same_place(body: JobBody, job: str, namespace: str) -> None:
+def _check_same_name(body: JobBody, job: str, namespace: str) -> None:
     """Raise 422 if a body has another name or namespace than the path: a job cannot be renamed."""
     wrong = [
         FieldProblem(field, f"expected {place!r}, as the address says, got {body[field]!r}; leave it out")

@@ -82,8 +82,8 @@ class UserChange(Body):
 
     def grant(self) -> dict[str, Any]:
         """The fields of the grant that the request sets."""
-        said = self.model_dump(include={"role", "scopes", "may_code", "namespaces", "owner", "only_own"})
-        wanted = {name: value for name, value in said.items() if name in self.model_fields_set}
+        given = self.model_dump(include={"role", "scopes", "may_code", "namespaces", "owner", "only_own"})
+        wanted = {name: value for name, value in given.items() if name in self.model_fields_set}
         return {name: value for name, value in wanted.items() if value is not None or name == "scopes"}
 
 

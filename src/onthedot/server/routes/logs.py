@@ -270,8 +270,8 @@ def _chunk(pieces: Iterator[Piece], place: LogPosition) -> Chunk:
         if piece.left_out:
             frames.append(frame("left_out", {"attempt": attempt, "characters": piece.left_out}))
         at, stream, step = (None, None, None) if piece.record is None else piece.record[:3]
-        said = {"attempt": attempt, "at": None if at is None else iso(at), "stream": stream, "step": step}
-        frames.append(frame("log", {**said, "text": piece.text}, id=str(place)))
+        data = {"attempt": attempt, "at": None if at is None else iso(at), "stream": stream, "step": step}
+        frames.append(frame("log", {**data, "text": piece.text}, id=str(place)))
         size += len(piece.text)
     return Chunk(frames, place, "over")
 
@@ -280,6 +280,8 @@ def _end(run_id: int, run: RunRecord | None) -> bytes:
     state, reason, error = ("forgotten", "", None) if run is None else (str(run.state), run.reason, run.error)
     return frame("end", {"run_id": run_id, "state": state, "reason": reason, "error": error}, id=END)
 
+
+# ── routes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 routes = Routes(prefix="/api/v1", tags=["logs"])
 
@@ -337,32 +339,32 @@ async def get_logs(
     """The output of the attempts of a run, in order: at most 1,000 records of JSON, or 1,048,576 characters of text. In
     text the header `X-Next-Offset` is the `offset` of the next page."""
     await visible_run(opened.store, who, run_id)
-    said = await read_output(opened.store, opened.outputs, run_id, only=attempt)
+    outputs = await read_output(opened.store, opened.outputs, run_id, only=attempt)
     as_text = wants_text(request.headers.get("accept", "")) if format is None else format == "text"
     if as_text:
-        body, following = await asyncio.to_thread(_text, said, offset, limit or MOST_CHARACTERS)
+        body, following = await asyncio.to_thread(_text, outputs, offset, limit or MOST_CHARACTERS)
         more = {} if following is None else {"X-Next-Offset": str(following)}
         headers = {**attachment(f"run-{run_id}.log"), **more, "Vary": "Accept"}
         return Response(body, headers=headers, media_type="text/plain; charset=utf-8")
-    records = await asyncio.to_thread(_json, said, offset, min(limit or MOST_RECORDS, MOST_RECORDS))
+    records = await asyncio.to_thread(_json, outputs, offset, min(limit or MOST_RECORDS, MOST_RECORDS))
     return json_response(records, headers={"Vary": "Accept"})
 
 
-def _text(said: list[AttemptOutput], offset: int, limit: int) -> tuple[bytes, int | None]:
-    text = "".join(one.text for one in said)
+def _text(outputs: list[AttemptOutput], offset: int, limit: int) -> tuple[bytes, int | None]:
+    text = "".join(one.text for one in outputs)
     part = text[offset : offset + limit]
     return part.encode(errors="replace"), offset + limit if offset + limit < len(text) else None
 
 
-def _json(said: list[AttemptOutput], offset: int, limit: int) -> dict[str, Any]:
-    records = list(_records(said))
+def _json(outputs: list[AttemptOutput], offset: int, limit: int) -> dict[str, Any]:
+    records = list(_records(outputs))
     following = offset + limit if offset + limit < len(records) else None
-    trouble = [f"attempt {one.attempt}: {one.trouble}" for one in said if one.trouble]
+    trouble = [f"attempt {one.attempt}: {one.trouble}" for one in outputs if one.trouble]
     return {"items": records[offset : offset + limit], "next": following, "trouble": trouble}
 
 
-def _records(said: list[AttemptOutput]) -> Iterator[dict[str, Any]]:
-    for one in said:
+def _records(outputs: list[AttemptOutput]) -> Iterator[dict[str, Any]]:
+    for one in outputs:
         if one.records is None:
             if one.text:
                 yield {"attempt": one.attempt, "at": None, "stream": None, "step": None, "text": one.text}

@@ -215,11 +215,11 @@ async def _submit_many(request: Request, opened: OpenStore, who: Principal, name
     async def find(job: str) -> JobRecord:
         return (await visible_job(opened, who, job, namespace))[1]
 
-    def told(runs: int) -> Entry:
+    def make_entry(runs: int) -> Entry:
         return entry_of(request, "runs.submit", f"namespace/{namespace}", after={"runs": runs}, namespace=namespace)
 
     quotas = quotas_for(request)
-    bulk = Bulk(opened, find, told, None if quotas is None else Share(quotas, who))
+    bulk = Bulk(opened, find, make_entry, None if quotas is None else Share(quotas, who))
     await bulk.take(request.stream())
     return bulk_response(bulk, str(request.scope.get("request_id", "")))
 
@@ -276,6 +276,23 @@ async def retry_run(
         new_runs[owner_of(run)] += created
     await record_change(request, "runs.retry", run, after={"run_id": made})
     return json_response({"run_id": made, "created": created}, 201 if created else 200)
+
+
+# ── cancelling ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@routes.post("/runs/{run}/cancel", response_model=CancelOut, responses={404: {}})
+async def cancel_run(
+    request: Request, opened: StoreDep, who: Who, run_id: RunId, body: Cancel | None = None
+) -> Response:
+    """Cancel a run. A waiting run is cancelled immediately. A running attempt is asked to stop, and is not retried."""
+    run = await visible_run(opened.store, who, run_id)
+    why = "cancelled" if body is None else body.why
+    [answer] = await opened.store.cancel([run_id], why=why)
+    if answer.kind == "unknown":
+        raise _forgotten(run_id)
+    await record_change(request, "runs.cancel", run)
+    return json_response({"answer": answer.kind, "state": None if answer.state is None else str(answer.state)})
 
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -411,23 +428,6 @@ async def get_standing(opened: StoreDep, who: Who, run_id: RunId) -> Response:
     return json_response({"standing": {**asdict(stands), **instants}, "waits_for": waits_for})
 
 
-# ── cancelling ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@routes.post("/runs/{run}/cancel", response_model=CancelOut, responses={404: {}})
-async def cancel_run(
-    request: Request, opened: StoreDep, who: Who, run_id: RunId, body: Cancel | None = None
-) -> Response:
-    """Cancel a run. A waiting run is cancelled immediately. A running attempt is asked to stop, and is not retried."""
-    run = await visible_run(opened.store, who, run_id)
-    why = "cancelled" if body is None else body.why
-    [answer] = await opened.store.cancel([run_id], why=why)
-    if answer.kind == "unknown":
-        raise _forgotten(run_id)
-    await record_change(request, "runs.cancel", run)
-    return json_response({"answer": answer.kind, "state": None if answer.state is None else str(answer.state)})
-
-
 @routes.get("/attempts", response_model=AttemptsOut)
 async def list_attempts(
     opened: StoreDep,
@@ -442,6 +442,9 @@ async def list_attempts(
     wanted = AttemptFilter(node=worker, since=instant(since, "since"), until=instant(until, "until"))
     found, following = await find_attempts(opened, who, wanted, after=after, limit=limit)
     return json_response({"items": [attempt_out(attempt) for attempt in found], "next": following})
+
+
+# ── skipped slots ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class LeftOutOut(BaseModel):

@@ -83,11 +83,11 @@ class _Reviewed(Review):
     """Checks the permissions and quotas of a caller who applies a source, and records each change."""
 
     def __init__(
-        self, request: Request, who: Principal, said: frozenset[tuple[str, str]], quotas: Quotas | None
+        self, request: Request, who: Principal, with_owners: frozenset[tuple[str, str]], quotas: Quotas | None
     ) -> None:
         self._request = request
         self._who = who
-        self._said = said
+        self._with_owners = with_owners
         self._quotas = quotas
 
     def sees(self, record: JobRecord) -> bool:
@@ -97,7 +97,7 @@ class _Reviewed(Review):
         check_sees(self._who, job.name, before)
         if before is not None:
             check_may_write(self._who, before.job)
-        job = with_owner(self._who, job, before, said=(job.namespace, job.name) in self._said)
+        job = with_owner(self._who, job, before, names_owner=(job.namespace, job.name) in self._with_owners)
         check_may_write(self._who, job)
         return job
 
@@ -132,7 +132,7 @@ async def apply_source(request: Request, opened: StoreDep, who: Who, source: Sou
     jobs = await in_thread(read_job_list, {"jobs": body.jobs})
     for namespace in {job.namespace for job in jobs}:
         verbs_for(opened, who, namespace)
-    said = frozenset((job.namespace, job.name) for job in jobs if job.owner)
+    with_owners = frozenset((job.namespace, job.name) for job in jobs if job.owner)
     quotas = None if body.dry_run else quotas_for(request)
     async with nullcontext() if quotas is None else quotas.creating(who.owner):
         applied = await apply_jobs(
@@ -144,7 +144,7 @@ async def apply_source(request: Request, opened: StoreDep, who: Who, source: Sou
             take_over=body.take_over,
             clock=opened.clock,
             settings=opened.settings,
-            review=_Reviewed(request, who, said, quotas),
+            review=_Reviewed(request, who, with_owners, quotas),
         )
     told = fields(
         AppliedOut,
