@@ -257,7 +257,7 @@ async def test_an_address_that_somebody_else_has_now_lets_nobody_in(stores: tupl
     await users.create(one, ANN.email, None, EDITOR)
     await sign_on(one, "a.first.x", ANN, ANN_ISSUER)
     for stranger, issuer in ((Person("auth0|eve", ANN.email), ANN_ISSUER), (ANN, "https://other.example/")):
-        with pytest.raises(LoginRefused, match="found none that is let in"):
+        with pytest.raises(LoginRefused, match="found none that may sign in"):
             await sign_on(other, f"of {stranger}.{issuer}.x", stranger, issuer)
     assert (await sign_on(other, "a.second.x", ANN, ANN_ISSUER)).name == ANN.email
 

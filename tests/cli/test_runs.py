@@ -296,7 +296,7 @@ def failed(tmp_path: Path, guard: object) -> Path:
 
 @pytest.mark.slow
 def test_it_goes_on_at_the_step_that_failed(call: Call, failed: Path):
-    assert call("retry", 1, "--db", failed).output == "run 2 of it is stored; it goes on from run 1\n"
+    assert call("retry", 1, "--db", failed).output == "run 2 of it is stored; it continues run 1\n"
     run = json.loads(call("retry", 1, "--from-step", "a", "--db", failed, "--json").output)
     assert (run["run_id"], run["trigger"][:10]) == (3, "rerun:1:0:")
 

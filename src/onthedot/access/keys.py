@@ -234,4 +234,4 @@ def _instant(document: Document | None) -> Micros | None:
 
 def too_many_conflicts(what: str) -> OnTheDotError:
     """The error for a write that lost every race."""
-    return OnTheDotError(f"{what}: expected to be alone with it, but others change it at this moment; try again")
+    return OnTheDotError(f"{what}: others changed it at the same time; try again")

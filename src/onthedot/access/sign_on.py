@@ -202,6 +202,6 @@ async def _bound(store: Store, person: Person, issuer: str, *, write: bool) -> u
 
 def _nobody(person: Person) -> LoginRefused:
     return LoginRefused(
-        f"id_token: expected a user who signs on as {person.email}, found none that is let in; "
+        f"id_token: expected a user who signs on as {person.email}, found none that may sign in; "
         "'onthedot users create NAME --sign-on' makes one"
     )

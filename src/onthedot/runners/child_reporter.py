@@ -129,4 +129,4 @@ def _error_in(told: dict[str, object] | None, lease: Lease) -> OnTheDotError | N
             return LeaseLost(text)
         case {"failed": str(text)}:
             return StateError(text)
-    return LeaseLost(f"run {lease.run_id}: its worker is gone; another attempt goes on from its last checkpoint")
+    return LeaseLost(f"run {lease.run_id}: its worker is gone; another attempt continues from its last checkpoint")

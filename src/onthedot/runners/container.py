@@ -210,7 +210,7 @@ async def _follow(container: DockerContainer, stream: Stream, said: OutputWriter
 async def _wait_for_logs(logs: list[asyncio.Task[None]], said: OutputWriter, seconds: float = _LAST_WORDS) -> None:
     """Wait a limited time for output from before the end: an engine may keep a stream open."""
     if logs and (await asyncio.wait(logs, timeout=seconds))[1]:
-        said.remark("[… the engine did not hand out the rest of the output …]")
+        said.remark("[… the engine did not send the rest of the output …]")
 
 
 @asynccontextmanager

@@ -293,7 +293,7 @@ class Context:
 
     def _require_reporter(self) -> Reporter:
         if self._reporter is None:
-            raise StateError("this context belongs to no running attempt: there is nothing to keep its words with")
+            raise StateError("this context belongs to no running attempt: there is nowhere to save its notes")
         return self._reporter
 
     def __repr__(self) -> str:

@@ -78,7 +78,7 @@ def _sweep(engine: str) -> None:
     try:
         removed = container_engines.sweep(engine)
     except container_engines.EngineTrouble as error:
-        _log.warning("containers of dead workers are not looked for: %s", error)
+        _log.warning("could not look for containers of dead workers: %s", error)
         return
     for name in removed:
         _log.warning("removed container %s, which a dead worker had left", name[:12])

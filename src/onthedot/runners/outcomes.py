@@ -52,7 +52,7 @@ def failed(error: BaseException) -> Outcome:
     try:
         said = str(error)
     except BaseException as trouble:  # noqa: BLE001 - whatever it raises, the attempt has failed
-        said = f"(its text cannot be had: {type(trouble).__name__})"
+        said = f"(its text is not available: {type(trouble).__name__})"
     text = f"{type(error).__name__}: {said}"[:ERROR_CHARACTERS]
     kept = text.encode(errors="backslashreplace").decode()  # a lone surrogate cannot be stored
     return Outcome(OutcomeKind.FAILED, kept, type_names(type(error)))

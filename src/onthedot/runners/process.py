@@ -102,7 +102,7 @@ class Child:
         except BadFrame as error:
             self.kill()
             self._process.wait()
-            raise ChildGone(f"its process gave an answer that makes no sense: {error}") from None
+            raise ChildGone(f"its process sent an invalid answer: {error}") from None
         except (OSError, ValueError):  # reset, or closed here meanwhile
             pass
         raise ChildGone(self._how_it_ended())
@@ -209,7 +209,7 @@ class Relay:
             raise BadFrame(f"expected a checkpoint, got {value[:100]!r}")
         reporter = self._attempt.reporter
         if reporter is None:
-            self._child.reply({"failed": "this attempt has no reporter: there is nothing to keep its words with"})
+            self._child.reply({"failed": "this attempt has no reporter: there is nowhere to save its notes"})
             return
         try:
             self._asked = reporter.checkpoint(self._attempt.lease, Checkpoint(revision, value))
@@ -223,7 +223,7 @@ class Relay:
         try:
             saved.result()
         except CancelledError:
-            self._child.reply({"lost": "its node has stopped; another attempt goes on from its last checkpoint"})
+            self._child.reply({"lost": "its node has stopped; another attempt continues from its last checkpoint"})
         except LeaseLost as error:
             self._child.reply({"lost": str(error)})
         except OnTheDotError as error:

@@ -61,7 +61,7 @@ class StoreReporter(Service):
         loop = self._loop
         if loop is None or loop.is_closed():
             raise LeaseLost(
-                f"run {lease.run_id}: its node has stopped; another attempt goes on from its last checkpoint"
+                f"run {lease.run_id}: its node has stopped; another attempt continues from its last checkpoint"
             )
         return asyncio.run_coroutine_threadsafe(self._save(lease, checkpoint), loop)
 

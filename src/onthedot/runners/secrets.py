@@ -315,7 +315,7 @@ def _names(document: Document) -> tuple[str, str]:
 
 
 def _crowded(name: str) -> OnTheDotError:
-    return OnTheDotError(f"secret {name}: expected to be alone with it, but others change it at this moment; try again")
+    return OnTheDotError(f"secret {name}: others changed it at the same time; try again")
 
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -139,7 +139,7 @@ class TransactionBlock:
     ) -> None:
         transaction = self._transaction
         if transaction is None:
-            raise StateError("a transaction was left that nobody entered; write 'async with ctx.transaction() as db:'")
+            raise StateError("a transaction ended that was not begun; write 'async with ctx.transaction() as db:'")
         self._transaction = None
         if error is not None:
             await self._give_up(transaction, error)
@@ -189,7 +189,7 @@ class TransactionBlock:
             completion.rolled_back()
             raise LeaseLost(
                 f"run {lease.run_id}: attempt {lease.attempt} has lost its lease, and its transaction is rolled back; "
-                "end it, somebody else goes on"
+                "end it, another attempt continues"
             )
         completion.state = "committed"
         if stopped is not None:

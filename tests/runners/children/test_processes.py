@@ -109,7 +109,7 @@ async def test_functions_and_coroutines_run_in_one_warm_child():
         (handlers.exits, "its process ended with exit code 7 before the handler returned"),
         (handlers.killed, "its process was killed by SIGKILL; was it out of memory?"),
         (handlers.closes_everything, "its process was killed by SIGKILL"),
-        (handlers.talks_nonsense, "gave an answer that makes no sense"),
+        (handlers.talks_nonsense, "sent an invalid answer"),
         (handlers.sys_exits, "SystemExit: 3"),
         (handlers.interrupts, "KeyboardInterrupt"),
         (handlers.raises, "ConnectionResetError: no line"),

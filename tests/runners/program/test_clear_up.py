@@ -76,7 +76,7 @@ async def test_they_have_the_grace_for_all_of_them_together(tmp_path: Path, guar
     record, log = await run_it(sched)
     assert record.error == "took longer than its time-out of 2 s"
     assert lines(log) == ["works", "begins"]
-    assert "what always runs was not done in time" in log
+    assert "the steps that always run were not done in time" in log
     assert [(program.timeout <= SECOND, program.grace) for program in guard.programs[1:]] == [(True, SECOND)]
 
 

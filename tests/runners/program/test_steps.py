@@ -184,7 +184,7 @@ async def test_the_workspace_of_another_job_is_never_taken_over(tmp_path, guard)
         [log] = await sched.logs(made)
         assert lines(log.text) == []
         assert "step 1 of 2: keep" in log.text
-        assert "goes on from" not in log.text
+        assert "continues run" not in log.text
 
 
 async def test_what_cannot_be_had_again_is_refused(tmp_path, guard):
@@ -415,4 +415,4 @@ async def test_what_is_too_much_to_hand_on_fails_the_step(tmp_path, guard):
         "i=0; while [ $i -lt 60 ]; do echo k$i=$(head -c 3000 /dev/zero | tr '\\0' x) >> $OTD_OUTPUT; i=$((i+1)); done"
     )
     record, _ = await run_it(scheduler(tmp_path, Steps(steps=(step("a", much), step("b", "echo never")))))
-    assert "step 'a': what it hands on is too much" in record.error
+    assert "step 'a': its outputs are too large" in record.error

@@ -86,7 +86,7 @@ class GuardLoop:
             for message in self._inbox.feed(data):
                 self._obey(message)
         except (BadFrame, KeyError, TypeError, ValueError) as error:
-            print(f"onthedot guard: the worker said what it cannot have meant: {error}", file=sys.stderr)
+            print(f"onthedot guard: got an invalid message from its worker: {error}", file=sys.stderr)
             data = b""
         if not data:
             self._lose_worker()

@@ -165,7 +165,7 @@ class ProgramAttempt:
             return
         self._state.deadline = self._clock.steady() + self._settings.kill_after
         self._state.grace = min(self._state.grace, _LAST_GRACE)
-        self.say(f"it is ended; what always runs has {self._settings.kill_after / SECOND:g} s")
+        self.say(f"stopped; the steps that always run have {self._settings.kill_after / SECOND:g} s")
         with suppress(AttemptOver, AttemptTimedOut):
             for at in left:
                 step = self._work.steps[at]
@@ -174,7 +174,7 @@ class ProgramAttempt:
                 if failed is not None:
                     self.say(failed.error)
             return
-        self.say("what always runs was not done in time")
+        self.say("the steps that always run were not done in time")
 
     async def _outcome(self, progress: Progress) -> Outcome:
         if progress.failed is not None:
@@ -196,7 +196,7 @@ class ProgramAttempt:
             return None
         saved, created_at = earlier
         progress = rules.from_step(rules.progress_of(saved, self._work.steps), at)
-        self.say(f"goes on from run {run_id}")
+        self.say(f"continues run {run_id}")
         await asyncio.to_thread(self.folder.adopt, folder_name(run_id, created_at))
         return progress
 
@@ -205,7 +205,7 @@ class ProgramAttempt:
         source = self._work.source
         found = await self._services.files.do(lambda: self._open(progress, complete=source is None))
         if progress.done:
-            again = ", its source comes anew" if source else ""
+            again = ", its source is checked out again" if source else ""
             anew = "" if found else f"; its workspace is not on this machine{again}"
             at = rules.next_step(self._work.steps, progress)
             steps = self._work.steps
@@ -273,7 +273,7 @@ class ProgramAttempt:
         try:
             await self._save(ended)
         except ArgumentsError as error:
-            told = Failed(at, f"step {step.name!r}: what it hands on is too much to be kept: {error}")
+            told = Failed(at, f"step {step.name!r}: its outputs are too large: {error}")
             ended = rules.ended(self._work.steps, progress, at, failed=failed or told)
             await self._save(ended)
         return ended
@@ -379,7 +379,7 @@ class ProgramAttempt:
         if end.kind == "timed_out" and mine:
             raise AttemptTimedOut
         if end.stragglers:
-            self.say(f"{end.stragglers} processes that it had left running were killed")
+            self.say(f"{end.stragglers} processes that it left running were killed")
         return end
 
     async def _when_there_is_room(self, program: Program, live: LiveLines, saved: _Saved | None) -> ProgramEnd:

@@ -141,7 +141,7 @@ class ProgramRunner(BaseRunner):
         except asyncio.CancelledError:
             return attempt.stop_as or outcome
         except Exception as error:  # noqa: BLE001 - whatever goes wrong here, the attempt has ended before
-            program.say(f"what always runs could not be run: {error}")
+            program.say(f"the steps that always run failed: {error}")
         return outcome
 
     def _time_is_up(self, attempt: Attempt) -> None:
