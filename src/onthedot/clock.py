@@ -30,7 +30,7 @@ class Clock(Protocol):
     """What time it is, as one object that is passed in, so that tests and the simulator can turn it."""
 
     def now(self) -> Micros:
-        """The wall clock: it may step in either direction when somebody sets it."""
+        """The wall clock: it may step in either direction when it is set."""
         ...
 
     def steady(self) -> Micros:

@@ -26,7 +26,7 @@ class Ids(Protocol):
 
 _drawn: list[bytes] = []
 """Random bytes for the next names. Asking the system for each costs a thread that others wait for some 20 µs."""
-os.register_at_fork(after_in_child=_drawn.clear)  # or both would go on with the same
+os.register_at_fork(after_in_child=_drawn.clear)  # else both processes would draw the same
 
 
 def _draw() -> bytes:

@@ -118,7 +118,8 @@ class Scheduler(StoreVerbs):
             refuse_without(has_transactions(self.store), job)
             if job.isolation == "process":
                 importable(own)  # or it is refused
-            if problem := Handler.of(name, own).check_guarantee(job.guarantee):
+            handles = Handler.of(name, own)
+            if problem := handles.check_guarantee(job.guarantee) or handles.check_keys(job):
                 raise DefinitionError(problem, subject=f"job {name!r}")
             registered = self.registry.add(name, own)
             self.registry.learn(job)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.model.addresses import AddressRefused, Allowed, is_issuer, read_host, read_networks
-from onthedot.model.errors import DefinitionError, shown
+from onthedot.model.errors import DefinitionError, explains_arguments, shown
 from onthedot.model.retention import Retention
 from onthedot.model.route import DEFAULT_QUEUE
 from onthedot.model.task import Level
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onthedot.model.job import Job
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """How a node behaves. Lengths of time are microseconds; the defaults suit production.

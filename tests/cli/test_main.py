@@ -75,7 +75,15 @@ def loaded(arguments: list[str], names: str, folder: Path) -> list[str]:
 @pytest.mark.slow
 def test_help_loads_no_database(tmp_path: Path):
     commands = " ".join(f"onthedot.cli.{entry.module}" for entry in COMMANDS.values() if entry.module != "main")
-    assert loaded(["--help"], f"sqlite3 asyncpg asyncio rich {commands}", tmp_path) == []
+    assert loaded(["--help"], f"sqlite3 asyncpg asyncio rich onthedot.schedules.cron {commands}", tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["up", "plan", "simulate", "doctor"])
+def test_the_help_of_a_command_loads_no_engine(command: str, tmp_path: Path):
+    probe = ["-c", "import sys\nfrom onthedot.cli.main import cli\ncli(sys.argv[1:])", command, "--help"]
+    done = subprocess.run([sys.executable, "-X", "importtime", *probe], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, "onthedot.scheduler\n" in done.stderr) == (0, False)
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Options as people write them, and everything that can be wrong with them."""
 
+import re
+from collections.abc import Callable
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any
@@ -43,6 +45,17 @@ BAD: dict[str, tuple[dict, list[str]]] = {
     "owner": ({"owner": 3}, ["owner: expected str, got int 3"]),
     "both": ({"schedule": "@daily", "schedules": ["@hourly"]}, ["expected either 'schedule' or 'schedules', got both"]),
     "not a schedule": ({"schedule": 5}, ["schedule: expected cron(…)"]),
+    "a list as the schedule": (
+        {"schedule": ["@daily"]},
+        ["schedule: expected one schedule, got a list; write schedules=[…]"],
+    ),
+    "jitter of the job": ({"jitter": "10s"}, ["unknown option 'jitter'; give it to the schedule: schedule=otd.every("]),
+    "zone of the job": ({"tz": "UTC"}, ["unknown option 'tz'; give it to the schedule: schedule=otd.cron("]),
+    "tags": ({"tags": ["a"]}, ["unknown option 'tags'; write labels=[…]"]),
+    "retries": ({"retries": 3}, ["unknown option 'retries'; write retry=3"]),
+    "rate as text": ({"rate": "10/s"}, ["rate: expected how many", "got '10/s'; write otd.Rate(10, '1s')"]),
+    "rate as text with a number": ({"rate": "5 / 30s"}, ["write otd.Rate(5, '30s')"]),
+    "rate as another text": ({"rate": "often"}, ["got 'often'; write otd.Rate(10, '1s')"]),
     "negative time-out": ({"timeout": "-5s"}, ["timeout: expected a length of time"]),
     "zero time-out": ({"timeout": 0}, ["timeout: expected a length of time above zero, got 0"]),
     "time-out of another kind": ({"timeout": True}, ["timeout: expected text like '1h30m'", "bool"]),
@@ -251,3 +264,54 @@ def test_a_program_whose_jobs_run_in_a_circle_is_refused():
     with pytest.raises(otd.DependencyCycle) as caught:
         parents_first(jobs)
     assert any(cycle in str(caught.value) for cycle in ("a → b → c → a", "b → c → a → b", "c → a → b → c"))
+
+
+WRONG_CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = {
+    "Retry": (otd.Retry, (3,), {"max_attempts": 3}, "Retry: unknown argument 'max_attempts', did you mean 'attempts'?"),
+    "Settings": (otd.Settings, (), {"seat": 3}, "Settings: unknown argument 'seat', did you mean 'seats'?"),
+    "Step": (otd.Step, (), {"script": "x"}, "Step: expected name=…, got none"),
+    "Http": (otd.Http, (), {"url": "x", "verb": "GET"}, "Http: unknown argument 'verb'; known: body, expect, headers"),
+    "no names": (otd.Http, ("https://x",), {}, "Http: expected at most 0 arguments without a name, got 1; write their"),
+    "twice": (otd.Rate, (3, "1s"), {"per": "1m"}, "Rate: argument 'per' is given twice"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CALLS)
+def test_a_wrong_argument_of_a_constructor_is_explained(name: str):
+    kind, args, given, expected = WRONG_CALLS[name]
+    with pytest.raises(otd.DefinitionError, match=re.escape(expected)) as caught:
+        kind(*args, **given)
+    assert isinstance(caught.value, TypeError), "programs may catch what Python itself raises"
+
+
+KEYS: dict[str, dict[str, Any]] = {
+    "concurrency.key": {"concurrency": otd.Limit(2, key="tenat")},
+    "rate.key": {"rate": otd.Rate(2, key="tenat")},
+    "share": {"share": "tenat"},
+}
+
+
+@pytest.mark.parametrize("option", KEYS)
+def test_a_limit_by_an_argument_that_does_not_exist_is_refused(option: str):
+    sched = otd.Scheduler("memory:")
+    with pytest.raises(
+        otd.DefinitionError, match=rf"{option}: expected an argument of .*'tenat', did you mean 'tenant'"
+    ):
+
+        @sched.job(**KEYS[option])
+        def bill(tenant: str) -> None: ...
+
+    with pytest.raises(otd.DefinitionError, match=rf"{option}: expected a parameter .*'tenat', did you mean 'tenant'"):
+        sched.command("bill", ["bill"], params=[otd.Param(name="tenant", default="a")], **KEYS[option])
+    with pytest.raises(otd.DefinitionError, match=rf"{option}: expected a parameter .*; declare it in 'params'"):
+        sched.command("bill", ["bill"], **KEYS[option])
+    assert not sched.jobs
+
+
+def test_a_function_that_takes_any_argument_may_be_limited_by_any():
+    sched = otd.Scheduler("memory:")
+
+    @sched.job(concurrency=otd.Limit(2, key="tenant"))
+    def bill(**given: str) -> None: ...
+
+    assert sched.jobs["bill"].concurrency == otd.Limit(2, key="tenant")

@@ -325,3 +325,19 @@ def test_a_node_that_ends_leaves_the_hints_of_others_alone(ends: str):
     late, gone = run_virtual(scenario())
     assert late < 0.1, "it was woken by a hint: its polls are 30 s apart"
     assert gone == 1
+
+
+def test_a_job_after_one_that_does_not_exist_is_logged(caplog: pytest.LogCaptureFixture):
+    async def scenario() -> None:
+        sched = program()
+
+        @sched.job(after=["job", "jbo"])
+        async def report() -> None: ...
+
+        nodes = Nodes(sched)
+        await nodes.boot("a")
+        await nodes.stop()
+
+    run_virtual(scenario())
+    [record] = [one for one in caplog.records if one.name == "onthedot.node"]
+    assert record.getMessage() == ("job 'report': after: no job 'jbo' is stored; it does not start before there is one")

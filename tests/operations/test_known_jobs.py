@@ -142,6 +142,63 @@ async def test_an_edit_between_two_writes_of_one_submit_doubles_no_run(doors: Do
     assert len(await doors.other.list_runs("say")) == 1 + 101  # the first is of the fixture
 
 
+def edited_after_the_next_read(doors: Doors, monkeypatch: pytest.MonkeyPatch, job: otd.Job | None) -> None:
+    """Another process edits `say` (None: deletes it) between the next read of it and the write that follows."""
+    queries = doors.here.there.store.queries
+    get_job, edits = queries.get_job, [job]
+
+    async def get_before_edit(name: str, *, namespace: str = "default") -> JobRecord | None:
+        record = await get_job(name, namespace=namespace)
+        if edits:
+            edit = edits.pop()
+            await (doors.other.remove("say") if edit is None else doors.other.put(edit))
+        return record
+
+    monkeypatch.setattr(queries, "get_job", get_before_edit)
+
+
+@pytest.mark.parametrize("many", [1, 501])
+async def test_an_edit_between_a_read_and_the_write_is_seen(doors: Doors, monkeypatch: pytest.MonkeyPatch, many: int):
+    call = otd.BoundCall("say", '{"more":"b","word":"a"}')
+    await doors.other.put(MORE)
+    doors.here.there.known.keep("say", "default", None)
+    edited_after_the_next_read(doors, monkeypatch, WORD)
+    with pytest.raises(otd.ArgumentsError, match="more"):
+        await doors.here.submit_many([call] * many)
+    assert len(await doors.other.list_runs("say")) == 1
+
+
+async def test_an_edit_between_a_read_and_the_write_of_a_run_by_hand_is_seen(
+    doors: Doors, monkeypatch: pytest.MonkeyPatch
+):
+    doors.here.there.known.keep("say", "default", None)
+    edited_after_the_next_read(doors, monkeypatch, MORE)
+    await doors.here.trigger("say", {"word": "a"})  # which both take
+    assert doors.reads == ["say"] * 3  # one of them is of the edit itself
+    assert len(await doors.other.list_runs("say")) == 2
+
+
+async def test_a_job_that_is_deleted_between_a_read_and_the_write_is_unknown(
+    doors: Doors, monkeypatch: pytest.MonkeyPatch
+):
+    doors.here.there.known.keep("say", "default", None)
+    edited_after_the_next_read(doors, monkeypatch, None)
+    with pytest.raises(otd.UnknownJob, match="no job 'say' is stored"):
+        await doors.here.submit("say", {"word": "a"})
+
+
+async def test_a_run_by_hand_reads_no_job_that_is_known(doors: Doors):
+    await doors.here.trigger("say", {"word": "a"})
+    assert doors.reads == []
+    await doors.other.put(MORE)
+    doors.reads.clear()
+    await doors.here.trigger("say", {"word": "a", "more": "b"})
+    assert doors.reads == ["say"]
+    await doors.other.remove("say")
+    with pytest.raises(otd.UnknownJob, match="no job 'say' is stored"):
+        await doors.here.trigger("say", {"word": "a"})
+
+
 async def test_not_more_jobs_are_remembered_than_that(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(known_jobs, "MOST_KNOWN", 2)
     store = MemoryStore()

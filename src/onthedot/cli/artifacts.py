@@ -1,4 +1,4 @@
-"""`onthedot artifacts list | fetch`: lists and downloads the files that runs have left."""
+"""`onthedot artifacts list | fetch`: lists and downloads the files that runs have kept."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class File(NamedTuple):
 
 @click.group(cls=Group)
 def artifacts() -> None:
-    """Look at the artifacts of a run: the files that its steps have left, and that are kept. It only reads.
+    """List or download the artifacts of a run: the files that its steps have kept. It only reads.
 
     \b
     Examples:
@@ -67,14 +67,14 @@ def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--output", metavar="PLACE", help=what)(command)
 
 
-@artifacts.command("list", cls=Command, short_help="List the files that a run has left.")
+@artifacts.command("list", cls=Command, short_help="List the files that a run has kept.")
 @click.argument("run_id", type=RUN, metavar="RUN")
 @with_place
 @with_server
 @with_json("a JSON array with one object per file: attempt, name, size, sha256, at")
 @with_debug
 def list_(run_id: int, output: str | None, store: str | None, db: str | None, as_json: bool) -> None:
-    """List the files that the attempts of the run with the number RUN have left: name, size, and when.
+    """List the files that the attempts of the run with the number RUN have kept: name, size, and when.
 
     \b
     Examples:
@@ -99,11 +99,11 @@ def list_(run_id: int, output: str | None, store: str | None, db: str | None, as
         click.echo(f"run {run_id} has left no artifacts that are kept")
 
 
-@artifacts.command(cls=Command, short_help="Fetch files that a run has left.")
+@artifacts.command(cls=Command, short_help="Download files that a run has kept.")
 @click.argument("run_id", type=RUN, metavar="RUN")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--to", "to", metavar="DIR|-", default=".", show_default=True, help="Where to; '-': standard output.")
-@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt.  [default: the newest]")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt.  [default: the newest]")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @with_place
 @with_server
@@ -113,9 +113,9 @@ def fetch(
     run_id: int, names: tuple[str, ...], to: str, attempt: int | None, force: bool, output: str | None,
     store: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Fetch the files with these NAMEs of the run with the number RUN, or all of them, with their folders, to DIR.
-    No file is replaced without --force, and none is written outside of DIR. A file is there when all of it has come,
-    with the checksum that it was kept with.
+    """Download the files with these NAMEs of the run with the number RUN, or all files, with their folders, to DIR. No
+    file is replaced without --force, and none is written outside of DIR. A file appears only when it is complete and
+    its checksum is right.
 
     \b
     Examples:

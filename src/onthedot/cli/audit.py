@@ -40,21 +40,21 @@ LOOK_EVERY = 500_000
 
 
 @click.command(cls=Command)
-@click.option("-n", "--limit", type=click.IntRange(1, 100_000), help="How many changes.  [default: 100]")
-@click.option("--after", type=click.IntRange(0), metavar="NUMBER", help="Those after this one.  [default: the newest]")
+@click.option("-n", "--limit", type=click.IntRange(1, 100_000), help="At most so many changes.  [default: 100]")
+@click.option("--after", type=click.IntRange(0), metavar="NUMBER", help="Only changes after it.  [default: the newest]")
 @with_range("changes")
-@click.option("--all", "everything", is_flag=True, help="However many there are.")
-@click.option("-f", "--follow", is_flag=True, help="Go on: each new change as one line of JSON, until Ctrl-C.")
+@click.option("--all", "everything", is_flag=True, help="All changes.")
+@click.option("-f", "--follow", is_flag=True, help="Print each new change as one line of JSON, until Ctrl-C.")
 @click.option(
     "--to", metavar="PLACE",
-    help="With --follow: send them there: https://…, syslog:/dev/log, syslog://HOST:PORT or syslog+tcp://HOST:PORT.",
+    help="With --follow: send them to PLACE: https://…, syslog:/dev/log, syslog://HOST:PORT or syslog+tcp://HOST:PORT.",
 )  # fmt: skip
 @click.option(
     "--allow", metavar="HOST|NETWORK", multiple=True,
-    help="With --to https://…: also this, though it is not on the public internet; more than once.",
+    help="With --to https://…: allow this host or network, which is not public; more than once.",
 )  # fmt: skip
-@click.option("--check", "checking", is_flag=True, help="Compare everything with its seals.")
-@click.option("--head", metavar="HEAD", help="With --check: a seal that was noted before, and must still be there.")
+@click.option("--check", "checking", is_flag=True, help="Verify all changes against their seals.")
+@click.option("--head", metavar="HEAD", help="With --check: a seal that you noted before; it must still exist.")
 @with_store
 @with_json("a JSON array with one object per change; with --check, one JSON object")
 @with_debug
@@ -73,20 +73,20 @@ def audit(
     db: str | None,
     as_json: bool,
 ) -> None:
-    """Show the newest changes, the last one last: when, who, what. It only reads, but for the position of --to.
+    """Show the newest changes, oldest first: when, who, what. It only reads, except for the position of --to.
 
-    With --follow: each change as it is made, one JSON object a line, from now on or from --after on. With --to they are
-    sent instead. How far it has come is kept in the store, for each place: so it goes on where it was, and what the
-    receiver missed is sent when it is back. The first time it begins with --after, or with the oldest change. Several
-    may run: one at a time sends. A change may come twice; its number tells.
+    --follow prints each change when it is made, one JSON object per line, from now on or after the number of --after.
+    With --to it sends them instead. The store keeps the position for each place, so the next sender continues there,
+    and a receiver that was down misses nothing. The first sender starts after --after, or with the oldest change.
+    Several may run; one at a time sends. A change may be sent twice: compare its number.
 
     A webhook (https://…) gets JSON lines, signed with the key in ONTHEDOT_AUDIT_KEY: see docs/operate/access.md.
 
-    With --check: every change is compared with the hash that was sealed soon after it, and every seal with the one
-    after it. The first that was changed, removed or inserted is named. Note the head, outside of the store, and give it
-    next time: then the newest changes cannot be cut off unseen, nor everything be sealed anew. Nodes log each head.
+    --check compares every change with the hash that was sealed soon after it, and every seal with the next one. It
+    names the first change that was edited, removed or inserted. Note the head outside of the store, and give it with
+    --head next time: this finds removed newest changes, and a record that was sealed again. Nodes log each head.
 
-    Exit codes: 0 when all is as it was; 1 when something is not; 2 for bad input.
+    Exit codes: 0 if nothing was changed; 1 if something was; 2 for bad input.
 
     \b
     Examples:

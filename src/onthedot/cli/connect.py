@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
+import onthedot as otd
 from onthedot.cli.errors import BadInput
 from onthedot.cli.options import INSECURE, KEY_FILE
 from onthedot.clock import SystemClock
@@ -47,9 +48,9 @@ def call(
     makes: bool = False,
     tell: Callable[[Event], None] | None = None,
 ) -> T:
-    """Call `work` with the verbs of a store or a server, for commands that change something. A store must exist and
-    have the newest schema: whoever runs a node decides about migrations. With `makes` it is created. `tell`
-    receives events about progress; a server sends none."""
+    """Call `work` with the verbs of a store or a server, for commands that change something. The store must
+    exist and have the newest schema; with `makes` it is created. `tell` receives events about progress; a server sends
+    none."""
     if is_server(url):
         return call_server(url, work, namespace=namespace)
 
@@ -87,12 +88,10 @@ def query(url: str, work: Callable[[Verbs], Awaitable[T]], *, namespace: str = "
 
 def call_server(url: str, work: Callable[[Client], Awaitable[T]], *, namespace: str = "default") -> T:
     """Call `work` with the client of a server."""
-    from onthedot.client.client import Client
-
     given = find_key(url)
 
     async def main() -> T:
-        async with Client(url, key=given.key, namespace=namespace, insecure=is_insecure()) as client:
+        async with otd.Client(url, key=given.key, namespace=namespace, insecure=is_insecure()) as client:
             return await work(client)
 
     try:
@@ -103,13 +102,13 @@ def call_server(url: str, work: Callable[[Client], Awaitable[T]], *, namespace: 
 
 def queries_of(verbs: Verbs) -> FindsQueues:
     """The queries of the store or the server behind these verbs."""
-    from onthedot.client.client import Client
-    from onthedot.client.views import ServerQueries
     from onthedot.operations.open_verbs import OpenVerbs
 
     if isinstance(verbs, OpenVerbs):
         return verbs.there.store.queries
-    if isinstance(verbs, Client):
+    if isinstance(verbs, otd.Client):
+        from onthedot.client.views import ServerQueries
+
         return ServerQueries(verbs.server)
     raise TypeError(f"expected verbs of a store or a server, got {verbs!r}")
 
@@ -151,8 +150,8 @@ async def _read(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
 
 
 def write_store(url: str, write: Callable[[Store], Awaitable[T]]) -> T:
-    """Call `write` with the store, which must exist and have the newest schema: whoever runs a node decides about
-    migrations."""
+    """Call `write` with the store, which must exist and have the newest schema. Only nodes and 'onthedot store migrate'
+    migrate it."""
     check_exists(url)
     return asyncio.run(_write(url, write))
 

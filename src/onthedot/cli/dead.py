@@ -40,8 +40,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group(cls=Group)
 def dead() -> None:
-    """Dead letters: runs that have failed for good, and about which nobody has done anything yet. They are grouped by a
-    fingerprint of what they died of.
+    """Dead letters: runs that failed for good and wait for a decision. They are grouped by a fingerprint of their
+    error.
 
     \b
     Examples:
@@ -74,19 +74,19 @@ def with_box(limit: int) -> Callable[[F], F]:
 
 def with_fingerprint(function: F) -> F:
     """`--fingerprint`."""
-    return click.option("--fingerprint", metavar="TEXT", help="Only what died of this.")(function)
+    return click.option("--fingerprint", metavar="TEXT", help="Only with this error ('dead list').")(function)
 
 
 # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dead.command("list", cls=Command, short_help="List what runs have died of.")
+@dead.command("list", cls=Command, short_help="List dead letters by error.")
 @with_box(10_000)
 @with_server
 @with_json("a JSON array with one object per group")
 @with_debug
 def list_groups(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None:
-    """List dead letters by what they died of, what died last first.
+    """List dead letters by error, the latest first.
 
     \b
     Examples:
@@ -104,14 +104,14 @@ def list_groups(store: str | None, db: str | None, as_json: bool, **asked: Any) 
             click.echo(f"only the newest {asked['limit']} dead letters are counted; --limit sets how many")
 
 
-@dead.command(cls=Command, short_help="Show the runs that died of one thing.")
+@dead.command(cls=Command, short_help="Show the dead runs with one error.")
 @click.argument("fingerprint")
 @with_box(20)
 @with_server
 @with_json("a JSON array with one object per run")
 @with_debug
 def show(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None:
-    """Show the dead letters with this FINGERPRINT one by one, the newest first. 'onthedot show RUN' tells all of one.
+    """Show the dead letters with this FINGERPRINT, the newest first. 'onthedot show RUN' shows everything about one.
 
     \b
     Examples:
@@ -140,16 +140,16 @@ def show(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None
 def with_choice(function: F) -> F:
     """The options that select dead letters to change: some by number, those that match, or all."""
     function = with_box(10_000)(with_fingerprint(function))
-    function = click.option("--all", "everything", is_flag=True, help="All that there are, of the namespace.")(function)
-    function = click.option("--dry-run", is_flag=True, help="Only tell what it would do.")(function)
-    more = f"Do not ask, also when there are more than {ASK_ABOVE}."
+    function = click.option("--all", "everything", is_flag=True, help="All dead letters of the namespace.")(function)
+    function = click.option("--dry-run", is_flag=True, help="Show what it would do, and change nothing.")(function)
+    more = f"Do not ask, even for more than {ASK_ABOVE}."
     function = click.option("--yes", is_flag=True, help=more)(function)
     return click.argument("run_ids", nargs=-1, type=RUN, metavar="[RUN]...")(function)
 
 
-@dead.command(cls=Command, short_help="Ask for dead runs again.")
+@dead.command(cls=Command, short_help="Run dead letters again.")
 @with_choice
-@click.option("--rate", "pace", metavar="N/TIME", help="Let them be due so far apart: 10/s, 100/m, 1/30s.")
+@click.option("--rate", "pace", metavar="N/TIME", help="Start them at this rate: 10/s, 100/m, 1/30s.")
 @with_server
 @with_json("one JSON object")
 @with_debug
@@ -164,8 +164,8 @@ def replay(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Ask again for dead runs: those with the numbers RUN, or all that match, the oldest first. Each is one new run,
-    however often it is asked for, with the old one's arguments and for its instant.
+    """Run dead letters again: those with the numbers RUN, or all that match, the oldest first. Each gets one new run,
+    with the arguments and the slot of the old one. A second replay makes no second run.
 
     \b
     Examples:
@@ -188,7 +188,7 @@ def replay(
     click.echo(json.dumps(_replayed_as_json(done), indent=2) if as_json else _in_words(done))
 
 
-@dead.command(cls=Command, short_help="Take dead runs out of the box.")
+@dead.command(cls=Command, short_help="Discard dead letters.")
 @with_choice
 @click.option("--why", metavar="TEXT", default="", help="Why; it is kept with the runs.")
 @with_server
@@ -205,8 +205,8 @@ def discard(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Do nothing more about dead runs: those with the numbers RUN, or all that match. They stay in history, dead, and
-    say why.
+    """Discard dead letters: those with the numbers RUN, or all that match. The runs stay in the history as dead, with
+    the reason.
 
     \b
     Examples:

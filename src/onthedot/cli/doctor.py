@@ -1,4 +1,4 @@
-"""`onthedot doctor`: shows what this machine and this configuration offer, and what is missing."""
+"""`onthedot doctor`: checks what this machine and this configuration offer, and what is missing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from onthedot.cli.errors import Command, on_this_store
 from onthedot.cli.options import DEFAULT_STORE, store_url, with_debug, with_json, with_store
+from onthedot.cli.program import load_program
 from onthedot.cli.terminal import colours_wanted
 from onthedot.doctor import Configuration, Finding, check_all
 from onthedot.observe.formats import plain
@@ -19,18 +20,16 @@ _COLOURS = {"ok": "green", "missing": "yellow", "broken": "red"}
 
 @click.command(cls=Command)
 @click.argument("program", required=False)
-@click.option(
-    "--output", metavar="PLACE", default="", help="Where output is to be kept: a directory, or s3://bucket/prefix."
-)
+@click.option("--output", metavar="PLACE", default="", help="Where to keep output: a directory, or s3://bucket/prefix.")
 @with_store
 @with_json("one JSON object")
 @with_debug
 def doctor(program: str | None, output: str, store: str | None, db: str | None, as_json: bool) -> None:
-    """Try out what this machine and this configuration offer: the store, its clock and what it keeps, room for output,
-    and ways to keep programs apart. For what is missing or broken: what that costs, and how to get it.
+    """Check what this machine and this configuration offer: the store, its clock and its durability, space for output,
+    and ways to isolate programs. For what is missing or broken it shows the consequence, and how to mend it.
 
-    With a PROGRAM its settings, jobs and store are looked at. Nothing is changed. Exit codes: 0; 1 if something that
-    is configured does not work; 2 if it was asked in a wrong way.
+    With a PROGRAM it checks that program's settings, jobs and store. Nothing is changed. Exit codes: 0; 1 if something
+    that is configured does not work; 2 for bad input.
 
     \b
     Examples:
@@ -55,7 +54,6 @@ def _asked(program: str | None, output: str, store: str | None, db: str | None) 
     url = store_url(store, db)
     if program is None:
         return Configuration(Settings(), (), url, named, output)
-    from onthedot.cli.program import load_program
 
     scheduler = load_program(program)
     if not named and isinstance(scheduler.store, str):

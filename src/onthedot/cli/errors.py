@@ -137,7 +137,7 @@ def _store_of(arguments: str, option: str, value: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Quote a word for a shell, with double quotes: the command around it is in single ones.
+    """Quote a word for a shell, with double quotes: the command around it has single quotes.
 
     >>> print(_quoted("shop.db"), _quoted("my jobs.db"), _quoted("a$b.db"))
     shop.db "my jobs.db" "a\\$b.db"

@@ -55,15 +55,14 @@ class Checked(NamedTuple):
 
 @click.command(cls=Command)
 @click.argument("files", nargs=-1, metavar="FILE…")
-@click.option("--schema", is_flag=True, help="Write the JSON Schema of such files, and check nothing.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of job files, and check nothing.")
 @with_json("one JSON object")
 @with_debug
 def check(files: tuple[str, ...], schema: bool, as_json: bool) -> None:
-    """Read files of jobs (YAML or JSON) and tell everything that is wrong with them, with line and column. Nothing is
-    stored.
+    """Check files of jobs (YAML or JSON): report every problem with its line and column. Nothing is stored.
 
-    The exit code is 0 if all of them can be read, and 2 if not. '-' is standard input. A job that runs after one that
-    is in none of the files gets a warning: that one has to be stored already.
+    The exit code is 0 if all files are right, else 2. '-' is standard input. A job gets a warning if it runs after a
+    job that is in none of the files: that one must be stored already.
 
     \b
     --json writes: files [{file, jobs [names], problems [{line, column, problem}], warnings [text]}]
@@ -164,13 +163,13 @@ _UTC = frozenset({"Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu", "UCT", "Uni
 
 @click.command(cls=Command, name="import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
-@click.option("--from", "form", type=click.Choice(FORMATS), help="What the files are.  [default: as they look]")
+@click.option("--from", "form", type=click.Choice(FORMATS), help="The format of the files.  [default: detected]")
 @click.option("--tz", metavar="ZONE",
-              help="Zone of times that name none.  [default: this machine's; UTC for csv and kubernetes]")  # fmt: skip
+              help="Zone of times without one.  [default: this machine's; UTC for csv and kubernetes]")  # fmt: skip
 @click.option(
-    "--system/--user", "system", default=None, help="Whether a crontab's lines name a user.  [default: as it looks]"
+    "--system/--user", "system", default=None, help="Whether a crontab's lines name a user.  [default: detected]"
 )
-@click.option("--apply", is_flag=True, help="Store the jobs, in place of writing a file.")
+@click.option("--apply", is_flag=True, help="Store the jobs instead of writing a file.")
 @with_store
 @with_json("one JSON object, with the jobs and the remarks")
 @with_debug
@@ -184,15 +183,16 @@ def import_(
     db: str | None,
     as_json: bool,
 ) -> None:
-    """Write the jobs of FILE as YAML, and on standard error a remark for everything that is not the same here, with its
-    line. '-' is standard input; of a folder, its timers (or with --from, its files of that kind) are read.
+    """Convert FILE to jobs, and write them as YAML. On standard error it writes a remark, with its line, for everything
+    that works differently here. '-' is standard input. Of a folder it reads the timers, or with --from the files of
+    that format.
 
-    Look at what it writes before you store it: 'onthedot check' reads it, 'onthedot lint' reports what is odd,
-    'onthedot plan' shows what starts when. A systemd timer is read with the service of its name beside it. A job is
-    named after the program that it starts; import the same files again, and it has the same name.
+    Check the result before you store it: 'onthedot check' reads it, 'onthedot lint' reports what looks wrong, 'onthedot
+    plan' shows the starts. A systemd timer is read with the service beside it. A job is named after the program that it
+    starts. A second import of the same files gives the same names.
 
-    The exit code is 0 if all jobs and starts are there, 3 if some were left out (such as @reboot) or if a job needs a
-    change before it can run (such as a variable that is not in the file), 2 if there is no job.
+    The exit code is 0 if everything was converted; 3 if a job or a start was left out (such as @reboot), or if a job
+    needs a change before it can run (such as a variable that is not in the file); 2 if there is no job.
 
     \b
     Examples:
@@ -377,17 +377,17 @@ _MOST_CELL = 32_000  # characters; spreadsheets take 32,767
 @click.command(cls=Command)
 @click.argument("names", nargs=-1, metavar="[JOB]…")
 @click.option("--format", "form", type=click.Choice(["yaml", "json", "csv"]), default="yaml", show_default=True,
-              help="What to write.")  # fmt: skip
+              help="The format.")  # fmt: skip
 @click.option("--namespace", metavar="NAME", help="Only jobs of this namespace.  [default: all]")
 @with_server
 @with_debug
 def export(names: tuple[str, ...], form: str, namespace: str | None, store: str | None, db: str | None) -> None:
-    """Write all stored jobs, or those that are named, in the form that 'onthedot check' and 'onthedot up' read.
+    """Write all stored jobs, or the named ones, as a file that 'onthedot check' and 'onthedot up' read.
 
-    A job that is paused says so ('paused'), with its reason and its end: applied elsewhere, it is paused there, too.
-    What a file cannot say (a function that decides retries) stands beside a job as a comment; with JSON it is told on
-    standard error. CSV is a table for people: a row for each job, with its next instant. What a spreadsheet
-    would take for a formula has a ' before it there.
+    A paused job has the key 'paused', with its reason and its end: applied elsewhere, it is paused there, too. What a
+    file cannot express (a function that decides retries) is a comment beside the job; with JSON it is printed on
+    standard error. CSV is a table for people: one row for each job, with its next start. A cell that a spreadsheet
+    would read as a formula starts with a '.
 
     \b
     Examples:

@@ -24,9 +24,6 @@ from onthedot.cli.terminal import (
     task_in_words,
 )
 from onthedot.clock import Micros, SystemClock, to_micros
-from onthedot.define.job_reader import read_file, read_job, read_jobs
-from onthedot.define.job_writer import written
-from onthedot.define.yaml_text import WrongText, yaml_text
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import DefinitionError, RevisionConflict
 from onthedot.model.job import Job, JobRecord, JobState
@@ -62,7 +59,7 @@ MOST = 1_000
 def jobs(store: str | None, db: str | None, limit: int | None, namespace: str | None, as_json: bool) -> None:
     """List the stored jobs: state, revision, last run, next instant, schedule in words.
 
-    It only reads, also while 'onthedot up' is running.
+    It only reads. A running node is not disturbed.
 
     \b
     Examples:
@@ -163,7 +160,7 @@ def _after_as_json(after: After | None) -> dict[str, Any] | None:
 @click.argument("job")
 @click.option("--reason", metavar="TEXT", default="", help="Why; it is kept with the job.")
 @click.option(
-    "--until", metavar="WHEN", help="Resume it then by itself: +2h, 'tomorrow 03:00', 'monday 03:00', 2026-12-24."
+    "--until", metavar="WHEN", help="Resume it at this time: +2h, 'tomorrow 03:00', 'monday 03:00', 2026-12-24."
 )
 @with_namespace
 @with_server
@@ -173,8 +170,8 @@ def _after_as_json(after: After | None) -> dict[str, Any] | None:
 def pause(
     job: str, reason: str, until: str | None, namespace: str, store: str | None, db: str | None, as_json: bool
 ) -> None:
-    """Plan and start nothing more of JOB until it is resumed. What runs goes on; what was submitted, or is to be tried
-    again, is held. Paused again, it only changes the reason and the end.
+    """Pause JOB: nothing more of it is planned or started until it is resumed. Running attempts continue. Submitted
+    runs and retries are held. If JOB is paused already, this changes the reason and the end of the pause.
 
     \b
     Examples:
@@ -212,9 +209,9 @@ Missed = Literal["none", "last", "all"]
 @click.argument("job")
 @click.option(
     "--missed", type=click.Choice(["none", "last", "all"]), default="none", show_default=True,
-    help="Which of the slots that came during the pause still run.",
+    help="Which slots of the pause still run.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Only tell what it would do.")
+@click.option("--dry-run", is_flag=True, help="Show what it would do, and change nothing.")
 @with_namespace
 @with_server
 @with_utc
@@ -223,8 +220,8 @@ Missed = Literal["none", "last", "all"]
 def resume(
     job: str, missed: Missed, dry_run: bool, namespace: str, store: str | None, db: str | None, as_json: bool
 ) -> None:
-    """Let JOB go on. It lists what becomes of the slots of the pause and of the next moments; runs that were held are
-    free. A job that is not paused is left alone.
+    """Resume JOB. It lists what happens to the slots of the pause and to the next slots. Held runs are released. A job
+    that is not paused does not change.
 
     \b
     Examples:
@@ -276,11 +273,11 @@ def _resumed_as_json(resumed: Resumed) -> dict[str, Any]:
 
 @click.command(cls=Command)
 @click.argument("name", metavar="NAME|FILE")
-@click.option("--run", metavar="TEXT", help="The command that it runs, by the shell.")
+@click.option("--run", metavar="TEXT", help="The shell command that it runs.")
 @click.option("--call", metavar="NAME", help="The handler that it calls.")
-@click.option("--schedule", metavar="TEXT", help="When: '0 9 * * *', 'every 10m', '@daily', …")
+@click.option("--schedule", metavar="TEXT", help="When it runs: '0 9 * * *', 'every 10m', '@daily', …")
 @click.option("--tz", metavar="ZONE", help="The zone of a cron schedule.  [default: UTC]")
-@click.option("--set", "pairs", metavar="NAME=VALUE", multiple=True, help="Any other option, as a file says it.")
+@click.option("--set", "pairs", metavar="NAME=VALUE", multiple=True, help="Any other option of a job file.")
 @with_namespace
 @with_server
 @with_json("a JSON array with one object per job")
@@ -294,7 +291,7 @@ def create(
     as_json: bool,
     **said: str | None,
 ) -> None:
-    """Store the new job NAME, or those of a YAML FILE. One that is there already, with another definition, is refused:
+    """Store the new job NAME, or the jobs of a YAML FILE. A job that is stored with another definition is refused:
     'onthedot edit' and 'onthedot apply' change jobs.
 
     \b
@@ -315,6 +312,8 @@ def create(
 
 
 def _of_file(name: str) -> list[Job]:
+    from onthedot.define.job_reader import read_file
+
     return read_file(Path(name))
 
 
@@ -372,8 +371,7 @@ def _echo_created(done: list[PutJob], *, as_json: bool) -> None:
 @with_json("one JSON object")
 @with_debug
 def edit(job: str, pairs: tuple[str, ...], namespace: str, store: str | None, db: str | None, as_json: bool) -> None:
-    """Change JOB: in your $EDITOR, as YAML, or with --set. What somebody else has changed meanwhile is not lost: then
-    nothing is written, and you are told.
+    """Change JOB in your $EDITOR as YAML, or with --set. If somebody else has changed it meanwhile, nothing is written.
 
     \b
     Examples:
@@ -403,7 +401,7 @@ def _refuse(job: str) -> JobRecord:
 
 
 def _check_same(record: JobRecord, new: Job) -> None:
-    """Refuse another name or namespace: they identify the job."""
+    """Refuse a changed name or namespace: they identify the job."""
     old = record.job
     if (new.name, new.namespace) != (old.name, old.namespace):
         raise BadInput(
@@ -414,6 +412,9 @@ def _check_same(record: JobRecord, new: Job) -> None:
 
 def _edited(data: dict[str, Any]) -> Job:
     """Let the user edit the job as YAML. After a mistake the editor opens again."""
+    from onthedot.define.job_reader import read_jobs
+    from onthedot.define.yaml_text import yaml_text
+
     text = yaml_text({"jobs": [data]})
     while True:
         edited = click.edit(text, extension=".yaml", require_save=False)
@@ -443,8 +444,8 @@ def _edited(data: dict[str, Any]) -> Job:
 @with_json("one JSON object")
 @with_debug
 def rm(job: str, yes: bool, namespace: str, store: str | None, db: str | None, as_json: bool) -> None:
-    """End JOB: its waiting runs are cancelled, running ones end and are not tried again. Its history stays for as long
-    as it is kept.
+    """Delete JOB. Its waiting runs are cancelled. Running attempts end, and are not retried. Its history stays until
+    its retention ends.
 
     \b
     Examples:
@@ -468,7 +469,7 @@ def rm(job: str, yes: bool, namespace: str, store: str | None, db: str | None, a
 
 
 def changed(data: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any]:
-    """Job data with these options, `NAME=VALUE`. Dots lead to nested options; an empty value removes the option.
+    """Job data with these options, `NAME=VALUE`. Dots name nested options; an empty value removes the option.
 
     >>> changed({"name": "a", "timeout": "5m"}, ("retry.attempts=3", "timeout="))
     {'name': 'a', 'retry': {'attempts': 3}}
@@ -502,18 +503,23 @@ def _value(text: str) -> Any:
 
 def job_of(data: dict[str, Any]) -> Job:
     """The job of this data. `BadInput` lists every problem."""
+    from onthedot.define.job_reader import read_job
+
     try:
         return read_job(data)
-    except WrongText as error:
+    except DefinitionError as error:
         raise BadInput(str(error)) from error
 
 
 def data_of(job: Job) -> dict[str, Any]:
     """A stored job as data that can be changed. `BadInput` if a file cannot express the job."""
+    from onthedot.define.job_reader import read_job
+    from onthedot.define.job_writer import written
+
     data = dict(written(job))
     try:
         same = read_job(data, stored=True) == job
-    except WrongText:
+    except DefinitionError:
         same = False
     if not same:
         raise BadInput(f"JOB: expected one that a file can say, got {job.name!r}; change it in the program it is from")

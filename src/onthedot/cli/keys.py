@@ -28,14 +28,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option("--role", metavar="ROLE", default="viewer", show_default=True,
-                 help="What it may: viewer, operator, editor, admin or worker."),
+                 help="The role: viewer, operator, editor, admin or worker."),
     click.option("--scope", "scopes", metavar="PERMISSION", multiple=True,
-                 help="Only this of the role's permissions, such as runs:read; more than once.  [default: all]"),
+                 help="Only this permission of the role, such as runs:read; more than once.  [default: all]"),
     click.option("--code", "may_code", is_flag=True,
-                 help="An editor that may also write jobs that run programs (jobs:code)."),
+                 help="Let an editor also write jobs that run programs (jobs:code)."),
     click.option("--namespace", "namespaces", metavar="NAME", multiple=True,
-                 help="Only what is in this namespace; more than once.  [default: all]"),
-    click.option("--owner", metavar="NAME", default="", help="Who the jobs belong to that it makes."),
+                 help="Only this namespace; more than once.  [default: all]"),
+    click.option("--owner", metavar="NAME", default="", help="The owner of the jobs that it creates."),
     click.option("--only-own", is_flag=True, help="Only jobs of that owner, and their runs."),
 )  # fmt: skip
 
@@ -79,10 +79,10 @@ def _read_expires(ctx: click.Context, param: click.Parameter, value: str) -> int
 
 @click.group(cls=Group)
 def keys() -> None:
-    """Look after the keys that a server lets in: 'Authorization: Bearer otd_…'.
+    """Manage the API keys of a server: 'Authorization: Bearer otd_…'.
 
-    A key has a role, and may be narrowed to some permissions, namespaces or one owner's jobs. The store keeps a hash of
-    it: nobody can read it again.
+    A key has a role. It can be limited to some permissions, some namespaces or one owner's jobs. The store keeps only a
+    hash of it: nobody can read it again.
 
     \b
     Examples:
@@ -92,12 +92,12 @@ def keys() -> None:
     """
 
 
-@keys.command(cls=Command, short_help="Make a key, and show it once.")
+@keys.command(cls=Command, short_help="Create a key, and show it once.")
 @click.argument("name")
 @with_grant
 @click.option(
     "--expires", metavar="LENGTH", default="90d", show_default=True, callback=_read_expires,
-    help="How long it is good, such as 30d; 'never': it does not end.",
+    help="When it expires, such as 30d; or 'never'.",
 )  # fmt: skip
 @with_store
 @with_utc
@@ -116,8 +116,7 @@ def create(
     db: str | None,
     as_json: bool,
 ) -> None:
-    """Make a key called NAME, and show it: this once, and never again. Two weeks before it expires, the node that leads
-    tells so.
+    """Create a key called NAME, and show it once. Two weeks before it expires, the leader reports an event.
 
     \b
     Examples:
@@ -151,8 +150,8 @@ def create(
 @with_json("a JSON array with one object per key")
 @with_debug
 def list_(store: str | None, db: str | None, as_json: bool) -> None:
-    """List the keys: what they may, when they end, when they were last used (to the minute). It only reads. One that
-    was revoked or has expired is listed for a month.
+    """List the keys: their permissions, when they expire, when they were last used (to the minute). It only reads.
+    Revoked and expired keys are listed for a month.
 
     \b
     Examples:
@@ -180,7 +179,7 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
 @with_json("one JSON object")
 @with_debug
 def show(key_id: str, store: str | None, db: str | None, as_json: bool) -> None:
-    """Show the key whose id is KEY: what stands between 'otd_' and the dot.
+    """Show the key with the id KEY: the text between 'otd_' and the dot.
 
     \b
     Examples:
@@ -207,13 +206,13 @@ def show(key_id: str, store: str | None, db: str | None, as_json: bool) -> None:
         click.echo(f"{name:<9} {plain(value, most=1_000)}")
 
 
-@keys.command(cls=Command, short_help="End a key for good.")
+@keys.command(cls=Command, short_help="Revoke a key for good.")
 @click.argument("key_id", metavar="KEY")
 @with_store
 @with_json("one JSON object")
 @with_debug
 def revoke(key_id: str, store: str | None, db: str | None, as_json: bool) -> None:
-    """End the key whose id is KEY, for good. Every server refuses it 5 seconds later. Once more does no harm.
+    """Revoke the key with the id KEY for good. Every server refuses it within 5 seconds. It may be revoked twice.
 
     \b
     Examples:

@@ -53,11 +53,11 @@ LAST_LOOKS = 6
 
 @click.command(cls=Command)
 @click.argument("run_id", type=RUN, metavar="RUN")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended, and tell how.")
-@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt only.  [default: all]")
-@click.option("--step", metavar="NAME", help="Of this step only.  [default: all]")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the run ends, and print how it ended.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt.  [default: all]")
+@click.option("--step", metavar="NAME", help="Only this step.  [default: all]")
 @with_range("lines")
-@click.option("--plain", is_flag=True, help="Only the text: no times, streams and steps.")
+@click.option("--plain", is_flag=True, help="Only the text, without times, streams and steps.")
 @click.option("--output", metavar="PLACE", help="Where output is kept.  [default: where the store's nodes keep it]")
 @with_server
 @with_json("one JSON object per line: attempt, at, stream, step, text")
@@ -66,16 +66,16 @@ def logs(
     run_id: int, follow: bool, attempt: int | None, step: str | None, since: datetime | None, until: datetime | None,
     plain: bool, output: str | None, store: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Show what the run with the number RUN has said, attempt by attempt: in full from where output is kept, and before
-    that what its node has told the store, wherever it runs. It only reads. Where output is kept, nodes have told the
-    store; --output is for who comes to the same place by another way.
+    """Show the output of the run with the number RUN, attempt by attempt. The output of a finished attempt comes from
+    the output store, that of a running one from what its node has sent to the store. It only reads. The store knows
+    where output is kept; use --output if you reach that place by another path.
 
-    Each line has its time, its stream (out, err, log for what a handler logs, otd for remarks of ours) and its step in
-    front. Of an attempt that runs on a node of an older version only the text is known: such a line has the time at
-    which it came here (~12:00:05). --plain shows the text alone.
+    Each line starts with its time, its stream (out, err, log for log records of a handler, otd for remarks of onthedot)
+    and its step. If the node has an older version, only the text of a running attempt is known: such a line has the
+    time at which it arrived here (~12:00:05). --plain shows only the text.
 
-    Escape sequences are left out, but for colours. The exit code is 0, or 1 if something could not be read; with -f it
-    is 0 if the run has succeeded, and 1 if it has not.
+    Escape sequences are removed, except colours. The exit code is 0, or 1 if something could not be read; with -f it is
+    0 if the run succeeded, else 1.
 
     \b
     Examples:
@@ -117,7 +117,7 @@ def tell_run(url: str, run_id: int, telling: LogPrinter, *, follow: bool, output
 
 
 async def _tell_asked(client: Client, run_id: int, telling: LogPrinter, follow: bool) -> int:
-    """The same from a server."""
+    """Print the output of a run of this server. Return the exit code."""
     from onthedot.client import views
 
     run = await client.get_run(run_id)
@@ -209,11 +209,11 @@ PASSED_OVER = "\n… some output was passed over …\n"
 
 
 class LogPrinter:
-    """Prints what is new. `attempt`, `step` and `between` filter.
+    """Prints new output, each line once. `attempt`, `step` and `between` filter.
 
-    Each line has what is known of it in front: its time in the reader's zone, its stream and its step. Of an attempt
-    that runs on a node of an older version only the text is known: it gets the time at which it came here, with `~`.
-    `plain` leaves all of that out.
+    Each line starts with its time in the reader's zone, its stream and its step. If the node has an older version,
+    only the text of a running attempt is known: it gets the time at which it arrived here, with `~`. With `plain`,
+    lines are only text.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class LogPrinter:
         self._line_of: tuple[str, str] | None = None  # stream and step of the unfinished line
 
     def tell(self, said: AttemptOutput) -> None:
-        """Print what is new of an attempt."""
+        """Print the new output of an attempt."""
         if said.trouble and not self.trouble:
             of = f"attempt {said.attempt}: " if said.attempt else ""  # 0: from a server, which names the attempt
             click.echo(plain(f"{of}{said.trouble}", most=2_000), err=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """One command: the module that has it, and its line in `--help`."""
+    """One command: its module, and its line in `--help`."""
 
     module: str
     summary: str
@@ -25,57 +25,57 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     # run
-    "up": Entry("up", "Run a program's jobs, or sample ones, and tell what happens."),
-    "worker": Entry("up", "Execute the runs of stored jobs, or of a program's."),
+    "up": Entry("up", "Run a program's jobs, or sample jobs, and print what happens."),
+    "worker": Entry("up", "Execute runs of stored jobs, or of a program's jobs."),
     "server": Entry("up", "Plan the runs of all stored jobs, and serve the HTTP API."),
     "store": Entry("store", "Migrate a store, or check it."),
     # files of jobs
-    "check": Entry("files", "Check files of jobs: every mistake at once, with its place."),
-    "lint": Entry("schedules", "Tell what is odd about a schedule, a file, or the stored jobs."),
-    "plan": Entry("plan", "Tell what a file of jobs would change, in text and in time."),
+    "check": Entry("files", "Check files of jobs: report every mistake with its line."),
+    "lint": Entry("schedules", "Report what looks wrong in a schedule, a file, or the stored jobs."),
+    "plan": Entry("plan", "Show what a file of jobs would change: the jobs and their starts."),
     "apply": Entry("plan", "Store the jobs of a file."),
     "export": Entry("files", "Write stored jobs as YAML, JSON or CSV."),
-    "import": Entry("files", "Make jobs of crontabs, timers, CronJobs or tables."),
+    "import": Entry("files", "Convert crontabs, systemd timers, CronJobs or CSV to jobs."),
     # read
-    "next": Entry("schedules", "Show what a schedule means and its next instants."),
-    "simulate": Entry("simulation", "Play a program's schedules in advance, without running its code."),
-    "jobs": Entry("jobs", "List the stored jobs: schedule, next instant, last run."),
-    "upcoming": Entry("schedules", "List what starts next, over all jobs in the order of time."),
-    "runs": Entry("runs", "List runs: what waits, what runs, what became of the rest."),
+    "next": Entry("schedules", "Show what a schedule means, and its next times."),
+    "simulate": Entry("simulation", "Simulate a program's schedules without running its code."),
+    "jobs": Entry("jobs", "List the stored jobs: schedule, next start, last run."),
+    "upcoming": Entry("schedules", "List the next starts of all jobs."),
+    "runs": Entry("runs", "List runs: running, waiting and finished."),
     "skips": Entry("slots", "List slots that did not run, and why."),
     "show": Entry("runs", "Show one run: why it waits, and each of its attempts."),
-    "dead": Entry("dead", "Look at runs that have failed for good; replay or discard them."),
-    "logs": Entry("logs", "Show what a run has said; follow it while it runs."),
-    "artifacts": Entry("artifacts", "List or fetch the files that a run has left."),
-    "nodes": Entry("nodes", "List the nodes: state, who leads, seats, queues, labels."),
-    "queues": Entry("queues", "List the queues: who waits, what runs, what is paused."),
-    "audit": Entry("audit", "Show who changed what, or check that nothing of it was changed."),
-    "doctor": Entry("doctor", "Tell what this machine offers, what is missing, and what to do."),
+    "dead": Entry("dead", "List, replay or discard runs that failed for good."),
+    "logs": Entry("logs", "Show the output of a run, or follow it."),
+    "artifacts": Entry("artifacts", "List or download the files that a run has kept."),
+    "nodes": Entry("nodes", "List the nodes: state, leader, seats, queues, labels."),
+    "queues": Entry("queues", "List the queues: what waits, what runs, what is paused."),
+    "audit": Entry("audit", "Show who changed what, or verify the record of changes."),
+    "doctor": Entry("doctor", "Show what this machine offers, what is missing, how to get it."),
     "openapi": Entry("openapi", "Print the OpenAPI document of the HTTP API."),
-    "completion": Entry("main", "Print what your shell needs to complete commands."),
+    "completion": Entry("main", "Print a script that completes commands in your shell."),
     # define
     "create": Entry("jobs", "Store a new job."),
     "edit": Entry("jobs", "Change a stored job, in an editor or with --set."),
-    "rm": Entry("jobs", "End a job; its waiting runs are cancelled."),
+    "rm": Entry("jobs", "Delete a job; its waiting runs are cancelled."),
     # change
-    "trigger": Entry("runs", "Ask for one run of a job, now."),
-    "retry": Entry("runs", "Go on where a run of steps has failed."),
+    "trigger": Entry("runs", "Start one run of a job now."),
+    "retry": Entry("runs", "Continue a run of steps at the step that failed."),
     "cancel": Entry("runs", "Cancel a run, or ask it to stop."),
-    "pause": Entry("jobs", "Plan and start nothing more of a job."),
-    "resume": Entry("jobs", "Let a paused job go on."),
-    "skip-next": Entry("slots", "Leave out the next start of a job."),
+    "pause": Entry("jobs", "Pause a job: nothing more of it starts."),
+    "resume": Entry("jobs", "Resume a paused job."),
+    "skip-next": Entry("slots", "Skip the next start of a job."),
     "move-next": Entry("slots", "Run the next start of a job at another time."),
-    "backfill": Entry("slots", "Run slots of a job that have passed."),
-    "node": Entry("nodes", "Drain a node, or let it go on."),
+    "backfill": Entry("slots", "Run past slots of a job."),
+    "node": Entry("nodes", "Drain a node, or end the drain."),
     "queue": Entry("queues", "Pause, resume or share a queue."),
-    "secret": Entry("secrets", "Set, list or remove secrets that are kept in the store."),
+    "secret": Entry("secrets", "Set, list or remove secrets in the store."),
     # access
     "keys": Entry("keys", "Create, list, show or revoke API keys."),
     "users": Entry("users", "Create, list, edit, disable or remove users, or set a password."),
     "sessions": Entry("sessions", "List or end sessions, or make a link that signs you in."),
     "login": Entry("sessions", "Sign in to a server; other commands then need no key."),
     "logout": Entry("sessions", "Sign out of a server."),
-    "whoami": Entry("sessions", "Tell who you are to a server, and what you may do."),
+    "whoami": Entry("sessions", "Show who you are on a server, and what you may do."),
 }
 """All commands, in the order of `--help`. In its module a command is the function of its name (`skip_next`)."""
 
@@ -126,7 +126,7 @@ class Commands(Group):
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Tell where the options of commands belong."""
+        """Parse the arguments. For an option of a command, say where it belongs."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

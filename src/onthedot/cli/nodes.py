@@ -1,4 +1,4 @@
-"""`onthedot nodes | node drain`: lists the nodes, and lets one take no more work."""
+"""`onthedot nodes | node drain`: lists the nodes, and drains one."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ DAY = 86_400_000_000
 
 
 @click.command(cls=Command)
-@click.option("--all", "everything", is_flag=True, help="Also those that ended more than a day ago.")
+@click.option("--all", "everything", is_flag=True, help="Also nodes that ended more than a day ago.")
 @with_server
 @with_json("a JSON array with one object per node")
 @with_debug
 def nodes(everything: bool, store: str | None, db: str | None, as_json: bool) -> None:
-    """List the nodes, the latest first: living, late (it has missed two beats), draining, left (it stopped in order)
-    or dead (its lease has ended). It only reads.
+    """List the nodes, the latest first. STATE is living, late (it missed two heartbeats), draining, left (it stopped
+    cleanly) or dead (its lease has ended). It only reads.
 
-    RUNS are the runs that it executes, of so many seats. LEASE is when the node's lease ends, or ended.
+    RUNS is how many runs it executes, of how many seats. LEASE is when the node's lease ends, or ended.
 
     \b
     Examples:
@@ -90,7 +90,7 @@ def _node_row(shown: NodeShown, now: Micros) -> list[str]:
 
 @click.group(cls=Group)
 def node() -> None:
-    """Do something to one node.
+    """Drain a node, or end its drain.
 
     \b
     Examples:
@@ -99,17 +99,17 @@ def node() -> None:
     """
 
 
-@node.command(cls=Command, short_help="Let a node take no more work.")
+@node.command(cls=Command, short_help="Drain a node: it takes no more work.")
 @click.argument("name")
-@click.option("--undo", is_flag=True, help="Let it take work again.")
+@click.option("--undo", is_flag=True, help="End the drain: it takes work again.")
 @with_server
 @with_json("one JSON object")
 @with_debug
 def drain(name: str, undo: bool, store: str | None, db: str | None, as_json: bool) -> None:
-    """Let the living node NAME take no more work: what it runs, and what it has
-    reserved for the next two seconds, goes on.
+    """Drain the living node NAME: it takes no more work. Its running attempts continue, and so do the runs that it has
+    reserved for the next two seconds.
 
-    The node stays, and may lead; 'onthedot nodes' shows it as draining. After a restart it takes work again.
+    The node keeps running, and may lead. 'onthedot nodes' shows it as draining. After a restart it takes work again.
 
     \b
     Examples:

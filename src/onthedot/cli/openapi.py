@@ -1,4 +1,4 @@
-"""`onthedot openapi`: prints the document that describes the HTTP API."""
+"""`onthedot openapi`: prints the OpenAPI document of the HTTP API."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from onthedot.cli.options import with_debug
 @click.command(cls=Command)
 @with_debug
 def openapi() -> None:
-    """Print what the HTTP API of this version answers, as an OpenAPI 3.1 document in JSON: every route, with examples.
-    It needs neither a store nor a server.
+    """Print the OpenAPI 3.1 document of this version's HTTP API, in JSON: every route, with examples. It needs neither
+    a store nor a server.
 
     \b
     Examples:

@@ -16,7 +16,6 @@ from onthedot.clock import SystemClock, to_datetime
 from onthedot.model.duration import micros, parse_duration
 from onthedot.model.errors import DefinitionError, ScheduleError, shown
 from onthedot.model.run import HIGHEST_RUN
-from onthedot.schedules.instants import read_when
 from onthedot.stores.addresses import shown_url
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -70,7 +69,7 @@ def unknown_run(run_id: int | str) -> BadInput:
 def with_store(command: F) -> F:
     """`--store` and `--db`: which store to use."""
     command = click.option("--db", metavar="FILE", help="Short for --store sqlite:///FILE.")(command)
-    where = f"Where jobs and runs are kept.  [default: ONTHEDOT_STORE, or {DEFAULT_STORE}]"
+    where = f"Where jobs and runs are stored.  [default: ONTHEDOT_STORE, or {DEFAULT_STORE}]"
     return click.option("--store", metavar="URL", help=where)(command)
 
 
@@ -79,7 +78,7 @@ def with_server(command: F) -> F:
     command = with_insecure(command)
     command = click.option(
         "--key-file", metavar="FILE", expose_value=False, callback=_remember_key_file,
-        help="Where the key for a server is.  [default: the key in ONTHEDOT_KEY, then that of 'onthedot login']",
+        help="A file with the key for a server.  [default: the key in ONTHEDOT_KEY, then that of 'onthedot login']",
     )(command)  # fmt: skip
     command = click.option("--db", metavar="FILE", help="Short for --store sqlite:///FILE.")(command)
     where = "The store, or a server: http://127.0.0.1:7411.  [default: ONTHEDOT_STORE, or " + DEFAULT_STORE + "]"
@@ -90,7 +89,7 @@ def with_insecure(command: F) -> F:
     """`--insecure`: plain HTTP to other machines."""
     return click.option(
         "--insecure", is_flag=True, expose_value=False, envvar="ONTHEDOT_INSECURE", callback=_remember_insecure,
-        help="Send the key to another machine by plain http://, too.",
+        help="Allow sending the key to another machine over plain http://.",
     )(command)  # fmt: skip
 
 
@@ -104,7 +103,7 @@ def _remember_insecure(ctx: click.Context, _: click.Parameter, value: bool) -> N
 
 def with_output(command: F) -> F:
     """`--output`: where the output of attempts is stored."""
-    what = "Where output is kept: a directory, or s3://bucket/prefix?endpoint=…&region=…  [default: of this user]"
+    what = "Where to keep output: a directory, or s3://bucket/prefix?endpoint=…&region=…  [default: this user's]"
     return click.option("--output", metavar="PLACE", help=what)(command)
 
 
@@ -121,7 +120,7 @@ def with_json(what: str) -> Callable[[F], F]:
 
 def with_debug(command: F) -> F:
     """`--debug`: a traceback for errors."""
-    what = "Show a traceback when something breaks."
+    what = "Show a traceback for errors."
     return click.option("--debug", is_flag=True, expose_value=False, callback=remember_debug, help=what)(command)
 
 
@@ -179,6 +178,8 @@ def _read_when(_: click.Context, param: click.Parameter, value: str | None) -> d
 def read_time(text: str, what: str, *, ahead: bool = False) -> datetime:
     """Read a point in time from plain words, in the reader's zone. With `ahead`, words without a date mean the
     future."""
+    from onthedot.schedules.instants import read_when  # 20 ms, which `--version` and `--help` do not need
+
     try:
         return read_when(text, now=SystemClock().now(), tz=reader_zone(), what=what, ahead=ahead)
     except ScheduleError as error:

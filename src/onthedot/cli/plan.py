@@ -30,13 +30,13 @@ CHANGES = 3
 
 @click.command(cls=Command)
 @click.argument("program")
-@click.option("--source", metavar="NAME", help="What its jobs are marked with.  [default: the file's name]")
+@click.option("--source", metavar="NAME", help="The source that its jobs are stored under.  [default: the file's name]")
 @click.option(
-    "--prune", is_flag=True, help="Also what would be removed: jobs that came from it, and are not in it now."
+    "--prune", is_flag=True, help="Include jobs that would be removed: stored from this source, and no longer in it."
 )
 @click.option("--take-over", is_flag=True, help="Replace jobs that are stored from another file.")
-@click.option("--exit-code", is_flag=True, help=f"End with {CHANGES} if something would change.")
-@click.option("--no-load", is_flag=True, help="Leave out the picture of the load per hour.")
+@click.option("--exit-code", is_flag=True, help=f"Exit with {CHANGES} if something would change.")
+@click.option("--no-load", is_flag=True, help="Leave out the chart of the load per hour.")
 @with_server
 @with_utc
 @with_json("one JSON object")
@@ -52,8 +52,8 @@ def plan(
     db: str | None,
     as_json: bool,
 ) -> None:
-    """Tell what 'onthedot apply PROGRAM' would do: which jobs are new, changed or gone, which of their starts in the
-    next 30 days appear, vanish or move, and how many there are in each hour of the day. Nothing is changed.
+    """Show what 'onthedot apply PROGRAM' would do, and change nothing: new, changed and removed jobs; starts of the
+    next 30 days that appear, vanish or move; and how many starts there are in each hour of the day.
 
     PROGRAM is a YAML file with jobs (jobs.yaml) or a Python program that defines a scheduler (app.py).
 
@@ -80,10 +80,10 @@ def plan(
 
 @click.command(cls=Command)
 @click.argument("program")
-@click.option("--source", metavar="NAME", help="What its jobs are marked with.  [default: the file's name]")
-@click.option("--prune", is_flag=True, help="Remove jobs that came from it, and are not in it now.")
+@click.option("--source", metavar="NAME", help="The source that its jobs are stored under.  [default: the file's name]")
+@click.option("--prune", is_flag=True, help="Remove jobs that were stored from this source, and are no longer in it.")
 @click.option("--take-over", is_flag=True, help="Replace jobs that are stored from another file.")
-@click.option("--yes", is_flag=True, help="Do not ask before jobs are removed.")
+@click.option("--yes", is_flag=True, help="Do not ask before removing jobs.")
 @with_server
 @with_utc
 @with_json("one JSON object")
@@ -98,9 +98,9 @@ def apply(
     db: str | None,
     as_json: bool,
 ) -> None:
-    """Store the jobs of PROGRAM, and tell what that has changed. See first with 'onthedot plan'. A job that somebody
-    has paused stays paused, unless the file says 'paused: false'; what did not come from this file is never removed.
-    If a job is stored from another file, nothing is written, unless you say --take-over.
+    """Store the jobs of PROGRAM, and show what that changed. 'onthedot plan' shows it before. A paused job stays paused
+    unless the file says 'paused: false'. Jobs of other sources are never removed. If a job is stored from another
+    source, nothing is written unless you give --take-over.
 
     PROGRAM is a YAML file with jobs (jobs.yaml) or a Python program that defines a scheduler (app.py), whose handlers
     the workers must have.
@@ -129,7 +129,7 @@ def apply(
 
 
 class _Request(NamedTuple):
-    """What to apply."""
+    """Jobs to apply, and how."""
 
     jobs: tuple[Job, ...]
     source: str
@@ -145,7 +145,7 @@ class _Request(NamedTuple):
 
 
 def _applied(asked: _Request, url: str) -> Applied:
-    """Apply it, or compute what that would change. A plan creates no store: without one, every job is new."""
+    """Apply the jobs, or compute what that would change. A plan creates no store: without one, every job is new."""
     path = sqlite_path(url)
     if asked.dry_run and path is not None and not path.exists():
         url = "memory:"

@@ -1,7 +1,7 @@
 """Loads a user's program: the scheduler that its file or module defines, without starting it.
 
-It is imported under its own name, with its folder on the path, because processes that a worker starts for
-`isolation="process"` import the same module by that name.
+The program is imported under its own name, with its folder on the path: processes for `isolation="process"` import the
+same module by that name.
 """
 
 from __future__ import annotations
@@ -14,24 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from onthedot.blocking import BlockingScheduler
+import onthedot as otd
 from onthedot.cli.errors import BadInput
 from onthedot.cli.options import DEFAULT_STORE
 from onthedot.model.errors import OnTheDotError, did_you_mean
-from onthedot.scheduler import Scheduler
-from onthedot.settings import Settings
 
 
 class _StartsHere(BaseException):
-    """Raised when the program starts its scheduler: by then it has defined its jobs."""
+    """Raised when the program starts its scheduler. By then it has defined its jobs."""
 
 
-def load_program(text: str) -> Scheduler:
+def load_program(text: str) -> otd.Scheduler:
     """The scheduler of `app.py` or `package.module`, or of `app.py:name` if there are several; or one for the jobs of
     `jobs.yaml`.
 
-    It is imported, not run: what it does under `if __name__ == "__main__"` is left alone. A program that starts its
-    scheduler without asking for that is stopped there.
+    It is imported, not run: `if __name__ == "__main__"` does not apply. A program that starts its scheduler at import
+    is stopped there.
     """
     where, _, name = text.partition(":")
     if where.endswith((".yaml", ".yml")):
@@ -44,14 +42,14 @@ def load_program(text: str) -> Scheduler:
     return _choose(found, where, name)
 
 
-def _read_jobs(file: str) -> Scheduler:
+def _read_jobs(file: str) -> otd.Scheduler:
     """A scheduler for the jobs of a YAML file. Programs start in the file's folder, unless their job names another."""
     path = Path(file)
     if not path.is_file():
         folder = path.parent if path.parent.is_dir() else Path()
         nearby = [other.name for suffix in ("*.yaml", "*.yml") for other in folder.glob(suffix)]
         raise BadInput(f"PROGRAM: expected a YAML file, found none at {file!r}{did_you_mean(path.name, nearby)}")
-    scheduler = Scheduler(DEFAULT_STORE, settings=Settings(programs_in=str(path.parent.resolve())))
+    scheduler = otd.Scheduler(DEFAULT_STORE, settings=otd.Settings(programs_in=str(path.parent.resolve())))
     try:
         scheduler.add_file(path)
     except OnTheDotError as error:
@@ -59,7 +57,7 @@ def _read_jobs(file: str) -> Scheduler:
     return scheduler
 
 
-def _import_file(file: str) -> tuple[ModuleType, list[Scheduler]]:
+def _import_file(file: str) -> tuple[ModuleType, list[otd.Scheduler]]:
     path = Path(file)
     if not path.is_file():
         nearby = [other.name for other in (path.parent if path.parent.is_dir() else Path()).glob("*.py")]
@@ -73,12 +71,12 @@ def _import_file(file: str) -> tuple[ModuleType, list[Scheduler]]:
     return module, started
 
 
-def _import_module(name: str) -> tuple[ModuleType, list[Scheduler]]:
+def _import_module(name: str) -> tuple[ModuleType, list[otd.Scheduler]]:
     sys.path.insert(0, str(Path.cwd()))
     return _import(name, name)
 
 
-def _import(where: str, name: str) -> tuple[ModuleType, list[Scheduler]]:
+def _import(where: str, name: str) -> tuple[ModuleType, list[otd.Scheduler]]:
     with _nobody_starts(name) as stopped:
         try:
             return importlib.import_module(name), stopped.schedulers
@@ -105,31 +103,31 @@ def _import(where: str, name: str) -> tuple[ModuleType, list[Scheduler]]:
 class _Stopped:
     """Schedulers that a program started while it was imported, and the module as far as it was imported."""
 
-    schedulers: list[Scheduler] = field(default_factory=list)
+    schedulers: list[otd.Scheduler] = field(default_factory=list)
     module: ModuleType | None = None
 
 
 @contextmanager
 def _nobody_starts(name: str) -> Iterator[_Stopped]:
-    """Inside of this context, a scheduler that starts is noted, and stopped before it does anything."""
-    stopped, start = _Stopped(), Scheduler.start
+    """In this context a scheduler that starts is recorded, and stopped before it does anything."""
+    stopped, start = _Stopped(), otd.Scheduler.start
 
-    async def note(scheduler: Scheduler) -> None:
+    async def note(scheduler: otd.Scheduler) -> None:
         stopped.schedulers.append(scheduler)
         stopped.module = sys.modules.get(name)
         raise _StartsHere
 
-    Scheduler.start = note  # type: ignore[method-assign, assignment]
+    otd.Scheduler.start = note  # type: ignore[method-assign, assignment]
     try:
         yield stopped
     finally:
-        Scheduler.start = start  # type: ignore[method-assign]
+        otd.Scheduler.start = start  # type: ignore[method-assign]
 
 
-def _scheduler_of(value: object) -> Scheduler | None:
-    if isinstance(value, BlockingScheduler):
+def _scheduler_of(value: object) -> otd.Scheduler | None:
+    if isinstance(value, otd.BlockingScheduler):
         return value.scheduler
-    return value if isinstance(value, Scheduler) else None
+    return value if isinstance(value, otd.Scheduler) else None
 
 
 def _in_words(where: str, error: BaseException) -> str:
@@ -145,7 +143,7 @@ def _in_words(where: str, error: BaseException) -> str:
     return f"{place}: {type(error).__name__}: {error}; the program must be importable (--debug shows where)"
 
 
-def _choose(found: dict[str, Scheduler], where: str, name: str) -> Scheduler:
+def _choose(found: dict[str, otd.Scheduler], where: str, name: str) -> otd.Scheduler:
     if name:
         if name not in found:
             expected = f"PROGRAM: expected the name of a scheduler in {where}, got {name!r}"

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 @with_json("a JSON array with one object per queue")
 @with_debug
 def queues(store: str | None, db: str | None, as_json: bool) -> None:
-    """List the queues that have a run that has not ended, or that somebody has paused or shared. It only reads.
+    """List the queues that have unfinished runs, or that are paused or shared. It only reads.
 
-    DUE are those that wait although their instant has come, OLDEST is the instant of the first of them.
+    DUE is how many waiting runs are due. OLDEST is how long the first of them has been due.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ def _shares_in_words(queue: Queue) -> str:
 
 @click.group(cls=Group)
 def queue() -> None:
-    """Do something to one queue.
+    """Pause, resume or share a queue.
 
     \b
     Examples:
@@ -97,15 +97,15 @@ def queue() -> None:
     """
 
 
-@queue.command(cls=Command, short_help="Start nothing more of a queue.")
+@queue.command(cls=Command, short_help="Pause a queue: nothing more of it starts.")
 @click.argument("name")
 @click.option("--reason", metavar="TEXT", default="", help="Why; 'onthedot queues' shows it.")
 @with_server
 @with_json("one JSON object")
 @with_debug
 def pause(name: str, reason: str, store: str | None, db: str | None, as_json: bool) -> None:
-    """Start nothing more of the queue NAME until it is resumed. What runs goes on; a slot that is not started in time
-    is missed as ever.
+    """Pause the queue NAME: nothing more of it starts until it is resumed. Running attempts continue. A slot that does
+    not start in time is missed as usual.
 
     \b
     Examples:
@@ -116,13 +116,13 @@ def pause(name: str, reason: str, store: str | None, db: str | None, as_json: bo
     _tell_change(queue, f"is paused{f': {reason}' if reason else ''}", as_json=as_json)
 
 
-@queue.command(cls=Command, short_help="Let a queue go on.")
+@queue.command(cls=Command, short_help="Resume a paused queue.")
 @click.argument("name")
 @with_server
 @with_json("one JSON object")
 @with_debug
 def resume(name: str, store: str | None, db: str | None, as_json: bool) -> None:
-    """Let the queue NAME go on. One that is not paused is left alone.
+    """Resume the queue NAME. A queue that is not paused does not change.
 
     \b
     Examples:
@@ -133,17 +133,17 @@ def resume(name: str, store: str | None, db: str | None, as_json: bool) -> None:
     )
 
 
-@queue.command(cls=Command, short_help="Share a queue fairly, or no more.")
+@queue.command(cls=Command, short_help="Share a queue fairly, or stop sharing it.")
 @click.argument("name")
 @click.argument("shares", nargs=-1, metavar="[VALUE=WEIGHT]...")
-@click.option("--none", "unshared", is_flag=True, help="First come, first served again.")
+@click.option("--none", "unshared", is_flag=True, help="Stop sharing: first come, first served.")
 @with_server
 @with_json("one JSON object")
 @with_debug
 def share(name: str, shares: tuple[str, ...], unshared: bool, store: str | None, db: str | None, as_json: bool) -> None:
-    """Share the queue NAME fairly between the values of the argument that jobs name as their 'share': who has weight 3
-    has three turns for each one of the others. Who is not named has weight 1. It takes the place of what was said
-    before.
+    """Share the queue NAME fairly between the values of the argument that jobs name as their 'share'. A value with
+    weight 3 gets three turns for each turn of a value with weight 1. Values that are not named have weight 1. The new
+    weights replace the old ones.
 
     \b
     Examples:
@@ -171,7 +171,7 @@ def _read_share(text: str) -> tuple[str, int]:
 
 
 def _change_queue(url: str, name: str, change: Callable[[Verbs], Awaitable[Queue]]) -> Queue:
-    """Change a queue. A name that no job uses is refused as a typing error."""
+    """Change a queue. A name that no job uses is refused, because it is probably misspelt."""
 
     async def work(verbs: Verbs) -> Queue:
         refused = await why_unused(queries_of(verbs), name)

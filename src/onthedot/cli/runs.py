@@ -12,7 +12,6 @@ import click
 
 from onthedot.cli.connect import call, call_server, queries_of, query, read_store
 from onthedot.cli.errors import CUT_SHORT, BadInput, Command, on_this_store
-from onthedot.cli.logs import LogPrinter, tell_run
 from onthedot.cli.options import (
     RUN,
     check_range,
@@ -34,9 +33,6 @@ from onthedot.model.run import TERMINAL, AttemptRecord, Progress, RunRecord, Run
 from onthedot.observe.formats import count, iso, length, optional_iso, plain
 from onthedot.observe.json_fields import run_fields
 from onthedot.operations.job_lookup import near_names
-from onthedot.operations.runs import why_waiting
-from onthedot.output.run_output import read_logs
-from onthedot.runners.params import value_of_text
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import JobFilter
 from onthedot.stores.values import CancelAnswer, LogRecord
@@ -93,11 +89,11 @@ def runs(
     count: int,
     as_json: bool,
 ) -> None:
-    """List runs: what is running, the next few that wait (all of them with --state scheduled), then finished ones,
-    the latest first. 'onthedot show' tells all about one of them.
+    """List runs: running ones, the next few that wait (all of them with --state scheduled), then finished ones, the
+    latest first. 'onthedot show' shows everything about one run.
 
-    LATE is how long after its due instant it started, TOOK how long it took, or takes so far (…). A run has its place
-    in time by when it ended; while it has not, by when it is due.
+    LATE is how long after its due time a run started. TOOK is how long it took, or has taken so far (…). --since and
+    --until compare the end of a run, or its due time if it has not ended.
 
     \b
     Examples:
@@ -219,7 +215,7 @@ def progress_in_words(progress: Progress) -> str:
 
 
 LOG_LINES = 20
-"""How many lines from the end of the newest log are shown."""
+"""How many lines of the end of the newest log are shown."""
 
 
 @dataclass(frozen=True)
@@ -240,8 +236,9 @@ class Shown:
 @with_json("one JSON object")
 @with_debug
 def show(run_id: int, store: str | None, db: str | None, as_json: bool) -> None:
-    """Show everything about the run with the number RUN: what asked for it, what it waits for, and the five instants
-    of each of its attempts (due, and how long after it: reserved, armed, started, ended). It only reads.
+    """Show everything about the run with the number RUN: its trigger, what it waits for, and each of its attempts. Of
+    an attempt it shows when it was due, and how long after that it was reserved, armed, started and ended. It only
+    reads.
 
     \b
     Examples:
@@ -260,6 +257,9 @@ def show(run_id: int, store: str | None, db: str | None, as_json: bool) -> None:
 
 
 async def _show_of_store(store: Store, run_id: int, now: Micros) -> Shown:
+    from onthedot.operations.runs import why_waiting
+    from onthedot.output.run_output import read_logs
+
     run = await store.queries.get_run(run_id)
     if run is None:
         raise unknown_run(run_id)
@@ -409,25 +409,25 @@ def _shown_as_json(shown: Shown) -> dict[str, Any]:
     help="An argument; may be given several times.  [default: the job's own arguments]",
 )  # fmt: skip
 @click.option(
-    "--arg-json", "json_pairs", metavar="NAME=JSON", multiple=True, help="The same, and its value is JSON in any case."
+    "--arg-json", "json_pairs", metavar="NAME=JSON", multiple=True, help="The same, with a value that is always JSON."
 )
-@click.option("-f", "--follow", is_flag=True, help="Show what the run says until it has ended, and how it ended.")
+@click.option("-f", "--follow", is_flag=True, help="Print the output of the run until it ends, and how it ended.")
 @with_namespace
 @with_server
-@with_json("one JSON object: the run; with --follow one per line: what it says, and at last the run")
+@with_json("one JSON object: the run; with --follow one per line: its output, and at last the run")
 @with_debug
 def trigger(
     job: str, pairs: tuple[str, ...], json_pairs: tuple[str, ...], follow: bool, namespace: str,
     store: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Ask for one run of JOB now, beside those of its schedules. Whichever node can do it takes it.
+    """Start one run of JOB now, in addition to those of its schedules. Any node that can execute it takes it.
 
-    With --arg the run has these arguments and no others. A value is read as the kind that the parameter declares: 137
-    is text for a text parameter, and a number for a number. A handler declares none: for it 3, true and "3" are JSON
-    (a number, a truth value and text), and everything else is text. Lists and mappings are given with --arg-json.
+    With --arg the run has these arguments and no others. A declared parameter decides how its value is read: 137 is
+    text for a text parameter, and a number for a number. A handler declares none: for it 3, true and "3" are JSON (a
+    number, a boolean and a text), and everything else is text. Use --arg-json for lists and mappings.
 
-    --follow shows the lines of the run as 'onthedot logs -f' does, and waits until it has ended. Then the exit code is
-    0 if it has succeeded, and 1 if it has not. Ctrl-C ends the waiting (130), and the run goes on.
+    --follow prints the output as 'onthedot logs -f' does, until the run ends. The exit code is 0 if the run succeeded,
+    else 1. Ctrl-C stops following (130), and the run continues.
 
     \b
     Examples:
@@ -453,7 +453,9 @@ def trigger(
 
 
 def _follow(url: str, run_id: int, *, as_json: bool) -> int:
-    """Print what the run says until it ends. Return the exit code."""
+    """Print the output of the run until it ends. Return the exit code."""
+    from onthedot.cli.logs import LogPrinter, tell_run
+
     code = tell_run(url, run_id, LogPrinter(attempt=None, step=None, as_json=as_json), follow=True)
     if code == CUT_SHORT:
         click.echo(on_this_store(f"run {run_id} goes on; 'onthedot logs {run_id} -f' follows it"), err=True)
@@ -498,6 +500,8 @@ async def _trigger(
 
 async def _read_args(verbs: Verbs, job: str, texts: dict[str, str]) -> dict[str, Any]:
     """Read each text as the job's parameter of that name declares it; without one, as JSON or else as text."""
+    from onthedot.runners.params import value_of_text
+
     record = await verbs.get_job(job) if texts else None
     declared = {} if record is None else {param.name: param for param in record.job.params}
     return {
@@ -523,8 +527,8 @@ def _json_or_text(text: str) -> Any:
 @with_json("one JSON object")
 @with_debug
 def cancel(run_id: int, reason: str, store: str | None, db: str | None, as_json: bool) -> None:
-    """Cancel the run with the number RUN: at once if it waits. If it runs, it is asked to stop, and not tried again.
-    One that has ended already is refused.
+    """Cancel the run with the number RUN. A waiting run ends at once. A running one is asked to stop, and is not
+    retried. A run that has ended is refused.
 
     \b
     Examples:
@@ -557,13 +561,13 @@ async def _cancel(verbs: Verbs, run_id: int, reason: str) -> CancelAnswer:
 
 @click.command(cls=Command)
 @click.argument("run_id", type=RUN, metavar="RUN")
-@click.option("--from-step", metavar="NAME", help="The step to begin with.  [default: the one that failed]")
+@click.option("--from-step", metavar="NAME", help="The step to start at.  [default: the one that failed]")
 @with_server
 @with_json("one JSON object: the new run")
 @with_debug
 def retry(run_id: int, from_step: str | None, store: str | None, db: str | None, as_json: bool) -> None:
-    """Ask for a new run that goes on where RUN has failed: at the step which did, with what earlier steps have handed
-    on, and in RUN's workspace where that is still there. For commands and steps; RUN must have ended.
+    """Start a new run that continues where RUN failed: at the failed step, with the outputs of the earlier steps, and
+    in RUN's workspace if it still exists. For commands and steps; RUN must have ended.
 
     \b
     Examples:

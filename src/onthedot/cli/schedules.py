@@ -1,4 +1,4 @@
-"""`onthedot next | upcoming | lint`: shows what a schedule means, what starts next, and what is odd."""
+"""`onthedot next | upcoming | lint`: shows what a schedule means, what starts next, and what looks wrong."""
 
 from __future__ import annotations
 
@@ -61,15 +61,13 @@ MOST_INSTANTS = 1_000
 @click.argument("words", nargs=-1, required=True, metavar="EXPR")
 @click.option("--tz", metavar="ZONE", help="The time zone, such as Europe/Berlin.  [default: UTC]")
 @click.option(
-    "-n", "--count", type=click.IntRange(1, MOST_INSTANTS), default=10, show_default=True, help="How many instants."
+    "-n", "--count", type=click.IntRange(1, MOST_INSTANTS), default=10, show_default=True, help="How many times."
 )
-@click.option("--from", "start", metavar="ISO", help="Show the instants after this one.  [default: now]")
-@click.option(
-    "--gap", type=click.Choice(["run_after", "skip"]), help="For a fixed time that a clock change leaves out."
-)
-@click.option("--fold", type=click.Choice(["first", "second", "both"]), help="For a fixed time that it repeats.")
-@click.option("--seconds", is_flag=True, help="The first field is the second: 6 fields, or 4 up to the day.")
-@click.option("--job", metavar="NAME", help="The job whose name (or namespace/name) chooses what H stands for.")
+@click.option("--from", "start", metavar="ISO", help="Show the times after this one.  [default: now]")
+@click.option("--gap", type=click.Choice(["run_after", "skip"]), help="For a time that a clock change skips.")
+@click.option("--fold", type=click.Choice(["first", "second", "both"]), help="For a time that a clock change repeats.")
+@click.option("--seconds", is_flag=True, help="The first field is the seconds: 6 fields, or 4 up to the day.")
+@click.option("--job", metavar="NAME", help="The job whose name (or namespace/name) decides the value of H.")
 @with_json("one JSON object")
 @with_debug
 def next_(
@@ -83,11 +81,11 @@ def next_(
     job: str | None,
     as_json: bool,
 ) -> None:
-    """Show how EXPR is read, in words, and its next instants.
+    """Show what EXPR means, in words, and its next times.
 
-    EXPR is what a job's schedule may be: cron with 5 fields (6 with seconds in front; with --seconds also 4: 'second
-    minute hour day'), '@daily' and the like, 'every 1h30m', 'gap 10m', 'at 2026-01-01T09:00+01:00', 'in 10m'. H in a
-    cron field is a value that the job's name chooses.
+    EXPR is a schedule of a job: cron with 5 fields (6 with seconds first; with --seconds also 4: 'second minute hour
+    day'), an alias such as '@daily', 'every 1h30m', 'gap 10m', 'at 2026-01-01T09:00+01:00', 'in 10m'. The job's name
+    decides the value of H in a cron field.
 
     \b
     Examples:
@@ -186,9 +184,9 @@ _MINUTE, _HOUR = 60, 3_600
 @click.argument("job", required=False)
 @click.option("--job", "named", metavar="NAME", help="The same as JOB.")
 @click.option(
-    "-n", "--limit", type=click.IntRange(1, MOST_STARTS), default=20, show_default=True, help="How many lines, at most."
+    "-n", "--limit", type=click.IntRange(1, MOST_STARTS), default=20, show_default=True, help="At most so many lines."
 )
-@click.option("--until", metavar="WHEN", help="Only what starts by then: tomorrow, +2h, 2026-11-17, 'monday 03:00'.")
+@click.option("--until", metavar="WHEN", help="Only starts until WHEN: tomorrow, +2h, 2026-11-17, 'monday 03:00'.")
 @click.option("--namespace", metavar="NAME", help="Only of this namespace.  [default: all; with JOB: default]")
 @with_utc
 @with_server
@@ -204,10 +202,10 @@ def upcoming(
     db: str | None,
     as_json: bool,
 ) -> None:
-    """List what starts next: slots of schedules, and runs that wait for their instant. With JOB, only when that starts.
+    """List the next starts: slots of schedules, and runs that wait for their time. With JOB, only the starts of that
+    job.
 
-    A job that starts so often that it would fill the list is one line: its next start, and how often it starts then.
-    Paused jobs start nothing; they are counted below.
+    A job that starts very often has one line: its next start, and how often it starts. Paused jobs are only counted.
 
     \b
     Examples:
@@ -341,7 +339,7 @@ SOMETHING_ODD = 3
 
 
 class Looked(NamedTuple):
-    """One schedule, its job, and what is odd about it."""
+    """One schedule, its job, and its warnings."""
 
     job: str
     schedule: Schedule
@@ -355,7 +353,7 @@ _FILES = (".yaml", ".yml", ".json")
 @click.argument("words", nargs=-1, metavar="[EXPR|FILE]")
 @click.option("--tz", metavar="ZONE", help="The time zone of EXPR.  [default: UTC]")
 @click.option("--seconds", is_flag=True, help="The first field of EXPR is the second: 6 fields, or 4 up to the day.")
-@click.option("--exit-code", is_flag=True, help="Exit with 3 if something is odd.")
+@click.option("--exit-code", is_flag=True, help="Exit with 3 if something looks wrong.")
 @with_server
 @with_json("one JSON object")
 @with_debug
@@ -368,13 +366,13 @@ def lint(
     db: str | None,
     as_json: bool,
 ) -> None:
-    """Tell what may not be meant as it is written: steps that do not divide an hour, both day fields at once, days that
-    few months have, times that the clocks skip or show twice, four fields, what never comes or comes only once, and
-    jobs that run after one that is not there.
+    """Report schedules that may not do what their author meant: steps that do not divide an hour, both day fields, days
+    that few months have, times that a clock change skips or repeats, four fields, schedules that never start or start
+    only once, and jobs that run after a missing job.
 
-    EXPR is a schedule as for 'onthedot next'. FILE is a file of jobs (jobs.yaml). With neither, it looks at the jobs of
-    the store, and also tells which of their parameters a shell or another interpreter could read as code. Such jobs run
-    on, but cannot be defined any more.
+    EXPR is a schedule as for 'onthedot next'. FILE is a file of jobs (jobs.yaml). Without either, it checks the stored
+    jobs, and also reports parameters that a shell or another interpreter could read as code. Such jobs still run, but
+    new definitions of this kind are refused.
 
     \b
     --json writes: schedules [{job, expression, reading, odd [{kind, text, advice}]}], and of a store also

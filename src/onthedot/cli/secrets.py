@@ -22,11 +22,11 @@ from onthedot.stores.protocol import Store
 
 @click.group(cls=Group)
 def secret() -> None:
-    """Keep values in the store that jobs name and nobody reads: '${{ secrets.NAME }}' in a job's env or headers.
+    """Manage encrypted values in the store. Jobs use them by name: '${{ secrets.NAME }}' in a job's env or headers.
 
-    They are sealed with the key in OTD_SECRETS_KEY, or in the file that OTD_SECRETS_KEY_FILE names: 32 bytes as base64.
-    Every worker that runs such jobs has the same. The key is never in the store. Of several keys the first one seals,
-    and all of them open.
+    The encryption key is in OTD_SECRETS_KEY, or in the file that OTD_SECRETS_KEY_FILE names: 32 bytes as base64. Every
+    worker that runs such jobs needs the same key. The key is never in the store. Of several keys the first encrypts,
+    and all of them decrypt.
 
     \b
     Examples:
@@ -36,7 +36,7 @@ def secret() -> None:
     """
 
 
-@secret.command("set", cls=Command, short_help="Store a value, or another one.")
+@secret.command("set", cls=Command, short_help="Store or replace a secret.")
 @click.argument("name")
 @click.argument("surplus", nargs=-1, metavar="")
 @click.option("--namespace", metavar="NAME", default="default", show_default=True, help="Whose jobs may use it.")
@@ -44,8 +44,8 @@ def secret() -> None:
 @with_json("one JSON object, without the value")
 @with_debug
 def set_(name: str, surplus: tuple[str, ...], namespace: str, store: str | None, db: str | None, as_json: bool) -> None:
-    """Store a value under NAME, in the place of the one that was there. It is asked for, or read from standard input;
-    it is never an argument, which every user of the machine could read.
+    """Store the secret NAME, or replace it. The value is prompted for, or read from standard input. It is never an
+    argument, because every user of the machine can read arguments.
 
     \b
     Examples:
@@ -79,7 +79,7 @@ def set_(name: str, surplus: tuple[str, ...], namespace: str, store: str | None,
 @with_json("a JSON array with one object per secret, without the values")
 @with_debug
 def list_(namespace: str | None, store: str | None, db: str | None, as_json: bool) -> None:
-    """List which secrets the store has, since when, and which key opens them. It only reads, and needs no key.
+    """List the secrets: their names, when they were set, and which key decrypts them. It only reads, and needs no key.
 
     \b
     Examples:
@@ -102,12 +102,12 @@ def list_(namespace: str | None, store: str | None, db: str | None, as_json: boo
 
 @secret.command(cls=Command, short_help="Remove a secret.")
 @click.argument("name")
-@click.option("--namespace", metavar="NAME", default="default", show_default=True, help="Whose it is.")
+@click.option("--namespace", metavar="NAME", default="default", show_default=True, help="The secret's namespace.")
 @with_store
 @with_json("one JSON object")
 @with_debug
 def rm(name: str, namespace: str, store: str | None, db: str | None, as_json: bool) -> None:
-    """Remove the secret NAME. Runs that need it fail from now on, and say so.
+    """Remove the secret NAME. Runs that need it fail from now on, with an error that names it.
 
     \b
     Examples:
@@ -126,13 +126,13 @@ def rm(name: str, namespace: str, store: str | None, db: str | None, as_json: bo
         click.echo(f"secret {name} of {namespace} is removed")
 
 
-@secret.command(cls=Command, short_help="Seal every secret with the first key.")
+@secret.command(cls=Command, short_help="Encrypt every secret with the first key.")
 @with_store
 @with_json("one JSON object")
 @with_debug
 def rotate(store: str | None, db: str | None, as_json: bool) -> None:
-    """Seal every secret with the first of the keys that is sealed with another one. To replace a key: give all workers
-    the new one and the old one, in this order; rotate; take the old one away.
+    """Encrypt every secret with the first key. To replace a key: give all workers the new key and the old key, in this
+    order; rotate; then remove the old key.
 
     \b
     Examples:

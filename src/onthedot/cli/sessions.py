@@ -54,18 +54,20 @@ MOST_BYTES = 64 * 1024
 
 @click.command(cls=Command)
 @click.argument("url", metavar="[URL]", default="")
-@click.option("--user", metavar="NAME", help="Who you are.  [default: asked for]")
-@click.option("--key", "by_key", is_flag=True, help="Keep an API key instead; it is asked for, or read from stdin.")
+@click.option("--user", metavar="NAME", help="Your user name.  [default: prompt]")
+@click.option(
+    "--key", "by_key", is_flag=True, help="Store an API key instead; prompted for, or read from standard input."
+)
 @click.option("--id-token", "by_id_token", is_flag=True, help="Sign in with an ID token of the identity provider.")
 @with_insecure
 @with_json("one JSON object, without the key")
 @with_debug
 def login(url: str, user: str | None, by_key: bool, by_id_token: bool, as_json: bool) -> None:
-    """Sign in to the server at URL (ONTHEDOT_STORE, or http://127.0.0.1:7411) for 12 hours. The password is asked for,
-    or read from standard input; it is never an argument, which every user of the machine could read.
+    """Sign in to the server at URL (ONTHEDOT_STORE, or http://127.0.0.1:7411) for 12 hours. The password is prompted
+    for, or read from standard input. It is never an argument, because every user of the machine can read arguments.
 
-    The session is kept in a file that only you can read, and is sent to this server only. Commands with --store URL use
-    it unless --key-file or ONTHEDOT_KEY gives another key. 'onthedot logout' ends it.
+    The session is stored in a file that only you can read, and is sent to this server only. Commands with --store URL
+    use it unless --key-file or ONTHEDOT_KEY gives another key. 'onthedot logout' ends it.
 
     \b
     Examples:
@@ -164,13 +166,13 @@ async def _end_quietly(login: Login) -> None:
 
 @click.command(cls=Command)
 @click.argument("url", metavar="[URL]", default="")
-@click.option("--all", "every", is_flag=True, help="Of every server.")
+@click.option("--all", "every", is_flag=True, help="Sign out of every server.")
 @with_json("a JSON array with one object per server: server, name, kind, ended")
 @with_debug
 def logout(url: str, every: bool, as_json: bool) -> None:
-    """End the session at URL, and remove what 'onthedot login' has kept for it. Without URL it is the only server that
-    you are signed in to. If the server does not answer, the entry is removed all the same, the session ends by itself,
-    and the exit code is 1. A key that was kept stays good; 'onthedot keys revoke KEY' ends it.
+    """End the session at URL, and remove what 'onthedot login' stored for it. URL is needed only if you are signed in
+    to several servers. If the server does not answer, the entry is still removed, the session expires by itself, and
+    the exit code is 1. A stored API key stays valid; 'onthedot keys revoke KEY' ends it.
 
     \b
     Examples:
@@ -237,8 +239,8 @@ def _end_login(login: Login) -> str:
 @with_json("one JSON object")
 @with_debug
 def whoami(server: str | None, store: str | None, db: str | None, as_json: bool) -> None:
-    """Tell whose key this is, where it is from, and what it may do. Whoever has the store itself in hand may do
-    everything there.
+    """Show whose key this is, where it comes from, and what it may do. With direct access to a store you may do
+    everything.
 
     \b
     Examples:
@@ -272,9 +274,9 @@ def whoami(server: str | None, store: str | None, db: str | None, as_json: bool)
 
 @click.group(cls=Group)
 def sessions() -> None:
-    """Look after sessions: people and programs that have signed in to a server, for 12 hours.
+    """Manage sessions: people and programs that have signed in to a server, for 12 hours.
 
-    On a server you see your own sessions, and as an administrator all of them; on a store, all.
+    On a server you see your own sessions, or all if you are an administrator. On a store you see all.
 
     \b
     Examples:
@@ -290,7 +292,7 @@ def sessions() -> None:
 @with_json("a JSON array with one object per session")
 @with_debug
 def list_(store: str | None, db: str | None, as_json: bool) -> None:
-    """List the sessions that are open: whose, since when, from where. It only reads.
+    """List the open sessions: user, start, address. It only reads.
 
     \b
     Examples:
@@ -320,7 +322,7 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
 @with_json("one JSON object")
 @with_debug
 def end(session_id: str, store: str | None, db: str | None, as_json: bool) -> None:
-    """End the session whose id is SESSION. Every server refuses it 5 seconds later.
+    """End the session with the id SESSION. Every server refuses it within 5 seconds.
 
     \b
     Examples:
@@ -345,12 +347,12 @@ def end(session_id: str, store: str | None, db: str | None, as_json: bool) -> No
 
 @sessions.command(cls=Command, short_help="Make a link that signs you in, once.")
 @click.argument("url", metavar="[URL]", default=DEFAULT_SERVER)
-@click.option("--role", metavar="ROLE", default="admin", show_default=True, help="What it may who opens it.")
+@click.option("--role", metavar="ROLE", default="admin", show_default=True, help="The role of whoever opens the link.")
 @with_store
 @with_debug
 def link(url: str, role: str, store: str | None, db: str | None) -> None:
     """Make a link to the page of the server at URL (http://127.0.0.1:7411). It signs in whoever opens it first, within
-    15 minutes: show it to nobody.
+    15 minutes. Keep it secret.
 
     \b
     Examples:

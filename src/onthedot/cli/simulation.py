@@ -13,6 +13,7 @@ import click
 
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import with_debug, with_json
+from onthedot.cli.program import load_program
 from onthedot.cli.terminal import HeatMap, colours_wanted, echo_heat, echo_table, in_words, local_time
 from onthedot.clock import SECOND, Micros, SystemClock, to_datetime, to_micros
 from onthedot.model.duration import micros, parse_duration
@@ -38,11 +39,11 @@ _PATIENCE = 2_000_000  # µs until progress is printed
 @click.command(cls=Command)
 @click.argument("program", metavar="PROGRAM")
 @click.option("--days", type=click.IntRange(1, MOST_DAYS), default=30, show_default=True, help="How many days.")
-@click.option("--from", "start", metavar="ISO", help="Where they begin.  [default: now]")
+@click.option("--from", "start", metavar="ISO", help="When they begin.  [default: now]")
 @click.option("--tz", metavar="ZONE", help="The zone of times and hours.  [default: that of the jobs, or UTC]")
 @click.option(
     "--outage", "outages", metavar="START..END", multiple=True,
-    help="No node is there from START to END, which may be +LENGTH. May be repeated.",
+    help="No node runs from START to END, which may be +LENGTH. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--durations", metavar="JOB=LENGTH", multiple=True,
@@ -63,12 +64,12 @@ def simulate(
     seats: int | None,
     as_json: bool,
 ) -> None:
-    """Play the schedules of PROGRAM on a virtual clock: starts, skips, waits, what is caught up after an outage, and
-    the load by hour of the day.
+    """Simulate the schedules of PROGRAM on a virtual clock: starts, skips, waits, catch-up after an outage, and the
+    load by hour of the day.
 
     PROGRAM is a Python file that defines a scheduler (app.py, or app.py:name if it has several). It is imported, but
-    nothing in it is called: every attempt takes the time that --durations says, and succeeds. Planner, worker and
-    policies are the real ones, on a memory store. Jobs that only somebody submits do not run.
+    no handler is called: every attempt takes the time of --durations, and succeeds. Planner, worker and policies are
+    the real ones, on a store in memory. Jobs without a schedule do not run.
 
     \b
     --json writes: version (1), program, from, to, tz, days, seats, assumed_s, took_s,
@@ -89,7 +90,6 @@ def simulate(
       onthedot simulate app.py --outage 2026-12-01T02:00..+3h --from 2026-12-01
       onthedot simulate app.py --json | jq '.warnings[].text'
     """
-    from onthedot.cli.program import load_program
     from onthedot.simulate.play import play
 
     scheduler = load_program(program)

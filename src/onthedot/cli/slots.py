@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+import onthedot as otd
 from onthedot.cli.connect import call, query
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import (
@@ -71,9 +72,9 @@ def _with_slot(command: F) -> F:
     command = click.option(
         "--schedule", metavar="ID", help="Only of the schedule with this id; 'jobs --json' has them.  [default: all]"
     )(command)
-    return click.option(
-        "--slot", metavar="ISO", help="The start that is meant, with its offset from UTC.  [default: the next]"
-    )(command)
+    return click.option("--slot", metavar="ISO", help="Which start, with its offset from UTC.  [default: the next]")(
+        command
+    )
 
 
 @click.command(cls=Command, name="skip-next")
@@ -86,8 +87,8 @@ def _with_slot(command: F) -> F:
 def skip_next(
     job: str, slot: str | None, schedule: str | None, namespace: str, store: str | None, db: str | None, as_json: bool
 ) -> None:
-    """Leave out the next start of JOB, and show what comes after it. All other starts stay as they are. Called twice,
-    it leaves out two. It cannot be undone: 'onthedot trigger JOB' asks for a run instead.
+    """Skip the next start of JOB, and show the starts after it. All other starts stay. Called twice, it skips two. It
+    cannot be undone: 'onthedot trigger JOB' starts a run instead.
 
     \b
     Examples:
@@ -133,11 +134,11 @@ def _change(url: str, job: str, namespace: str, as_json: bool, deed: Callable[[V
 
 
 async def _coming(verbs: Verbs, job: str, namespace: str, record: JobRecord | None) -> list[Mapping[str, Any]]:
-    from onthedot.client import views
-    from onthedot.client.client import Client
     from onthedot.operations.open_verbs import OpenVerbs
 
-    if isinstance(verbs, Client):
+    if isinstance(verbs, otd.Client):
+        from onthedot.client import views
+
         _, found = await views.next_of(verbs.server, job, count=SHOWN, namespace=namespace)
         return found
     if isinstance(verbs, OpenVerbs) and record is not None:
@@ -210,11 +211,11 @@ def move_next(
     job: str, when: str, slot: str | None, schedule: str | None, namespace: str,
     store: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run the next start of JOB at WHEN instead, and show what comes after it. All other starts stay as they are.
+    """Run the next start of JOB at WHEN instead, and show the starts after it. All other starts stay.
 
     WHEN is a distance from the start such as +2h or -10m, an instant (without an offset from UTC: in the schedule's own
     time zone), 'now', or plain words such as 'tomorrow 05:00' or 'monday 03:00' in your own time zone.
-    The run that takes its place can be cancelled with 'onthedot cancel'.
+    'onthedot cancel' cancels the run that replaces it.
 
     \b
     Examples:
@@ -239,14 +240,18 @@ _OPTIONS = {"start": "--from", "end": "--to", "limit": "--limit", "schedule": "-
 
 @click.command(cls=Command)
 @click.argument("job")
-@click.option("--from", "start", metavar="WHEN", required=True, help="The first instant of the range.")
-@click.option("--to", "end", metavar="WHEN", help="The end of the range, which is not part of it.  [default: now]")
-@click.option("--schedule", metavar="ID", help="Only of this schedule.  [default: of all that the job has]")
+@click.option("--from", "start", metavar="WHEN", required=True, help="The start of the range.")
+@click.option("--to", "end", metavar="WHEN", help="The end of the range (exclusive).  [default: now]")
+@click.option("--schedule", metavar="ID", help="Only slots of this schedule.  [default: of all schedules]")
 @click.option(
-    "--limit", type=click.IntRange(1), default=10_000, show_default=True, help="Refuse a range with more slots."
+    "--limit",
+    type=click.IntRange(1),
+    default=10_000,
+    show_default=True,
+    help="Refuse a range with more slots.",
 )
-@click.option("--dry-run", is_flag=True, help="Only tell what it would do.")
-@click.option("--yes", is_flag=True, help=f"Do not ask, also when there are more than {ASK_ABOVE} new runs.")
+@click.option("--dry-run", is_flag=True, help="Show what it would do, and change nothing.")
+@click.option("--yes", is_flag=True, help=f"Do not ask, even for more than {ASK_ABOVE} new runs.")
 @with_utc
 @with_namespace
 @with_server
@@ -265,11 +270,11 @@ def backfill(
     db: str | None,
     as_json: bool,
 ) -> None:
-    """Make one run for each slot of JOB from --from on and up to --to, whether it ran in its own time or not. The runs
-    are due at once, the oldest first; asked for again, they are the same runs.
+    """Make one run for each slot of JOB from --from up to --to, even if the slot ran at its time. The runs are due at
+    once, the oldest first. A second backfill of the same slots makes no new runs.
 
-    WHEN is an instant with an offset, a local time of the job's schedule, how long ago, or plain words such as
-    yesterday or 'monday 03:00' in your own time zone. See first with --dry-run.
+    WHEN is a time with an offset, a local time of the job's schedule, how long ago (-2h), or plain words such as
+    yesterday or 'monday 03:00' in your own time zone. Try it with --dry-run first.
 
     \b
     Examples:
@@ -384,9 +389,9 @@ def skips(
     db: str | None,
     as_json: bool,
 ) -> None:
-    """List slots that were skipped before there was a run of them, the newest first: ranges of one schedule each, with
-    the reason. Runs that were skipped are among the runs: 'onthedot runs --state skipped'. A start that was left out
-    by hand is listed when its time is planned; until then 'onthedot upcoming JOB' does not have it.
+    """List slots that were skipped before they had a run, the newest first. Each line is a range of slots of one
+    schedule, with the reason. 'onthedot runs --state skipped' lists skipped runs. A start that was skipped by hand is
+    listed when its time is planned; until then 'onthedot upcoming JOB' leaves it out.
 
     \b
     Examples:

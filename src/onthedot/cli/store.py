@@ -24,7 +24,7 @@ from onthedot.stores.queries import RunFilter, all_runs
 
 @click.group(cls=Group)
 def store() -> None:
-    """Look after a store.
+    """Migrate a store, or check it.
 
     \b
     Examples:
@@ -33,15 +33,15 @@ def store() -> None:
     """
 
 
-@store.command(cls=Command, short_help="Bring the tables up to date, or make them.")
+@store.command(cls=Command, short_help="Migrate the tables to this version, or create them.")
 @with_store
 @with_json("one JSON object")
 @with_debug
 def migrate(store: str | None, db: str | None, as_json: bool) -> None:
-    """Bring the store's tables up to date, or make them if there are none.
+    """Migrate the store's tables to this version, or create them if there are none.
 
-    A node does the same when it starts; this is for deployments that want it done once, before. Several at a time
-    do no harm: one migrates, and the others find that it is done. Nothing that a newer onthedot wrote is touched.
+    A node does the same when it starts. Use this command to migrate once, before a deployment. Several at a time are
+    safe: one migrates, and the others find it done. A store of a newer version is not changed.
 
     \b
     Examples:
@@ -76,15 +76,15 @@ async def _migrate(url: str) -> str:
     return change
 
 
-@store.command(cls=Command, short_help="Say how the store is, without changing it.")
+@store.command(cls=Command, short_help="Check the store, without changing it.")
 @with_store
 @with_json("one JSON object")
 @with_debug
 def check(store: str | None, db: str | None, as_json: bool) -> None:
-    """Open the store, read it, and say what is in it and what is wrong. It only reads.
+    """Check the store: show what is in it, and what is wrong. It only reads.
 
-    Exit codes: 0 when all is well; 1 when there is something to look at, such as runs that are due and nobody who
-    plans or works; 2 when the store cannot be used as it is.
+    Exit codes: 0 if nothing is wrong; 1 if there is a problem, such as due runs without a node that plans or works; 2
+    if the store cannot be used.
 
     \b
     Examples:
@@ -104,7 +104,7 @@ def check(store: str | None, db: str | None, as_json: bool) -> None:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check of a store has found."""
+    """The result of a check of a store."""
 
     jobs: int
     runs: dict[str, int]  # by state

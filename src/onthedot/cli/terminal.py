@@ -80,8 +80,8 @@ def read_iso(text: str) -> Micros:
 
 
 def moment(instant: Micros, now: Micros) -> str:
-    """An instant in a table whose heading names the zone (`in_zone`). It has a zone of its own if the clocks differ
-    from now."""
+    """An instant in a table whose heading names the zone (`in_zone`). It names its own
+    zone if the offset differs from now."""
     where = reader_zone()
     local, today = to_datetime(instant).astimezone(where), to_datetime(now).astimezone(where)
     own = "" if local.utcoffset() == today.utcoffset() else f" {local:%Z}"
@@ -143,7 +143,7 @@ def relative(instant: Micros, now: Micros) -> str:
 
 
 def clock_change(before: datetime, after: datetime) -> str | None:
-    """What the clocks did between two local times: `forward 1h`, `back 30m`, or nothing."""
+    """The clock change between two local times: `forward 1h`, `back 30m`, or None."""
     step = (after.utcoffset() or timedelta(0)) - (before.utcoffset() or timedelta(0))
     if not step:
         return None

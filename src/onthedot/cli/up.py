@@ -20,6 +20,7 @@ from onthedot.cli.options import (
     with_output,
     with_store,
 )
+from onthedot.cli.program import load_program
 from onthedot.model.errors import DefinitionError
 from onthedot.model.host_port import Listen, read_listen
 
@@ -94,18 +95,18 @@ def with_node(command: F) -> F:
     )(command)
     command = click.option(
         "--lease", metavar="LENGTH", callback=read_lease,
-        help="How long the node may be silent before others take over its runs.  [default: 15s]",
+        help="How long the node may miss heartbeats before others take over its runs.  [default: 15s]",
     )(command)  # fmt: skip
-    command = click.option("--node-id", metavar="NAME", callback=check_node_id, help="Its name.  [default: made up]")(
-        command
-    )
+    command = click.option(
+        "--node-id", metavar="NAME", callback=check_node_id, help="The node's name.  [default: generated]"
+    )(command)
     return with_store(with_output(command))
 
 
 def run(
     program: str | None, given: NodeOptions, *, plain: bool = True, samples: bool = False, api: ApiOptions | None = None
 ) -> None:
-    """Run one node, of a program or with sample jobs, and end with its exit code."""
+    """Run one node, of a program or with sample jobs, and exit with its code."""
     from onthedot.cli.node_process.node import run_program  # with the whole engine, which `--help` does not need
 
     code = run_program(program, given, plain=plain, samples=samples, api=api)
@@ -155,7 +156,7 @@ def read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int | 
 
 
 _QUOTAS = {
-    "submits": "How many runs one owner may ask for in a minute.  [default: any number]",
+    "submits": "How many runs one owner may submit in a minute.  [default: any number]",
     "runs": "How many runs of one owner's jobs may wait or run.  [default: any number]",
     "jobs": "How many jobs one owner may have.  [default: any number]",
 }
@@ -173,14 +174,14 @@ class ApiOptions(NamedTuple):
 
 def with_api(command: F) -> F:
     """The options of the HTTP API: `take_api_options` takes some of them, the others are settings."""
-    what = "Where the HTTP API listens.  [default: 127.0.0.1:7411, or another port if that is taken]"
-    everybody = "Let everybody in without a key: on this machine only."
+    what = "Where the HTTP API listens.  [default: 127.0.0.1:7411, or a free port if that is taken]"
+    everybody = "Ask for no key; on this machine only."
     chain = "Serve HTTPS with the certificate chain in this file (PEM).  [default: plain HTTP]"
-    private = "Its private key.  [default: in the same file]"
-    hosts = "Answer requests for this host, too, such as jobs.example.org; more than once.  [default: where it listens]"
-    issuer = "Let in who this identity provider knows (OpenID Connect), such as https://example.auth0.com/."
-    client = "What the identity provider calls this server.  [with --sign-on]"
-    proxy = "An address or network of a proxy whose X-Forwarded-For counts; may be given again.  [default: none]"
+    private = "The private key of the certificate.  [default: in the same file]"
+    hosts = "Also answer requests for this host, such as jobs.example.org; more than once.  [default: where it listens]"
+    issuer = "Accept users of this identity provider (OpenID Connect), such as https://example.auth0.com/."
+    client = "The client ID of this server at the identity provider.  [with --sign-on]"
+    proxy = "A proxy whose X-Forwarded-For is trusted, as an address or network; more than once.  [default: none]"
     command = click.option(
         "--trusted-proxy", "trusted_proxies", metavar="ADDRESS", multiple=True, envvar="ONTHEDOT_TRUSTED_PROXY",
         help=proxy,
@@ -228,7 +229,7 @@ def read_metrics(ctx: click.Context, param: click.Parameter, value: str | None) 
 @click.command(cls=Command)
 @click.argument("program", required=False)
 @with_store
-@click.option("--node-id", metavar="NAME", callback=check_node_id, help="The node's name.  [default: made up]")
+@click.option("--node-id", metavar="NAME", callback=check_node_id, help="The node's name.  [default: generated]")
 @click.option("--seats", type=click.IntRange(1, 10_000), help="How many attempts run at once.  [default: 64]")
 @click.option(
     "--grace", metavar="LENGTH", callback=read_length,
@@ -236,33 +237,33 @@ def read_metrics(ctx: click.Context, param: click.Parameter, value: str | None) 
 )  # fmt: skip
 @click.option(
     "--lease", metavar="LENGTH", callback=read_lease,
-    help="How long the node may be silent before others take over its runs.  [default: 15s]",
+    help="How long the node may miss heartbeats before others take over its runs.  [default: 15s]",
 )  # fmt: skip
 @click.option(
     "--for", "duration", metavar="LENGTH", callback=read_length,
     help="Drain and stop after this time.  [default: on Ctrl-C]",
 )  # fmt: skip
-@click.option("--plain", is_flag=True, help="Write plain lines, also on a terminal.")
+@click.option("--plain", is_flag=True, help="Print plain lines, even on a terminal.")
 @with_api
 @with_json("one JSON object per event and line")
 @with_debug
 def up(program: str | None, plain: bool, **options: Any) -> None:
-    """Run one node that plans and works: for PROGRAM's jobs, on its store; without one for sample jobs, on an SQLite
-    file in the current directory. PROGRAM is a Python file that defines a scheduler (app.py, or app.py:name if it has
-    several), a module (shop.jobs), or a YAML file with jobs that are commands and steps (jobs.yaml); what is said here
-    goes before its own settings.
+    """Run one node that plans and executes PROGRAM's jobs, on its store. Without PROGRAM it runs sample jobs, on an
+    SQLite file in the current directory. PROGRAM is a Python file that defines a scheduler (app.py, or app.py:name if
+    it has several), a module (shop.jobs), or a YAML file with jobs that are commands and steps (jobs.yaml). Options
+    override the program's settings.
 
     It serves the HTTP API on this machine. On a terminal it prints a link with a one-time token that signs you in;
-    elsewhere it says how to make one ('onthedot sessions link').
+    elsewhere it names the command that makes one ('onthedot sessions link').
 
-    It tells what it plans, starts (and how late) and finishes; on a terminal with a live view below. Ctrl-C, SIGTERM or
-    SIGHUP drains: no new work is taken, attempts end, and the node hands over; a second Ctrl-C or SIGTERM stops now.
-    After a crash start it again: everything is still there, runs of the dead node are recovered, and slots that were
-    missed are caught up or skipped, as each job's policy says.
+    It prints what it plans, starts (and how late) and finishes; on a terminal with a live view below. Ctrl-C, SIGTERM
+    or SIGHUP drains the node: it takes no new work, attempts end, and it hands over. A second Ctrl-C or SIGTERM stops
+    now. After a crash, start it again: runs of the dead node are recovered, and missed slots are caught up or skipped,
+    according to each job's policy.
 
-    Exit codes: 0 after a clean drain, also if a signal came before the node had started; 1 when something broke,
-    attempts did not end within --grace or were stopped because the store was out of reach, or outcomes could not be
-    stored; 2 for bad input; 130 when a second signal cut attempts short.
+    Exit codes: 0 after a clean drain, or if a signal came before the node had started; 1 if something broke, if
+    attempts did not end within --grace or were stopped because the store was out of reach, or if outcomes could not be
+    stored; 2 for bad input; 130 if a second signal stopped attempts.
 
     \b
     Examples:
@@ -286,37 +287,39 @@ MOST_PROCESSES = 256
 @click.argument("program", required=False)
 @click.option(
     "--processes", type=click.IntRange(1, MOST_PROCESSES), default=1, show_default=True,
-    help="How many nodes, each a process of its own.",
+    help="How many nodes to run, each in its own process.",
 )  # fmt: skip
 @click.option(
     "--seats", type=click.IntRange(1, 10_000), help="How many attempts run at once, in each process.  [default: 64]"
 )
 @click.option(
     "--queues", metavar="NAMES", callback=read_names,
-    help="The queues it serves, as in a,b.  [default: 'default', and those of PROGRAM's jobs]",
+    help="The queues that it serves, such as a,b.  [default: 'default', and those of PROGRAM's jobs]",
 )  # fmt: skip
-@click.option("--labels", metavar="NAMES", callback=read_names, help="What it offers to jobs, as in gpu,region=eu.")
+@click.option(
+    "--labels", metavar="NAMES", callback=read_names, help="Labels that jobs can require, such as gpu,region=eu."
+)
 @click.option(
     "--roles", metavar="ROLES", default="worker", show_default=True, callback=read_roles,
     help="'worker', or 'planner,worker' to plan as well.",
 )  # fmt: skip
 @click.option(
     "--metrics", metavar="HOST:PORT", callback=read_metrics,
-    help="Tell Prometheus at /metrics what it does; no key is asked for.  [default: nowhere]",
+    help="Serve metrics for Prometheus at /metrics, without a key.  [default: nowhere]",
 )  # fmt: skip
 @with_node
 def worker(program: str | None, processes: int, **options: Any) -> None:
-    """Execute the runs of stored jobs. Without PROGRAM: of all jobs that need none, such as commands, steps, HTTP calls
-    and containers made by the API, by YAML or by this command line. With PROGRAM: of its handlers, too. PROGRAM is a
-    Python file that defines a scheduler (app.py, or app.py:name if it has several), a module (shop.jobs), or a YAML
-    file with jobs (jobs.yaml). Its jobs are stored; its store and settings are used where none are given here.
+    """Execute runs of stored jobs. Without PROGRAM it executes jobs that need no handler: commands, steps, HTTP calls
+    and containers. With PROGRAM it also executes its handlers. PROGRAM is a Python file that defines a scheduler
+    (app.py, or app.py:name if it has several), a module (shop.jobs), or a YAML file with jobs (jobs.yaml). Its jobs are
+    stored. Its store and settings apply unless options override them.
 
     Another node has to plan: 'onthedot server', another program, or this one with --roles planner,worker. With
-    --processes each is a node of its own (NAME-1, NAME-2, …); one that dies is started again, and all end with this
-    command, however it ends. Ctrl-C or SIGTERM drains all of them; a second one stops now. The metrics of the second
-    are one port above those of the first, and so on.
+    --processes each process is a node (NAME-1, NAME-2, …). A node that dies is started again. All nodes end when this
+    command ends, even if it is killed. Ctrl-C or SIGTERM drains all of them; a second one stops now. Each node serves
+    metrics one port above the node before it.
 
-    Exit codes are those of 'onthedot up'; of several processes, the worst.
+    Exit codes are those of 'onthedot up'; of several processes, the highest.
 
     \b
     Examples:
@@ -336,7 +339,6 @@ def worker(program: str | None, processes: int, **options: Any) -> None:
         told = f"expected a port with room for {processes} processes above it, got {given.metrics.port}"
         raise click.BadParameter(told, param_hint="--metrics")
     from onthedot.cli.node_process.processes import WorkerProcesses
-    from onthedot.cli.program import load_program
 
     if program is not None:
         load_program(program)  # so that an error is printed once, not by each process
@@ -367,10 +369,10 @@ def _own_metrics(listen: Listen | None, number: int) -> list[str]:
 @with_api
 @with_node
 def server(program: str | None, **options: Any) -> None:
-    """Plan the runs of every job in the store, recover what dead nodes ran, forget what is old, and serve the HTTP API.
+    """Plan the runs of all stored jobs, recover runs of dead nodes, delete old records, and serve the HTTP API.
 
-    It executes nothing: that is what 'onthedot worker' is for. It needs no program; with one, its jobs are stored when
-    it starts. Of several servers one leads, and another takes over when it is gone.
+    It executes nothing: 'onthedot worker' does. It needs no program; with one, it stores that program's jobs when it
+    starts. Of several servers one leads, and another takes over if it dies.
 
     \b
     Examples:

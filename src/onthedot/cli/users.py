@@ -23,9 +23,9 @@ from onthedot.stores.protocol import Store
 
 @click.group(cls=Group)
 def users() -> None:
-    """Look after the people who log in to a server with a name and a password. Programs have keys ('onthedot keys').
+    """Manage the people who sign in to a server with a name and a password. Programs use keys ('onthedot keys').
 
-    A user has a role, and may be narrowed to some permissions, namespaces or one owner's jobs.
+    A user has a role. It can be limited to some permissions, some namespaces or one owner's jobs.
 
     \b
     Examples:
@@ -36,10 +36,10 @@ def users() -> None:
     """
 
 
-@users.command(cls=Command, short_help="Make a user.")
+@users.command(cls=Command, short_help="Create a user.")
 @click.argument("name")
 @click.argument("surplus", nargs=-1, metavar="")
-@click.option("--sign-on", is_flag=True, help="Without a password: NAME is an e-mail address at the identity provider.")
+@click.option("--sign-on", is_flag=True, help="No password: NAME is an e-mail address at the identity provider.")
 @with_grant
 @with_store
 @with_json("one JSON object, without the password")
@@ -58,9 +58,9 @@ def create(
     db: str | None,
     as_json: bool,
 ) -> None:
-    """Make a user called NAME. The password is asked for, or read from standard input; it is never an argument, which
-    every user of the machine could read. With --sign-on there is none: a server that was started with --sign-on lets in
-    who its identity provider knows by this e-mail address. Without --owner the jobs that it makes belong to NAME.
+    """Create a user called NAME. The password is prompted for, or read from standard input. It is never an argument,
+    because every user of the machine can read arguments. With --sign-on there is no password: the identity provider of
+    a server with --sign-on confirms the e-mail address. Without --owner the user's jobs belong to NAME.
 
     \b
     Examples:
@@ -90,7 +90,7 @@ def create(
 @with_json("a JSON array with one object per user")
 @with_debug
 def list_(store: str | None, db: str | None, as_json: bool) -> None:
-    """List the users, and what they may. It only reads.
+    """List the users and their permissions. It only reads.
 
     \b
     Examples:
@@ -107,18 +107,18 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
         click.echo(on_this_store("there are no users; make one with 'onthedot users create NAME'"))
 
 
-@users.command(cls=Command, short_help="Give a user another role, or other permissions, namespaces or owner.")
+@users.command(cls=Command, short_help="Change a user's role, permissions, namespaces or owner.")
 @click.argument("name")
-@click.option("--role", metavar="ROLE", help="What it may: viewer, operator, editor, admin or worker.")
+@click.option("--role", metavar="ROLE", help="The role: viewer, operator, editor, admin or worker.")
 @click.option("--scope", "scopes", metavar="PERMISSION", multiple=True,
               help="Only these of the role's permissions; more than once.")  # fmt: skip
 @click.option("--all-scopes", is_flag=True, help="All of the role's permissions.")
 @click.option("--code/--no-code", "may_code", default=None, help="Whether an editor may write jobs that run programs.")
 @click.option("--namespace", "namespaces", metavar="NAME", multiple=True,
-              help="Only what is in these namespaces; more than once.")  # fmt: skip
-@click.option("--all-namespaces", is_flag=True, help="What is in any namespace.")
-@click.option("--owner", metavar="NAME", help="Who the jobs belong to that it makes from now on.")
-@click.option("--only-own/--not-only-own", "only_own", default=None, help="Whether only that owner's jobs are there.")
+              help="Only this namespace; more than once.")  # fmt: skip
+@click.option("--all-namespaces", is_flag=True, help="All namespaces.")
+@click.option("--owner", metavar="NAME", help="The owner of the jobs that it creates from now on.")
+@click.option("--only-own/--not-only-own", "only_own", default=None, help="Whether it sees only that owner's jobs.")
 @with_store
 @with_json("one JSON object, without the password")
 @with_debug
@@ -133,8 +133,8 @@ def edit(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Give the user NAME another role, or other limits. What is not said stays as it is; '--code' ends with the role
-    editor. It holds for open sessions, too, within 5 seconds. Its jobs stay whose they are.
+    """Change the role or the limits of the user NAME. Options that are not given stay as they are; '--code' ends with
+    the role editor. Open sessions change within 5 seconds. The owner of existing jobs does not change.
 
     \b
     Examples:
@@ -163,14 +163,15 @@ def edit(
     _tell(user, f"is changed: {grant_text(user.grant)}", as_json=as_json)
 
 
-@users.command(cls=Command, short_help="Set another password.")
+@users.command(cls=Command, short_help="Set a new password.")
 @click.argument("name")
 @click.argument("surplus", nargs=-1, metavar="")
 @with_store
 @with_json("one JSON object, without the password")
 @with_debug
 def password(name: str, surplus: tuple[str, ...], store: str | None, db: str | None, as_json: bool) -> None:
-    """Give the user NAME another password, and end its sessions. It is asked for, or read from standard input.
+    """Set a new password for the user NAME, and end its sessions. The password is prompted for, or read from standard
+    input.
 
     \b
     Examples:
@@ -188,13 +189,13 @@ def password(name: str, surplus: tuple[str, ...], store: str | None, db: str | N
     _tell(write_store(store_url(store, db), work), "has another password; its sessions have ended", as_json=as_json)
 
 
-@users.command(cls=Command, short_help="Let a user in no more.")
+@users.command(cls=Command, short_help="Disable a user.")
 @click.argument("name")
 @with_store
 @with_json("one JSON object")
 @with_debug
 def disable(name: str, store: str | None, db: str | None, as_json: bool) -> None:
-    """Let the user NAME in no more, and end its sessions. Keys are not a user's: see 'onthedot keys revoke'.
+    """Disable the user NAME, and end its sessions. API keys stay valid: 'onthedot keys revoke' ends them.
 
     \b
     Examples:
@@ -204,13 +205,13 @@ def disable(name: str, store: str | None, db: str | None, as_json: bool) -> None
     _tell(user, "is disabled; its sessions have ended", as_json=as_json)
 
 
-@users.command(cls=Command, short_help="Let a disabled user in again.")
+@users.command(cls=Command, short_help="Enable a disabled user.")
 @click.argument("name")
 @with_store
 @with_json("one JSON object")
 @with_debug
 def enable(name: str, store: str | None, db: str | None, as_json: bool) -> None:
-    """Let the user NAME in again, with the password that it had.
+    """Enable the user NAME again, with the old password.
 
     \b
     Examples:
@@ -225,7 +226,7 @@ def enable(name: str, store: str | None, db: str | None, as_json: bool) -> None:
 @with_json("one JSON object")
 @with_debug
 def rm(name: str, store: str | None, db: str | None, as_json: bool) -> None:
-    """Remove the user NAME, and end its sessions. What it has done stays in the audit.
+    """Remove the user NAME, and end its sessions. The audit keeps what it did.
 
     \b
     Examples:

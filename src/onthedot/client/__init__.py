@@ -1,1 +1,1 @@
-"""The verbs over HTTP, for programs and command lines that have a server's address and no store."""
+"""The client: the operations of a `Scheduler` over HTTP, for programs that have a server's address and no store."""

@@ -1,4 +1,4 @@
-"""The client: the verbs of a `Scheduler` over HTTP, on an event loop (`Client`) or without one (`BlockingClient`).
+"""The client: the operations of a `Scheduler` over HTTP, on an event loop (`Client`) or without one (`BlockingClient`).
 
 Client ──▶ requests.py   a path, a query and a body
        ──▶ connection.py the request, sent again where that is safe
@@ -249,7 +249,7 @@ class Client(Verbs):
         ]
 
     async def _check_jobs(self, wanted: Sequence[tuple[str, str | None]]) -> None:
-        """Refuse all of it before anything is written, if this key may read the jobs."""
+        """Refuse wrong runs before any is written, if this key may read the jobs."""
         records = {}
         for name in dict.fromkeys(name for name, _ in wanted):
             try:
@@ -479,7 +479,7 @@ class Client(Verbs):
     def _in_period(
         self, job: str | None, since: datetime | str | None, until: datetime | str | None
     ) -> dict[str, str | None]:
-        """The query for one job, or for all of the namespace, between two instants."""
+        """The query for one job, or for all jobs of the namespace, between two instants."""
         return {
             "namespace": self.namespace,
             "job": job,

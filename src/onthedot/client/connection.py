@@ -31,7 +31,7 @@ _UNTOUCHED = 429  # nothing was done, so any request may be sent again
 
 
 class ServerConnection:
-    """The connections of one event loop to a server. They are opened when they are needed, and kept."""
+    """The connections of one event loop to a server. They open on the first request, and stay open."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class ServerConnection:
         headers: Mapping[str, str] | None = None,
         repeat: bool | None = None,
     ) -> Any:
-        """Send a request and return the JSON of its answer. A refusal is raised as the library's own error. With
-        `repeat` the request may be sent again although it may have been done (None: only a GET may)."""
+        """Send a request and return the JSON of its answer. A refusal is raised as the library's own error.
+        `repeat` allows a retry after the server may have acted (None: only for GET)."""
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         answer = await self.send(
             method,
@@ -95,8 +95,8 @@ class ServerConnection:
         repeat: bool = False,
         seconds: float = ANSWER,
     ) -> httpx2.Response:
-        """Send a request, at most five times, with backoff and jitter. A retry follows if it never arrived, if the
-        server answered 429, or if `repeat` is set and the error may pass. Refusals are raised."""
+        """Send a request, at most five times, with backoff and jitter. It retries if the request never arrived, if the
+        server answered 429, or if `repeat` is set and the error is transient. Refusals are raised."""
         began = self._clock.steady()
         tries = 0
         while True:
@@ -112,7 +112,7 @@ class ServerConnection:
                 return answer
 
     async def pause(self, tries: int, after: float | None = None) -> None:
-        """Wait before the next try, after this many."""
+        """Wait before the next try, after this many tries."""
         await asyncio.sleep(self._delay(tries, after))
 
     def _delay(self, tries: int, after: float | None) -> float:
@@ -157,7 +157,7 @@ class ServerConnection:
 
     @asynccontextmanager
     async def stream(self, path: str, *, headers: Mapping[str, str]) -> AsyncGenerator[httpx2.Response]:
-        """Open an answer that is read while it comes, such as server-sent events."""
+        """Open an answer that is read as it arrives, such as server-sent events."""
         import httpx2
 
         try:
@@ -209,7 +209,7 @@ class ServerConnection:
 
 
 class _Transient(Exception):
-    """A failure that a retry may not have."""
+    """A failure that a retry may avoid."""
 
     def __init__(self, error: Exception, *, untouched: bool) -> None:
         super().__init__(str(error))

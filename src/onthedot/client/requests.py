@@ -69,12 +69,12 @@ async def pages(
 
 
 def instant_text(value: datetime | str | None, what: str) -> str | None:
-    """A point in time that has an offset, as a request says it."""
+    """A point in time with an offset, as text of a request."""
     return None if value is None else iso(to_micros(read_instant(value, what=what)))
 
 
 def local_text(value: datetime | str, what: str) -> str:
-    """A point in time that may be one of a schedule's own zone."""
+    """A point in time that may be local to the schedule's zone."""
     if isinstance(value, str):
         return value
     if not isinstance(value, datetime):
@@ -104,7 +104,7 @@ def offset_text(value: timedelta) -> str:
 
 
 def written_job(job: Job) -> Written:
-    """A job as it is sent. What would not be the same when it is read again is not sent at all."""
+    """A job as it is sent. `DefinitionError` if a file cannot express it."""
     check_job(job)
     said = written(job)
     try:

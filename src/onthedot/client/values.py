@@ -1,6 +1,6 @@
 """Reads a server's JSON as the values of the library, as a store returns them.
 
-One field stays with the server: the lease of an attempt, because who knows it can end the run. It is empty here.
+The lease id of an attempt is empty here. The server does not send it, because its holder can end the run.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ def job_record(told: Told) -> JobRecord:
 
 
 def put_job(told: Told) -> PutJob:
-    """What storing a definition changed."""
+    """The result of storing a job."""
     return PutJob(job_record(told), told["change"], told["planned"], told["withdrawn"])
 
 
 def paused(told: Told) -> Paused:
-    """What a pause did."""
+    """The result of a pause."""
     return Paused(job_record(told["job"]), told["withdrawn"], told["skipped"], told["held"])
 
 
 def resumed(told: Told) -> Resumed:
-    """What the end of a pause did."""
+    """The result of a resume."""
     skips = [
         SkipRange(instant(one["first"]), instant(one["last"]), one["count"], one["reason"]) for one in told["skips"]
     ]
@@ -100,7 +100,7 @@ def moved_slot(told: Told) -> MovedSlot:
 
 
 def difference(told: Told) -> Difference:
-    """What changes of one job."""
+    """The changes of one job."""
     return Difference(
         name=told["name"],
         kind=told["kind"],
@@ -114,7 +114,7 @@ def difference(told: Told) -> Difference:
 
 
 def applied(told: Told) -> Applied:
-    """What was applied, or would be."""
+    """The result of an apply, or its preview."""
     return Applied(
         source=told["source"],
         differences=tuple(map(difference, told["differences"])),
@@ -128,7 +128,7 @@ def applied(told: Told) -> Applied:
 
 
 def backfill(told: Told) -> Backfill:
-    """What a backfill did, or would do."""
+    """The result of a backfill, or its preview."""
     return Backfill(
         told["job"],
         told["slots"],
@@ -178,7 +178,7 @@ def run_record(told: Told) -> RunRecord:
 
 
 def skip_record(told: Told) -> SkipRecord:
-    """Slots that did not run."""
+    """A range of skipped slots."""
     return SkipRecord(
         job=told["job"],
         schedule_id=told["schedule"],
@@ -191,7 +191,7 @@ def skip_record(told: Told) -> SkipRecord:
 
 
 def attempt_record(told: Told) -> AttemptRecord:
-    """An attempt that is over."""
+    """A finished attempt."""
     return AttemptRecord(
         run_id=told["run_id"],
         attempt=told["attempt"],
@@ -210,7 +210,7 @@ def attempt_record(told: Told) -> AttemptRecord:
 
 
 def dead_letters(told: Told) -> DeadLetters:
-    """Dead letters that died of the same thing."""
+    """Dead letters with the same error."""
     return DeadLetters(
         told["fingerprint"],
         told["job"],
@@ -225,7 +225,7 @@ def dead_letters(told: Told) -> DeadLetters:
 
 
 def replayed(told: Told) -> Replayed:
-    """What a replay did, or would do."""
+    """The result of a replay, or its preview."""
     return Replayed(
         told["letters"],
         told["without_job"],
@@ -237,7 +237,7 @@ def replayed(told: Told) -> Replayed:
 
 
 def result(told: Told) -> Json:
-    """What a run's handler returned; `RunFailed` if it has not succeeded."""
+    """The result of a run's handler; `RunFailed` if the run did not succeed."""
     if told["state"] != RunState.SUCCEEDED:
         raise RunFailed(told["run_id"], state=told["state"], reason=told["reason"], error=told["error"])
     result: Json = told["result"]
@@ -277,7 +277,7 @@ def term(told: Told) -> Term:
 
 
 def layout(told: Told) -> Layout:
-    """How many shards there are."""
+    """The number of shards."""
     return Layout(told["version"], told["shards"])
 
 

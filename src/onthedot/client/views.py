@@ -1,4 +1,4 @@
-"""Reads from a server what command lines and screens show and no verb returns."""
+"""Reads from a server what the command line shows and no operation of `Client` returns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from onthedot.stores.values import Held, Node, Queue
 
 _RECORDS = 1_000
 _MISSES = 5
-"""How often in a row a stream may end without an event."""
+"""How many times in a row a stream may end without an event."""
 
 
 async def jobs_shown(server: ServerConnection, *, limit: int | None, namespace: str | None = None) -> list[Shown]:
@@ -35,7 +35,7 @@ async def jobs_shown(server: ServerConnection, *, limit: int | None, namespace: 
 
 
 class ServerQueries:
-    """The queries of a store that checks of names and queues need (`operations/job_lookup.py`), on a server."""
+    """The queries that checks of names and queues need (`operations/job_lookup.py`), on a server."""
 
     def __init__(self, server: ServerConnection) -> None:
         self._server = server
@@ -52,7 +52,7 @@ class ServerQueries:
         return JobPage([read(values.job_record, one) for one in told["items"]], following)
 
     async def list_queues(self) -> list[Queue]:
-        """The queues with a run that has not ended, or that are paused or shared."""
+        """The queues that have unfinished runs, or that are paused or shared."""
         return [read(values.queue, one) for one in (await self._server.ask("GET", "/api/v1/queues"))["items"]]
 
     async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
@@ -170,7 +170,7 @@ class StreamEvent(NamedTuple):
 
 
 async def follow_logs(server: ServerConnection, run_id: int) -> AsyncGenerator[StreamEvent]:
-    """The output of a run from its beginning to its end. A stream that breaks is opened again where it was."""
+    """The output of a run from its beginning to its end. A stream that breaks is opened again at the same place."""
     last, misses = "", 0
     while True:
         try:

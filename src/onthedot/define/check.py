@@ -13,7 +13,7 @@ from onthedot.define.check_task import task_problems
 from onthedot.model.after import cycle_error
 from onthedot.model.duration import LONGEST
 from onthedot.model.errors import DefinitionError, did_you_mean
-from onthedot.model.job import FixedDelay, Guarantee, Job, Sleep
+from onthedot.model.job import FixedDelay, Guarantee, Job, Sleep, argument_keys
 from onthedot.model.route import PRIORITIES
 from onthedot.model.task import Call, Command, Level, Param, Steps
 from onthedot.runners.injection import injection_risks
@@ -257,11 +257,23 @@ def params_problems(job: Job, *, stored: bool = False) -> list[str]:
             return []
         return ["params: expected none for a Python handler, whose function says what it takes; leave them out"]
     problems = [*_declaration_problems(job.params, names_in_environment(job.task)), *_reference_problems(job)]
+    if not stored:
+        problems += _key_problems(job)
     if not problems and not stored:  # what is code for certain is told once
         problems += map(str, injection_risks(job.task, job.params))
     if any(param.kind not in KINDS or _pattern_problem(param) for param in job.params):
         return problems  # no value can be judged by such a one
     return [*problems, *_given_problems(job)]
+
+
+def _key_problems(job: Job) -> Iterable[str]:
+    """Problems of limits and shares by an argument that no run can have: all runs would count together."""
+    names = {param.name for param in job.params}
+    for option, key in argument_keys(job):
+        if key not in names:
+            yield f"{option}: expected a parameter of the job, got {key!r}" + (
+                did_you_mean(key, names) or "; declare it in 'params'"
+            )
 
 
 def _declaration_problems(params: tuple[Param, ...], in_lines: frozenset[str]) -> Iterable[str]:

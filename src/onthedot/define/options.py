@@ -31,7 +31,7 @@ class JobOptions(TypedDict, total=False):
     after: After | str | Sequence[str] | None
     """The jobs that it runs after: a name, some names, or `otd.After(…)`."""
     args: Mapping[str, Any]
-    """The arguments of a run that brings none of its own."""
+    """The arguments of a run that has none of its own."""
     timeout: Duration | None
     """How long one attempt may take: `"20m"`, seconds, or a timedelta."""
     retry: Retry | int | None
@@ -39,7 +39,7 @@ class JobOptions(TypedDict, total=False):
     catch_up: CatchUp | CatchUpMode | None
     """Which slots still run after their time."""
     overlap: Overlap | OverlapMode | None
-    """What a slot does while an earlier run of the job is not over."""
+    """What happens to a slot while an earlier run of the job has not ended."""
     concurrency: Limit | int | None
     """How many runs execute at once across the cluster."""
     rate: Rate | int | None
@@ -100,6 +100,25 @@ OPTIONS = tuple(sorted({"name", *ProgramOptions.__annotations__}))
 _PLAIN = ("args", "assignment", "isolation", "max_recoveries", "namespace", "on", "owner", "priority", "queue", "share")
 
 
+_INSTEAD = {
+    "jitter": "give it to the schedule: schedule=otd.every('10m', jitter='30s')",
+    "tz": "give it to the schedule: schedule=otd.cron('0 9 * * *', tz='Europe/Berlin')",
+    "timezone": "give it to the schedule: schedule=otd.cron('0 9 * * *', tz='Europe/Berlin')",
+    "cron": "write schedule=otd.cron('0 9 * * *')",
+    "every": "write schedule=otd.every('10m')",
+    "interval": "write schedule=otd.every('10m')",
+    "tags": "write labels=[…] for what a worker must offer, or owner='…' for whose job it is",
+    "retries": "write retry=3, or retry=otd.Retry(3, delay='10s')",
+    "max_retries": "write retry=3, or retry=otd.Retry(3, delay='10s')",
+    "attempts": "write retry=3, or retry=otd.Retry(3, delay='10s')",
+    "max_instances": "write concurrency=1",
+    "coalesce": "write catch_up='last'",
+    "misfire_grace_time": "write catch_up=otd.CatchUp('last', window='1h')",
+    "depends_on": "write after=['load', 'clean']",
+}
+"""What to write for options that a user may know from elsewhere."""
+
+
 class _LeftOut:
     def __repr__(self) -> str:
         return "…"
@@ -132,7 +151,7 @@ def build_job(task: Task, options: Mapping[str, Any], *, stored: bool = False, u
     """Make a job from its task and options. It reports all problems at once. `unread`: options that the caller could
     not read; checks that need them are skipped."""
     name, unread = options.get("name", ""), set(unread)
-    problems = [f"unknown option {key!r}{did_you_mean(key, OPTIONS)}" for key in options if key not in OPTIONS]
+    problems = [f"unknown option {key!r}{_instead(key)}" for key in options if key not in OPTIONS]
     given: dict[str, Any] = {key: options[key] for key in _PLAIN if key in options}
     for key, read in _READERS.items():
         if options.get(key) is not None:
@@ -149,6 +168,11 @@ def build_job(task: Task, options: Mapping[str, Any], *, stored: bool = False, u
     if problems:
         raise DefinitionError(problems, subject=f"job {name!r}")
     return job
+
+
+def _instead(key: str) -> str:
+    """What to write in place of an unknown option."""
+    return f"; {_INSTEAD[key]}" if key in _INSTEAD else did_you_mean(key, OPTIONS)
 
 
 def _problems(job: Job, unread: set[str], *, stored: bool) -> list[str]:
@@ -177,6 +201,8 @@ def _read_schedule(value: object) -> Schedule:
     if isinstance(value, get_args(Schedule)):
         schedule: Schedule = value
         return schedule
+    if isinstance(value, list | tuple):
+        raise DefinitionError(f"schedule: expected one schedule, got a {type(value).__name__}; write schedules=[…]")
     raise DefinitionError(f"schedule: expected cron(…), every(…), at(…) or text like 'every 10m', got {value!r}")
 
 
@@ -199,6 +225,17 @@ def _read_after(value: object) -> After:
 def _policy(kind: Any) -> Callable[[Any], Any]:
     """A reader of a policy, or of its first value. The policy checks that."""
     return lambda value: value if isinstance(value, kind) else kind(value)
+
+
+def _read_rate(value: Any) -> Rate:
+    if isinstance(value, str):
+        most, _, per = value.partition("/")
+        period = per.strip() if per.strip()[:1].isdigit() else f"1{per.strip() or 'm'}"
+        example = f"otd.Rate({most.strip()}, {period!r})" if most.strip().isdigit() else "otd.Rate(10, '1s')"
+        raise DefinitionError(
+            f"rate: expected how many runs start in a minute, or a Rate, got {value!r}; write {example}"
+        )
+    return value if isinstance(value, Rate) else Rate(value)
 
 
 def _read_guarantee(value: object) -> Guarantee:
@@ -257,7 +294,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "catch_up": _policy(CatchUp),
     "overlap": _policy(Overlap),
     "concurrency": _policy(Limit),
-    "rate": _policy(Rate),
+    "rate": _read_rate,
     "guarantee": _read_guarantee,
     "labels": _read_labels,
     "timeout": _read_timeout,

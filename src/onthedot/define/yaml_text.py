@@ -52,7 +52,7 @@ class Problem(NamedTuple):
 
 
 class WrongText(DefinitionError):
-    """The text cannot be jobs. `told` has every problem with its place, `problems` the same as lines.
+    """A text that cannot become jobs. `told` has every problem with its place, `problems` the same as lines.
 
     >>> WrongText([Problem("jobs.yaml", Place(3, 5), "name: expected a text")]).problems
     ['jobs.yaml:3:5: name: expected a text']
@@ -234,7 +234,7 @@ def inner_place(node: Node, names: str) -> Place:
 
 def read_nodes(text: str, file: str, limits: Limits = OF_FILES) -> Node:
     """The one document of a text; `WrongText` with its place if it cannot be read."""
-    from ruamel.yaml import YAML  # loaded by who has such a file
+    from ruamel.yaml import YAML  # loaded only where a file is read
     from ruamel.yaml.error import YAMLError
 
     if len(text) > limits.characters:
@@ -487,7 +487,7 @@ def _item(value: Any) -> Iterator[str]:
 
 
 def _block(value: Any) -> list[str] | None:
-    """A text of several lines as a block, if YAML keeps it as it is."""
+    """A text of several lines as a block; None if YAML would change it."""
     if not isinstance(value, str) or ("\n" not in value.rstrip("\n") and not value.endswith("\n")):
         return None
     body, ending = (value[:-1], "|") if value.endswith("\n") else (value, "|-")

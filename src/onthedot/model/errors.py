@@ -43,7 +43,11 @@ Every message says what was expected, what came, and what to do next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class OnTheDotError(Exception):
@@ -432,6 +436,56 @@ def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
         return f", did you mean {near[0]!r}?"
     more = f" and {len(names) - _MOST_KNOWN} more" if len(names) > _MOST_KNOWN else ""
     return f"; known: {', '.join(map(_in_one_line, names[:_MOST_KNOWN]))}{more}" if names else ""
+
+
+class WrongCall(DefinitionError, TypeError):
+    """A constructor got arguments that it does not take."""
+
+
+def explains_arguments(kind: type[T]) -> type[T]:
+    """Make the constructor of a class name the arguments that it takes, when it gets another one or misses one.
+
+    >>> @explains_arguments
+    ... class Box:
+    ...     def __init__(self, *, size: int) -> None: ...
+    >>> Box(sise=3)
+    Traceback (most recent call last):
+    onthedot.model.errors.WrongCall: Box: unknown argument 'sise', did you mean 'size'?
+    """
+    init = kind.__init__
+
+    @functools.wraps(init)
+    def explained(self: object, *args: object, **given: object) -> None:
+        try:
+            init(self, *args, **given)  # wrong ones are told below
+        except TypeError:
+            problems = _call_problems(init, args, given)
+            if not problems:
+                raise
+            raise WrongCall(problems, subject=kind.__name__) from None
+
+    kind.__init__ = explained  # type: ignore[method-assign]
+    return kind
+
+
+def _call_problems(init: Callable[..., None], args: Sequence[object], given: Mapping[str, object]) -> list[str]:
+    import inspect  # only when something is wrong
+
+    _, *parameters = inspect.signature(init).parameters.values()
+    names = [one.name for one in parameters]
+    unnamed = [one.name for one in parameters if one.kind is not inspect.Parameter.KEYWORD_ONLY]
+    problems = [f"unknown argument {name!r}{did_you_mean(name, names)}" for name in given if name not in names]
+    if len(args) > len(unnamed):
+        example = ", ".join(f"{name}=…" for name in names[:2])
+        problems.append(
+            f"expected at most {len(unnamed)} arguments without a name, got {len(args)}; write their names: {example}"
+        )
+    filled = {*given, *unnamed[: len(args)]}
+    missing = [one.name for one in parameters if one.default is inspect.Parameter.empty and one.name not in filled]
+    if missing and not problems:
+        problems.append(f"expected {', '.join(f'{name}=…' for name in missing)}, got none")
+    problems += [f"argument {name!r} is given twice" for name in unnamed[: len(args)] if name in given]
+    return problems
 
 
 def _in_one_line(name: str) -> str:

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Literal, TypeGuard
 
 from onthedot.model.after import After
+from onthedot.model.errors import explains_arguments
 from onthedot.model.policies import Backoff as Backoff
 from onthedot.model.policies import CatchUp as CatchUp
 from onthedot.model.policies import CatchUpMode as CatchUpMode
@@ -144,6 +145,7 @@ Schedule = Cron | Every | FixedDelay | At | In
 # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One definition. Two jobs with equal fields are the same definition.
@@ -302,3 +304,18 @@ class JobRecord:
     updated_at: int
     pause_reason: str = ""
     paused_until: int | None = None
+
+
+def argument_keys(job: Job) -> list[tuple[str, str]]:
+    """The arguments by whose value runs are limited or shared, each with the option that names it.
+
+    >>> from onthedot.model.task import Noop
+    >>> argument_keys(Job(name="a", task=Noop(), share="tenant"))
+    [('share', 'tenant')]
+    """
+    named = [
+        ("concurrency.key", job.concurrency.key if job.concurrency else ""),
+        ("rate.key", job.rate.key if job.rate else ""),
+        ("share", job.share),
+    ]
+    return [(option, key) for option, key in named if key]

@@ -11,13 +11,14 @@ from datetime import datetime, timedelta
 from typing import Literal, get_args
 
 from onthedot.model.duration import Duration, parse_duration
-from onthedot.model.errors import DefinitionError
+from onthedot.model.errors import DefinitionError, explains_arguments
 
 OverlapMode = Literal["wait", "skip", "allow", "replace"]
 CatchUpMode = Literal["none", "last", "all"]
 Backoff = Literal["exponential", "linear", "fixed"]
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, init=False)
 class Overlap:
     """What happens to a slot that is due while an earlier run of the job has not ended, back-off included.
@@ -50,6 +51,7 @@ class Overlap:
         _set(self, mode=mode, max_waiting=1 if max_waiting is None else max_waiting, max_running=max_running)
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, init=False)
 class Limit:
     """How many runs execute at once across the cluster: `Limit(10)` of the job, `Limit(10, key="tenant")` for each
@@ -71,6 +73,7 @@ class Limit:
         _set(self, most=most, key=key, name=name)
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, init=False)
 class Rate:
     """How often runs start across the cluster, evenly spaced: `Rate(100)` in a minute of the job, `Rate(5, "1s",
@@ -100,6 +103,7 @@ class Rate:
         _set(self, most=most, per=parse_duration(per, what="rate.per"), burst=burst, key=key, name=name)
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, init=False)
 class CatchUp:
     """Which slots still run after their time: none, the last one, or all within `limit` slots and `window`.
@@ -118,6 +122,7 @@ class CatchUp:
         _set(self, mode=mode, limit=limit, window=parse_duration(window, what="catch_up.window"))
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
     """A job's pause in a file: that it is paused, why, and until when. With `on=False`: that it is not paused.
@@ -148,6 +153,7 @@ class Rule(str):
         return made
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, init=False)
 class Retry:
     """How often a run is tried in all, and how long apart: `Retry(3)` runs at most three times.

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
+from onthedot.model.errors import explains_arguments
+
 Json = Any  # None, bool, int, float, str, lists and string-keyed dicts of these; checked in `define/arguments.py`
 
 Level = Literal["none", "process", "user", "sandbox"]
@@ -23,6 +25,7 @@ LEVELS: tuple[Level, ...] = ("none", "process", "user", "sandbox")
 When = Literal["success", "failure", "always"]
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """A Python function that the program has registered under this name."""
@@ -30,6 +33,7 @@ class Call:
     handler: str
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sleep:
     """Does nothing for a while: simulates execution, for trying schedules out.
@@ -46,6 +50,7 @@ class Noop:
     """Does nothing at all: for measuring, and as a meeting point of jobs that run after others."""
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A program with its arguments, or (exactly one of the two) a text for `/bin/sh`.
@@ -64,6 +69,7 @@ class Command:
     stdin: str = ""
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One of several commands that share a workspace, as `Command`.
@@ -87,6 +93,7 @@ class Step:
     delay: timedelta = timedelta(seconds=1)
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """What is checked out into the workspace before the first step. Without `ref`: the default branch. `key` names the
@@ -101,6 +108,7 @@ class Source:
     key: str = ""
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
     """Commands in order, in one workspace. A step that has ended is a checkpoint: whoever takes the run over goes on
@@ -116,6 +124,7 @@ class Steps:
     artifacts: tuple[str, ...] = ()
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http:
     """One HTTP request. It succeeds with a status that is expected (default: 200 to 299).
@@ -131,6 +140,7 @@ class Http:
     expect: tuple[int, ...] = ()
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
     """A directory of the worker's machine inside a container, if its operator allows that.
@@ -144,6 +154,7 @@ class Mount:
     writable: bool = False
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """A container of this image. Without `argv` it runs the image's own command. With `entrypoint`, this program starts
@@ -187,6 +198,7 @@ def task_name(task: Task) -> str:
             return type(task).__name__.lower()
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """The limits of one process tree of a job. None: no limit.
@@ -208,6 +220,7 @@ class Bounds:
     """How many bytes of output are kept of an attempt: the first half of them, and the last."""
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param:
     """A declared argument of a job's runs. No others are accepted.

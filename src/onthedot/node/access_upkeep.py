@@ -20,7 +20,7 @@ from onthedot.stores.documents import Document
 from onthedot.stores.protocol import Store
 
 SEAL_EVERY: Micros = 10 * SECOND
-"""How long an entry may be without a seal, while somebody leads."""
+"""How long an entry may be without a seal, while there is a leader."""
 BREATH: Micros = 20 * MILLISECOND
 """Between two pages, or two seals, when there are many."""
 PAGE = 100
@@ -28,7 +28,7 @@ PAGE = 100
 
 
 class AuditSealer(Service):
-    """Seals the audit as long as this node has the term."""
+    """Seals new audit entries while this node has the term (`access/audit_seals.py`)."""
 
     name = "audit sealer"
 
@@ -53,10 +53,10 @@ class AuditSealer(Service):
         entries = await self._store.documents.list_appended(KIND, after=self._last, limit=BATCH)
         if not entries:
             return SEAL_EVERY
-        if self._own > self._head.number:  # its key is known, and it was not there to be read: somebody removed it
+        if self._own > self._head.number:  # stored, but it could not be read: it was removed
             self._again += 1
         self._own = await append_seal(self._store, self._head, entries, again=self._again)
-        if self._own <= self._head.number:  # what we knew is not there any more: somebody has been at it
+        if self._own <= self._head.number:  # seals that we read are gone: read all of them again
             self._head, self._last, self._own = START, 0, 0
             return SEAL_EVERY
         return BREATH
@@ -76,12 +76,14 @@ class AuditSealer(Service):
 KEEP_KEYS: Micros = 30 * DAY
 """How long 'onthedot keys list' shows a key that was revoked or has expired."""
 KEEP_SESSIONS: Micros = HOUR
-"""How long what nobody lists stays after its end: longer than clocks differ."""
+"""How long ended sessions and used tokens stay: longer than clocks differ."""
 FORGET_EVERY: Micros = HOUR
 
 
 class CredentialCleanup(Service):
-    """Removes what has ended as long as this node has the term: a page in a tick."""
+    """Removes ended keys, sessions and tokens while this node has the term, a page in a tick.
+
+    Emits `KeyExpires` for keys that end soon."""
 
     name = "credential cleanup"
 

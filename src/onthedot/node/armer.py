@@ -155,7 +155,7 @@ class Armer(Service):
         self._seats.launch(armed)
         if len(armed) + busy < len(asked):
             self._on_room()  # a lease that was not armed has given its seat back
-        if edited:  # or they would be late: nobody else may have them before they lapse
+        if edited:  # else they would be late: no other worker may take them before they lapse
             await self._store.release(edited)
 
     def _gates(self, leases: list[Lease]) -> dict[str, GateAsk]:
@@ -185,8 +185,8 @@ class Armer(Service):
 
 
 class Reservations:
-    """A heap of leases by due instant, earliest first. No poll stands between a due instant and its start: the head's
-    instant is the timer."""
+    """A heap of leases by due instant, earliest first. The instant of the head is the timer, so no start waits for a
+    poll."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[Micros, int, str, Lease]] = []  # a run may be in here twice: under an old lease, too

@@ -11,6 +11,7 @@ loop, with the same ticks.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from onthedot import fault_points
 from onthedot.access.audit_recorder import Recorder
 from onthedot.clock import SECOND, Clock
+from onthedot.define.check import missing_parents
 from onthedot.define.job_writer import written
 from onthedot.ids import Ids
 from onthedot.loop import Loop, Service
@@ -53,6 +55,8 @@ from onthedot.store_clock import StoreClock
 from onthedot.stores.hints import Hint, Loss
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import PutJob
+
+logger = logging.getLogger("onthedot.node")
 
 LAST_OUTPUT = 3.0
 """How long a stopping node tries to keep what its last attempts have left, in seconds."""
@@ -154,13 +158,13 @@ class Engine:
         ]
 
     def _access_services(self) -> list[Service]:
-        """Without an audit nothing is to be sealed, and nobody has keys that end."""
+        """Without an audit there is nothing to seal, and there are no keys."""
         if self.recorder is None:
             return []
         sealer = AuditSealer(self.store, self._leadership, self._settings, self.events)
         return [sealer, CredentialCleanup(self.store, self._leadership, self._settings, self.events), self.recorder]
 
-    # ── what the store tells ─────────────────────────────────────────────────────────────────────────────────
+    # ── hints of the store ─────────────────────────────────────────────────────────────────────────────────
 
     def _hear(self, hint: Hint) -> None:
         """Wake the services that want to know."""
@@ -212,7 +216,17 @@ class Engine:
             record, is_paused = put.record, put.record.state is JobState.PAUSED
             stored = JobPut(job.name, put.change, record.revision, put.planned, put.withdrawn, job.namespace, is_paused)
             self.events.emit(stored)
+        await self._warn_of_missing_parents(jobs)
         self._loop.start()
+
+    async def _warn_of_missing_parents(self, jobs: Sequence[Job]) -> None:
+        """Log each job of the program whose `after` names a job that is not stored: the name may be mistyped."""
+        for job in jobs:
+            parents = () if job.after is None else job.after.parents
+            get_job = self.store.queries.get_job
+            stored = [f"{job.namespace}/{name}" for name in parents if await get_job(name, namespace=job.namespace)]
+            if warning := missing_parents(job, stored):
+                logger.warning("job %r: %s", job.name, warning)
 
     async def put_job(self, job: Job, *, revision: int | None = None) -> PutJob:
         """Store a definition, and plan its next runs. If the settings name no queues, this node serves the job's queue

@@ -32,7 +32,7 @@ from onthedot.stores.protocol import Store
 
 T = TypeVar("T")
 
-_CALM: Micros = 50 * MILLISECOND  # between two looks while nobody is late: some 0.1 % of a core
+_CALM: Micros = 50 * MILLISECOND  # between two looks while no start is late: some 0.1 % of a core
 _BUSY: Micros = 5 * MILLISECOND
 _LATE: Micros = 1 * MILLISECOND
 _LONGEST_TURN = 5 * MILLISECOND / SECOND
@@ -162,7 +162,7 @@ class EngineThread:
             raise error
 
     def give_up(self) -> None:
-        """Nobody waits for the start any more: leave as soon as it is done."""
+        """Leave as soon as the start is done: its caller has given up."""
         self._unwanted = True
         self.hurry()
         self._set(self._stop_wanted)

@@ -65,7 +65,7 @@ class Membership(Service):
         tasks: frozenset[str] | None = None,
     ) -> None:
         """Ask for runs of these queues, labels and tasks from here on; None: as before. Others see it when the node
-        registers anew."""
+        registers again."""
         self.queues = self.queues if queues is None else tuple(queues)
         self.labels = self.labels if labels is None else tuple(labels)
         self.tasks = self.tasks if tasks is None else tasks

@@ -86,7 +86,7 @@ class Leadership(Service):
             renewed = await self._store.renew(term, ttl=self._settings.term_ttl)
             if renewed is None:
                 self.lost(term)
-            elif term.shard in self.terms:  # else somebody was told in the meantime that it is over
+            elif term.shard in self.terms:  # else it was lost in the meantime
                 self.terms[term.shard] = renewed
 
     async def _stand(self, now: Micros) -> None:
@@ -105,7 +105,7 @@ class Leadership(Service):
         await self._hand_over(owned_by)
 
     async def _candidates(self, now: Micros) -> list[Candidate]:
-        """The living planners that go on, newest incarnations first."""
+        """The living planners that do not drain, newest incarnations first."""
         return [
             Candidate(node.id, node.incarnation, node.tzdata)
             for node in await self._store.queries.list_nodes(living=True, now=now)
@@ -141,7 +141,7 @@ class Leadership(Service):
                 return
 
     def wants(self, hint: Hint) -> bool:
-        """Whether a hint is a reason to campaign now: somebody has handed over, or the layout has changed."""
+        """Whether a hint is a reason to campaign now: a term was handed over, or the layout has changed."""
         return hint.kind == "terms" and (self.term is None or self._layout.shards > 1)
 
     def lost(self, term: Term) -> None:

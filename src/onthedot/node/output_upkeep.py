@@ -22,7 +22,7 @@ T = TypeVar("T")
 BATCH = 16
 """How many attempts are looked at in one tick."""
 LOOK_EVERY: Micros = 5 * SECOND
-"""Between two looks into the spool, if nobody wakes the service."""
+"""Between two looks into the spool, if the service is not woken."""
 ADOPT_EVERY: Micros = 60 * SECOND
 """Between two looks for records that a killed process has left."""
 MEASURE_EVERY: Micros = 10 * SECOND

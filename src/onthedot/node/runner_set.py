@@ -131,7 +131,7 @@ class RunnerSet:
         return TaskFiller(secrets_of(self._store.documents, self._registry.providers))
 
     def _records(self) -> program_services.SpoolKeeper | None:
-        """Where output is handed in; None: nobody keeps it."""
+        """Where output is handed in; None: it is not kept."""
         keeper, home = self._keeper, asyncio.get_running_loop()
         if keeper is None:
             return None

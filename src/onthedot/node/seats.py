@@ -78,7 +78,7 @@ class Seats:
 
     @property
     def free(self) -> int:
-        """How many more could sit down."""
+        """How many more attempts could start."""
         return max(0, self._seats - len(self._running))
 
     @property
@@ -199,7 +199,7 @@ class Seats:
         return len(wanted)
 
     def cancel(self, cancels: Iterable[tuple[str, str]]) -> None:
-        """End these attempts, by lease id, because somebody asked for it and why."""
+        """End these attempts early, by lease id, each with its reason."""
         for lease_id, why in cancels:
             attempt = self._running.get(lease_id)
             if attempt is not None and attempt.outcome is None and attempt.stop_as is None:

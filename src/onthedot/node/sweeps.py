@@ -18,7 +18,7 @@ from onthedot.stores.protocol import Store
 
 
 class Expiry(Service):
-    """Moves runs past their expiry to skipped(missed)."""
+    """Skips runs past their expiry, as skipped(missed), and emits an event for each."""
 
     name = "expiry"
 
@@ -39,8 +39,7 @@ class Expiry(Service):
 
 
 class Resumer(Service):
-    """Resumes jobs whose pause is over, without the slots of the pause. Ticks on every node: resuming twice is
-    harmless."""
+    """Resumes jobs whose pause is over, without the slots of the pause."""
 
     name = "resumer"
 
@@ -67,8 +66,8 @@ class Resumer(Service):
 
 
 class GateRecount(Service):
-    """Passes on places that nobody can use, and frees runs that wait at an open gate. Ticks on every node. It emits an
-    event if a run waited at an open gate, because that is a bug."""
+    """Passes on places that no run can use, and frees runs that wait at an open gate. A run that waited there is a bug:
+    then it emits an event."""
 
     name = "gate recount"
 

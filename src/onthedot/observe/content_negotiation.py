@@ -69,5 +69,5 @@ def _number(text: str) -> float:
 
 
 def _weight(ranges: dict[str, float], names: Sequence[str]) -> float:
-    """The weight of the first of these names that is there. The most exact one comes first."""
+    """The weight of the first of these names that the header has. The most exact one comes first."""
     return next((ranges[name] for name in names if name in ranges), 0.0)

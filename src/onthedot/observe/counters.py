@@ -159,7 +159,7 @@ class Counts:
 
 def verdict_word(verdict: Verdict) -> str:
     """The result of an attempt in one word: succeeded, failed (and tried again), dead, cancelled, lost, or released (it
-    runs again through no fault of its own)."""
+    runs again without its own fault)."""
     if verdict.state is RunState.SCHEDULED:
         return "failed" if verdict.failed else "released"
     return str(verdict.state)

@@ -85,7 +85,7 @@ PATIENCE: Micros = 2 * SECOND
 
 
 class Delivery:
-    """One subscriber, its mailbox and its thread."""
+    """One subscriber, its buffer and its thread."""
 
     def __init__(self, subscriber: Subscriber, clock: Clock, *, most: int = MOST) -> None:
         self.failures = 0
@@ -94,7 +94,7 @@ class Delivery:
         self._thread: threading.Thread | None = None
 
     def take(self, event: Event) -> None:
-        """Called by the engine for every event: never waits."""
+        """Put an event into the buffer. It never waits."""
         self._mailbox.take(event)
 
     def open(self) -> None:
@@ -104,11 +104,11 @@ class Delivery:
         self._thread.start()
 
     def close(self) -> None:
-        """Nothing more will come: deliver the rest, and end."""
+        """Deliver the rest, and end: no more events come."""
         self._mailbox.close()
 
     def wait(self, patience: Micros) -> None:
-        """Until the rest is delivered, at most so long."""
+        """Wait until the rest is delivered, at most so long."""
         if self._thread is not None:
             self._thread.join(max(0, patience) / SECOND)
 
@@ -118,7 +118,7 @@ class Delivery:
         while (entry := self._mailbox.get()) is not None:
             try:
                 self.subscriber(entry[1])
-            except Exception as error:  # noqa: BLE001 - whatever it raises: the next event may be one that it can bear
+            except Exception as error:  # noqa: BLE001 - it gets the next event all the same
                 self.failures += 1
                 if _is_news(self.failures):
                     _tell(self.subscriber, entry[1], error, self.failures)

@@ -62,7 +62,7 @@ class NodeMetrics:
                 started.add_metric([namespace, job], tally.started)
             if tally.skipped:
                 skipped.add_metric([namespace, job], tally.skipped)
-            # Deaths from zero on: a series that begins at 1 has not increased, and nobody would be told.
+            # Deaths from zero on: a series that begins at 1 has not increased, so no alert would fire.
             for verdict, count in sorted({"dead": 0, **tally.verdicts}.items()):
                 ended.add_metric([namespace, job, verdict], count)
         events = CounterMetricFamily(

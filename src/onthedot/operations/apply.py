@@ -51,7 +51,7 @@ class Applied:
 
 
 class Review:
-    """Who looks over what is applied. This one lets everything pass; a front door that knows who asks has its own."""
+    """Reviews each change of an apply. This one allows everything; a front door that knows its caller has its own."""
 
     def sees(self, record: JobRecord) -> bool:
         """Whether a job of this source, which it has no more, is there for whoever asks."""

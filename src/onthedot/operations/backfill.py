@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from heapq import merge
 from itertools import takewhile
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onthedot.clock import Clock, Micros, to_datetime, to_micros
 from onthedot.model.errors import DefinitionError
@@ -21,18 +21,20 @@ from onthedot.model.events import Events, RunsBackfilled
 from onthedot.model.job import Cron, FixedDelay, JobRecord, Schedule, slot_args
 from onthedot.model.run import NewRun, RunState, backfill_trigger, slot_trigger
 from onthedot.model.window import ScheduleState
-from onthedot.operations.session import Compute
 from onthedot.rules.windows import find_schedule, of_schedule
 from onthedot.schedules import slots
 from onthedot.schedules.instants import format_instant, read_instant
 from onthedot.stores.protocol import Store
+
+if TYPE_CHECKING:
+    from onthedot.operations.session import Compute
 
 BATCH = 500
 """How many runs one write asks for: the engine has other things to do in between."""
 
 
 class Asked(NamedTuple):
-    """What somebody wants to be backfilled: slots from `start` on, up to but without `end`."""
+    """The range to backfill: slots from `start` on, up to but without `end`."""
 
     start: datetime | str
     end: datetime | str
@@ -42,7 +44,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """What a backfill did, or would do.
+    """The result of a backfill, or of its dry run.
 
     >>> from datetime import UTC
     >>> print(Backfill("report", 2, datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC), existing=1))

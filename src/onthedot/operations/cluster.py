@@ -20,7 +20,7 @@ async def list_nodes(session: Session, *, limit: int | None = None) -> list[Node
 
 
 async def drain_node(session: Session, node: str, *, draining: bool = True) -> int:
-    """Ask a node to take no more work, or to go on; how many incarnations live."""
+    """Ask a node to take no more work, or to continue. Returns how many incarnations live."""
     count = await session.store.drain(node, draining=draining)
     if count:
         await session.changed("nodes.drain" if draining else "nodes.undrain", f"node/{node}")
@@ -40,17 +40,17 @@ async def set_shards(session: Session, shards: int) -> Layout:
 
 
 async def list_queues(session: Session) -> list[Queue]:
-    """The queues that have runs, or that somebody paused or shared."""
+    """The queues that have runs, or that are paused or shared."""
     return await session.store.queries.list_queues()
 
 
 async def pause_queue(session: Session, queue: str, *, reason: str = "") -> Queue:
-    """Start nothing more of a queue, until it is resumed."""
+    """Start no more runs of a queue until it is resumed."""
     return await _changed(session, "pause", await session.store.pause_queue(queue, reason=reason))
 
 
 async def resume_queue(session: Session, queue: str) -> Queue:
-    """Let a paused queue go on."""
+    """Resume a paused queue."""
     return await _changed(session, "resume", await session.store.resume_queue(queue))
 
 

@@ -70,14 +70,14 @@ class DeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay did, or would do.
+    """The result of a replay, or of its dry run.
 
     >>> print(Replayed(3, without_job=1, dry_run=True))
     3 dead letters: 2 new runs would be made, 1 is of a job that is gone
     """
 
     letters: int
-    without_job: int = 0  # nobody is left to run them: they stay in the box
+    without_job: int = 0  # their job was deleted: they stay in the box
     first_due: datetime | None = None
     last_due: datetime | None = None
     run_ids: tuple[int, ...] = ()  # the oldest letter's first; none of a dry run
@@ -145,7 +145,7 @@ def is_letter(run: RunRecord) -> bool:
 
 
 def fingerprint_of(run: RunRecord) -> str:
-    """What a dead run died of, as twelve characters."""
+    """The kind of error that a run died of, as twelve characters."""
     return policy.fingerprint(run.namespace, run.job, _died_of(run))
 
 

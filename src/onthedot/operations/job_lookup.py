@@ -20,7 +20,7 @@ Sees = Callable[[str, str], bool]
 
 
 def sees_all(*_place: str) -> bool:
-    """For callers that have the store itself."""
+    """For callers with direct access to the store."""
     return True
 
 

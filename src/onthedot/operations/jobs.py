@@ -54,7 +54,7 @@ async def apply(
 
 
 async def remove(session: Session, job: str) -> int:
-    """End a job; how many waiting runs were cancelled."""
+    """Delete a job. Returns how many waiting runs were cancelled."""
     record = await session.find_job(job)
     cancelled = await session.store.delete_job(record.id)
     if session.recorder is not None:
@@ -71,7 +71,7 @@ async def pause(session: Session, job: str, *, reason: str = "", until: datetime
 
 
 async def resume(session: Session, job: str, *, missed: Missed = "none", dry_run: bool = False) -> Resumed:
-    """Let a paused job go on."""
+    """Resume a paused job."""
     if missed not in ("none", "last", "all"):
         raise DefinitionError(f"missed: expected 'none', 'last' or 'all', got {missed!r}")
     record = await session.find_job(job)
@@ -84,7 +84,7 @@ async def resume(session: Session, job: str, *, missed: Missed = "none", dry_run
 
 
 async def get_job(session: Session, job: str) -> JobRecord | None:
-    """A job as it is stored, or None."""
+    """The stored job, or None."""
     return await session.store.queries.get_job(job, namespace=session.namespace_of(job))
 
 

@@ -106,7 +106,7 @@ async def _planned_next(
 
 
 def _is_certain(state: ScheduleState, now: Micros) -> bool:
-    """Whether it starts at its next slot: not if that has passed, or somebody has skipped it."""
+    """Whether it starts at its next slot: not if that has passed, or was skipped."""
     return state.next_at is not None and state.next_at > now and not state.exceptions
 
 
@@ -135,7 +135,7 @@ class Next:
 
 @dataclass(frozen=True)
 class Shown:
-    """A job with what people want to know of it."""
+    """A job, its next instants and its last run."""
 
     record: JobRecord
     next: list[Next]
@@ -143,7 +143,7 @@ class Shown:
 
 
 class Looked(NamedTuple):
-    """What is read about a job. The rest is computed from it, without the store."""
+    """The stored data that `Shown` is computed from, without the store."""
 
     record: JobRecord
     ahead: Ahead

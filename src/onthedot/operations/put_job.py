@@ -1,6 +1,6 @@
-"""Storing definitions and resuming them: the two changes that bring a window of slots along.
+"""Stores a job or resumes it, together with the slots of its next moments.
 
-Both read, compute and write; when somebody else was faster the store says so, and they look again.
+Both read, compute and write. If the job changed in between, the store refuses the write, and they start again.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def _put_paused(
 async def _put(store: Store, job: Job, *, clock: Clock, settings: Settings, revision: int | None) -> PutJob:
     job = job if job.paused is None else replace(job, paused=None)  # no part of what is stored
     refuse_without(store.transactions is not None, job)
-    told: Micros | None = None  # by the store, which had another time than we have
+    told: Micros | None = None  # the time by the store, if it was not ours
     slack: Micros = 0  # how long the next write may take
     while True:
         now = clock.now() if told is None else told
@@ -94,7 +94,7 @@ async def _put(store: Store, job: Job, *, clock: Clock, settings: Settings, revi
         try:
             return await store.put_job(job, windows, expected=expected)
         except RevisionConflict:
-            continue  # somebody else edits the same job: who named a revision is told above
+            continue  # another edit came first; `check_read` reports it to callers that named a revision
         except WindowStale as stale:
             slack = 0 if told is None else max(0, 2 * (stale.now - told))
             told = stale.now
@@ -122,7 +122,7 @@ async def resume_job(
     dry_run: bool = False,
     compute: Compute = at_once,
 ) -> Resumed:
-    """Let a paused job go on (`overdue`: if its pause is over); what became of the slots that came meanwhile."""
+    """Resume a paused job (`overdue`: only if its pause is over). Returns what became of the slots of the pause."""
     told: Micros | None = None
     while True:
         states, now = await store.queries.schedules_of(job_id), clock.now() if told is None else told

@@ -13,7 +13,7 @@ from onthedot.stores.protocol import Store
 
 
 class Ends(Service):
-    """Reads the store once for all waiting callers, and not at all while nobody waits."""
+    """Reads the store once for all waiting callers, and not at all while there are none."""
 
     name = "result waiters"
 

@@ -1,4 +1,4 @@
-"""What a caller asks for when it submits runs: which job, which arguments, when, and with which connection."""
+"""The request of a caller that submits runs: job, arguments, time and connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onthedot.model.duration import Duration, micros, parse_duration
 from onthedot.model.errors import DefinitionError
 
 Asked = str | Callable[..., Any] | BoundCall
-"""What a run is asked for by: a job's name, its function, or a call of it with arguments (`report.call(…)`)."""
+"""How a caller names a job: by name, by its function, or by a call with arguments (`report.call(…)`)."""
 
 
 class RunRequest(NamedTuple):
@@ -91,7 +91,7 @@ OUTSIDE: Any = _Outside()
 
 
 def given_connection(connection: Any) -> Any:
-    """What a caller has given, on the caller's own thread; `DefinitionError` for None.
+    """The connection that the caller gave, on the caller's own thread; `DefinitionError` for None.
 
     Django's `connection` leads each thread to another connection: here it becomes the one of this thread."""
     if connection is None:

@@ -151,9 +151,11 @@ async def rerun(
     key: str = "",
     sees: Sees = sees_all,
 ) -> tuple[int, str]:
-    """Submit it; the new run's id, and its job's name. Under the same key it is the same run, however often. A dead
-    letter is settled by it, as by a replay: first the new run, then the settling, so that what is lost in between is
-    seen in the box, and not forgotten. `UnknownJob` if its job was deleted, or the caller does not see it."""
+    """Submit the run again. Returns the new run's id, and its job's name.
+
+    The same key gives the same run. A dead letter is settled, as by a replay: first the new run is stored, then the
+    letter is settled. If the process dies in between, the letter stays in the box. `UnknownJob` if the job was deleted,
+    or if the caller does not see it."""
     run = await store.queries.get_run(run_id)
     if run is None:
         raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
@@ -197,7 +199,7 @@ def _step(task: Command | Steps, run: RunRecord, progress: Progress, from_step: 
 async def why_waiting(
     store: Store, run: RunRecord, standing: WaitReason | None, now: Micros, *, unnamed: int = 0
 ) -> list[str]:
-    """What a run waits for, in words; see `reasons`."""
+    """Why a run waits, in words; see `reasons`."""
     waits = standing is not None and run.state is not RunState.RUNNING and run.state not in TERMINAL
     around = await _surroundings(store, run, now) if waits else Surroundings()
     return reasons(run, standing, around, now, unnamed=unnamed)

@@ -85,5 +85,5 @@ class Compute(Protocol):
 
 
 async def at_once(work: Callable[Given, Made], *args: Given.args, **options: Given.kwargs) -> Made:
-    """Call the function here and now: an engine has a loop of its own, and its time may be virtual."""
+    """Call the function on this loop: an engine has its own loop, and its time may be virtual."""
     return work(*args, **options)

@@ -31,7 +31,6 @@ from onthedot.operations.run_request import (
     read_request,
 )
 from onthedot.operations.session import Session
-from onthedot.operations.submit import join_submit
 from onthedot.operations.verbs import Verbs
 from onthedot.rules.windows import Missed
 from onthedot.stores.values import (
@@ -176,9 +175,16 @@ class StoreVerbs(Verbs):
         if given is OUTSIDE:
             made = await self._call(submit.submit, requests, timing)
         else:
-            joined = await self._call(join_submit, requests, timing)
-            made = await joined.submit(given)
+            made = await self._join(requests, timing, given)
         return [self._run(one) for one in made]
+
+    async def _join(self, requests: Sequence[RunRequest], timing: Timing, connection: Any) -> list[SubmittedRun]:
+        """Submit in the transaction of this connection, on the caller's loop; jobs are read on the store's."""
+        joined = await self._call(submit.join_submit, requests, timing)
+        made = await joined.submit(connection)
+        if made is None:
+            made = await (await self._call(submit.read_again, joined)).submit(connection)
+        return made or []
 
     def _run(self, made: SubmittedRun) -> Run:
         return Run(made.id, job=made.job, created=made.created, verbs=self)

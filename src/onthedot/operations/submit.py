@@ -10,14 +10,16 @@ import asyncio
 import json
 import threading
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from onthedot.access.audit_recorder import Counted
-from onthedot.model.errors import ArgumentsError, DefinitionError, RevisionConflict, UnknownJob
+from onthedot.clock import Micros
+from onthedot.model.errors import ArgumentsError, DefinitionError, RevisionConflict, StateError, UnknownJob
 from onthedot.model.job import Call, JobRecord
 from onthedot.model.run import NewRun, manual_trigger, submit_trigger
 from onthedot.operations.run_request import RunRequest, SubmittedRun, Timing
@@ -26,7 +28,16 @@ from onthedot.runners.params import require_params
 from onthedot.stores.documents import Noting
 from onthedot.stores.protocol import Store
 from onthedot.stores.transactions import Joins, run_now
-from onthedot.stores.values import ONE_WRITE
+
+T = TypeVar("T")
+
+Jobs = Mapping[str, JobRecord]
+"""The jobs of some requests, by name."""
+
+_MOST_READS = 10  # of a job that others edit all the time
+
+
+# ── finding and checking jobs ──────────────────────────────────────────────────────────────────────────────────
 
 
 def check_arguments(record: JobRecord, args: str | None) -> None:
@@ -35,23 +46,28 @@ def check_arguments(record: JobRecord, args: str | None) -> None:
         require_params(record.job, record.job.args if args is None else json.loads(args))
 
 
-async def find_jobs(session: Session, requests: Sequence[RunRequest]) -> dict[str, JobRecord]:
+def check_all(requests: Sequence[RunRequest], jobs: Jobs) -> None:
+    """`ArgumentsError` for the first request whose job does not take its arguments."""
+    for one in requests:
+        check_arguments(jobs[one.job], one.args)
+
+
+async def find_jobs(session: Session, requests: Sequence[RunRequest]) -> Jobs:
     """Read the jobs of all requests, each once; then check every argument."""
     found: dict[str, JobRecord] = {}
     for job in dict.fromkeys(one.job for one in requests):
         found[job] = await session.find_job(job)
         session.known.keep(job, session.namespace_of(job), found[job])
-    for one in requests:
-        check_arguments(found[one.job], one.args)
+    check_all(requests, found)
     return found
 
 
-def known_jobs(session: Session, requests: Sequence[RunRequest]) -> dict[str, JobRecord] | None:
-    """The jobs of all requests as they were last read here, if that is enough; else None.
+def known_jobs(session: Session, requests: Sequence[RunRequest]) -> Jobs | None:
+    """The jobs of all requests as they were last read here, if they take the arguments; else None.
 
-    Not for more than one write of the store: the first could be stored before the second finds that a job was edited,
-    and then be stored again."""
-    if len(requests) > min(session.settings.batch, ONE_WRITE):
+    Also None if the requests need more than one write: every argument is checked before the first write, by the jobs
+    as they are then."""
+    if len(requests) > session.settings.batch:
         return None
     found: dict[str, JobRecord] = {}
     for one in requests:
@@ -59,7 +75,27 @@ def known_jobs(session: Session, requests: Sequence[RunRequest]) -> dict[str, Jo
         if record is None:
             return None
         found[one.job] = record
+    try:
+        check_all(requests, found)
+    except ArgumentsError:
+        return None  # the stored job decides
     return found
+
+
+async def write_checked(
+    session: Session, requests: Sequence[RunRequest], jobs: Jobs | None, write: Callable[[Jobs], Awaitable[T]]
+) -> T:
+    """Write runs of `jobs`, by which the requests were checked (None: read and check them first). If one of the jobs
+    was edited or deleted since, read them again and repeat.
+
+    `write` names the revision of each job, so that the store compares it. It may be called several times, and must
+    store the same runs each time."""
+    for _ in range(_MOST_READS):
+        if jobs is not None:
+            with suppress(RevisionConflict, UnknownJob):
+                return await write(jobs)
+        jobs = await find_jobs(session, requests)
+    return await write(jobs or {})
 
 
 # ── storing runs ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -71,41 +107,33 @@ async def submit(
     timing: Timing = Timing(),  # noqa: B008 - it is frozen
 ) -> list[SubmittedRun]:
     """Store the requested runs, `Settings.batch` of them to a call of the store (see `Store.submit`)."""
-    known = known_jobs(session, requests)
-    if known is not None:
-        with suppress(ArgumentsError, RevisionConflict, UnknownJob):  # the job as it is now decides
-            for one in requests:
-                check_arguments(known[one.job], one.args)
-            return await _store(session, requests, known, timing, same_revision=True)
-    jobs = await find_jobs(session, requests)
+    jobs = known_jobs(session, requests)
+    if jobs is None:
+        jobs = await find_jobs(session, requests)
     made: list[SubmittedRun] = []
     for some in batches(session, requests):
-        made += await _store(session, some, jobs, timing)
+        draw = Draw.new(session, timing)
+        made += await write_checked(session, some, jobs, partial(_store, session, some, draw))
     return made
 
 
 async def trigger(session: Session, request: RunRequest) -> SubmittedRun:
     """Store one run by hand, due now."""
-    jobs = await find_jobs(session, [request])
-    recorder = session.recorder
-    noting = None if recorder is None else recorder.noting_run("runs.trigger", jobs[request.job].job)
-    run = NewRun(jobs[request.job].id, manual_trigger(session.ids.token()), session.clock.now(), request.args)
-    [(run_id, created)] = await insert_runs(session.store, [run], noting=noting)
-    return SubmittedRun(run_id, request.job, created)
+    drawn, now = manual_trigger(session.ids.token()), session.clock.now()
+
+    async def write(jobs: Jobs) -> SubmittedRun:
+        record, recorder = jobs[request.job], session.recorder
+        noting = None if recorder is None else recorder.noting_run("runs.trigger", record.job)
+        run = NewRun(record.id, drawn, now, request.args, revision=record.revision)
+        [(run_id, created)] = await insert_runs(session.store, [run], noting=noting)
+        return SubmittedRun(run_id, request.job, created)
+
+    return await write_checked(session, [request], known_jobs(session, [request]), write)
 
 
-async def _store(
-    session: Session,
-    requests: Sequence[RunRequest],
-    jobs: Mapping[str, JobRecord],
-    timing: Timing,
-    *,
-    same_revision: bool = False,
-) -> list[SubmittedRun]:
-    """One write, and what the audit says of it. `same_revision`: refuse it if a job was edited since it was read."""
-    runs = new_runs(session, requests, jobs, timing)
-    if same_revision:
-        runs = [replace(run, revision=jobs[one.job].revision) for run, one in zip(runs, requests, strict=True)]
+async def _store(session: Session, requests: Sequence[RunRequest], draw: Draw, jobs: Jobs) -> list[SubmittedRun]:
+    """One write, and what the audit says of it."""
+    runs = draw.runs(requests, jobs)
     if session.recorder is None:
         made = await insert_runs(session.store, runs)
     else:
@@ -120,19 +148,32 @@ def batches(session: Session, requests: Sequence[RunRequest]) -> list[Sequence[R
     return [requests[first : first + size] for first in range(0, len(requests), size)]
 
 
-def new_runs(
-    session: Session, requests: Sequence[RunRequest], jobs: Mapping[str, JobRecord], timing: Timing
-) -> list[NewRun]:
-    """The runs to store. Each has a trigger of its own, which tells afterwards whether this call created it."""
-    token, due_at = session.ids.token(), session.clock.now() + timing.delay
-    expires_at = None if timing.expires is None else due_at + timing.expires
-    return [
-        NewRun(jobs[one.job].id, submit_trigger(f"{token}-{number}"), due_at, one.args, one.key, expires_at)
-        for number, one in enumerate(requests)
-    ]
+class Draw(NamedTuple):
+    """The random token and the instants of one write. A repeated write has the same, so it stores the same runs."""
+
+    token: str
+    due_at: Micros
+    expires_at: Micros | None
+
+    @classmethod
+    def new(cls, session: Session, timing: Timing) -> Draw:
+        """Draw them now."""
+        due_at = session.clock.now() + timing.delay
+        return cls(session.ids.token(), due_at, None if timing.expires is None else due_at + timing.expires)
+
+    def runs(self, requests: Sequence[RunRequest], jobs: Jobs) -> list[NewRun]:
+        """The runs to store, each with its job's revision. The trigger of each tells afterwards whether this call
+        created it."""
+        return [
+            NewRun(
+                jobs[one.job].id, submit_trigger(f"{self.token}-{number}"), self.due_at, one.args, one.key,
+                self.expires_at, revision=jobs[one.job].revision,
+            )
+            for number, one in enumerate(requests)
+        ]  # fmt: skip
 
 
-def counted(requests: Sequence[RunRequest], jobs: Mapping[str, JobRecord]) -> Counted:
+def counted(requests: Sequence[RunRequest], jobs: Jobs) -> Counted:
     """How many runs of which jobs, for the audit."""
     if len(requests) == 1:  # the usual case, on the path of every submit
         record = jobs[requests[0].job]
@@ -142,8 +183,9 @@ def counted(requests: Sequence[RunRequest], jobs: Mapping[str, JobRecord]) -> Co
 
 
 async def insert_runs(store: Store, runs: Sequence[NewRun], *, noting: Noting | None = None) -> list[tuple[int, bool]]:
-    """Store runs whose triggers were drawn for this call, and what is to be noted of them: the id of each, and whether
-    this call has created it. False: a run with its key was there already."""
+    """Store runs with new triggers, and the audit entry about them.
+
+    Returns the id of each, and whether this call created it (False: a run with its key was stored before)."""
     ids = await store.submit(runs, noting=noting)
     if not any(run.key for run in runs):
         return [(run_id, True) for run_id in ids]
@@ -151,9 +193,6 @@ async def insert_runs(store: Store, runs: Sequence[NewRun], *, noting: Noting | 
     # A trigger is drawn for each asking: under a key, the run that has ours is the one that this call created.
     triggers = {run.id: run.trigger for run in await store.queries.get_runs(keyed)}
     return [(run_id, triggers.get(run_id, run.trigger) == run.trigger) for run_id, run in zip(ids, runs, strict=True)]
-
-
-T = TypeVar("T")
 
 
 # ── in a transaction of the caller ─────────────────────────────────────────────────────────────────────────────
@@ -166,27 +205,47 @@ class JoinedSubmit:
     session: Session
     store: Joins
     requests: Sequence[RunRequest]
-    jobs: Mapping[str, JobRecord]
+    jobs: Jobs
     timing: Timing
+    is_read: bool
+    """Whether the jobs were read for this call, and not for an earlier one."""
 
-    async def submit(self, connection: Any) -> list[SubmittedRun]:
-        """Store the runs. Called on the loop of the connection, which is not that of the engine."""
+    async def submit(self, connection: Any) -> list[SubmittedRun] | None:
+        """Store the runs. Called on the loop of the connection, which is not that of the engine.
+
+        None, and nothing is stored, if a job that was read for an earlier call is not the same any more: read it
+        (`read_again`) and repeat. `RevisionConflict` if it was read for this call: perhaps the caller's transaction
+        sees an older state than the store has now."""
         made: list[SubmittedRun] = []
-        for some in batches(self.session, self.requests):
-            blocks = self.store.blocks(connection)
-            jobs = [self.jobs[job] for job in {one.job for one in some}]
-            runs = new_runs(self.session, some, self.jobs, self.timing)
-            joined = await wait_for(self.store.submit_within(connection, runs, jobs), blocks=blocks)
-            made += [SubmittedRun(one.id, each.job, one.created) for one, each in zip(joined, some, strict=True)]
+        try:
+            for some in batches(self.session, self.requests):
+                made += await self._store(connection, some)
+        except (RevisionConflict, UnknownJob, StateError):
+            if self.is_read:
+                raise
+            return None
         return made
+
+    async def _store(self, connection: Any, requests: Sequence[RunRequest]) -> list[SubmittedRun]:
+        blocks = self.store.blocks(connection)
+        jobs = [self.jobs[job] for job in {one.job for one in requests}]
+        runs = Draw.new(self.session, self.timing).runs(requests, self.jobs)
+        joined = await wait_for(self.store.submit_within(connection, runs, jobs), blocks=blocks)
+        return [SubmittedRun(one.id, each.job, one.created) for one, each in zip(joined, requests, strict=True)]
 
 
 async def join_submit(session: Session, requests: Sequence[RunRequest], timing: Timing) -> JoinedSubmit:
     """Check the requests on the store's loop, and count them in the audit."""
-    store, jobs = joining(session.store), await find_jobs(session, requests)
+    store, known = joining(session.store), known_jobs(session, requests)
+    jobs = await find_jobs(session, requests) if known is None else known
     if session.recorder is not None:
         await session.recorder.submit_elsewhere(counted(requests, jobs))
-    return JoinedSubmit(session, store, requests, jobs, timing)
+    return JoinedSubmit(session, store, requests, jobs, timing, is_read=known is None)
+
+
+async def read_again(session: Session, joined: JoinedSubmit) -> JoinedSubmit:
+    """The same requests, checked by the jobs as they are now."""
+    return replace(joined, jobs=await find_jobs(session, joined.requests), is_read=True)
 
 
 def joining(store: object) -> Joins:
@@ -200,10 +259,10 @@ def joining(store: object) -> Joins:
 
 
 async def wait_for(work: Coroutine[Any, Any, T], *, blocks: bool) -> T:
-    """What comes of it: here, or if it blocks on a thread of its own, so that this loop goes on.
+    """The result of the work: awaited here, or, if it blocks, on a new thread, so that this loop stays free.
 
-    A thread of its own, not one of a pool: somebody may wait there for as long as another's transaction is open, and
-    that one must find a thread to end it. Cancelled, it ends first: nobody else may use the connection before."""
+    The thread is not one of a pool. The work may wait until another transaction ends, and that transaction needs a free
+    thread to end. If the caller is cancelled, the work ends first: until then the connection is in use."""
     if not blocks:
         return await work
     answer: Future[T] = Future()
@@ -211,7 +270,7 @@ async def wait_for(work: Coroutine[Any, Any, T], *, blocks: bool) -> T:
     def go() -> None:
         try:
             answer.set_result(run_now(work))
-        except BaseException as error:  # noqa: BLE001 - raised to who waits
+        except BaseException as error:  # noqa: BLE001 - raised to the waiting caller
             answer.set_exception(error)
 
     threading.Thread(target=go, name="onthedot submit", daemon=True).start()
@@ -223,6 +282,6 @@ async def wait_for(work: Coroutine[Any, Any, T], *, blocks: bool) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        waiting.exception()  # nobody asks for it any more
+        waiting.exception()  # read, so that asyncio reports no lost error
         raise cancelled
     return waiting.result()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from onthedot.model.errors import ArgumentsError, DefinitionError, DuplicateJob, UnknownHandler, did_you_mean
-from onthedot.model.job import Call, Guarantee, Job, Rule, When, ability_of
+from onthedot.model.job import Call, Guarantee, Job, Rule, When, ability_of, argument_keys
 from onthedot.model.run import Lease
 from onthedot.model.task import task_name
 from onthedot.runners.context import Context
@@ -140,6 +140,13 @@ class Handler:
         problem = self.signature.problem(arguments, complete=complete)
         return problem and f"arguments do not fit {self.name}{self.signature}: {problem}"
 
+    def check_keys(self, job: Job) -> str | None:
+        """Why the job's runs cannot be limited or shared by the arguments that it names, or None."""
+        for option, key in argument_keys(job):
+            if instead := self.signature.lacks(key):
+                return f"{option}: expected an argument of {self.name}{self.signature}, got {key!r}{instead}"
+        return None
+
     def check_guarantee(self, guarantee: Guarantee) -> str | None:
         """Why the function cannot keep this guarantee, or None."""
         if guarantee is not Guarantee.EXACTLY_ONCE or self.takes_context:
@@ -211,7 +218,7 @@ class Registry:
             handler = self.get(job.task.handler)
             if job.isolation == "process" and not is_found(handler.function, at := importable(handler.function)):
                 return f"isolation: expected {at.module}.{at.name} to be the handler, but that name leads elsewhere"
-            if problem := handler.check_guarantee(job.guarantee):
+            if problem := handler.check_guarantee(job.guarantee) or handler.check_keys(job):
                 return problem
             # Without a schedule every run is submitted, and may bring what is missing.
             if not job.schedules:

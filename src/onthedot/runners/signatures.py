@@ -15,6 +15,8 @@ import typing
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
+from onthedot.model.errors import did_you_mean
+
 Fits = Callable[[Any], bool]
 _SCALARS = (str, int, float, bool, type(None))
 
@@ -54,6 +56,12 @@ class Signature:
             if name in checks and not checks[name][1](value)
         ]
         return "; ".join(wrong) or None
+
+    def lacks(self, name: str) -> str:
+        """`", did you mean 'tenant'?"` if the function takes no argument of this name; else ""."""
+        if self._is_open or name in self._names or hasattr(self._function, "__wrapped__"):
+            return ""
+        return did_you_mean(name, self._names) or "; it takes none"
 
     def __str__(self) -> str:
         return str(self._called)

@@ -91,7 +91,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         await settled
 
     def _tell_settled(self) -> bool:
-        """Nothing is left to do: whether somebody has waited for that."""
+        """Nothing is left to do. Returns whether a caller waited for that."""
         settling, self._settling = self._settling, []
         for settled in settling:
             if not settled.done():

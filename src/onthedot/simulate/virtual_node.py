@@ -46,7 +46,7 @@ def quiet(settings: Settings, *, lookahead: Micros = 5 * MINUTE) -> Settings:
 
 
 class _Numbered(Sequence[str]):
-    """Names that are made when somebody reads them: a look for work brings a hundred, and uses one or two."""
+    """Names that are made when they are read: a look for work returns a hundred, and uses one or two."""
 
     def __init__(self, call: str, count: int) -> None:
         self._call = call

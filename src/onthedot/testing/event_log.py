@@ -34,7 +34,7 @@ class EventLog:
         return _Watched(scheduler.registry, self._note)
 
     def hear(self, event: Event) -> None:
-        """Keep an event with its instant; it is put into words only if somebody asks."""
+        """Keep an event with its instant. It is put into words only when it is read."""
         self._told.append((self._clock.now(), event))
 
     def lines(self) -> list[str]:

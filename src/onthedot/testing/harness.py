@@ -156,7 +156,7 @@ class Harness:
             if self._only is None or job.name in self._only
         ]
         settings = alone(scheduler.settings, jobs)
-        # Subscribers are told here and now, not on threads: what they raise is the test's business.
+        # Subscribers are called at once, not on threads, so that what they raise fails the test.
         events = Events([self._take, self.event_log.hear, *(delivery.subscriber for delivery in scheduler._deliveries)])
         self._engine = VirtualEngine(
             cast(Store, self._line), self.event_log.watch(scheduler), quiet(settings) if self._quiet else settings,

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import asyncpg
 import psycopg
@@ -15,9 +16,19 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 import onthedot as otd
 from onthedot.access import audit
-from onthedot.model.errors import ArgumentsError, DefinitionError, KeyConflict, StateError, UnknownJob, UnknownRun
-from onthedot.model.job import canonical
+from onthedot.model.errors import (
+    ArgumentsError,
+    DefinitionError,
+    KeyConflict,
+    RevisionConflict,
+    StateError,
+    UnknownJob,
+    UnknownRun,
+)
+from onthedot.model.job import JobRecord, canonical
 from onthedot.model.run import RunState
+from onthedot.operations.open_verbs import opened
+from onthedot.stores.protocol import Store
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import name_of
 from tests.servers.shared import SharedPostgres
@@ -256,6 +267,64 @@ async def test_who_is_cancelled_ends_first_and_its_transaction_can_be_used(sched
         await second.do("INSERT INTO orders VALUES (1)")
         await second.rollback()
     assert (await sched.list_runs(), orders(url)) == ([], [])
+
+
+SAY = otd.Job(
+    name="say", task=otd.Command(argv=("echo", "${{ params.word }}")), params=(otd.Param(name="word"),),
+    labels=frozenset({"tape"}),
+)  # fmt: skip
+MORE = replace(SAY, params=(otd.Param(name="word"), otd.Param(name="more", required=False)))
+
+
+async def test_a_job_that_was_read_before_is_not_read_again_unless_it_was_edited(
+    sched: otd.Scheduler, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    await sched.put(SAY)
+    await sched.submit("say", {"word": "a"})
+    reads: list[str] = []
+
+    async def count_reads(store: Store) -> None:
+        get_job = store.queries.get_job
+
+        async def counted(name: str, *, namespace: str = "default") -> JobRecord | None:
+            reads.append(name)
+            return await get_job(name, namespace=namespace)
+
+        monkeypatch.setattr(store.queries, "get_job", counted)
+
+    await sched._running().on_store(count_reads)
+    async with by_asyncpg(url) as mine:
+        await sched.submit("say", {"word": "a"}, connection=mine.connection)
+        assert reads == []
+        await mine.commit()
+    async with opened(url) as other:
+        await other.verbs().put(MORE)
+    async with by_asyncpg(url) as mine:
+        await mine.do("INSERT INTO orders VALUES (1)")
+        await sched.submit("say", {"word": "a", "more": "b"}, connection=mine.connection)
+        assert reads == ["say"]
+        await mine.commit()
+    async with opened(url) as other:
+        await other.verbs().put(SAY)
+    async with by_asyncpg(url) as mine:
+        with pytest.raises(ArgumentsError, match="more"):
+            await sched.submit("say", {"word": "a", "more": "b"}, connection=mine.connection)
+        await mine.do("INSERT INTO orders VALUES (2)")  # the transaction is as good as before
+        await mine.commit()
+    assert (len(await sched.list_runs("say")), orders(url)) == (3, [1, 2])
+
+
+async def test_a_transaction_that_sees_an_older_revision_is_told(sched: otd.Scheduler, url: str):
+    """Its arguments were checked by a revision that its snapshot does not have: nothing is stored by chance."""
+    await sched.put(SAY)
+    async with by_asyncpg(url) as mine:
+        await mine.do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        await mine.do("INSERT INTO orders VALUES (1)")
+        await sched.put(MORE)
+        with pytest.raises((RevisionConflict, asyncpg.SerializationError)):
+            await sched.submit("say", {"word": "a", "more": "b"}, connection=mine.connection)
+        await mine.rollback()
+    assert await sched.list_runs("say") == []
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])

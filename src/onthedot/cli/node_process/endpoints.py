@@ -1,4 +1,4 @@
-"""What a node's process serves: the HTTP API, and metrics."""
+"""Serves the HTTP API and the metrics of a node's process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Endpoint(Protocol):
-    """Something that a node's process serves beside the node."""
+    """A service in a node's process, such as the HTTP API."""
 
     def start(self) -> list[tuple[str, str]]:
         """Start; return what the banner shows about it, as pairs of a word and a text."""
@@ -40,7 +40,7 @@ class Endpoint(Protocol):
 
 
 class Api:
-    """The HTTP API. If it cannot run here, the banner says why."""
+    """The HTTP API. If it cannot run here, the banner shows why."""
 
     def __init__(self, given: ApiOptions, url: str, settings: Settings, counters: Counters | None = None) -> None:
         self._given = given

@@ -1,7 +1,7 @@
 """Writes a node's events to standard output, on a thread of its own.
 
-The engine's thread must not wait for a terminal, which Ctrl-S can stop for hours: it only fills a buffer.
-This thread formats and writes. Events that a full buffer dropped are counted, and the count is printed.
+Ctrl-S can stop a terminal for hours, and the engine's thread must not wait for it. So the engine only fills a buffer,
+and this thread formats and writes. If the buffer is full, it drops events and prints how many.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def _paint(word: str, tone: Tone) -> str:
 class EventPrinter:
     """Reads events from its buffer on its own thread, and prints them.
 
-    If that fails (the reader is gone, or a bug), `error` holds the reason and `on_broken` is called: a node whose
-    output nobody can see should drain, not run on in silence.
+    If that fails (the reader is gone, or a bug), `error` is set and `on_broken` is called: a node whose output nobody
+    can see should drain.
     """
 
     def __init__(self, printer: Printer, clock: Clock, *, on_broken: Callable[[], None], most: int = MOST) -> None:

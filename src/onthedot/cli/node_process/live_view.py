@@ -101,7 +101,7 @@ class NextStarts:
             heappush(self._heap, _Line(due_of(job, schedule)(slot), slot, job, schedule))
 
     def learn(self, records: Iterable[JobRecord], now: Micros, *, complete: bool) -> None:
-        """Update from stored jobs: paused, edited or new ones; and deleted ones, if the records are complete."""
+        """Update from stored jobs: paused, edited and new ones, and deleted ones if the records are complete."""
         found = {_key(record.job): record for record in records}
         self._silent = {key for key, record in found.items() if record.state is not JobState.ACTIVE}
         if complete:

@@ -1,7 +1,7 @@
 """Runs several nodes as child processes of one command: starts, restarts and stops them together.
 
-Each child has its own session, so that Ctrl-C reaches this process only, which passes it on. Each child reads its
-standard input, so that it drains when this process is gone, even after a kill.
+Each child has its own session: Ctrl-C reaches only this process, which passes it on. Each child reads its standard
+input, and drains when that ends: this process is gone, even if it was killed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The jobs of `onthedot up`: three handlers and a sleep, small enough to read, for trying things out.
+"""Defines the sample jobs of `onthedot up`: three handlers and a sleep, small enough to read.
 
-Nothing here uses more than `import onthedot`: copy it, and change what you like.
+They use only `import onthedot`: copy them, and change them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def add_samples(sched: otd.Scheduler) -> None:
 
     @sched.job(schedule=otd.every("5s"))
     async def heartbeat(ctx: otd.Context) -> dict[str, str]:
-        """A coroutine, every few seconds. Its result is kept with the run."""
+        """A coroutine, every few seconds. Its result is stored with the run."""
         return {"scheduled_at": ctx.scheduled_at.isoformat()}
 
     @sched.job(schedule=otd.cron("* * * * *", tz="UTC"), catch_up="last", timeout="10s")
@@ -31,8 +31,7 @@ def add_samples(sched: otd.Scheduler) -> None:
         retry=otd.Retry(5, delay="1s", jitter=False, on=(ConnectionError,)),
     )
     async def flaky_import(ctx: otd.Context) -> dict[str, int]:
-        """It fails twice and then succeeds, so that retries can be watched: after 1 s, then after 2 s. It tells how far
-        it is."""
+        """It fails twice, is retried after 1 s and 2 s, and then succeeds. It reports its progress."""
         if ctx.attempt <= 2:
             raise ConnectionError("the partner's server hung up")
         for rows in (40, 80, 120):

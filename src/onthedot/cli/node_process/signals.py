@@ -1,9 +1,11 @@
 """Handles SIGINT, SIGTERM and SIGHUP before, during and after the node.
 
-Before the node has started there is nothing to drain: SIGTERM and SIGHUP exit at once, with 0. While it runs, the first
-signal drains, the second stops now, and the third kills the process. SIGHUP drains, however often it comes: a closing
-terminal may send it twice, and systemd can send it right after SIGTERM. Under `nohup` it stays ignored. After the
-node has ended, the process exits with the code that it has.
+    before the node has started   SIGTERM and SIGHUP exit at once, with 0: there is nothing to drain
+    while it runs                 the first signal drains, the second stops now, the third kills the process
+    after it has ended            the process exits with its code
+
+SIGHUP only ever drains: a closing terminal may send it twice, and systemd can send it right after SIGTERM. Under
+`nohup` it stays ignored.
 """
 
 from __future__ import annotations

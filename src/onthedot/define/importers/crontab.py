@@ -244,7 +244,7 @@ _ASIDE = frozenset({
     "cd", "test", "[", "[[", "export", "set", "unset", "source", ".", "sleep", "umask", "true", "false", ":", "eval",
     "trap", "ulimit",
 })  # fmt: skip
-"""What a line does before its own work."""
+"""Commands that only prepare the work of a line."""
 _SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh", "su", "runuser"})
 _INTERPRETERS = frozenset({"python", "perl", "php", "ruby", "node", "java", "Rscript", "deno", "bun", *_SHELLS})
 _GENERAL = frozenset({
@@ -264,7 +264,7 @@ _WRAPPERS: dict[str, tuple[str, int]] = {
 
 
 class Named(NamedTuple):
-    """What a job is called, and what tells it from another of this name."""
+    """The name of a job, and a word that tells it from another job of that name."""
 
     name: str
     more: str = ""

@@ -75,7 +75,7 @@ def read_timers(units: Mapping[str, str], *, tz: str = "UTC") -> list[ImportResu
 
 
 def entries(text: str) -> Iterator[Entry]:
-    """The assignments of a unit file, lines that go on put together."""
+    """The assignments of a unit file. Continued lines are joined."""
     section, kept, began = "", "", 0
     for number, line in enumerate(text.splitlines(), 1):
         bare = line.strip()
