@@ -11,22 +11,22 @@ _ENDING = "ending = sorted({*await tx.values(LIST_SHARDS), *range(shards)})"
 
 # A new layout lets the terms of the old one go on, and a plan is not asked for its layout.
 LAYOUT_UNCHECKED = (
-    Edit("nodes.set_shards", _ENDING, "ending = sorted({*range(shards)} - {*await tx.values(LIST_SHARDS)})"),
-    Edit("nodes.check_layout", "layout not in (None, now.version) or ", ""),
+    Edit("terms.set_shards", _ENDING, "ending = sorted({*range(shards)} - {*await tx.values(LIST_SHARDS)})"),
+    Edit("terms.check_layout", "layout not in (None, now.version) or ", ""),
     Edit(
-        "nodes.check_term", "(current.number, current.layout) == (term.number, term.layout)",
+        "terms.check_term", "(current.number, current.layout) == (term.number, term.layout)",
         "current.number == term.number",
     ),
-    Edit("nodes.EXTEND_TERM", "AND layout = $3 ", ""),
+    Edit("terms.EXTEND_TERM", "AND layout = $3 ", ""),
 )  # fmt: skip
 
 # The layout changes in one write, and nobody ends the terms: they run out by themselves.
-TERMS_OUTLIVE_THEIR_LAYOUT = (Edit("nodes.set_shards", _ENDING, "ending = []"),)
+TERMS_OUTLIVE_THEIR_LAYOUT = (Edit("terms.set_shards", _ENDING, "ending = []"),)
 
 # Whoever asks first gets the term, whatever zone data it has.
 OLDER_ZONES_LEAD = (
-    Edit("nodes.LIST_VERSIONS", "NOT ended AND", "false AND"),
-    Edit("nodes.FIND_EARLIER", "NOT ended AND", "false AND"),
+    Edit("terms.LIST_VERSIONS", "NOT ended AND", "false AND"),
+    Edit("terms.FIND_EARLIER", "NOT ended AND", "false AND"),
 )
 
 

@@ -21,18 +21,20 @@ TTL = 10_000_000
 
 
 SESSIONS = """
-SELECT count(*) FROM pg_stat_activity WHERE application_name = 'onthedot' AND datname = current_database()
+SELECT state, query, wait_event, now() - backend_start AS age FROM pg_stat_activity
+WHERE application_name = 'onthedot' AND datname = current_database()
 """
 
 
-async def no_sessions(url: str) -> bool:
-    """Whether the server has no session of ours in this database any more; it may take a moment to notice."""
+async def sessions_left(url: str) -> list[tuple[object, ...]]:
+    """The sessions of ours that the server still has in this database; it may take a moment to notice an end."""
     with psycopg.connect(url, autocommit=True) as db:
         for _ in range(1_500):  # half a minute: on a busy machine a session takes its time to end
-            if db.execute(SESSIONS).fetchone() == (0,):
-                return True
+            left = db.execute(SESSIONS).fetchall()
+            if not left:
+                break
             await asyncio.sleep(0.02)
-    return False
+    return left
 
 
 async def test_nobody_listens_there():
@@ -179,7 +181,7 @@ async def test_a_closed_store_says_so_and_leaves_nothing_behind(store: PostgresS
     await store.close()
     with pytest.raises(StateError, match="it was closed; open it again"):
         await store.queries.list_jobs()
-    assert await no_sessions(empty_url)
+    assert await sessions_left(empty_url) == []
 
 
 async def test_text_that_the_server_cannot_keep_is_kept_as_well_as_it_can(store: PostgresStore):

@@ -10,7 +10,7 @@ from onthedot.model.errors import StoreUnavailable
 from onthedot.model.retention import DAY, Cut, Mark
 from onthedot.model.run import TERMINAL, RunState
 from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.postgres.transaction import begin_of, month_in, month_of, name_of
+from onthedot.stores.postgres.transaction import LIST_MISSING, Transaction, begin_of, month_in, month_of, name_of
 from onthedot_verify.contract.workbench import START, Workbench, at
 
 LAST_ID = 2**62
@@ -90,6 +90,26 @@ async def test_a_month_that_somebody_else_has_dropped_is_made_again(bench: Workb
     await end_one(bench, who)
     assert "history_2026_01" in partitions(postgres_url)
     await bench.store.close()
+
+
+async def test_a_month_that_another_node_makes_at_the_same_time_is_seen(bench: Workbench, postgres_url: str):
+    """Both found that it is missing. The second one looks again once it has the lock."""
+    wanted = [name_of(table, month_of(START)) for table in ("attempts", "history")]
+    who = await bench.node()
+    other = Workbench(await PostgresStore.open(postgres_url))
+
+    async def look_twice(tx: Transaction, *, meanwhile: bool) -> tuple[list[str], list[str]]:
+        before = await tx.values(LIST_MISSING, wanted)
+        if meanwhile:
+            await end_one(other, who)
+        await tx.lock_keys(["partitions"], late=True)
+        return before, await tx.values(LIST_MISSING, wanted)
+
+    look = bench.store.database.write
+    assert await look(look_twice, meanwhile=False) == (wanted, wanted)  # parses the statements: that reads the catalogs
+    assert await look(look_twice, meanwhile=True) == (wanted, [])
+    await bench.store.close()
+    await other.store.close()
 
 
 async def test_a_partition_that_is_in_use_is_dropped_later(bench: Workbench, postgres_url: str):
