@@ -29,11 +29,12 @@ WHERE application_name = 'onthedot' AND datname = current_database()
 async def sessions_left(url: str) -> list[tuple[object, ...]]:
     """The sessions of ours that the server still has in this database; it may take a moment to notice an end."""
     with psycopg.connect(url, autocommit=True) as db:
+        left = db.execute(SESSIONS).fetchall()
         for _ in range(1_500):  # half a minute: on a busy machine a session takes its time to end
-            left = db.execute(SESSIONS).fetchall()
             if not left:
                 break
             await asyncio.sleep(0.02)
+            left = db.execute(SESSIONS).fetchall()
     return left
 
 

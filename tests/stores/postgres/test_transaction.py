@@ -92,11 +92,11 @@ async def test_a_month_that_somebody_else_has_dropped_is_made_again(bench: Workb
     await bench.store.close()
 
 
-async def test_a_month_that_another_node_makes_at_the_same_time_is_seen(bench: Workbench, postgres_url: str):
+async def test_a_month_that_another_node_makes_at_the_same_time_is_seen(postgres_url: str):
     """Both found that it is missing. The second one looks again once it has the lock."""
     wanted = [name_of(table, month_of(START)) for table in ("attempts", "history")]
-    who = await bench.node()
-    other = Workbench(await PostgresStore.open(postgres_url))
+    store, other = await PostgresStore.open(postgres_url), Workbench(await PostgresStore.open(postgres_url))
+    who = await other.node()
 
     async def look_twice(tx: Transaction, *, meanwhile: bool) -> tuple[list[str], list[str]]:
         before = await tx.values(LIST_MISSING, wanted)
@@ -105,10 +105,10 @@ async def test_a_month_that_another_node_makes_at_the_same_time_is_seen(bench: W
         await tx.lock_keys(["partitions"], late=True)
         return before, await tx.values(LIST_MISSING, wanted)
 
-    look = bench.store.database.write
+    look = store.database.write
     assert await look(look_twice, meanwhile=False) == (wanted, wanted)  # parses the statements: that reads the catalogs
     assert await look(look_twice, meanwhile=True) == (wanted, [])
-    await bench.store.close()
+    await store.close()
     await other.store.close()
 
 

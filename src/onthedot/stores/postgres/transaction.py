@@ -133,7 +133,7 @@ SELECT child.relname FROM pg_inherits i JOIN pg_class child ON child.oid = i.inh
 WHERE i.inhparent = $1::regclass ORDER BY child.relname
 """)
 
-# `to_regclass` remembers until the end of the transaction that a table was missing: another node may have made it since.
+# `to_regclass` remembers until the end of the transaction that a table is missing. Another node may make it meanwhile.
 LIST_MISSING = sql("""
 SELECT name FROM unnest($1::text[]) name WHERE NOT EXISTS (
     SELECT 1 FROM pg_class WHERE relname = name AND relnamespace = current_schema()::regnamespace)
