@@ -267,7 +267,7 @@ def cli() -> str:
         help_text = command.get_help(click.Context(command, info_name=" ".join(path), terminal_width=110))
         level = "##" if len(path) == 2 else "###"
         parts += [f"{level} {' '.join(path)}", f"```text\n{help_text}\n```"]
-    return page("Command line", "`onthedot COMMAND --help` prints the same. Every command has `--json`.", *parts)
+    return page("Command line", "Each command prints this with `--help`. Every command has `--json`.", *parts)
 
 
 def commands(

@@ -1,4 +1,4 @@
-"""A long job that goes on where it had come to: it fails at page 60, and its second attempt begins there."""
+"""A long job that continues where it stopped: it fails at page 60, and its second attempt begins there."""
 
 import asyncio
 

@@ -1,6 +1,7 @@
-"""A service whose jobs fail: retried with growing waits, then kept as dead letters, and somebody is told.
+"""A service whose jobs fail: we retry them with growing waits, then keep them as dead letters and call a hook.
 
-`python dead_letters.py`. A dead run stays (90 days, unless you choose otherwise) with its error and each of its tries.
+Run it with `python dead_letters.py`. A dead run is kept with its error and all its attempts: for 90 days, unless you
+choose another time.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ sched = otd.Scheduler("sqlite:///dead_letters.db")
 
 
 class Refused(Exception):
-    """The other side has said no, and will say it again: not worth another try."""
+    """The receiver refuses, and would refuse again: do not retry."""
 
 
 @sched.job(retry=otd.Retry(3, delay="50ms", backoff="exponential", on=(ConnectionError,)))
@@ -24,7 +25,7 @@ async def deliver(ctx: otd.Context, to: str) -> str:
 
 
 @sched.hooks.on_dead
-async def tell(ended: otd.Ended) -> None:  # called when the verdict is stored; here you would send a message
+async def tell(ended: otd.Ended) -> None:  # called after the verdict is stored; send a message here
     print(f"dead: run {ended.run_id} of {ended.job}: {ended.error}")
 
 
@@ -38,11 +39,10 @@ async def main() -> None:
                 print(failed)
         dead = await sched.list_runs("deliver", states=[otd.RunState.DEAD])
         print({run.id: len(await sched.history(run.id)) for run in sorted(dead, key=lambda run: run.id)})
-        for group in await sched.dead_letters("deliver"):  # by what they died of, the last first
+        for group in await sched.dead_letters("deliver"):  # grouped by error, the newest first
             print(group.count, group.error, group.example.args)
-        print(
-            await sched.replay_many("deliver", rate=otd.Rate(10, "1s"), dry_run=True)
-        )  # and really, once it is mended
+        # when the cause is mended, call it without dry_run
+        print(await sched.replay_many("deliver", rate=otd.Rate(10, "1s"), dry_run=True))
 
 
 asyncio.run(main())

@@ -1,7 +1,7 @@
 """FastAPI: the scheduler lives as long as the application, and on its event loop.
 
-Serve it with any ASGI server (`uvicorn fastapi_app:app`). `python fastapi_app.py` asks it a few things and ends. When
-the server stops, the lifespan ends: no new work is taken, reports that are being made are finished, then it closes.
+Serve it with any ASGI server (`uvicorn fastapi_app:app`). `python fastapi_app.py` sends it some requests and ends.
+When the server stops, the lifespan ends: the scheduler takes no new work, finishes running reports, and closes.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ sched = otd.Scheduler("sqlite:///fastapi.db")
 
 @sched.job(retry=otd.Retry(3, on=(ConnectionError,)), timeout="5m")
 async def report(region: str) -> dict[str, str]:
-    await asyncio.sleep(0.2)  # handlers that are coroutines share the loop with your routes
+    await asyncio.sleep(0.2)  # a coroutine shares the event loop with your routes
     return {"report": f"all is well in {region}"}
 
 
@@ -32,7 +32,7 @@ app = FastAPI(lifespan=lifespan)
 
 @app.post("/reports/{region}", status_code=202)
 async def ask_for_report(region: str) -> dict[str, int | bool]:
-    """Asked for twice, it is made once: the key says so, whichever process is asked."""
+    """Submit a report. The key makes it one run, even if two requests reach two processes."""
     run = await sched.submit(report.call(region=region), key=f"report:{region}")
     return {"run": run.id, "new": run.created}
 

@@ -1,8 +1,7 @@
-"""Flask: the same verbs, and each returns when it is done. One portal in each process serves the threads of all
-requests.
+"""Flask: `BlockingScheduler` has the same methods, and each returns when it is done.
 
-`python flask_app.py` asks it a few things and ends. Under a server that forks, call `start` in each of its processes:
-with gunicorn in the hook `post_worker_init`.
+One `BlockingScheduler` in each process serves the threads of all requests. `python flask_app.py` sends some requests
+and ends. If your server forks, call `start` in each of its processes: with gunicorn in the hook `post_worker_init`.
 """
 
 import atexit
@@ -39,7 +38,7 @@ def get_receipt(run_id: int) -> tuple[Response, int]:
 
 
 def start() -> None:
-    """Once in each process that serves, after it was forked."""
+    """Call it once in each process that serves, after the fork."""
     blocking.start()
     atexit.register(blocking.stop)
 

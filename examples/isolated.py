@@ -1,7 +1,7 @@
-"""Handlers that nobody can trust: each runs in a child process, which can be killed and may crash.
+"""Handlers that may hang or crash: each runs in a child process, which can be killed.
 
-`python isolated.py`. The functions stand at the top level of a module, so that the child can import them; the guard at
-the end keeps the child from starting a scheduler of its own.
+Run it with `python isolated.py`. The functions are at the top level of a module, so that the child can import them.
+Because of the last `if`, the child does not start a scheduler of its own.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ def where() -> int:
 
 @sched.job(isolation="process")
 def crash() -> None:
-    ctypes.string_at(0)  # a wild pointer in a C library
+    ctypes.string_at(0)  # an invalid pointer in a C library
 
 
 @sched.job(isolation="process", timeout="500ms")
 def hang() -> None:
-    while True:  # deaf to everything: a thread like this could not be stopped
+    while True:  # it ignores everything: a thread like this could not be stopped
         pass
 
 

@@ -1,15 +1,16 @@
-"""The interfaces of a common scheduler package, by the names that its document gives them, on top of onthedot.
+"""Adapts onthedot to the interfaces of a common scheduler package, with the names of that package's document.
 
-For services that were written against such a package: `docs/interfaces.md` says name by name what stands behind each.
-`python package_interfaces.py` goes through all of them. Where the document returns an error, an exception is raised;
-its `context.Context` is the attempt's `otd.Context` for handlers, and elsewhere the task that awaits, which can be
-cancelled.
+It is for services that were written against such a package. `docs/interfaces.md` lists what each name uses. `python
+package_interfaces.py` calls all of them. Where the document returns an error, the adapter raises an exception. In place
+of its `context.Context`, handlers get the attempt's `otd.Context`; to cancel any other call, cancel the task that
+awaits it.
 
-A lock is a lease. Its holder is registered with a lease of `ttl`, as a node is; the lock itself is a run of a job of
-the lock's name with room for one, armed under that lease. When the time is over anybody may take it, and what its late
-holder says then is refused: the lease is compared, not a clock. The lock named `leader` is the planner's term.
+A lock is a lease. `AcquireLock` registers the holder with a lease of `ttl`, like a node. The lock itself is a run: its
+job has the lock's name and room for one run, and it is armed under that lease. When the time is over, any other holder
+may take the lock. Calls of the late holder are refused then, because the lease is compared, not a clock. The lock named
+`leader` is the planner's term.
 """
-# ruff: noqa: N802 - the names are the document's
+# ruff: noqa: N802 - the names are those of the document
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Node, ReserveRequest, Term
 
-JobHandler = Callable[[otd.Context], Any]  # a coroutine or a plain function; what it raises is the error
+JobHandler = Callable[[otd.Context], Any]  # a coroutine or a plain function; it reports an error by raising it
 RetryPolicy = otd.Retry
 JobStatus = JobState
 
@@ -48,12 +49,13 @@ LEADER = "leader"
 
 @dataclass(frozen=True)
 class Schedule:
-    """Cron, interval or timestamp: `Schedule(otd.cron("0 9 * * *"))`. Data, so that every node can compute it."""
+    """A cron expression, an interval or an instant: `Schedule(otd.cron("0 9 * * *"))`. It is data, so every node can
+    compute it."""
 
     rule: Rule
 
     def NextRun(self, after: datetime) -> datetime | None:
-        """The first instant strictly after this one; None if there is none."""
+        """Return the first instant after `after`; None if there is none."""
         instant = to_micros(after)
         slot = next_after(self.rule, instant, origin=instant)
         return None if slot is None else to_datetime(slot)
@@ -64,7 +66,7 @@ AnySchedule = Schedule
 
 @dataclass(frozen=True)
 class Job:
-    """A scheduled task. One that was loaded has a handler only if this program has registered it."""
+    """A scheduled task. A loaded job has a handler only if this program has registered one."""
 
     Name: str
     Schedule: AnySchedule | None = None
@@ -73,29 +75,29 @@ class Job:
     Handler: JobHandler | None = None
 
     def options(self) -> dict[str, Any]:
-        """As `@sched.job` takes them."""
+        """The options of this job for `@sched.job`."""
         schedules = [] if self.Schedule is None else [self.Schedule.rule]
         return {"name": self.Name, "schedules": schedules, "retry": self.RetryPolicy, "timeout": self.Timeout}
 
 
 class Scheduler:
-    """Manages registration and execution."""
+    """Registers jobs and executes them."""
 
     def __init__(self, store: str | Store = "memory:") -> None:
         self.inner = otd.Scheduler(store)
 
     def Register(self, job: Job) -> None:
-        """Define a job, before `Start`."""
+        """Define a job. Call it before `Start`."""
         if job.Handler is None:
             raise otd.DefinitionError(f"job {job.Name!r}: expected a Handler, got none")
         self.inner.job(**job.options())(named(job.Handler))
 
     async def Start(self) -> None:
-        """Store the jobs, and begin."""
+        """Store the jobs, and start a node."""
         await self.inner.start()
 
     async def Stop(self) -> None:
-        """Take no new work, let attempts end, close."""
+        """Take no new work, let attempts end, and close."""
         await self.inner.stop()
 
     async def Pause(self, job_name: str) -> None:
@@ -103,16 +105,16 @@ class Scheduler:
         await self.inner.pause(job_name)
 
     async def Resume(self, job_name: str) -> None:
-        """Let it go on, without what it has missed."""
+        """Resume the job, and skip the slots of the pause."""
         await self.inner.resume(job_name)
 
     async def Remove(self, job_name: str) -> None:
-        """End it; what waits is cancelled."""
+        """Delete the job, and cancel its waiting runs."""
         await self.inner.remove(job_name)
 
 
 def named(handler: JobHandler) -> Callable[..., Any]:
-    """The same handler with a parameter that is called `ctx`, by which it is known to want one."""
+    """Wrap the handler, so that its parameter is called `ctx`: by this name it gets the context."""
     if inspect.iscoroutinefunction(handler):
 
         async def call(ctx: otd.Context) -> Any:
@@ -123,19 +125,19 @@ def named(handler: JobHandler) -> Callable[..., Any]:
 
 
 class JobExecutor:
-    """Processes one execution, with the job's retries and time-out; whatever a handler raises is an outcome."""
+    """Executes a job, with its retries and its time-out. Anything that a handler raises becomes an outcome."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
 
     async def Execute(self, job: Job) -> Any:
-        """Run it now and wait for its end: what it returned; `otd.RunFailed` says why there is nothing."""
+        """Run the job now, wait for its end, and return its result. Raise `otd.RunFailed` if it did not succeed."""
         run = await self._scheduler.inner.submit(job.Name)
         return await run.result()
 
 
 class BackendProvider:
-    """Persistence and locks, on any store of onthedot. `handlers` are the functions of this program, by job."""
+    """Stores jobs and locks in any store of onthedot. `handlers` are the functions of this program, by job name."""
 
     def __init__(self, store: Store, handlers: Mapping[str, JobHandler] | None = None) -> None:
         self.store = store
@@ -148,12 +150,12 @@ class BackendProvider:
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def SaveJob(self, job: Job) -> None:
-        """Create it, or edit it in one transaction with the runs of its next moments. The function is not stored."""
+        """Create or edit a job, in one transaction with its next runs. The function is not stored."""
         definition = build_job(Call(handler=job.Name), job.options())
         await put_job(self.store, definition, clock=self._clock, settings=self._settings)
 
     async def LoadJobs(self) -> list[Job]:
-        """The stored jobs. A handler comes from `handlers`, by name: nothing stored is ever imported."""
+        """Return the stored jobs. Handlers come from `handlers`, by name: nothing stored is ever imported."""
         return [
             Job(one.name, Schedule(rule) if rule else None, one.retry, one.timeout, self._handlers.get(one.name))
             for one in (record.job for record in await self.store.queries.list_jobs())
@@ -162,7 +164,7 @@ class BackendProvider:
         ]
 
     async def UpdateStatus(self, job_name: str, status: JobStatus) -> None:
-        """Pause, resume or end a job. What becomes of a run is not said by status: see `finish` in the store."""
+        """Pause, resume or delete a job. The end of a run is recorded by `finish` of the store, not by a status."""
         record = await find_job(self.store, job_name)
         match status:
             case JobState.PAUSED:
@@ -177,7 +179,7 @@ class BackendProvider:
     # ── locks ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def AcquireLock(self, lock_key: str, ttl: timedelta) -> bool:
-        """Take a lock for so long, if it is free; whoever has it, oneself too, is refused."""
+        """Take a lock for `ttl` and return True; return False if it is held, also by this provider."""
         length = micros(ttl)
         if lock_key != LEADER and await self._is_held(lock_key):
             return False
@@ -195,7 +197,7 @@ class BackendProvider:
         return True
 
     async def ReleaseLock(self, lock_key: str) -> None:
-        """Give a lock back; `otd.LeaseLost` if it is somebody else's by now: then nothing is changed."""
+        """Release a lock. If another holder has it now, change nothing and raise `otd.LeaseLost`."""
         held = self.held.pop(lock_key, None)
         if held is None:
             raise otd.LeaseLost(f"lock {lock_key!r}: expected one that this provider holds; call AcquireLock first")
@@ -209,7 +211,7 @@ class BackendProvider:
             raise otd.LeaseLost(f"lock {lock_key!r}: its time was over, and somebody else has taken it since")
 
     async def _take(self, key: str, incarnation: str, now: Micros, until: Micros) -> Lease | None:
-        """A run of the lock's job, reserved and armed under this holder's lease; None if the lock is held."""
+        """Reserve and arm a run of the lock's job under this holder's lease. Return None if the lock is held."""
         record = (await self.store.put_job(lock_job(key))).record
         await self.store.submit([NewRun(record.id, submit_trigger(self._ids.token()), now, expires_at=until)])
         tasks = frozenset({ability_of(record.job)})
@@ -223,7 +225,7 @@ class BackendProvider:
         return None
 
     async def _is_held(self, key: str) -> bool:
-        """A look before anything is written. Locks whose time is over are freed, as the reaper of every node does."""
+        """Check before anything is written. First free locks whose time is over, as the reaper of every node does."""
         now = self._clock.now()
         over = [one for one in await self.store.orphans(limit=500) if one.record.job.namespace == LOCKS]
         why = "its time was over"
@@ -237,7 +239,7 @@ class BackendProvider:
 
 
 def lock_job(key: str) -> otd.Job:
-    """There is room for one run of it, in the whole cluster; one that is lost with its holder does not come again."""
+    """The job of a lock: room for one run in the whole cluster, and a lost run is not repeated."""
     return otd.Job(
         name=key, namespace=LOCKS, task=Call(handler=f"lock:{key}"), queue=LOCKS,
         concurrency=otd.Limit(1), guarantee=otd.Guarantee.AT_MOST_ONCE,
@@ -262,7 +264,7 @@ async def main() -> None:
     print([(job.Name, job.Handler is report) for job in await backend.LoadJobs()])
     half_a_minute = timedelta(seconds=30)
     print([await backend.AcquireLock("import", half_a_minute) for _ in range(2)])
-    print(await backend.AcquireLock(LEADER, half_a_minute))  # no: the scheduler has it
+    print(await backend.AcquireLock(LEADER, half_a_minute))  # False: the scheduler has it
     await backend.ReleaseLock("import")
     await backend.SaveJob(Job("tidy", Schedule(otd.every("1h"))))
     await backend.UpdateStatus("tidy", JobStatus.PAUSED)

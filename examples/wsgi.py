@@ -1,5 +1,8 @@
-"""A web application without an event loop: any WSGI framework (Flask, Django) does it like this one of the standard
-library. The scheduler is started once in each process, after the server has forked, and stopped at its end."""
+"""A web application without an event loop, on the WSGI server of the standard library.
+
+Flask, Django and other WSGI frameworks work in the same way. Start the scheduler once in each process, after the server
+has forked, and stop it when the process ends.
+"""
 
 import atexit
 import json
@@ -21,7 +24,7 @@ def send_receipt(order: int) -> dict[str, object]:
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
-    """POST /orders/7 asks for a receipt, and answers when it was sent."""
+    """`POST /orders/7` submits a receipt, and answers when it was sent."""
     order = int(environ["PATH_INFO"].rpartition("/")[2])
     run = blocking.submit(send_receipt.call(order=order), key=f"receipt:{order}", expires="1h")
     answer = {"run": run.id, "new": run.created, "result": blocking.result(run, timeout="30s")}

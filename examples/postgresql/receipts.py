@@ -1,7 +1,7 @@
 """A shop on PostgreSQL: an order and its receipt are one commit, and the receipt is written exactly once.
 
-It needs a database `shop` that you may write to; where it is and who you are is said as for any program of PostgreSQL
-(`PGPORT`, `PGUSER`, `PGPASSWORD`): `createdb shop && python receipts.py`.
+It needs a database `shop` that you may write to: `createdb shop && python receipts.py`. Set the server and the user as
+for any program of PostgreSQL (`PGPORT`, `PGUSER`, `PGPASSWORD`).
 """
 
 import asyncio
@@ -19,24 +19,24 @@ sched = otd.Scheduler("postgresql://localhost/shop")  # or "sqlite:///otd.db", "
     catch_up="last",
     retry=otd.Retry(5, on=(ConnectionError,)),
     timeout="20m",
-)  # also otd.every("1h30m"), otd.at(…), otd.gap("10m") after the last end
+)  # or otd.every("1h30m"), otd.at(…), or otd.gap("10m"), which counts from the last end
 async def nightly_report(ctx: otd.Context, region: str = "eu") -> dict[str, int]:
     for page in range(ctx.last_checkpoint or 0, 100):
-        await ctx.checkpoint(page)  # fenced; another node resumes here
+        await ctx.checkpoint(page)  # another node continues here; the fence refuses an older attempt
         ctx.progress(page, of=100)
     return {"pages": 100}
 
 
 @sched.job(queue="mail", guarantee="exactly_once", concurrency=otd.Limit(10, key="tenant"))
 async def send_receipt(ctx: otd.Context, tenant: str, order: int) -> None:
-    async with ctx.transaction() as db:  # effect + fence + finish: one commit
+    async with ctx.transaction() as db:  # your write, the check of the fence, and the success: one commit
         await db.execute("update orders set receipted = true where id = $1", order)
 
 
 async def main() -> None:
     async with asyncpg.create_pool("postgresql://localhost/shop", min_size=1) as pool:
         await pool.execute("create table if not exists orders (id serial primary key, receipted bool default false)")
-        async with sched:  # starts; drains on the way out
+        async with sched:  # starts a node; at the end it lets running jobs finish
             async with pool.acquire() as db, db.transaction():
                 oid = await db.fetchval("insert into orders default values returning id")
                 run = await sched.submit(

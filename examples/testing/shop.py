@@ -1,4 +1,4 @@
-"""A small shop, as its tests next door find it."""
+"""A small shop. `test_shop.py` in this folder tests it."""
 
 import onthedot as otd
 
@@ -30,7 +30,7 @@ async def send_receipt(order: int) -> dict[str, int]:
 
 
 async def place_order(order: int) -> otd.Run:
-    """What the web application does."""
+    """The web application calls this for each order."""
     return await sched.submit(send_receipt.call(order), key=f"receipt:{order}")
 
 

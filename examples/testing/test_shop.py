@@ -1,4 +1,4 @@
-"""Tests of the shop: its own jobs, on a virtual clock. Run them with `pytest`; no other plugin is needed."""
+"""Tests the jobs of the shop on a virtual clock. Run it with `pytest`; you need no other plugin."""
 
 import pytest
 import shop
@@ -6,7 +6,7 @@ import shop
 
 @pytest.fixture(autouse=True)
 def mail(monkeypatch):
-    """An empty mail box, and a server that is there."""
+    """An empty mail box, and a mail server that works."""
     monkeypatch.setattr(shop, "mails", [])
     monkeypatch.setattr(shop.server, "up", True)
 
