@@ -191,7 +191,7 @@ class RedisServer:
 
     async def sweep_after_others(self, now: Micros | None) -> None:
         """Finish the sweeps of processes that died."""
-        for left in await self.look("unsettled", now=now, idle=IDLE):
+        for left in await self.look("stalled_sweeps", now=now, idle=IDLE):
             await self.sweep(left, now)
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -3,7 +3,7 @@
 -- ARGV     leases: run_id, lease, revision, gates to pass; incarnations: whose they are
 -- returns  for each "armed", fence, attempt, armed at; "gone", why; "busy" or "blocked", gate, holder; "skipped", gate,
 --          holder, reason; "delayed", gate, until
--- Uses: lines runs gates ends nodes serving rates taking passing
+-- Uses: lines runs gates finish nodes idle_places rates leases gate_checks
 
 for _, incarnation in ipairs(ask.incarnations) do
   check_lease(incarnation)

@@ -2,7 +2,7 @@
 --
 -- ARGV     run_ids, why
 -- returns  {kind, state} for each
--- Uses: lines runs gates ends windows
+-- Uses: lines runs gates finish windows
 
 local function except_ahead(run)
   local states = schedules_of(run.job)

@@ -2,7 +2,7 @@
 --
 -- ARGV     job_id; mark: where to go on; rows: how many at the most
 -- returns  how many there are among them, and where to go on, or nothing: that was all
--- Uses: lines runs gates ends sweeps
+-- Uses: lines runs gates finish sweeps
 
 local runs, last = page_of_job(ask.job_id, ask.mark, ask.rows)
 local held = 0

@@ -2,7 +2,7 @@
 --
 -- ARGV     job_id, expected; rows: how many runs at the most
 -- returns  how many waiting runs were cancelled; the sweep that is left, or nothing
--- Uses: lines runs gates ends sweeps
+-- Uses: lines runs gates finish sweeps
 
 local job = known_job(ask.job_id)
 local sweeping = 'job:' .. job.id

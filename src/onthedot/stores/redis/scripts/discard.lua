@@ -1,7 +1,7 @@
 -- Move runs that were just given out to the dead letters: this version cannot read their jobs.
 --
 -- ARGV     leases: run_id, lease
--- Uses: lines runs gates ends
+-- Uses: lines runs gates finish
 
 for _, given in ipairs(ask.leases) do
   local run = find('runs', given.run_id)

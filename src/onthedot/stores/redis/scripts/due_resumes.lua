@@ -1,7 +1,7 @@
 -- Paused jobs whose `until` has come: `Store.due_resumes`.
 --
 -- returns  jobs, by id
--- Uses: lines runs shown
+-- Uses: lines runs rows
 
 local found = {}
 for _, job_id in ipairs(look('ZRANGEBYSCORE', P .. 'pauses', '-inf', now)) do

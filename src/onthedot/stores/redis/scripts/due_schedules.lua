@@ -2,7 +2,7 @@
 --
 -- ARGV     until_, limit, shard, layout
 -- returns  schedules, earliest first, and whether there are more
--- Uses: lines runs nodes shown
+-- Uses: lines runs nodes rows
 
 check_layout(ask.layout, ask.shard)
 local _, shards = layout()

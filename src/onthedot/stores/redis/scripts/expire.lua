@@ -2,7 +2,7 @@
 --
 -- ARGV     limit
 -- returns  what they are now
--- Uses: lines runs gates ends nodes shown
+-- Uses: lines runs gates finish nodes rows
 
 local living = {}
 for _, incarnation in ipairs(look('ZRANGE', P .. 'registered', 0, -1)) do

@@ -3,7 +3,7 @@
 -- ARGV     namespaces, owner, states, queue, label, name_contains: what is wanted of a job; after: namespace and name,
 --          with a tab between; rows: how many are looked at; limit
 -- returns  jobs, and namespace and name of the last that was looked at, or nothing: that was all
--- Uses: lines runs shown finding
+-- Uses: lines runs rows filters
 
 local page = look('ZRANGEBYLEX', P .. 'names_in_order', '(' .. ask.after, '+', 'LIMIT', 0, ask.rows)
 local found = {}

@@ -1,8 +1,8 @@
 -- Record verdicts: `Store.finish`.
 --
--- ARGV     finishes: run_id, lease, and the verdict (lib/ends.lua); most: how many finished runs are kept
+-- ARGV     finishes: run_id, lease, and the verdict (lib/finish.lua); most: how many finished runs are kept
 -- returns  1 or 0 for each
--- Uses: lines runs gates ends forgetting
+-- Uses: lines runs gates finish retention
 
 local ids = {}
 for place, finish in ipairs(ask.finishes) do

@@ -2,7 +2,7 @@
 --
 -- ARGV     names: namespace and name, with a tab between
 -- returns  jobs, in order; those that are not there are left out
--- Uses: lines runs shown
+-- Uses: lines runs rows
 
 local found = {}
 for _, name in ipairs(ask.names) do

@@ -2,7 +2,7 @@
 --
 -- ARGV     job_ids
 -- returns  those that were ever there, in this order
--- Uses: lines runs shown
+-- Uses: lines runs rows
 
 local found = {}
 for _, job_id in ipairs(ask.job_ids) do

@@ -2,7 +2,7 @@
 --
 -- ARGV     run_ids
 -- returns  those that are there
--- Uses: lines runs shown
+-- Uses: lines runs rows
 
 local found = {}
 for _, run_id in ipairs(ask.run_ids) do

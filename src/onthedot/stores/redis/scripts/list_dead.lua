@@ -2,7 +2,7 @@
 --
 -- ARGV     job, namespace; since, an instant; before: {ended, run id}; limit
 -- returns  runs, and {ended, run id} of the last that was looked at, or nothing: that was all
--- Uses: lines runs shown
+-- Uses: lines runs rows
 
 local PAGE = 500
 local marks, offset = {}, 0

@@ -4,7 +4,7 @@
 --          rows: how many are looked at; limit
 -- returns  {number, job, {schedule, first, last, count, reason, recorded}}, and the number of the last that was looked
 --          at, or nothing: that was all
--- Uses: lines runs shown finding
+-- Uses: lines runs rows filters
 
 local FIELDS = {'schedule', 'first', 'last', 'count', 'reason', 'recorded'}
 local found = {}

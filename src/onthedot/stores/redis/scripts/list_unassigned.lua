@@ -2,7 +2,7 @@
 --
 -- ARGV     until_, limit
 -- returns  {run id, job, due, place} for each, earliest first
--- Uses: lines runs nodes shown queues
+-- Uses: lines runs nodes rows queues
 
 local found = {}
 for _, start in ipairs({'!leader\t', '='}) do

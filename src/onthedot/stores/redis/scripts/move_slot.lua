@@ -3,7 +3,7 @@
 -- ARGV     job_id, schedule_id, slot, reason, expected; run: what takes its place, as in `submit`
 -- returns  the id of the run that takes its place, or nothing
 -- refuses  with "Same", "Waits" or "Ahead" and what it found: rules/moved_slots.py has the words
--- Uses: lines runs gates ends windows
+-- Uses: lines runs gates finish windows
 
 local job = known_job(ask.job_id)
 local states = schedules_of(job.id)

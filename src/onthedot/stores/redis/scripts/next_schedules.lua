@@ -4,7 +4,7 @@
 --          at; limit
 -- returns  schedules, earliest first, and {next slot, job id, schedule} of the last that was looked at, or nothing: that
 --          was all
--- Uses: lines runs nodes shown finding
+-- Uses: lines runs nodes rows filters
 
 local found, first, mark = {}, 0, false
 if ask.after then

@@ -3,7 +3,7 @@
 -- ARGV     after, cursor: how far the script before has come: behind which node, by its number, and how far in what the
 --          next one holds; rows: how many nodes and runs it looks at, about
 -- returns  leases and jobs; and how far it has come, or nothing if it has seen all
--- Uses: lines runs nodes shown
+-- Uses: lines runs nodes rows
 
 local found, far = {}, false
 local after, cursor, looked = ask.after, ask.cursor, 0

@@ -2,7 +2,7 @@
 --
 -- ARGV     job_id, reason, until_; rows: how many runs at the most
 -- returns  job, withdrawn, skipped, held; the sweep that is left, or nothing
--- Uses: lines runs gates ends windows shown sweeps
+-- Uses: lines runs gates finish windows rows sweeps
 
 local job = known_job(ask.job_id)
 check_settled(job, 'job:' .. job.id)

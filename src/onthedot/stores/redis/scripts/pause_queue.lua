@@ -2,7 +2,7 @@
 --
 -- ARGV     name, reason; rows: how many runs at the most
 -- returns  the queue; the sweep that is left, or nothing
--- Uses: lines runs gates ends nodes queues sweeps
+-- Uses: lines runs gates finish nodes queues sweeps
 
 local queue, left = queue_of(ask.name) or {}, nil
 check_settled(queue, 'queue:' .. ask.name)

@@ -2,7 +2,7 @@
 --
 -- ARGV     term; windows, each with the job_id and the revision that it was computed for
 -- returns  1 or 0 for each window
--- Uses: lines runs gates ends windows nodes
+-- Uses: lines runs gates finish windows nodes
 
 check_term(ask.term)
 

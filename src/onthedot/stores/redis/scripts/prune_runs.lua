@@ -2,7 +2,7 @@
 --
 -- ARGV     states; until_ and after: {ended, run id}; job_id; limit
 -- returns  how many went, {ended, run id} of the last that was looked at or nothing, whether there may be more
--- Uses: lines runs gates ends sweeps forgetting
+-- Uses: lines runs gates finish sweeps retention
 
 local index = P .. (ask.job_id and 'ended:' .. ask.job_id or 'ended')
 local wanted = {}

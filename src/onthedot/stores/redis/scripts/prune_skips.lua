@@ -2,7 +2,7 @@
 --
 -- ARGV     until_, limit
 -- returns  how many went
--- Uses: lines runs gates ends windows
+-- Uses: lines runs gates finish windows
 
 local DAY = 86400000000
 local gone, offset = 0, 0

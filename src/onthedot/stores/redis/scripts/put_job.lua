@@ -3,7 +3,7 @@
 -- ARGV     job: definition and what follows from it (`stores/redis/jobs.py`); next_id and bucket for a new one;
 --          schedule_ids; grids, of each whether it is one; windows; expected, the revision that the caller has read; rows: how many runs at the most
 -- returns  change, job, planned, withdrawn; the sweep that is left, or nothing; or "again" and the id that a new job would get
--- Uses: lines runs gates ends windows shown sweeps
+-- Uses: lines runs gates finish windows rows sweeps
 
 local new = ask.job
 local name = new.namespace .. '\t' .. new.name

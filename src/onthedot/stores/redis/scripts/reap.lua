@@ -1,8 +1,8 @@
 -- Take runs from dead nodes: `Store.reap`.
 --
--- ARGV     verdicts: run_id, lease, and the verdict (lib/ends.lua)
+-- ARGV     verdicts: run_id, lease, and the verdict (lib/finish.lua)
 -- returns  1 or 0 for each
--- Uses: lines runs gates ends nodes
+-- Uses: lines runs gates finish nodes
 
 local said, ids = {}, {}
 for place, verdict in ipairs(ask.verdicts) do

@@ -3,7 +3,7 @@
 --
 -- ARGV     cursor, rows: how many keys at the most
 -- returns  how many runs were freed; the cursor to go on with, or "0"
--- Uses: lines runs gates nodes serving
+-- Uses: lines runs gates nodes idle_places
 
 for _, key in ipairs(look('ZRANGEBYSCORE', P .. 'rated', '-inf', '(' .. text(now), 'LIMIT', 0, ask.rows)) do
   forget('rates', key) -- it has been idle

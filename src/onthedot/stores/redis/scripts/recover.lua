@@ -2,7 +2,7 @@
 --
 -- ARGV     incarnation, void_below
 -- returns  leases and jobs
--- Uses: lines runs shown
+-- Uses: lines runs rows
 
 local node = find('nodes', ask.incarnation)
 if node and ask.void_below > (node.void_below or 0) then

@@ -5,7 +5,7 @@
 --          many runs that it does not take it looks at; go_on: how far the script before has come, as that has said
 -- returns  armed: leases and jobs; held: leases and jobs; when to look again, or nothing; and how far it has come, if it
 --          would look at more runs; or only "again"
--- Uses: lines runs nodes taking shown
+-- Uses: lines runs nodes leases rows
 
 local BONUS = {[0] = 0, 600000000, 1800000000, 7200000000} -- by level, as in model/route.py
 

@@ -3,7 +3,7 @@
 -- ARGV     job_id, windows, expected, overdue, dry_run; rows: how many held runs at the most
 -- returns  job, slots, skips, released; the sweep that is left, without writing where to count on, or nothing. Only
 --          the job if there was nothing to do
--- Uses: lines runs gates ends windows shown sweeps
+-- Uses: lines runs gates finish windows rows sweeps
 
 local job = known_job(ask.job_id)
 check_settled(job, 'job:' .. job.id)

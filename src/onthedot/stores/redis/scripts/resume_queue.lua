@@ -2,7 +2,7 @@
 --
 -- ARGV     name
 -- returns  the queue; nothing is left to do
--- Uses: lines runs gates ends nodes queues sweeps
+-- Uses: lines runs gates finish nodes queues sweeps
 
 local queue = queue_of(ask.name) or {}
 check_settled(queue, 'queue:' .. ask.name)

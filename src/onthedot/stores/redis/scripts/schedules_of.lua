@@ -2,7 +2,7 @@
 --
 -- ARGV     job_id
 -- returns  schedules, in whatever order
--- Uses: lines runs shown
+-- Uses: lines runs rows
 
 local found = {}
 for schedule_id, state in pairs(schedules_of(ask.job_id)) do

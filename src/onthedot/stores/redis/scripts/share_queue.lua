@@ -2,7 +2,7 @@
 --
 -- ARGV     name, weights; rows: how many runs at the most
 -- returns  the queue; the sweep that is left, or nothing
--- Uses: lines runs gates ends nodes queues sweeps
+-- Uses: lines runs gates finish nodes queues sweeps
 
 local queue, routes, count = queue_of(ask.name) or {}, {}, 0
 check_settled(queue, 'queue:' .. ask.name)

@@ -2,7 +2,7 @@
 --
 -- ARGV     name; number: whose answer is wanted; rows: how many runs at the most
 -- returns  1 if it is done, else 0; the two numbers that it has counted
--- Uses: lines runs gates ends sweeps
+-- Uses: lines runs gates finish sweeps
 
 local sweep = find('sweeps', ask.name)
 if not sweep or sweep.number ~= ask.number or sweep.done then

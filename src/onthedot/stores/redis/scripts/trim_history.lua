@@ -2,6 +2,6 @@
 --
 -- ARGV     most: how many are kept; rows: how many go at once
 -- returns  how many went
--- Uses: lines runs forgetting
+-- Uses: lines runs retention
 
 return trim_history(ask.most, ask.rows)

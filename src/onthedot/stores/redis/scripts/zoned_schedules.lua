@@ -2,7 +2,7 @@
 --
 -- ARGV     term, after: a job id and a schedule id, limit
 -- returns  schedules, in the order of job id and schedule id
--- Uses: lines runs nodes shown
+-- Uses: lines runs nodes rows
 
 check_layout(ask.term.layout, ask.term.shard)
 local _, shards = layout()
