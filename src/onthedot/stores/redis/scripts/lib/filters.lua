@@ -1,67 +1,67 @@
--- Runs and jobs by what they are like: where a page begins, and what is on it.
+-- Filters of the scripts that list jobs and runs: what matches, and where a page begins.
 
 local function set_of(list)
   if not list then
     return nil
   end
-  local made = {}
+  local result = {}
   for _, one in ipairs(list) do
-    made[one] = true
+    result[one] = true
   end
-  return made
+  return result
 end
 
--- Whether a job, and all that belongs to it, is there for who asks. Exact: it is how permissions are kept.
-local namespaces_asked = set_of(ask.namespaces)
-local function is_seen(job)
-  return (not namespaces_asked or namespaces_asked[job.namespace] == true)
-    and (not ask.owner or ask.owner == (job.owner or ''))
+-- Whether the user may see a job and its runs. This must be exact, because permissions depend on it.
+local wanted_namespaces = set_of(request.namespaces)
+local function is_visible(job)
+  return (not wanted_namespaces or wanted_namespaces[job.namespace] == true)
+    and (not request.owner or request.owner == (job.owner or ''))
 end
 
 local function has_label(job)
-  if not ask.label then
+  if not request.label then
     return true
   end
   for _, label in ipairs(job.labels or {}) do
-    if label == ask.label then
+    if label == request.label then
       return true
     end
   end
   return false
 end
 
-local states_asked = set_of(ask.states)
-local function is_wanted(run)
+local wanted_states = set_of(request.states)
+local function matches(run)
   local job = job_of(run.job)
-  return states_asked[run.state] and (not ask.queue or ask.queue == run.queue)
-    and (not ask.job or ask.job == job.name) and (not ask.job_id or ask.job_id == run.job)
-    and is_seen(job) and has_label(job) and (not ask.node or ask.node == (last_tried(run)))
+  return wanted_states[run.state] and (not request.queue or request.queue == run.queue)
+    and (not request.job or request.job == job.name) and (not request.job_id or request.job_id == run.job)
+    and is_visible(job) and has_label(job) and (not request.node or request.node == (last_holder(run)))
 end
 
--- Where to look for runs: among those of one job, if there is only one that they can be of; else among all.
+-- The index to search: that of one job if no other job can match, else that of all runs.
 local function index_for(of_all, of_job)
-  if ask.job_id then
-    return of_job .. ask.job_id
+  if request.job_id then
+    return of_job .. request.job_id
   end
-  local named = {}
-  if ask.job and ask.namespaces and #ask.namespaces <= 20 then
-    for _, namespace in ipairs(ask.namespaces) do
-      for _, job_id in ipairs(look('ZRANGE', P .. 'named:' .. namespace .. '\t' .. ask.job, 0, 1)) do
-        named[#named + 1] = job_id
+  local job_ids = {}
+  if request.job and request.namespaces and #request.namespaces <= 20 then
+    for _, namespace in ipairs(request.namespaces) do
+      for _, job_id in ipairs(read_index('ZRANGE', P .. 'named:' .. namespace .. '\t' .. request.job, 0, 1)) do
+        job_ids[#job_ids + 1] = job_id
       end
     end
   end
-  return #named == 1 and of_job .. named[1] or of_all
+  return #job_ids == 1 and of_job .. job_ids[1] or of_all
 end
 
--- How many members of an index come before this place: by score, and by name among those with the same one. However many
--- those are, it is found in few looks.
-local function place_of(index, score, name)
-  local low = look('ZCOUNT', index, '-inf', '(' .. text(score))
-  local high = low + look('ZCOUNT', index, text(score), text(score))
+-- How many members of an index come before this score and name. Members with the same score are sorted by name, and
+-- searched by halves: a few reads, however many they are.
+local function place_before(index, score, name)
+  local low = read_index('ZCOUNT', index, '-inf', '(' .. text(score))
+  local high = low + read_index('ZCOUNT', index, text(score), text(score))
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if look('ZRANGE', index, middle, middle)[1] < name then
+    if read_index('ZRANGE', index, middle, middle)[1] < name then
       low = middle + 1
     else
       high = middle
@@ -70,15 +70,17 @@ local function place_of(index, score, name)
   return low
 end
 
--- The runs behind members of an index (with their scores) that are wanted, up to the first that is `beyond`; and
--- {score, run id} of the last that was looked at if there may be more, or nothing: that was all.
--- first, last, step: the places of the members, each followed by its score; full: that there may be more behind them
-local function wanted_runs(kind, page, first, last, step, beyond, full)
+-- The matching runs of a page, up to the first member whose score is outside of the range (`beyond`). Also {score, run
+-- id} of the last run that was read if there may be more, else false.
+-- page: members of an index, each followed by its score
+-- first, last, step: places of the members in the page
+-- full: whether the index may have more members after this page
+local function matching_runs(kind, page, first, last, step, beyond, full)
   local ids = {}
   for place = first, last, step do
     ids[#ids + 1] = tonumber(page[place])
   end
-  fetch(kind, ids)
+  preload(kind, ids)
   local found, mark = {}, false
   for place = first, last, step do
     local score = tonumber(page[place + 1])
@@ -86,10 +88,10 @@ local function wanted_runs(kind, page, first, last, step, beyond, full)
       return {found, false}
     end
     mark = {score, tonumber(page[place])}
-    local run = find(kind, mark[2])
-    if run and is_wanted(run) then
+    local run = get(kind, mark[2])
+    if run and matches(run) then
       found[#found + 1] = run_row(run)
-      if #found == ask.limit then
+      if #found == request.limit then
         return {found, mark}
       end
     end

@@ -1,9 +1,9 @@
--- Places in limits that no living worker can use, as in rules/placement.py.
+-- Places in limits whose runs no living worker can start. As `Serving` in rules/placement.py.
 
-local MOST_NODES = 1000 -- those that have beaten last
-local MOST_WAITING = 1000 -- of those who wait at a gate: there may be more, and the next recount looks at them
+local MOST_NODES = 1000 -- nodes that are read: those with the newest heartbeats
+local MOST_WAITING = 1000 -- waiting runs that are read at a gate; the next recount reads the others
 
-local function is_in(list, wanted)
+local function contains(list, wanted)
   for _, one in ipairs(list or {}) do
     if one == wanted then
       return true
@@ -16,11 +16,11 @@ local workers
 local function living_workers()
   if not workers then
     workers = {}
-    local names = look('ZREVRANGE', P .. 'beats', 0, MOST_NODES - 1)
-    fetch('nodes', names)
+    local names = read_index('ZREVRANGE', P .. 'beats', 0, MOST_NODES - 1)
+    preload('nodes', names)
     for _, incarnation in ipairs(names) do
-      local node = find('nodes', incarnation)
-      if lives(node) and not node.draining and is_in(node.roles, 'worker') then
+      local node = get('nodes', incarnation)
+      if is_alive(node) and not node.draining and contains(node.roles, 'worker') then
         workers[#workers + 1] = node
       end
     end
@@ -29,7 +29,7 @@ local function living_workers()
 end
 
 local function serves(node, job, target)
-  if not is_in(node.tasks, job.task) then
+  if not contains(node.tasks, job.task) then
     return false
   elseif target then
     return node.id == target
@@ -37,66 +37,66 @@ local function serves(node, job, target)
   local route = starts_with(job.route, '!leader\t') and string.sub(job.route, #'!leader\t' + 1) or job.route
   local queue, needed = string.match(route, '^([^\t]*)\t?(.*)$')
   for label in string.gmatch(needed, '[^,]+') do
-    if not is_in(node.labels, label) then
+    if not contains(node.labels, label) then
       return false
     end
   end
-  return is_in(node.queues, queue)
+  return contains(node.queues, queue)
 end
 
-local known = {}
+local startable = {}
 local function can_start(run)
-  if run.state == 'reserved' and run.ready > now and lives(find('nodes', run.inc)) then
+  if run.state == 'reserved' and run.ready > now and is_alive(get('nodes', run.inc)) then
     return true
   end
   local name = run.job .. '\t' .. (run.target or '')
-  if known[name] == nil then
-    known[name] = false
+  if startable[name] == nil then
+    startable[name] = false
     for _, node in ipairs(living_workers()) do
-      known[name] = known[name] or serves(node, job_of(run.job), run.target)
+      startable[name] = startable[name] or serves(node, job_of(run.job), run.target)
     end
   end
-  return known[name]
+  return startable[name]
 end
 
-local function unable(runs)
+local function unable_to_start(runs)
   return filter(runs, function(run) return not can_start(run) end)
 end
 
--- Give up one gate, without passing it on.
-local function leave_place(run, key)
+-- Gives up one gate without passing it on.
+local function leave_gate(run, key)
   local kept = {}
   for _, gate in ipairs(run.gates) do
     if gate.key == key then
-      drop_place(run, gate)
+      remove_holder(run, gate)
     else
       kept[#kept + 1] = gate
     end
   end
   run.gates = kept
-  note_gates(run)
+  put_gates(run)
 end
 
--- A limit's places that passed to runs which no living worker can start go to others, if any can use them: `wanted` says
--- that somebody asks for one. Those runs, and all like them that wait there, are ready, hold no place, and ask again when
--- a worker for them is back.
+-- Gives places of a limit to other runs if no living worker can start their holders, and another run can use them.
+-- `wanted` is true if a run asks for a place now. The stuck holders, and waiting runs like them, become available
+-- without a place. They ask again when a worker for them is back.
 local function take_back(key, wanted)
-  local stuck = unable(idle_holders(key))
+  local stuck = unable_to_start(idle_holders(key))
   if #stuck == 0 then
     return
   end
-  local waiting = runs_behind(look('ZRANGE', P .. 'waiting:' .. key, 0, MOST_WAITING - 1))
-  local gone = unable(waiting)
-  if not wanted and #gone == #waiting and #waiting < MOST_WAITING then
+  local waiting = load_runs(read_index('ZRANGE', P .. 'waiting:' .. key, 0, MOST_WAITING - 1))
+  local stuck_waiting = unable_to_start(waiting)
+  if not wanted and #stuck_waiting == #waiting and #waiting < MOST_WAITING then
     return
   end
-  for _, run in ipairs(gone) do
+  for _, run in ipairs(stuck_waiting) do
     unblock(run)
     run.reason = nil
-    wait(run, run.due)
+    make_available(run, run.due)
   end
   for _, run in ipairs(stuck) do
-    leave_place(run, key)
+    leave_gate(run, key)
   end
   pass_on(key)
 end
