@@ -1,4 +1,5 @@
--- Moves reserved runs to the dead letters, because this version cannot read their jobs. A part of `Store.reserve`.
+-- Moves reserved runs to the dead letters, because this version cannot read their jobs. A part of `Store.reserve` and
+-- `recover`.
 --
 -- ARGV     leases: run_id, lease
 -- Uses: lines runs gates finish
