@@ -13,7 +13,7 @@ from bench.bare import TASKS, perform
 from onthedot.ids import SeededIds
 from onthedot.stores.redis.connections import Connection, maker, open_connection, read_url, talk
 from onthedot.stores.redis.scripts import script
-from onthedot.stores.redis.store import TOGETHER
+from onthedot.stores.redis.store import MAX_BATCH
 
 _LONG = 10**12
 _SUCCEEDED = {"state": "succeeded", "outcome": "succeeded", "reason": ""}
@@ -50,12 +50,12 @@ class Bare:
         ids = SeededIds(f"{name} {seed}")
         await self.register(name)
         asked = {
-            "incarnation": name, "seats": TOGETHER, "ahead": 0, "extra": 0, "quick": [], "horizon": 0, "lapse": 0,
-            "queues": ["default"], "labels": [], "tasks": sorted(TASKS), "number": 0, "turns": TOGETHER,
-            "looks": TOGETHER,
+            "incarnation": name, "seats": MAX_BATCH, "ahead": 0, "extra": 0, "quick": [], "horizon": 0, "lapse": 0,
+            "queues": ["default"], "labels": [], "tasks": sorted(TASKS), "number": 0, "turns": MAX_BATCH,
+            "looks": MAX_BATCH,
         }  # fmt: skip
         while True:
-            (rows, _), *_ = await self.ask("reserve", lease_ids=ids.leases(TOGETHER), **asked)
+            (rows, _), *_ = await self.ask("reserve", lease_ids=ids.leases(MAX_BATCH), **asked)
             if not rows:
                 return
             started_at, ended_at = await perform([row[1] for row in rows], executed)

@@ -19,7 +19,7 @@ from onthedot.clock import SECOND
 from onthedot.model.job import Call, Job
 from onthedot.schedules import schedule_id
 from onthedot.stores.redis.connections import read_url
-from onthedot.stores.redis.rows import job_asked
+from onthedot.stores.redis.rows import job_fields
 
 MANY = 100_000
 ROUNDS = 2
@@ -65,7 +65,7 @@ def run(plan: Plan) -> list[Result]:
 def _make(server: valkey.Server, url: str, count: int) -> None:
     now = wall()
     asked = {
-        "job": json.dumps(job_asked(Job(name=NAME, task=Call(handler="bulk"), schedules=(YEARLY,)))), "now": now,
+        "job": json.dumps(job_fields(Job(name=NAME, task=Call(handler="bulk"), schedules=(YEARLY,)))), "now": now,
         "far": now + 100 * 86_400 * SECOND, "schedule_id": schedule_id(YEARLY), "stands_for": NAME.replace("-", "%-"),
     }  # fmt: skip
     with server.client(url) as db:

@@ -35,8 +35,8 @@ def is_gerund_or_participle(name: str) -> bool:
 
 
 def verbs_in(package: Path) -> Iterator[str]:
-    """The modules and folders of a package that are named so."""
-    for path in python_files(package):
+    """The modules, Lua files and folders of a package that are named so."""
+    for path in (*python_files(package), *sorted(package.rglob("*.lua"))):
         inner = path.relative_to(package)
         if path.name == "__init__.py" and path.parent != package and is_gerund_or_participle(path.parent.name):
             yield inner.parent.as_posix()
@@ -48,6 +48,12 @@ def verbs_in(package: Path) -> Iterator[str]:
 def test_modules_and_folders_have_nouns_as_names(package: Path):
     found = sorted(set(verbs_in(package)) - TO_BE_NAMED)
     assert not found, report("give these the noun that the field uses; a bare gerund or participle is none:", found)
+
+
+def test_a_lua_file_is_held_to_it(tmp_path: Path):
+    for name in ("passing.lua", "unsettled.lua", "gates.lua", "gate_checks.lua"):
+        (tmp_path / name).write_text("")
+    assert list(verbs_in(tmp_path)) == ["passing.lua", "unsettled.lua"]
 
 
 def test_a_verb_is_seen_and_a_noun_is_not():

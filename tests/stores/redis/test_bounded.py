@@ -26,7 +26,7 @@ from onthedot.model.verdict import OutcomeKind, Verdict
 from onthedot.model.window import Window
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.server import STEP
-from onthedot.stores.redis.store import AT_ONCE, TOGETHER
+from onthedot.stores.redis.store import MAX_BATCH, MAX_SUBMIT
 from onthedot.stores.values import Node, ReserveRequest
 from tests.servers.valkey import ValkeyServer
 
@@ -207,7 +207,7 @@ async def decide_and_die(store: RedisStore, monkeypatch: pytest.MonkeyPatch, wor
         raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(store.redis, "sweep", die)
+        patch.setattr(store.redis, "finish_sweep", die)
         with pytest.raises(Died):
             await work
 
@@ -291,7 +291,7 @@ async def test_a_worker_gets_no_more_quick_runs_at_once_than_a_script_may_take(s
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
     ask = ReserveRequest("one", SeededIds(1).leases(564), 64, extra=500, quick=frozenset({record.id}), tasks=TASKS)
     got = await store.reserve(ask)
-    assert len(got.armed) == TOGETHER
+    assert len(got.armed) == MAX_BATCH
     assert got.look_again_at == got.now
 
 
@@ -310,7 +310,7 @@ async def test_turns_are_given_in_steps(store: RedisStore, valkey: ValkeyServer)
     await store.share_queue("default", {}, now=1)
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
     got = await watch(store, valkey, lambda: store.reserve(ReserveRequest("one", ids.leases(20), 20, tasks=TASKS)))
-    assert got.calls == FEW // TOGETHER + 1
+    assert got.calls == FEW // MAX_BATCH + 1
     assert {lease.run_id for lease in got.answer.armed} >= set(wanted)
 
 
@@ -318,7 +318,7 @@ async def test_a_worker_looks_past_many_runs_that_it_cannot_take_in_steps(store:
     """All of them are due in one instant; what it can take is behind them, at the same one, and later."""
     other = (await store.put_job(Job(name="other", task=Call(handler="else")))).record
     record = (await store.put_job(a_job())).record
-    await fill(store, other, 3 * TOGETHER + 50)
+    await fill(store, other, 3 * MAX_BATCH + 50)
     wanted = await store.submit([NewRun(record.id, submit_trigger(str(n)), n // 5) for n in range(10)])
     await fill(store, other, FEW, due=1)
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
@@ -326,7 +326,7 @@ async def test_a_worker_looks_past_many_runs_that_it_cannot_take_in_steps(store:
     got = await watch(store, valkey, lambda: store.reserve(ask))
     assert sorted(lease.run_id for lease in got.answer.armed) == wanted
     assert len({lease.lease_id for lease in got.answer.armed}) == 10
-    assert got.calls == (3 * TOGETHER + 50 + FEW) // TOGETHER + 1
+    assert got.calls == (3 * MAX_BATCH + 50 + FEW) // MAX_BATCH + 1
     got.check_none_is_long()
 
 
@@ -338,9 +338,9 @@ async def test_a_reserve_in_steps_gives_out_no_more_than_was_asked_for(store: Re
     ids = SeededIds(2)
     due = []
     for n in range(8):
-        await fill(store, other, TOGETHER - 30, due=now - 10_000 + n)
+        await fill(store, other, MAX_BATCH - 30, due=now - 10_000 + n)
         due += await store.submit([NewRun(record.id, submit_trigger(ids.token()), now - 10_000 + n)])
-    await fill(store, other, TOGETHER, due=now + SECOND)
+    await fill(store, other, MAX_BATCH, due=now + SECOND)
     later = await store.submit([NewRun(record.id, submit_trigger(ids.token()), now + 2 * SECOND) for _ in range(5)])
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
     ask = ReserveRequest("one", ids.leases(9), 6, ahead=3, tasks=TASKS, horizon=100 * SECOND)
@@ -362,8 +362,8 @@ async def test_many_runs_are_submitted_in_steps(store: RedisStore, valkey: Valke
     runs = [NewRun(record.id, submit_trigger(f"{n}"), 0, "{}", f"key-{n}" if with_keys else "") for n in range(FEW)]
     submitted = await watch(store, valkey, lambda: store.submit(runs))
     submitted.check_none_is_long()
-    checks = FEW // AT_ONCE if with_keys else 1
-    assert submitted.calls == checks + FEW // AT_ONCE
+    checks = FEW // MAX_SUBMIT if with_keys else 1
+    assert submitted.calls == checks + FEW // MAX_SUBMIT
     assert len(set(submitted.answer)) == FEW
     assert await store.queries.count_runs() == {RunState.SCHEDULED: FEW}
 

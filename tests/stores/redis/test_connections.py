@@ -58,7 +58,7 @@ def test_on_another_machine_plain_text_has_to_be_meant(host: str):
         ("redis://localhost?prefix=a{b", "option prefix: expected a name of letters"),
         ("redis://localhost?connections=1", "option connections: expected a number from 2"),
         ("redis://localhost?timeout=soon", "option timeout: expected a number"),
-        ("redis://db?tls=on", "option tls: expected 'off'; 'rediss://' is what speaks TLS, got 'on'"),
+        ("redis://db?tls=on", "option tls: expected 'off'; for TLS, write 'rediss://', got 'on'"),
     ],
 )
 def test_a_bad_url_is_refused_with_a_reason(url: str, said: str):

@@ -28,7 +28,7 @@ def evaluate(server: ValkeyServer, part: str, code: str, asked: object) -> list[
     return said
 
 
-EACH = "local said = {} for place, one in ipairs(ask.asked) do said[place] = %s end return said"
+EACH = "local said = {} for place, one in ipairs(request.asked) do said[place] = %s end return said"
 
 
 def rate_case(chance: random.Random) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def test_rates_hand_out_the_same_instants(valkey: ValkeyServer, seed: int):
     cases = [rate_case(chance) for _ in range(400)]
     code = """
     local said = {}
-    for place, one in ipairs(ask.asked) do
+    for place, one in ipairs(request.asked) do
       local instant, tat = next_start(one, one.tat, one.start, one.granted)
       said[place] = {instant, tat and tat.whole or false, tat and tat.part or false, tat and tat.parts or false}
     end

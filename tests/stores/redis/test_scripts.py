@@ -20,19 +20,19 @@ LIB = (
     "lines",
     "runs",
     "gates",
-    "ends",
+    "finish",
     "windows",
     "nodes",
-    "serving",
+    "idle_places",
     "rates",
-    "taking",
-    "passing",
-    "shown",
+    "leases",
+    "gate_checks",
+    "rows",
     "entries",
-    "finding",
+    "filters",
     "queues",
     "sweeps",
-    "forgetting",
+    "retention",
 )
 
 
@@ -48,7 +48,7 @@ def test_every_script_says_what_it_does_and_uses_what_is_there(name: str):
     [uses] = re.findall(r"^-- Uses:(.*)$", head, re.MULTILINE)
     assert set(uses.split()) <= set(LIB)
     for word in ("ARGV", "returns"):
-        wanted = {"ARGV": r"\bask\.(?!now|me)", "returns": r"^return (?!nil)\S"}[word]
+        wanted = {"ARGV": r"\brequest\.(?!now|me)", "returns": r"^return (?!nil)\S"}[word]
         assert word in head or not re.search(wanted, text[len(head) :], re.MULTILINE), f"{word} is not told"
 
 
@@ -86,12 +86,13 @@ def test_nothing_that_a_run_can_have_is_left_out_when_it_is_packed():
     }
     assert len(written) > 20
     assert written <= values["RUN"] | rare["run"]
-    [over] = re.findall(r"local over = \{(.*?)\}", everything, re.S)
-    ended = set(re.findall(r"(\w+) = ", over)) | set(re.findall(r"\bover\.(\w+)(?=[^\n]* = last)", everything))
+    [finished] = re.findall(r"local finished = \{(.*?)\}", everything, re.S)
+    ended = set(re.findall(r"(\w+) = ", finished))
+    ended |= set(re.findall(r"\bfinished\.(\w+)(?=[^\n]* = last)", everything))
     assert {"error", "result", "tries"} < ended
-    assert ended <= values["OVER"] | rare["over"]
+    assert ended <= values["FINISHED"] | rare["finished"]
     assert not values["RUN"] & rare["run"]
-    assert not values["OVER"] & rare["over"]
+    assert not values["FINISHED"] & rare["finished"]
 
 
 async def test_a_reserve_among_many_runs_takes_milliseconds(store: RedisStore, valkey: ValkeyServer):

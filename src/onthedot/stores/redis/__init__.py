@@ -1,12 +1,12 @@
 """The Redis store, for more than one machine: everything under one prefix of a Redis or Valkey server.
 
-    store        the moves                              queries, documents   what is read, and other records
-    scripts/     one Lua file per operation             server       scripts, clock, definitions, hints, persistence
-    connections  from a URL to a connection             errors       the server's errors in our words
-    rows         questions and answers as our values
+    store        the moves                            queries, documents   what is read, and other records
+    scripts/     one Lua file per operation           server       scripts, clock, definitions, hints, persistence
+    connections  from a URL to a connection           errors       translates the server's errors
+    rows         converts requests and answers
 
-Every operation is one script, so each is atomic, and goes by the server's clock. What was acknowledged survives what
-the server's persistence says (`RedisServer.persistence`): no more, and the store tells when it was less.
+Every operation is one script, so each is atomic and uses the server's clock. Acknowledged writes survive as far as the
+server's persistence promises (`RedisServer.persistence`). If the server loses some of them, the store reports it.
 """
 
 from onthedot.stores.redis.store import RedisStore

@@ -42,14 +42,14 @@ _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
 
 @dataclass(frozen=True, slots=True)
 class Address(ServerAddress):
-    """A server, and how to speak with it."""
+    """A server, and the options of its URL."""
 
-    prefix: str = "onthedot"  # before every key of this store
+    prefix: str = "onthedot"  # of every key of this store
     history: int = MOST_FINISHED  # how many finished runs are kept
 
     @property
     def tag(self) -> str:
-        """What every key begins with. In braces: in a cluster all of them lie in one slot."""
+        """The prefix of every key, in braces, so that all keys lie in one hash slot of a cluster."""
         return f"{{{self.prefix}}}"
 
 
@@ -65,7 +65,7 @@ def read_url(url: str) -> Address:
     if "," in parts.netloc.rpartition("@")[2]:
         refuse_url(url, "one host", todo="name the primary")
     if own.get("tls", "off") != "off":
-        refuse_option("tls", "'off'; 'rediss://' is what speaks TLS", own["tls"])
+        refuse_option("tls", "'off'; for TLS, write 'rediss://'", own["tls"])
     if parts.scheme == "redis" and not is_local(parts.hostname) and "tls" not in own:
         secure, plain = shown_url(url).replace("redis:", "rediss:", 1), f"{'&' if '?' in url else '?'}tls=off"
         refuse_url(
@@ -98,7 +98,8 @@ Connection = AbstractConnection
 
 
 def maker(address: Address) -> Callable[[], Connection]:
-    """What makes connections to this address, not connected yet. `DefinitionError` for what the library cannot use."""
+    """Makes connections to this address, which are not open yet. Raises `DefinitionError` for options that the library
+    does not know."""
     try:
         pool = ConnectionPool.from_url(
             address.dsn,
@@ -109,11 +110,11 @@ def maker(address: Address) -> Callable[[], Connection]:
             client_name="onthedot",
         )
         make: Callable[[], Connection] = pool.make_connection
-        make()  # it looks at its options only now
+        make()  # the library checks its options only here
     except (TypeError, ValueError) as error:
         raise DefinitionError(
             f"{address.shown}: expected options that the library for Redis knows, but it says: {error}; "
-            "look at what stands behind the question mark"
+            "check the part of the URL after the question mark"
         ) from error
     return make
 
@@ -124,8 +125,8 @@ async def open_connection(db: Connection) -> None:
 
 
 async def break_off(db: Connection) -> None:
-    """End a connection now, even with an answer on its way. The library only begins to close it: a TLS connection stays
-    open until the server answers, or for ever if the loop ends first."""
+    """Close a connection at once, also while an answer is on its way. The library would only begin to close it: a TLS
+    connection then stays open until the server answers, or for ever if the event loop ends first."""
     writer = getattr(db, "_writer", None)
     if writer is not None:
         writer.transport.abort()
@@ -139,7 +140,7 @@ async def talk(db: Connection, *words: str | int) -> Any:
 
 
 class Connections(Pool[Connection]):
-    """Used on one event loop only. `greet` is called with each new connection before anybody uses it."""
+    """The connections of one event loop. `greet` is called with each new connection before its first use."""
 
     trouble = lost = TROUBLE
     is_broken = staticmethod(is_broken)
@@ -150,7 +151,7 @@ class Connections(Pool[Connection]):
         self._greet = greet
 
     async def call(self, *words: str | int) -> Any:
-        """One command, and its answer."""
+        """Send one command, and return its answer."""
         return await self.use(lambda db: talk(db, *words))
 
     async def open(self) -> Connection:
@@ -158,7 +159,7 @@ class Connections(Pool[Connection]):
         try:
             await open_connection(db)
             await self._greet(db)
-        except BaseException:  # nobody else has it: whatever the reason, it would stay open
+        except BaseException:  # close it here, because no other code has it
             await self.end(db)
             raise
         return db

@@ -23,37 +23,37 @@ from onthedot.model.errors import (
 )
 
 TROUBLE = (exceptions.RedisError, OSError, TimeoutError)
-"""All that a server and the way to it can answer with."""
+"""The errors of a server and of the connection to it."""
 
 REFUSED = "OTD "
-"""What the errors of our own scripts begin with; then a JSON list: which one, and what it says."""
+"""The prefix of errors that our own scripts raise. A JSON list follows: the kind, and its details."""
 
-# By the first word of the error: what came, and what to do.
+# By the first word of the error: what happened, and what to do.
 _WILL_NOT = {
     "WRONGPASS": ("it does not let this user in", "look at user and password"),
-    "NOAUTH": ("it wants a user and a password", "write them into the URL"),
+    "NOAUTH": ("it requires a user and a password", "add them to the URL"),
     "NOPERM": ("this user may not do that", "grant it the keys and commands of the store (see docs/operate/redis.md)"),
-    "WRONGTYPE": ("its keys are not what this version made", "name another prefix, or restore a backup"),
-    "NOPROTO": ("it does not speak our protocol", "use Redis 7 or Valkey, or a later one"),
+    "WRONGTYPE": ("its keys have other types than this version writes", "name another prefix, or restore a backup"),
+    "NOPROTO": ("it does not support our protocol", "use Redis 7 or Valkey, or a later one"),
 }
 _MAY_PASS = {
-    "OOM": ("its memory is full", "raise maxmemory, or let finished runs go earlier"),
+    "OOM": ("its memory is full", "raise maxmemory, or keep fewer finished runs"),
     "LOADING": ("it is still reading its files", "ask again"),
-    "BUSY": ("a script keeps it from answering", "ask again"),
-    "READONLY": ("it takes no writes: it is a replica", "name the primary, or wait until it is one"),
-    "MASTERDOWN": ("it is a replica whose primary is gone", "ask again"),
-    "NOREPLICAS": ("too few of its replicas are there", "look at them; ask again"),
+    "BUSY": ("it is busy with a long script", "ask again"),
+    "READONLY": ("it accepts no writes, because it is a replica", "name the primary, or wait until it is one"),
+    "MASTERDOWN": ("it is a replica without a connection to its primary", "ask again"),
+    "NOREPLICAS": ("too few of its replicas are connected", "look at them; ask again"),
     "MISCONF": ("it cannot write its files", "look at its disk and its log"),
     "CLUSTERDOWN": ("its cluster is down", "look at its log; ask again"),
 }
 
 
 class Refusal(Exception):
-    """One of our scripts refused. The caller turns this into its own error."""
+    """A script refused the request. The caller turns this into its own error."""
 
-    def __init__(self, kind: str, said: list[object]) -> None:
-        super().__init__(kind, said)
-        self.kind, self.said = kind, said
+    def __init__(self, kind: str, details: list[object]) -> None:
+        super().__init__(kind, details)
+        self.kind, self.details = kind, details
 
 
 _OURS: dict[str, Callable[[str], Exception]] = {
@@ -68,26 +68,26 @@ _OURS: dict[str, Callable[[str], Exception]] = {
 
 
 def refusal(message: str) -> Exception:
-    """The error that one of our scripts raised."""
-    [kind, *said], _ = json.JSONDecoder().raw_decode(message, len(REFUSED))
+    """Our error for an error that a script raised."""
+    [kind, *details], _ = json.JSONDecoder().raw_decode(message, len(REFUSED))
     if kind in _OURS:
-        return _OURS[kind](said[0])
+        return _OURS[kind](details[0])
     if kind == "WindowStale":
-        return WindowStale(said[0], watermark=int(said[1]), now=int(said[2]))
+        return WindowStale(details[0], watermark=int(details[1]), now=int(details[2]))
     if kind == "KeyConflict":
-        return KeyConflict(f"key {said[1]!r}: {said[0]}")
+        return KeyConflict(f"key {details[1]!r}: {details[0]}")
     if kind == "DependencyCycle":
-        return cycle_error(said[0])
-    return Refusal(kind, said)
+        return cycle_error(details[0])
+    return Refusal(kind, details)
 
 
 def is_broken(error: BaseException) -> bool:
-    """Whether the state of the connection is unknown: it is ended, and never lent again."""
+    """Whether the state of the connection is unknown. Then it is closed, and not lent again."""
     return not isinstance(error, exceptions.ResponseError)
 
 
 def translate(error: Exception, shown: str) -> Exception:
-    """Our error for one of the server's: what was expected, what came, what to do. Any other stays what it is."""
+    """Our error for an error of the server. Other errors are returned as they came."""
     if isinstance(error, exceptions.ResponseError | exceptions.AuthenticationError | exceptions.BusyLoadingError):
         text = str(error)
         if text.startswith(REFUSED):
@@ -112,15 +112,15 @@ _CLASSES = {
     exceptions.OutOfMemoryError: "OOM",
     exceptions.BusyLoadingError: "LOADING",
 }
-"""The library takes the first word away from some errors, and gives them classes instead."""
+"""The library removes the first word of some errors, and gives them a class instead."""
 
 
 def _of_the_server(error: Exception, text: str, shown: str) -> Exception:
     word = next((name for kind, name in _CLASSES.items() if isinstance(error, kind)), text.partition(" ")[0])
     kind: type[StoreUnavailable] | type[StoreUnusable] = StoreUnavailable
     if word in _MAY_PASS:
-        came, todo = _MAY_PASS[word]
+        cause, todo = _MAY_PASS[word]
     else:
         kind = StoreUnusable
-        came, todo = _WILL_NOT.get(word, ("it refused", "if nobody changed its keys, report this as a bug"))
-    return kind(f"{shown}: expected a server that reads and writes, but {came} ({text[:300]}); {todo}")
+        cause, todo = _WILL_NOT.get(word, ("it refused", "if nobody changed its keys, report this as a bug"))
+    return kind(f"{shown}: expected a server that reads and writes, but {cause} ({text[:300]}); {todo}")

@@ -1,8 +1,8 @@
 """Answers the reads of `stores/queries.py` from Redis.
 
-Lists go along the sorted sets that have them in their order, a page of records for each script. Finished runs have an
-index by job, and one of all: what else is asked of them is looked for in steps. Attempts are kept with their runs, and
-in no index.
+A list is read from the sorted set that has its order, one page of records for each script. Finished runs have an index
+for each job and one for all jobs. Other filters are checked run by run, in several steps. Attempts are stored with
+their runs, and have no index.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from onthedot.stores.redis.rows import (
     read_run,
     read_schedule,
     read_term,
-    term_asked,
+    term_fields,
 )
 from onthedot.stores.redis.server import RedisServer
 from onthedot.stores.values import (
@@ -74,14 +74,14 @@ from onthedot.stores.values import (
 )
 
 ROWS = 500
-"""How many records one script looks at: some milliseconds of the server's time."""
+"""How many records one script reads: some milliseconds of the server's time."""
 
 JOBS = 1000
 """How many jobs one script counts."""
 
 
-class Seen(NamedTuple):
-    """A live run, as much as is counted of it. `holder` is who has it, or whom the leader chose."""
+class LiveRun(NamedTuple):
+    """The fields of a live run that are counted. `holder` is the incarnation that has it, or that the leader chose."""
 
     run_id: int
     queue: str
@@ -99,25 +99,25 @@ class RedisQueries(Queries):
 
     async def scan_jobs(self, wanted: JobFilter, after: JobCursor, limit: int) -> JobScan:
         states = None if wanted.states is None else sorted(wanted.states)
-        asked = {
+        request = {
             "namespaces": wanted.namespaces, "owner": wanted.owner, "label": wanted.label, "queue": wanted.queue,
             "name_contains": wanted.name_contains, "states": states,
         }  # fmt: skip
-        rows, reached = await self._steps("find_jobs", asked, "\t".join(after), limit)
+        rows, reached = await self._read_in_steps("find_jobs", request, "\t".join(after), limit)
         return Scan(await self.redis.records(rows), None if reached is None else JobCursor(*reached.split("\t")))
 
     async def scan_live(self, wanted: RunFilter, after: RunCursor, limit: int) -> RunScan:
         start = max((after.at, after.id), (FIRST if wanted.since is None else wanted.since, 0))
         until = LAST if wanted.until is None else wanted.until
-        asked = _asked(wanted) | {"states": sorted(wanted.live_states), "until_": until}
-        rows, reached = await self._steps("list_live", asked, list(start), limit)
+        request = _filter_fields(wanted) | {"states": sorted(wanted.live_states), "until_": until}
+        rows, reached = await self._read_in_steps("list_live", request, list(start), limit)
         return Scan([read_run(row) for row in rows], None if reached is None else RunCursor(False, *reached))
 
     async def scan_ended(self, wanted: RunFilter, after: RunCursor, limit: int) -> RunScan:
         start = min((after.at, after.id), (LAST if wanted.until is None else wanted.until, 0))
         since = FIRST if wanted.since is None else wanted.since
-        asked = _asked(wanted) | {"states": sorted(wanted.ended_states), "since": since}
-        rows, reached = await self._steps("list_ended", asked, list(start), limit)
+        request = _filter_fields(wanted) | {"states": sorted(wanted.ended_states), "since": since}
+        rows, reached = await self._read_in_steps("list_ended", request, list(start), limit)
         return Scan([read_run(row) for row in rows], None if reached is None else RunCursor(True, *reached))
 
     async def scan_attempts(self, wanted: AttemptFilter, after: AttemptCursor, limit: int) -> AttemptScan:
@@ -141,18 +141,18 @@ class RedisQueries(Queries):
         return Scan(sorted(found, key=attempt_cursor, reverse=True)[:limit])
 
     async def scan_skips(self, wanted: SkipFilter, after: SkipCursor, limit: int) -> SkipScan:
-        asked = {
+        request = {
             "namespaces": wanted.namespaces, "owner": wanted.owner, "job": wanted.job, "since": wanted.since,
             "until_": wanted.until,
         }  # fmt: skip
-        rows, reached = await self._steps("list_skips", asked, after.id, limit)
+        rows, reached = await self._read_in_steps("list_skips", request, after.id, limit)
         found = [(number, SkipRecord(name, *row)) for number, name, row in rows]
         return Scan(found, None if reached is None else SkipCursor(reached))
 
     async def list_revisions(
         self, job_id: int, *, before: int | None = None, limit: int | None = None
     ) -> list[Revision]:
-        jobs = await self.redis.look("get_jobs_by_id", job_ids=[job_id])
+        jobs = await self.redis.read("get_jobs_by_id", job_ids=[job_id])
         newest = max((row[1] for row in jobs), default=0)
         first = newest if before is None else min(newest, before - 1)
         wanted = range(first, max(0, first - most(limit)), -1)
@@ -160,23 +160,23 @@ class RedisQueries(Queries):
         return [Revision(record.revision, record.job, record.updated_at) for record in records]
 
     async def get_jobs_by_id(self, job_ids: Sequence[int]) -> list[JobRecord]:
-        return await self.redis.records(await self.redis.look("get_jobs_by_id", job_ids=sorted(set(job_ids))))
+        return await self.redis.records(await self.redis.read("get_jobs_by_id", job_ids=sorted(set(job_ids))))
 
     async def get_job(self, name: str, *, namespace: str = "default") -> JobRecord | None:
-        found = await self.redis.look("get_jobs", names=[f"{namespace}\t{name}"])
+        found = await self.redis.read("get_jobs", names=[f"{namespace}\t{name}"])
         return await self.redis.record(found[0]) if found else None
 
     async def schedules_of(self, job_id: int) -> list[ScheduleState]:
-        found = await self.redis.look("schedules_of", job_id=job_id)
+        found = await self.redis.read("schedules_of", job_id=job_id)
         states = [read_schedule(row, await self.redis.record(row[0])) for row in found]
         return sorted(states, key=lambda state: state.schedule_id)
 
     async def parents_of(self, job_id: int) -> list[Parent]:
-        found = await self.redis.look("parents_of", job_id=job_id)
+        found = await self.redis.read("parents_of", job_id=job_id)
         return [read_parent(name, noted) for name, noted in found]
 
     async def due_resumes(self, *, now: Micros | None = None) -> list[JobRecord]:
-        return await self.redis.records(await self.redis.look("due_resumes", now=now))
+        return await self.redis.records(await self.redis.read("due_resumes", now=now))
 
     async def next_schedules(
         self,
@@ -188,10 +188,10 @@ class RedisQueries(Queries):
         after: ScheduleCursor | None = None,
     ) -> NextSchedules:
         found: list[ScheduleState] = []
-        asked: dict[str, Any] = {"until_": until, "namespaces": namespaces, "owner": owner, "rows": ROWS}
+        request: dict[str, Any] = {"until_": until, "namespaces": namespaces, "owner": owner, "rows": ROWS}
         place = after
         for _ in range(max(1, SCANNED // ROWS)):
-            rows, reached = await self.redis.look("next_schedules", **asked, after=place, limit=limit - len(found))
+            rows, reached = await self.redis.read("next_schedules", **request, after=place, limit=limit - len(found))
             found += await self.read_schedules(rows)
             place = None if reached is None else ScheduleCursor(*reached)
             if place is None or len(found) >= limit:
@@ -200,9 +200,9 @@ class RedisQueries(Queries):
 
     async def zoned_schedules(self, term: Term, *, after: tuple[int, str] = (0, ""), limit: int) -> list[ScheduleState]:
         found: list[ScheduleState] = []
-        asked = term_asked(term)
+        request = term_fields(term)
         while len(found) < limit:
-            rows = await self.redis.look("zoned_schedules", term=asked, after=list(after), limit=limit)
+            rows = await self.redis.read("zoned_schedules", term=request, after=list(after), limit=limit)
             found += await self.read_schedules(rows)
             if len(rows) < limit:
                 break
@@ -215,28 +215,28 @@ class RedisQueries(Queries):
         return found[0] if found else None
 
     async def get_runs(self, run_ids: Sequence[int]) -> list[RunRecord]:
-        return [read_run(row) for row in await self.redis.look("get_runs", run_ids=sorted(set(run_ids)))]
+        return [read_run(row) for row in await self.redis.read("get_runs", run_ids=sorted(set(run_ids)))]
 
     async def runs_of_slots(
         self, job_id: int, trigger: str, *, first: Micros, last: Micros
     ) -> list[tuple[Micros, RunState]]:
-        found = await self.redis.look("runs_of_slots", job_id=job_id, trigger=trigger, first=first, last=last)
+        found = await self.redis.read("runs_of_slots", job_id=job_id, trigger=trigger, first=first, last=last)
         return sorted((slot_at, RunState(state)) for slot_at, state in found)
 
     async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
-        return [AttemptRecord(run_id, *row) for row in await self.redis.look("list_attempts", run_id=run_id)]
+        return [AttemptRecord(run_id, *row) for row in await self.redis.read("list_attempts", run_id=run_id)]
 
     async def get_checkpoint(self, run_id: int) -> Checkpoint | None:
-        found = await self.redis.look("get_checkpoint", run_id=run_id)
+        found = await self.redis.read("get_checkpoint", run_id=run_id)
         return None if found is None else Checkpoint(*found)
 
     async def list_logs(self, run_id: int) -> list[LogRecord]:
-        found = await self.redis.look("list_logs", run_id=run_id)
+        found = await self.redis.read("list_logs", run_id=run_id)
         return sorted(LogRecord(attempt, text) for attempt, text in found)
 
     async def count_runs(self) -> dict[RunState, int]:
-        counts = Counter(RunState(run.state) for run in await self.live())
-        ended = await self.redis.look("count_ended")
+        counts = Counter(RunState(run.state) for run in await self.live_runs())
+        ended = await self.redis.read("count_ended")
         for state, count in zip(ended[::2], ended[1::2], strict=True):
             counts[RunState(state)] += count
         return {state: counts[state] for state in RunState if counts[state]}
@@ -245,7 +245,7 @@ class RedisQueries(Queries):
         jobs = runs = 0
         after: str | None = ""
         while after is not None:
-            some, live, after = await self.redis.look(
+            some, live, after = await self.redis.read(
                 "count_owned", owner=owner, namespace=namespace, after=after, rows=JOBS
             )
             jobs, runs = jobs + some, runs + live
@@ -263,7 +263,7 @@ class RedisQueries(Queries):
         found: list[Any] = []
         mark: Sequence[int] | None = before
         while mark is not None and len(found) < most(limit):
-            rows, mark = await self.redis.look(
+            rows, mark = await self.redis.read(
                 "list_dead",
                 job=job,
                 namespace=namespace,
@@ -275,7 +275,7 @@ class RedisQueries(Queries):
         return [read_run(row) for row in found]
 
     async def why_waiting(self, run_id: int) -> WaitReason | None:
-        found = await self.redis.look("why_waiting", run_id=run_id)
+        found = await self.redis.read("why_waiting", run_id=run_id)
         if found is None:
             return None
         expires, node, incarnation, reserved, fence, gate, holders, granted, route, cancel = found
@@ -285,14 +285,14 @@ class RedisQueries(Queries):
         )  # fmt: skip
 
     async def list_queues(self, *, now: Micros | None = None) -> list[Queue]:
-        read_at, rows = await self.redis.look_at("list_queues", now=now)
+        read_at, rows = await self.redis.read_with_time("list_queues", now=now)
         changed = {queue.name: queue for queue in map(read_queue, rows)}
-        runs = await self.live()
+        runs = await self.live_runs()
         names = sorted({*changed, *(run.queue for run in runs)})
         return [_counted(changed.get(name, Queue(name)), runs, read_at) for name in names]
 
     async def list_unassigned(self, *, until: Micros, limit: int, now: Micros | None = None) -> list[Unplaced]:
-        rows = await self.redis.look("list_unassigned", now=now, until_=until, limit=limit)
+        rows = await self.redis.read("list_unassigned", now=now, until_=until, limit=limit)
         records = await self.redis.load(row[1] for row in rows)
         return [
             Unplaced(run_id, record, due_at, place)
@@ -301,10 +301,10 @@ class RedisQueries(Queries):
         ]
 
     async def count_loads(self) -> dict[str, int]:
-        return dict(Counter(run.holder for run in await self.live() if run.holder))
+        return dict(Counter(run.holder for run in await self.live_runs() if run.holder))
 
     async def count_held(self) -> dict[str, Held]:
-        counts = Counter((run.holder, run.state) for run in await self.live() if run.is_held and run.holder)
+        counts = Counter((run.holder, run.state) for run in await self.live_runs() if run.is_held and run.holder)
         return {
             holder: Held(counts[holder, RunState.RESERVED], counts[holder, RunState.RUNNING])
             for holder, _ in counts
@@ -314,46 +314,46 @@ class RedisQueries(Queries):
     async def list_nodes(
         self, *, limit: int | None = None, living: bool = False, now: Micros | None = None
     ) -> list[Node]:
-        rows = await self.redis.look("list_nodes", now=now, limit=most(limit), living=living or None)
+        rows = await self.redis.read("list_nodes", now=now, limit=most(limit), living=living or None)
         return [read_node(row) for row in rows]
 
     async def get_layout(self) -> Layout:
-        return Layout(*await self.redis.look("get_layout"))
+        return Layout(*await self.redis.read("get_layout"))
 
     async def list_terms(self) -> list[Term]:
-        found = [read_term(row) for row in await self.redis.look("list_terms")]
+        found = [read_term(row) for row in await self.redis.read("list_terms")]
         return [term for term in found if term is not None]
 
     async def find_crowded(self, keep: int, *, after: int = 0, limit: int = 100_000) -> Crowded:
-        rows, passed = await self.redis.look("find_crowded", keep=keep, after=after, limit=limit)
+        rows, passed = await self.redis.read("find_crowded", keep=keep, after=after, limit=limit)
         return Crowded([(job_id, Mark(ended_at, run_id)) for job_id, ended_at, run_id in rows], passed)
 
     async def list_daily_counts(
         self, *, job: str | None = None, namespace: str = "default", limit: int = 1000
     ) -> list[DailyCount]:
         counts: Counter[tuple[int, str, RunState]] = Counter()
-        for name, day, state, count in await self.redis.look("list_daily_counts", job=job, namespace=namespace):
+        for name, day, state, count in await self.redis.read("list_daily_counts", job=job, namespace=namespace):
             counts[-day, name, RunState(state)] += count
         return [DailyCount(name, -day, state, count) for (day, name, state), count in sorted(counts.items())][:limit]
 
-    async def _steps(self, name: str, asked: dict[str, Any], after: Any, limit: int) -> tuple[list[Any], Any]:
-        """What a script that looks at some records finds, until there is enough, or many were looked at; and how far
-        that is (None: there is no more)."""
+    async def _read_in_steps(self, name: str, request: dict[str, Any], after: Any, limit: int) -> tuple[list[Any], Any]:
+        """Read with several scripts until there are `limit` rows, or about `SCANNED` records were read. Returns the
+        rows, and the position after them (None: there are no more)."""
         found: list[Any] = []
         for _ in range(max(1, SCANNED // ROWS)):
-            rows, after = await self.redis.look(name, **asked, after=after, rows=ROWS, limit=limit - len(found))
+            rows, after = await self.redis.read(name, **request, after=after, rows=ROWS, limit=limit - len(found))
             found += rows
             if after is None or len(found) == limit:
                 break
         return found, after
 
-    async def live(self) -> list[Seen]:
-        """Every live run, read page by page: each as it was at some moment of the reading."""
-        found: dict[int, Seen] = {}
+    async def live_runs(self) -> list[LiveRun]:
+        """Every live run, read page by page. Each is as it was when its page was read."""
+        found: dict[int, LiveRun] = {}
         cursor = "0"
         while True:
-            cursor, rows = await self.redis.look("scan_runs", cursor=cursor)
-            found.update((row[0], Seen(*row)) for row in rows)
+            cursor, rows = await self.redis.read("scan_runs", cursor=cursor)
+            found.update((row[0], LiveRun(*row)) for row in rows)
             if cursor == "0":
                 return list(found.values())
 
@@ -364,14 +364,14 @@ class RedisQueries(Queries):
         return [read_schedule(row, record) for row, record in pairs if isinstance(record, JobRecord)]
 
 
-def _asked(wanted: RunFilter) -> dict[str, Any]:
+def _filter_fields(wanted: RunFilter) -> dict[str, Any]:
     return {
         "namespaces": wanted.namespaces, "owner": wanted.owner, "job": wanted.job, "job_id": wanted.job_id,
         "queue": wanted.queue, "label": wanted.label, "node": wanted.node,
     }  # fmt: skip
 
 
-def _counted(queue: Queue, runs: Sequence[Seen], now: Micros) -> Queue:
+def _counted(queue: Queue, runs: Sequence[LiveRun], now: Micros) -> Queue:
     mine = [run for run in runs if run.queue == queue.name]
     waiting = [run for run in mine if run.state != RunState.RUNNING]
     due = [run.due_at for run in waiting if run.due_at <= now]

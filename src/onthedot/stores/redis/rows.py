@@ -1,4 +1,4 @@
-"""Converts the rows of scripts to our values, and our values to the arguments of scripts."""
+"""Converts our values to the requests of scripts, and the rows that scripts return to our values."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from onthedot.stores.values import Node, Note, Parent, Queue, Term
 _AFTER_RUNNING = MOVES[RunState.RUNNING]
 
 
-# ── asked ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def told(**fields: Any) -> dict[str, Any]:
-    """A question's fields, without those that say nothing: Lua knows no null."""
+def without_none(**fields: Any) -> dict[str, Any]:
+    """The fields that are not None. Lua has no null: it reads a missing field as nil."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def job_asked(job: Job) -> dict[str, Any]:
-    """A definition, and all that scripts must know of it: they do not read it."""
+def job_fields(job: Job) -> dict[str, Any]:
+    """A job's definition, and the values that scripts need. They do not parse the definition."""
     after = job.after
-    return told(
+    return without_none(
         definition=encode(job),
         name=job.name,
         namespace=job.namespace,
@@ -48,15 +48,15 @@ def job_asked(job: Job) -> dict[str, Any]:
     )
 
 
-def window_asked(window: Window, job: Job) -> dict[str, Any]:
-    """A window; whose share its runs are taken from is decided here."""
-    return told(
+def window_fields(window: Window, job: Job) -> dict[str, Any]:
+    """A window, with the share of each of its runs."""
+    return without_none(
         schedule_id=window.schedule_id,
         start=window.start,
         end_=window.end,
         next_at=window.next_at,
         slots=[
-            told(
+            without_none(
                 slot=slot.slot_at,
                 due=slot.due_at,
                 expires=slot.expires_at,
@@ -74,17 +74,19 @@ def window_asked(window: Window, job: Job) -> dict[str, Any]:
     )
 
 
-def entries_asked(bodies: Sequence[str], keys: Sequence[str]) -> list[dict[str, Any]]:
-    """Texts that are to be appended to a list, each with its key if it has one."""
-    return [told(body=body, key=key or None) for body, key in zip(bodies, keys or [""] * len(bodies), strict=True)]
+def entry_fields(bodies: Sequence[str], keys: Sequence[str]) -> list[dict[str, Any]]:
+    """Entries to append to a list, each with its key if it has one."""
+    return [
+        without_none(body=body, key=key or None) for body, key in zip(bodies, keys or [""] * len(bodies), strict=True)
+    ]
 
 
-def run_asked(run: NewRun, share_by: str) -> dict[str, Any]:
-    """A submitted run, as a script takes it. `share_by` is the argument that its job names, if known."""
+def run_fields(run: NewRun, share_by: str) -> dict[str, Any]:
+    """A submitted run. `share_by` is the argument by whose value its job's queue is shared, if known."""
     share = None
     if share_by and run.args is not None:
-        share = share_of(_sharing(share_by), run.args)
-    return told(
+        share = share_of(_job_shared_by(share_by), run.args)
+    return without_none(
         job_id=run.job_id,
         trigger=run.trigger,
         slot=run.instant,
@@ -99,35 +101,37 @@ def run_asked(run: NewRun, share_by: str) -> dict[str, Any]:
 
 
 @cache
-def _sharing(share_by: str) -> Job:
-    """Any job whose runs are shared by this argument."""
+def _job_shared_by(share_by: str) -> Job:
+    """Some job whose runs are shared by this argument."""
     return Job(name="any", task=Call(handler="any"), share=share_by)
 
 
-def term_asked(term: Term) -> dict[str, Any]:
+def term_fields(term: Term) -> dict[str, Any]:
     return {"shard": term.shard, "number": term.number, "layout": term.layout}
 
 
-def lease_asked(lease: Lease) -> dict[str, Any]:
+def lease_fields(lease: Lease) -> dict[str, Any]:
     return {"run_id": lease.run_id, "lease": lease.lease_id}
 
 
-def gates_asked(asked: GateAsk) -> dict[str, Any]:
-    rate, busy = asked.rate, asked.on_busy
-    return told(
-        gates=[told(key=gate.key, capacity=gate.capacity, until_end=gate.until_end or None) for gate in asked.gates],
+def gates_fields(ask: GateAsk) -> dict[str, Any]:
+    rate, busy = ask.rate, ask.on_busy
+    return without_none(
+        gates=[
+            without_none(key=gate.key, capacity=gate.capacity, until_end=gate.until_end or None) for gate in ask.gates
+        ],
         on_busy=None
         if busy is None
-        else told(
+        else without_none(
             action=busy.action, max_waiting=busy.max_waiting, overdue=busy.overdue or None, late=busy.late or None
         ),
         rate=None if rate is None else {"key": rate.key, "most": rate.most, "per": rate.per, "burst": rate.burst},
     )
 
 
-def verdict_asked(lease: Lease, verdict: Verdict, started_at: int = 0, ended_at: int = 0) -> dict[str, Any]:
+def verdict_fields(lease: Lease, verdict: Verdict, started_at: int = 0, ended_at: int = 0) -> dict[str, Any]:
     """An ended attempt."""
-    return told(
+    return without_none(
         run_id=lease.run_id,
         lease=lease.lease_id,
         state=verdict.state,
@@ -144,17 +148,17 @@ def verdict_asked(lease: Lease, verdict: Verdict, started_at: int = 0, ended_at:
 
 
 def check_move(verdict: Verdict) -> None:
-    """`StateError` for a verdict that no running run can get."""
+    """Raises `StateError` for a verdict whose state cannot follow `running`."""
     if verdict.state not in _AFTER_RUNNING:
         legal = ", ".join(sorted(_AFTER_RUNNING))
         raise StateError(f"verdict: expected a state that may follow running ({legal}), got {verdict.state}")
 
 
-# ── answered ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def read_run(row: Sequence[Any]) -> RunRecord:
-    """A run for people."""
+    """A run, with the fields that people see."""
     (
         run_id, job_id, trigger, slot, due, state, reason, attempts, failures, recoveries, created, armed, started,
         ended, error, result, queue, level, target, done, of, args, settled, name, namespace, owner, node,
@@ -169,7 +173,7 @@ def read_run(row: Sequence[Any]) -> RunRecord:
 
 
 def read_lease(row: Sequence[Any], records: Mapping[tuple[int, int], JobRecord]) -> Lease | None:
-    """A lease, with its job in the revision that it was given with; None if that is not there."""
+    """A lease, with its job at the lease's revision; None if `records` does not have that."""
     (
         lease_id, run_id, job_id, revision, trigger, slot, due, args, attempt, failures, recoveries, incarnation,
         created, reserved, armed, fence, target, queue, level, saved, value,
@@ -196,7 +200,7 @@ def read_term(row: Sequence[Any] | None) -> Term | None:
     return None if row is None else Term(*row)
 
 
-def node_asked(node: Node) -> dict[str, Any]:
+def node_fields(node: Node) -> dict[str, Any]:
     return {
         "id": node.id,
         "incarnation": node.incarnation,
@@ -223,9 +227,9 @@ def read_node(row: list[Any]) -> Node:
     )  # fmt: skip
 
 
-def note_asked(note: Note) -> dict[str, object]:
+def note_fields(note: Note) -> dict[str, object]:
     done, of = (None, None) if note.progress is None else note.progress
-    return lease_asked(note.lease) | told(
+    return lease_fields(note.lease) | without_none(
         number=note.number,
         done=None if done is None else repr(done),
         of=None if of is None else repr(of),

@@ -1,9 +1,9 @@
-"""Talks to the Redis server: runs scripts, reads its clock, loads definitions, hears hints, and checks what it keeps.
+"""Talks to the Redis server: runs scripts, reads its clock, loads definitions, receives hints, checks its persistence.
 
-**A decision about many runs goes in steps**: no script of ours keeps the server from others for long. The script that
-decides also does what follows from it for a page of runs; what is left is a sweep (`lib/sweeps.lua`). The process that
-decided goes on with it, and answers when it is done. If that process dies, upkeep goes on. Until a sweep is done,
-nobody decides again about the same job or queue: the next caller does the rest of it first.
+**A decision about many runs takes several scripts**, so that none blocks the server for long. The first script writes
+the decision and applies it to a page of runs. The rest is a sweep (`lib/sweeps.lua`). The process that made the
+decision finishes the sweep, and then returns. If that process dies, upkeep finishes it. Until then no new decision
+about the same job or queue is accepted: the next caller finishes the sweep first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from onthedot.stores.hints import ALIVE_EVERY, BaseListener, Hint, Hints, Loss
 from onthedot.stores.per_loop import Homes
 from onthedot.stores.redis.connections import Address, Connection, Connections, break_off, maker, open_connection, talk
 from onthedot.stores.redis.errors import TROUBLE, Refusal, translate
-from onthedot.stores.redis.rows import told
+from onthedot.stores.redis.rows import without_none
 from onthedot.stores.redis.scripts import Script, script
 
 logger = logging.getLogger("onthedot.stores.redis")
@@ -33,16 +33,16 @@ logger = logging.getLogger("onthedot.stores.redis")
 KEPT_DEFINITIONS = 10_000
 
 STEP = 100
-"""How many runs one script ends, moves or forgets at the most: some milliseconds of everybody's time."""
+"""The most runs that one script ends, moves or deletes: some milliseconds of the server's time."""
 IDLE: Micros = 2 * SECOND
-"""A sweep that has not moved for so long is upkeep's."""
+"""Upkeep finishes a sweep that has made no step for so long."""
 
 JobRow = Sequence[Any]
-"""A job as scripts answer it: id, revision, state, created, updated, pause reason, paused until."""
+"""A job as scripts return it: id, revision, state, created, updated, pause reason, paused until."""
 
 
 Definition = tuple[Job, Micros]
-"""A definition, and when it was written."""
+"""A definition, and the instant at which it was written."""
 
 
 class RedisServer:
@@ -57,15 +57,15 @@ class RedisServer:
         self.epoch = 0
         self.listener: Listener | None = None
         self.calls = 0
-        self._acknowledged = 0  # the newest write that we have had an answer of
-        self._known = ""  # what the server called itself then
+        self._newest_write = 0  # the number of the newest write that we have an answer to
+        self._server_id = ""  # the run id of the server at that time
         self._read_only = read_only
         self._sender = RandomIds().token()[:16]
         self._homes = Homes(lambda: Connections(address, self._greet), address.shown)
         self._definitions: dict[tuple[int, int], Definition] = {}
 
     async def tell_time(self) -> Micros:
-        """By the shortest question there is: the less it takes, the more its answer is worth."""
+        """The server's clock. A single fast command, so that the answer is as exact as possible."""
         home = await self._homes.here()
         try:
             seconds, rest = await home.call("TIME")
@@ -74,7 +74,7 @@ class RedisServer:
         return int(seconds) * SECOND + int(rest)
 
     async def connect(self) -> None:
-        """See that the server is there and fit for us. Hints of other processes come on this loop."""
+        """Check the server and its persistence. Hints of other processes arrive on this event loop."""
         home = await self._homes.here()
         info = await self.server_info()
         try:
@@ -90,7 +90,7 @@ class RedisServer:
             self.listener.start()
 
     async def server_info(self) -> dict[str, str]:
-        """What the server says of itself."""
+        """The server's answer to INFO."""
         home = await self._homes.here()
         try:
             return read_info(await home.call("INFO"))
@@ -98,106 +98,105 @@ class RedisServer:
             raise translate(error, self.address.shown) from error
 
     async def _settings(self, home: Connections) -> dict[str, str]:
-        """What the server is set to; nothing where we may not ask."""
+        """The server's settings for persistence; empty if this user may not read them."""
         try:
             found = await home.call("CONFIG", "GET", "appendfsync", "save")
         except ResponseError:
             return {}
         return dict(zip(found[::2], found[1::2], strict=True))
 
-    # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── scripts ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def ask(self, name: str, /, *, now: Micros | None = None, **fields: Any) -> Any:
-        """Run a script that may write. What it answers is in the store; its hints are sent."""
-        return (await self.ask_at(name, now=now, **fields))[1]
+    async def write(self, name: str, /, *, now: Micros | None = None, **fields: Any) -> Any:
+        """Run a script that may write, and send its hints."""
+        return (await self.write_with_time(name, now=now, **fields))[1]
 
-    async def ask_at(self, name: str, /, *, now: Micros | None = None, **fields: Any) -> tuple[Micros, Any]:
-        """The same, with the store's clock."""
+    async def write_with_time(self, name: str, /, *, now: Micros | None = None, **fields: Any) -> tuple[Micros, Any]:
+        """Like `write`, and also returns the store's clock."""
         if self._read_only:
             raise StoreUnusable(
                 f"{self.address.shown}: expected a store that may be written, got one that was opened for reading only"
             )
-        return await self._run("EVAL", name, told(me=self._sender, writes=1, now=now, **fields))
+        return await self._run("EVAL", name, without_none(me=self._sender, writes=1, now=now, **fields))
 
-    async def look(self, name: str, /, *, now: Micros | None = None, **fields: Any) -> Any:
+    async def read(self, name: str, /, *, now: Micros | None = None, **fields: Any) -> Any:
         """Run a script that only reads."""
-        return (await self.look_at(name, now=now, **fields))[1]
+        return (await self.read_with_time(name, now=now, **fields))[1]
 
-    async def look_at(self, name: str, /, *, now: Micros | None = None, **fields: Any) -> tuple[Micros, Any]:
-        """The same, with the store's clock."""
-        return await self._run("EVAL_RO", name, told(now=now, **fields))
+    async def read_with_time(self, name: str, /, *, now: Micros | None = None, **fields: Any) -> tuple[Micros, Any]:
+        """Like `read`, and also returns the store's clock."""
+        return await self._run("EVAL_RO", name, without_none(now=now, **fields))
 
-    async def _run(self, how: str, name: str, question: dict[str, Any]) -> tuple[Micros, Any]:
+    async def _run(self, command: str, name: str, request: dict[str, Any]) -> tuple[Micros, Any]:
         home = await self._homes.here()
-        text = json.dumps(question, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(request, ensure_ascii=False, separators=(",", ":"))
         called = script(name)
         try:
-            answer = await self._evaluate(home, how, called, text)
+            now, hints, answer, write = await self._evaluate(home, command, called, text)
         except (*TROUBLE, UnicodeEncodeError) as error:
             raise translate(error, self.address.shown) from error
-        now, hints, said, writes = answer
         self.calls += 1
-        self._acknowledged = max(self._acknowledged, writes)
+        self._newest_write = max(self._newest_write, write)
         for kind, at in zip(hints[::2], hints[1::2], strict=True):
             self.hints.send(Hint(kind, at))
-        return now, said
+        return now, answer
 
-    async def _evaluate(self, home: Connections, how: str, called: Script, text: str) -> Any:
-        sha = how.replace("EVAL", "EVALSHA")
+    async def _evaluate(self, home: Connections, command: str, called: Script, text: str) -> Any:
+        by_hash = command.replace("EVAL", "EVALSHA")
         try:
-            return await home.call(sha, called.sha, 1, self.address.tag, text)
-        except NoScriptError:  # the server was started anew, or has never seen it
-            return await home.call(how, called.text, 1, self.address.tag, text)
+            return await home.call(by_hash, called.sha, 1, self.address.tag, text)
+        except NoScriptError:  # the server was restarted, or this is the script's first call
+            return await home.call(command, called.text, 1, self.address.tag, text)
 
     async def _greet(self, db: Connection) -> None:
-        """A new connection: see whether its server is the one that we knew, and whether it has lost what it said."""
+        """Check on a new connection whether its server is still the same, and whether it lost acknowledged writes."""
         if self._read_only:
             return
         server = read_info(await talk(db, "INFO", "server")).get("run_id", "")
-        known, seen = self._known, self._acknowledged  # before we ask: answers on other connections may come meanwhile
-        before = told(epoch=self.epoch, before=known, seen=seen or None) if known else {}
-        question = json.dumps({"server": server, **before})
-        _, _, [epoch, kept], _ = await talk(db, "EVAL", script("enter").text, 1, self.address.tag, question)
-        if kept < seen and self._known == known:  # else another connection has told it
+        known, seen = self._server_id, self._newest_write  # read first: other connections may change them meanwhile
+        before = without_none(epoch=self.epoch, before=known, seen=seen or None) if known else {}
+        request = json.dumps({"server": server, **before})
+        _, _, [epoch, kept], _ = await talk(db, "EVAL", script("enter").text, 1, self.address.tag, request)
+        if kept < seen and self._server_id == known:  # otherwise another connection has reported it
             logger.warning(
-                "%s: its server was started again, or is another one, and has lost acknowledged writes: %d of %d are "
-                "there. Runs of the last moments may run again, or be gone (epoch %d)",
+                "%s: its server was restarted or replaced, and has lost acknowledged writes: %d of %d are left. "
+                "Runs of the last moments may run again, or be lost (epoch %d)",
                 self.address.shown, kept, seen, epoch,
             )  # fmt: skip
             self.hints.tell_loss(Loss(kept, seen, epoch))
-            self._acknowledged = kept
-        self.epoch, self._known = epoch, server
+            self._newest_write = kept
+        self.epoch, self._server_id = epoch, server
 
     # ── decisions about many runs ────────────────────────────────────────────────────────────────────────────
 
     async def decide(self, name: str, /, *, now: Micros | None = None, **fields: Any) -> Any:
-        """Ask for a decision; sweeps of earlier ones are done before."""
+        """Run the script of a decision. If an earlier sweep is not done, finish it first."""
         while True:
             try:
-                return await self.ask(name, now=now, rows=self.rows, **fields)
+                return await self.write(name, now=now, rows=self.rows, **fields)
             except Refusal as refusal:
                 if refusal.kind != "Unsettled":
                     raise
-                swept, number = refusal.said
-                await self.sweep([swept, int(str(number))], now)
+                swept, number = refusal.details
+                await self.finish_sweep([swept, int(str(number))], now)
 
-    async def sweep(self, left: Sequence[Any], now: Micros | None) -> list[int]:
-        """Do what is left of a decision; what has been counted from its beginning on."""
+    async def finish_sweep(self, left: Sequence[Any], now: Micros | None) -> list[int]:
+        """Do the rest of a decision. Returns the counts of the whole decision."""
         name, number = left
         while True:
-            done, first, second = await self.ask("sweep", now=now, name=name, number=number, rows=self.rows)
+            done, first, second = await self.write("sweep", now=now, name=name, number=number, rows=self.rows)
             if done:
                 return [first, second]
 
-    async def sweep_after_others(self, now: Micros | None) -> None:
+    async def finish_stalled_sweeps(self, now: Micros | None) -> None:
         """Finish the sweeps of processes that died."""
-        for left in await self.look("unsettled", now=now, idle=IDLE):
-            await self.sweep(left, now)
+        for left in await self.read("stalled_sweeps", now=now, idle=IDLE):
+            await self.finish_sweep(left, now)
 
-    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── close ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def close(self) -> None:
-        """Let go of the connections. Whatever was acknowledged stays. Twice is fine."""
+        """Close the connections. Acknowledged writes stay. A second call does nothing."""
         if self.listener is not None:
             await self.listener.close()
             self.listener = None
@@ -206,9 +205,9 @@ class RedisServer:
     # ── definitions ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def load(self, rows: Iterable[JobRow]) -> list[JobRecord | StoreUnusable]:
-        """Jobs as scripts answer them; for each whose definition cannot be read, the reason.
+        """The records of these jobs. Instead of a record, the error for a job whose definition cannot be read.
 
-        Definitions never change, and are read once."""
+        A definition never changes, so each is read once."""
         rows = list(rows)
         keys = {(row[0], row[1]) for row in rows}
         known: dict[tuple[int, int], Definition | StoreUnusable] = {
@@ -220,11 +219,11 @@ class RedisServer:
         return [_record(row, known[row[0], row[1]]) for row in rows]
 
     async def records(self, rows: Iterable[JobRow]) -> list[JobRecord]:
-        """Those of these jobs whose definitions can be read."""
+        """The records of these jobs, without those whose definition cannot be read."""
         return [record for record in await self.load(rows) if isinstance(record, JobRecord)]
 
     async def record(self, row: JobRow) -> JobRecord:
-        """One job; `StoreUnusable` if its definition cannot be read."""
+        """The record of one job. Raises `StoreUnusable` if its definition cannot be read."""
         [record] = await self.load([row])
         if isinstance(record, StoreUnusable):
             raise record
@@ -255,7 +254,7 @@ def _record(row: JobRow, definition: Definition | StoreUnusable) -> JobRecord | 
 
 
 def _definition(key: tuple[int, int], text: str | None) -> Definition | StoreUnusable:
-    """A definition from its stored text, or why it cannot be read."""
+    """A definition from its stored text, or the error if it cannot be read."""
     job_id, revision = key
     if text is None:
         return StoreUnusable(f"job {job_id}: expected its revision {revision}, which is missing; put the job again")
@@ -266,11 +265,11 @@ def _definition(key: tuple[int, int], text: str | None) -> Definition | StoreUnu
         return StoreUnusable(f"job {job_id}, revision {revision}: {error}; put the job again")
 
 
-# ── hints from other processes: every script that has hints publishes their kinds ──────────────────────────────
+# ── hints from other processes: a script publishes the kinds of its hints ──────────────────────────────────────
 
 
 class Listener(BaseListener):
-    """Subscribed to the channel of one store."""
+    """Receives the hints of other processes on the channel of one store."""
 
     trouble = TROUBLE
 
@@ -292,36 +291,36 @@ class Listener(BaseListener):
             await break_off(db)
 
     async def _hear(self, db: Connection) -> None:
-        """The next message; after a while without one, see whether anybody is there."""
-        said = await db.read_response(timeout=ALIVE_EVERY, disconnect_on_error=False)
-        if said is None:
+        """Receive the next message. If none comes for some time, check that the server answers."""
+        message = await db.read_response(timeout=ALIVE_EVERY, disconnect_on_error=False)
+        if message is None:
             await db.send_command("PING")
-            said = await db.read_response()
-        if said[0] == "message":
-            sender, *kinds = said[2].split()
+            message = await db.read_response()
+        if message[0] == "message":
+            sender, *kinds = message[2].split()
             self._heard(sender, kinds)
 
 
-# ── what a server keeps when it dies, and that it drops no keys to make room ───────────────────────────────────
+# ── persistence and eviction ───────────────────────────────────────────────────────────────────────────────────
 
 OLDEST = (7, 0)
-"""Scripts lean on what Redis 7 does. Valkey began after it."""
+"""The oldest version of Redis that can run the scripts. Every Valkey is newer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Persistence:
-    """What the server's settings promise. `lost` is what a crash of its machine may take, in words; empty: nothing."""
+    """What the server's settings promise. `lost` says what a crash of its machine may lose; empty: nothing."""
 
     lost: str
     kept: str
-    is_weak: bool = False  # more than moments may be lost
+    is_weak: bool = False  # without an append-only file a crash may lose many writes
 
     def __str__(self) -> str:
         return f"{self.kept}; a crash of the server's machine may lose {self.lost or 'nothing'}"
 
 
 def check_server(info: Mapping[str, Any], shown: str) -> None:
-    """`StoreUnusable` for a server that is too old, or that would let our keys go when its memory is full."""
+    """Raises `StoreUnusable` for a server that is too old, or that evicts keys when its memory is full."""
     version = str(info.get("redis_version", "0"))
     number = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if number < OLDEST:

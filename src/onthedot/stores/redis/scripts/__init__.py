@@ -1,7 +1,7 @@
 """Loads the Lua scripts: one file per operation, each atomic on the server.
 
-Every file says in its head what it is asked and what it answers, and which files of `lib/` it uses: those are put
-before it, because a script on the server cannot load another. `lib/base.lua` comes first in all of them.
+The head of each file describes the request and the answer, and names the files of `lib/` that it uses. The loader puts
+those before it, because a script on the server cannot load another. `lib/base.lua` comes first in every script.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ _ORDER = (
     "lines",
     "runs",
     "gates",
-    "ends",
+    "finish",
     "windows",
     "nodes",
-    "serving",
+    "idle_places",
     "rates",
-    "taking",
-    "passing",
-    "shown",
+    "leases",
+    "gate_checks",
+    "rows",
     "entries",
-    "finding",
+    "filters",
     "queues",
     "sweeps",
-    "forgetting",
+    "retention",
 )
-"""Of the files in `lib/`: each may use those before it."""
+"""The order of the files in `lib/`. Each may use those before it."""
 
 
 class Script(NamedTuple):
-    """A script as the server gets it, and what it is called there."""
+    """The text of a script, and the hash by which the server knows it."""
 
     text: str
     sha: str
@@ -41,16 +41,16 @@ class Script(NamedTuple):
 
 @cache
 def script(name: str) -> Script:
-    """The script of this name, with all that it uses."""
+    """The script of this name, with the files that it uses."""
     body = _read(f"{name}.lua")
     [used] = [line.removeprefix("-- Uses:").split() for line in body.splitlines() if line.startswith("-- Uses:")]
-    parts = [_read(f"lib/{part}.lua") for part in ("base", *(one for one in _ORDER if one in used))]
+    parts = [_read(f"lib/{part}.lua") for part in ("base", *(part for part in _ORDER if part in used))]
     text = "\n".join([*parts, "local function main()", body, "end", "return answer(main())", ""])
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
 def names() -> list[str]:
-    """Every script that there is."""
+    """The names of all scripts."""
     found = [entry.name for entry in files(__package__).iterdir()]
     return sorted(name.removesuffix(".lua") for name in found if name.endswith(".lua"))
 

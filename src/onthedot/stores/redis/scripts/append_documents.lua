@@ -1,11 +1,11 @@
--- Add texts to the end of a list that only grows: `DocumentsSlice.append_documents`.
+-- Appends texts to a list: `Documents.append_documents`.
 --
--- ARGV     kind; entries: body; key, if there is one
+-- ARGV     kind; entries: body, and key if the entry has one
 -- returns  their numbers
 -- Uses: entries
 
 local numbers = {}
-for place, entry in ipairs(ask.entries) do
-  numbers[place] = append(ask.kind, entry)
+for place, entry in ipairs(request.entries) do
+  numbers[place] = append(request.kind, entry)
 end
 return numbers

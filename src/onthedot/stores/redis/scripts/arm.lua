@@ -1,16 +1,20 @@
--- Commit "these attempts start now": `Store.arm`.
+-- Commits "these attempts start now": `Store.arm`.
 --
--- ARGV     leases: run_id, lease, revision, gates to pass; incarnations: whose they are
--- returns  for each "armed", fence, attempt, armed at; "gone", why; "busy" or "blocked", gate, holder; "skipped", gate,
---          holder, reason; "delayed", gate, until
--- Uses: lines runs gates ends nodes serving rates taking passing
+-- ARGV     leases: run_id, lease, revision, gates (see lib/gate_checks.lua); incarnations: the holders of the leases
+-- returns  one of these for each lease:
+--          "armed", fence, attempt, armed at
+--          "gone", reason
+--          "busy" or "blocked", gate, holder
+--          "skipped", gate, holder, reason
+--          "delayed", gate, until
+-- Uses: lines runs gates finish nodes idle_places rates leases gate_checks
 
-for _, incarnation in ipairs(ask.incarnations) do
+for _, incarnation in ipairs(request.incarnations) do
   check_lease(incarnation)
 end
 
 local function arm_one(asked)
-  local run = find('runs', asked.run_id)
+  local run = get('runs', asked.run_id)
   if run and run.granted_at and run.delayed_under == asked.lease then
     return {'delayed', run.granted_by, run.granted_at}
   end
@@ -30,15 +34,15 @@ local function arm_one(asked)
       return closed
     end
     for _, gate in ipairs(run.gates or {}) do
-      not_idle(run, gate)
+      clear_idle(run, gate)
     end
     arm(run)
   end
   return {'armed', run.fence, run.attempt, run.armed}
 end
 
-local said = {}
-for place, asked in ipairs(ask.leases) do
-  said[place] = arm_one(asked)
+local answers = {}
+for place, asked in ipairs(request.leases) do
+  answers[place] = arm_one(asked)
 end
-return said
+return answers

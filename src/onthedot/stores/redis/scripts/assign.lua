@@ -1,20 +1,20 @@
--- Give runs their places: `Store.place`.
+-- Assigns runs to workers: `Store.assign`.
 --
 -- ARGV     term; placements: run_id, incarnation
 -- returns  1 or 0 for each
 -- Uses: lines runs nodes queues
 
-check_term(ask.term)
-local said = {}
-for place, asked in ipairs(ask.placements) do
-  local run = find('runs', asked.run_id)
-  said[place] = 0
-  if run and needs_a_place(run) then
-    drop_lease(run)
+check_term(request.term)
+local answers = {}
+for place, asked in ipairs(request.placements) do
+  local run = get('runs', asked.run_id)
+  answers[place] = 0
+  if run and needs_place(run) then
+    clear_lease(run)
     run.state, run.route = 'scheduled', '=' .. asked.incarnation
-    wait(run, math.max(run.due, now)) -- from here on it has its time
+    make_available(run, math.max(run.due, now)) -- the worker's time to take it begins here
     hint('runs', run.due)
-    said[place] = 1
+    answers[place] = 1
   end
 end
-return said
+return answers

@@ -1,35 +1,35 @@
--- Enter a new incarnation, or renew its lease: `Store.register` and `beat`.
+-- Registers an incarnation, or renews its lease: `Store.register` and `beat`.
 --
--- ARGV     incarnation, ttl; node: who is to be entered, if it is not known
--- returns  the lease's end, {lease, why} for each attempt that is to stop, whether it is to take no more work
+-- ARGV     incarnation, ttl; node: the fields of a new incarnation
+-- returns  the lease's end, {lease, reason} for each attempt that has to stop, whether the node drains
 -- Uses: lines runs
 
-local node = find('nodes', ask.incarnation)
-if not node and ask.node then
-  node = ask.node
-  node.registered_at, node.number = now, take_number('node')
-  zadd(P .. 'registered', node.number, ask.incarnation)
+local node = get('nodes', request.incarnation)
+if not node and request.node then
+  node = request.node
+  node.registered_at, node.number = now, next_number('node')
+  zadd(P .. 'registered', node.number, request.incarnation)
 end
 if not node or node.ended then
-  fail('NodeExpired', 'incarnation ' .. ask.incarnation .. ': it has ended; register a new one to go on')
+  fail('NodeExpired', 'incarnation ' .. request.incarnation .. ': it has ended; register a new one to go on')
 end
 
 local function renew(incarnation, one, ttl)
   one.ttl, one.lease_until = ttl, now + ttl
-  keep('nodes', incarnation, one)
+  put('nodes', incarnation, one)
   zadd(P .. 'beats', now, incarnation)
 end
 
--- Whoever has beaten later than now did so before the clock was set back: its lease ends a whole one from now.
-for _, incarnation in ipairs(look('ZRANGEBYSCORE', P .. 'beats', '(' .. text(now), '+inf')) do
-  local other = find('nodes', incarnation)
+-- A node whose last heartbeat is later than now sent it before the clock was set back. Its lease ends one ttl from now.
+for _, incarnation in ipairs(read_index('ZRANGEBYSCORE', P .. 'beats', '(' .. text(now), '+inf')) do
+  local other = get('nodes', incarnation)
   renew(incarnation, other, other.ttl)
 end
-renew(ask.incarnation, node, ask.ttl)
+renew(request.incarnation, node, request.ttl)
 
 local stops = {}
-for _, run in ipairs(runs_behind(look('SMEMBERS', P .. 'stopping:' .. ask.incarnation))) do
-  if run.cancel_wanted and run.inc == ask.incarnation then
+for _, run in ipairs(load_runs(read_index('SMEMBERS', P .. 'stopping:' .. request.incarnation))) do
+  if run.cancel_wanted and run.inc == request.incarnation then
     stops[#stops + 1] = {run.lease, run.cancel_wanted}
   end
 end

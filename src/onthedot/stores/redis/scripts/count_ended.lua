@@ -1,4 +1,4 @@
--- How many finished runs are kept, by state: a part of `Store.count_runs`.
+-- Counts the finished runs that are kept, by state. A part of `Queries.count_runs`.
 --
 -- returns  state, count, state, count …
 -- Uses:

@@ -1,10 +1,10 @@
--- How many runs of a paused job are held, page by page: a part of `Store.resume`, without writing.
+-- Counts the held runs of a paused job, page by page. A part of `Store.resume_job` with `dry_run`.
 --
--- ARGV     job_id; mark: where to go on; rows: how many at the most
--- returns  how many there are among them, and where to go on, or nothing: that was all
--- Uses: lines runs gates ends sweeps
+-- ARGV     job_id; mark: the end of the page before; rows: the most runs of a page
+-- returns  how many runs of this page are held, and its mark, or nil if it was the last page
+-- Uses: lines runs gates finish sweeps
 
-local runs, last = page_of_job(ask.job_id, ask.mark, ask.rows)
+local runs, last = page_of_job(request.job_id, request.mark, request.rows)
 local held = 0
 for _, run in ipairs(runs) do
   held = held + (run.state == 'scheduled' and 1 or 0)

@@ -1,16 +1,16 @@
--- Remove a document if it is at this version: `DocumentsSlice.delete_document`.
+-- Deletes a document if it has this version: `Documents.delete_document`.
 --
 -- ARGV     kind, id, version
--- returns  1: there is none now; 0: it is at another version
+-- returns  1 if there is no such document now, 0 if it has another version
 -- Uses:
 
-local name = ask.kind .. ':' .. ask.id
-local found = find('documents', name)
-if found and found.version ~= ask.version then
+local name = request.kind .. ':' .. request.id
+local found = get('documents', name)
+if found and found.version ~= request.version then
   return 0
 end
 if found then
-  forget('documents', name)
-  zrem(P .. 'documents:' .. ask.kind, ask.id)
+  delete('documents', name)
+  zrem(P .. 'documents:' .. request.kind, request.id)
 end
 return 1

@@ -1,18 +1,18 @@
--- Schedules of active jobs whose next slot is near: `Store.due_schedules`.
+-- Lists schedules of active jobs whose next slot is near: `Store.due_schedules`.
 --
 -- ARGV     until_, limit, shard, layout
--- returns  schedules, earliest first, and whether there are more
--- Uses: lines runs nodes shown
+-- returns  schedules, earliest first, and 1 if there are more, else 0
+-- Uses: lines runs nodes rows
 
-check_layout(ask.layout, ask.shard)
+check_layout(request.layout, request.shard)
 local _, shards = layout()
 local found, offset, more = {}, 0, false
 repeat
-  local page = look('ZRANGEBYSCORE', P .. 'coming', '-inf', ask.until_, 'LIMIT', offset, ask.limit + 1)
+  local page = read_index('ZRANGEBYSCORE', P .. 'coming', '-inf', request.until_, 'LIMIT', offset, request.limit + 1)
   for _, name in ipairs(page) do
     local job_id, bucket, schedule_id = string.match(name, '^(%d+)\t(%d+)\t(.*)$')
-    if shards == 1 or shard_of(tonumber(bucket), shards) == ask.shard then
-      if #found == ask.limit then
+    if shards == 1 or shard_of(tonumber(bucket), shards) == request.shard then
+      if #found == request.limit then
         more = true
         break
       end
@@ -21,5 +21,5 @@ repeat
     end
   end
   offset = offset + #page
-until more or #page <= ask.limit
+until more or #page <= request.limit
 return {found, more and 1 or 0}

@@ -1,35 +1,37 @@
--- Come to the store on a new connection. Another server than last time, or the same one started again, may have lost
--- what was acknowledged: numbers that it may have given out before are passed over. One that has lost all does not know
--- that it was another; who comes knows, and says how many writes it has seen.
+-- Checks the server of a new connection for lost writes.
 --
--- ARGV     server: what the server calls itself, anew with every start; seen: the number of the newest write that the
---          caller has had an answer of; epoch and before: in which epoch that was, and what the server was called then.
---          Without them the caller has never been here
--- returns  the epoch, which grows with every change of the server; how many of the writes up to then are still there:
---          not how many there are, because others have written since
+-- A server that was restarted or replaced may have lost acknowledged writes. Then the script skips numbers that the
+-- server may have used before. A server that lost everything cannot know that it is another one. So the client sends
+-- the number of the newest write that it saw.
+--
+-- ARGV     server: the server's run id, which changes with each start
+--          seen: the number of the newest write that the client has an answer to
+--          epoch, before: the epoch of that answer, and the run id of the server then; nil for a new client
+-- returns  the epoch, which grows when the server changes
+--          how many writes the store had when the client's epoch ended; now, if it has not ended
 -- Uses:
 
-local JUMP = 1000000 -- more than could be written in the second or so that may be lost
-local PER_WRITE = 1000 -- more runs and fences than one write gives out
+local JUMP = 1000000 -- more numbers than could be used in the second or so that may be lost
+local PER_WRITE = 1000 -- more runs and fences than one write makes
 local HIGHEST = 900000000000 -- ids have twelve digits where they are sorted
-local MOST_STARTS = 100 -- who has missed more than so many does not know what is left
+local MOST_STARTS = 100 -- a client that missed more epochs cannot learn what is left
 local NAMES = {'run', 'fence', 'job', 'skip', 'node', 'sweep', 'document', 'entry'}
 
 local known = call('HGET', P .. 'epoch', 'server')
 local writes = tonumber(call('HGET', P .. 'sequences', 'write') or 0)
-if known ~= ask.server then
-  call('HSET', P .. 'epoch', 'server', ask.server)
+if known ~= request.server then
+  call('HSET', P .. 'epoch', 'server', request.server)
   call('HINCRBY', P .. 'epoch', 'number', 1)
   if known then
     for _, name in ipairs(NAMES) do
-      call('HINCRBY', P .. 'sequences', name, JUMP) -- nothing is taken from them here
+      call('HINCRBY', P .. 'sequences', name, JUMP)
     end
   end
 end
 
--- With which server each epoch began, and after how many writes.
+-- `starts` has for each epoch the server's run id and the number of writes at its start.
 local epoch = tonumber(call('HGET', P .. 'epoch', 'number'))
-call('HSETNX', P .. 'starts', text(epoch), ask.server .. ' ' .. text(writes))
+call('HSETNX', P .. 'starts', text(epoch), request.server .. ' ' .. text(writes))
 call('HDEL', P .. 'starts', text(epoch - MOST_STARTS))
 
 local function start_of(number)
@@ -38,17 +40,17 @@ local function start_of(number)
 end
 
 local kept = writes
-if ask.epoch then
-  local server, after = start_of(ask.epoch)
-  if server == ask.before then
-    server, after = start_of(ask.epoch + 1)
+if request.epoch then -- the epoch after the client's began with the writes that were kept
+  local server, after = start_of(request.epoch)
+  if server == request.before then
+    server, after = start_of(request.epoch + 1)
     kept = after or writes
   else
-    kept = after or 0 -- it was never here: another server has begun that epoch, or has lost it
+    kept = after or 0 -- another server began that epoch, or this server lost it
   end
 end
-if ask.seen and kept < ask.seen then
-  local least = math.min(ask.seen * PER_WRITE, HIGHEST)
+if request.seen and kept < request.seen then
+  local least = math.min(request.seen * PER_WRITE, HIGHEST)
   for _, name in ipairs(NAMES) do
     if tonumber(call('HGET', P .. 'sequences', name) or 0) < least then
       call('HSET', P .. 'sequences', name, text(least))

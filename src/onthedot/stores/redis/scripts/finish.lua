@@ -1,18 +1,18 @@
--- Record verdicts: `Store.finish`.
+-- Records verdicts: `Store.finish`.
 --
--- ARGV     finishes: run_id, lease, and the verdict (lib/ends.lua); most: how many finished runs are kept
+-- ARGV     finishes: run_id, lease, and the verdict (lib/finish.lua); most: how many finished runs are kept
 -- returns  1 or 0 for each
--- Uses: lines runs gates ends forgetting
+-- Uses: lines runs gates finish retention
 
 local ids = {}
-for place, finish in ipairs(ask.finishes) do
+for place, finish in ipairs(request.finishes) do
   ids[place] = finish.run_id
 end
-fetch('runs', ids)
+preload('runs', ids)
 
--- Whether this very attempt was recorded before, under this lease, with this outcome.
+-- Whether this attempt was recorded before under this lease with this outcome.
 local function was_recorded(finish)
-  local run = find('runs', finish.run_id) or find('history', finish.run_id)
+  local run = get('runs', finish.run_id) or get('history', finish.run_id)
   for _, try in ipairs(run and run.tries or {}) do
     local lease_id, outcome = try[2], try[6]
     if lease_id == finish.lease and outcome == finish.outcome then
@@ -22,15 +22,15 @@ local function was_recorded(finish)
   return false
 end
 
-local said = {}
-for place, finish in ipairs(ask.finishes) do
-  local run = find('runs', finish.run_id)
+local answers = {}
+for place, finish in ipairs(request.finishes) do
+  local run = get('runs', finish.run_id)
   if run and run.state == 'running' and run.lease == finish.lease then
-    end_attempt(run, finish, find('nodes', run.inc).id)
-    said[place] = 1
+    end_attempt(run, finish, get('nodes', run.inc).id)
+    answers[place] = 1
   else
-    said[place] = was_recorded(finish) and 1 or 0
+    answers[place] = was_recorded(finish) and 1 or 0
   end
 end
-trim_history(ask.most, 2 * #said)
-return said
+trim_history(request.most, 2 * #answers)
+return answers

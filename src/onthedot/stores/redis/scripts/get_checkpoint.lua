@@ -1,8 +1,8 @@
--- The newest checkpoint of a run: `Store.get_checkpoint`.
+-- The newest checkpoint of a run: `Queries.get_checkpoint`.
 --
 -- ARGV     run_id
--- returns  revision, value; or nothing
+-- returns  revision, value; or nil
 -- Uses:
 
-local known = find('checkpoints', ask.run_id)
+local known = get('checkpoints', request.run_id)
 return known and {known.revision, known.value}

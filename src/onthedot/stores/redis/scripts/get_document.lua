@@ -1,8 +1,8 @@
--- One document: `DocumentsSlice.get_document`.
+-- One document: `Documents.get_document`.
 --
 -- ARGV     kind, id
--- returns  version, body, written_at; or nothing
+-- returns  version, body, written_at; or nil
 -- Uses:
 
-local found = find('documents', ask.kind .. ':' .. ask.id)
+local found = get('documents', request.kind .. ':' .. request.id)
 return found and row(found, {'version', 'body', 'written_at'})

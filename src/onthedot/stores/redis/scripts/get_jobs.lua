@@ -1,14 +1,14 @@
--- Jobs as people see them: `Store.get_job`.
+-- Jobs by name: `Queries.get_job`.
 --
--- ARGV     names: namespace and name, with a tab between
--- returns  jobs, in order; those that are not there are left out
--- Uses: lines runs shown
+-- ARGV     names: namespace, tab and name of each job
+-- returns  the jobs that exist, in this order
+-- Uses: lines runs rows
 
 local found = {}
-for _, name in ipairs(ask.names) do
+for _, name in ipairs(request.names) do
   local job_id = call('HGET', P .. 'names', name)
   if job_id then
-    found[#found + 1] = shown_job(job_of(job_id))
+    found[#found + 1] = listed_job_row(job_of(job_id))
   end
 end
 return found

@@ -1,4 +1,4 @@
--- How many shards there are: `Store.layout`.
+-- The number of shards: `Queries.get_layout`.
 --
 -- returns  version, shards
 -- Uses: nodes

@@ -1,8 +1,8 @@
--- A job by its id, as it is now.
+-- The current revision of a job.
 --
 -- ARGV     job_id
--- returns  the job; nothing if there is none, or it was deleted
--- Uses: lines runs shown
+-- returns  the job, or nil if there is none or it was deleted
+-- Uses: lines runs rows
 
-local job = job_of(ask.job_id)
+local job = job_of(request.job_id)
 return job and job.state ~= 'deleted' and job_row(job) or nil

@@ -1,8 +1,8 @@
--- The ended attempts of a run: `Store.list_attempts`.
+-- The ended attempts of a run: `Queries.list_attempts`.
 --
 -- ARGV     run_id
 -- returns  attempts, in order
 -- Uses:
 
-local run = find('runs', ask.run_id) or find('history', ask.run_id)
+local run = get('runs', request.run_id) or get('history', request.run_id)
 return run and run.tries or {}

@@ -1,13 +1,13 @@
--- A page of live runs by due instant: a part of `FindingSlice.find_runs`.
+-- A page of live runs by due instant: `Queries.scan_live`.
 --
--- ARGV     namespaces, owner, job, job_id, states, queue, label, node: what is wanted of a run; after: {due, run id};
---          until_, an instant; rows: how many are looked at; limit
--- returns  runs, and {due, run id} of the last that was looked at, or nothing: that was all
--- Uses: lines runs shown finding
+-- ARGV     namespaces, owner, job, job_id, states, queue, label, node: the filter
+--          after: {due, run id}; until_, an instant; rows: the most runs that are read; limit
+-- returns  runs, and {due, run id} of the last run that was read, or nil if there are no more
+-- Uses: lines runs rows filters
 
 local index = index_for(DUE, P .. 'job:')
-local first = place_of(index, ask.after[1], member(ask.after[2] + 1))
-local page = look('ZRANGE', index, first, first + ask.rows - 1, 'WITHSCORES')
-return wanted_runs('runs', page, 1, #page - 1, 2, function(due)
-  return due >= ask.until_
-end, #page == 2 * ask.rows)
+local first = place_before(index, request.after[1], member(request.after[2] + 1))
+local page = read_index('ZRANGE', index, first, first + request.rows - 1, 'WITHSCORES')
+return matching_runs('runs', page, 1, #page - 1, 2, function(due)
+  return due >= request.until_
+end, #page == 2 * request.rows)

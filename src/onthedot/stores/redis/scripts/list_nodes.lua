@@ -1,6 +1,6 @@
--- Incarnations, newest first: `Store.list_nodes`.
+-- Incarnations, newest first: `Queries.list_nodes`.
 --
--- ARGV     limit; living: only those whose lease goes on
+-- ARGV     limit; living: only those whose lease has not ended
 -- returns  nodes
 -- Uses: nodes
 
@@ -9,12 +9,12 @@ local FIELDS = {
   'lease_until', 'left_at', 'ttl', 'tzdata',
 }
 
--- Whoever left or was ended has no beats.
+-- `beats` has no incarnation that left or was ended.
 local function living()
-  local names, found = look('ZRANGE', P .. 'beats', 0, -1), {}
+  local names, found = read_index('ZRANGE', P .. 'beats', 0, -1), {}
   for _, incarnation in ipairs(names) do
-    local node = find('nodes', incarnation)
-    if lives(node) then
+    local node = get('nodes', incarnation)
+    if is_alive(node) then
       found[#found + 1] = node
     end
   end
@@ -23,15 +23,15 @@ local function living()
 end
 
 local found = {}
-if ask.living then
+if request.living then
   for place, node in ipairs(living()) do
-    if place <= ask.limit then
+    if place <= request.limit then
       found[place] = row(node, FIELDS)
     end
   end
 else
-  for _, incarnation in ipairs(look('ZREVRANGE', P .. 'registered', 0, ask.limit - 1)) do
-    found[#found + 1] = row(find('nodes', incarnation), FIELDS)
+  for _, incarnation in ipairs(read_index('ZREVRANGE', P .. 'registered', 0, request.limit - 1)) do
+    found[#found + 1] = row(get('nodes', incarnation), FIELDS)
   end
 end
 return found

@@ -1,4 +1,4 @@
--- What somebody has said about queues: a part of `Store.list_queues`.
+-- The queues that have settings. A part of `Queries.list_queues`.
 --
 -- returns  queues
 -- Uses: lines nodes queues

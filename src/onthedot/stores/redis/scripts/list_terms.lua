@@ -1,4 +1,4 @@
--- The newest term of each shard of the layout: `Store.list_terms`.
+-- The newest term of each shard of the layout: `Queries.list_terms`.
 --
 -- returns  terms, by shard
 -- Uses: nodes
@@ -6,7 +6,7 @@
 local _, shards = layout()
 local found = {}
 for shard = 0, shards - 1 do
-  local term = find('terms', shard)
+  local term = get('terms', shard)
   if term then
     found[#found + 1] = term_row(term)
   end

@@ -1,26 +1,26 @@
--- Runs that the leader is to find a place for: `Store.unplaced`.
+-- Runs whose worker the leader has to choose: `Queries.list_unassigned`.
 --
 -- ARGV     until_, limit
--- returns  {run id, job, due, place} for each, earliest first
--- Uses: lines runs nodes shown queues
+-- returns  {run id, job, due, incarnation that had it or ''} for each, earliest first
+-- Uses: lines runs nodes rows queues
 
 local found = {}
 for _, start in ipairs({'!leader\t', '='}) do
   local stop = start == '=' and '>' or '!leader\n'
-  for _, name in ipairs(look('ZRANGEBYLEX', P .. 'lines', '[' .. start, '(' .. stop)) do
+  for _, name in ipairs(read_index('ZRANGEBYLEX', P .. 'lines', '[' .. start, '(' .. stop)) do
     local route, level = string.match(name, '^(.*)%z(%d)$')
     local key, offset = P .. 'line:' .. level .. ':' .. route, 0
     local page, mine = nil, 0
-    repeat -- each line has as many as are wanted, at the most
-      page = look('ZRANGEBYSCORE', key, '-inf', ask.until_, 'LIMIT', offset, ask.limit)
-      for _, run in ipairs(runs_behind(page)) do
-        if needs_a_place(run) and not is_paused(run.queue) then
+    repeat -- at most `limit` runs of each line
+      page = read_index('ZRANGEBYSCORE', key, '-inf', request.until_, 'LIMIT', offset, request.limit)
+      for _, run in ipairs(load_runs(page)) do
+        if needs_place(run) and not is_paused(run.queue) then
           found[#found + 1] = run
           mine = mine + 1
         end
       end
       offset = offset + #page
-    until #page < ask.limit or mine >= ask.limit
+    until #page < request.limit or mine >= request.limit
   end
 end
 table.sort(found, function(one, other)
@@ -29,10 +29,10 @@ table.sort(found, function(one, other)
   end
   return one.id < other.id
 end)
-local said = {}
-for place = 1, math.min(#found, ask.limit) do
+local rows = {}
+for place = 1, math.min(#found, request.limit) do
   local run = found[place]
-  local had = starts_with(run.route, '=') and string.sub(run.route, 2) or ''
-  said[place] = {run.id, job_row(job_of(run.job)), run.due, had}
+  local last_incarnation = starts_with(run.route, '=') and string.sub(run.route, 2) or ''
+  rows[place] = {run.id, job_row(job_of(run.job)), run.due, last_incarnation}
 end
-return said
+return rows

@@ -1,10 +1,11 @@
--- Put the namespace into the keys of named limits and rates, once, a page at a time: the step to a later version of the
--- store. Those of the default namespace stay as they are, see rules/gates.py. Who holds a gate, waits at one or was
--- granted an instant goes with it.
+-- Migrates a store of an earlier version: puts the namespace into the keys of named limits and rates, page by page.
 --
--- ARGV     nothing: is it done? what: "rates" or "runs"; cursor; rows: how many are looked at; names: of rates, with
---          their namespaces, as namespace, name
--- returns  the cursor to go on with; "0" after the last page, and if all of it is done. It is done with the last run
+-- Keys of the default namespace do not change (rules/gates.py). Runs that hold a gate, wait at one or were granted an
+-- instant get the new keys.
+--
+-- ARGV     what: "rates" or "runs", or nil to ask whether the migration is done
+--          cursor; rows: the most records of a page; names: {namespace, name} of the rates
+-- returns  the cursor of the next page; "0" after the last page, and if the migration is done
 -- Uses: lines runs gates
 
 local LIMIT, RATE = 'limit:name:', 'rate:name:'
@@ -12,7 +13,7 @@ local LIMIT, RATE = 'limit:name:', 'rate:name:'
 if call('HGET', P .. 'epoch', 'gates') then
   return '0'
 end
-if not ask.what then
+if not request.what then
   if call('EXISTS', P .. 'jobs') == 1 then
     return 'open'
   end
@@ -26,11 +27,11 @@ local function key_in(namespace, key)
 end
 
 local function copy_rate(key)
-  for _, named in ipairs(ask.names) do
+  for _, named in ipairs(request.names) do
     local made = key_in(named[1], key)
-    if starts_with(key, RATE .. named[2] .. ':') and not find('rates', made) then
-      local tat = find('rates', key)
-      keep('rates', made, tat)
+    if starts_with(key, RATE .. named[2] .. ':') and not get('rates', made) then
+      local tat = get('rates', key)
+      put('rates', made, tat)
       zadd(P .. 'rated', tat.whole, made)
     end
   end
@@ -40,7 +41,7 @@ local function rename(run, namespace)
   for _, gate in ipairs(run.gates or {}) do
     if starts_with(gate.key, LIMIT) then
       local passed = gate.passed
-      drop_place(run, gate)
+      remove_holder(run, gate)
       gate.key, gate.passed = key_in(namespace, gate.key), passed
       zadd(P .. 'holders:' .. gate.key, run.id, run.id)
       if passed then
@@ -61,25 +62,25 @@ local function rename(run, namespace)
       run.reason = 'waits at ' .. run.granted_by .. string.sub(run.reason, #'waits at ' + #by + 1)
     end
   end
-  keep('runs', run.id, run)
+  put('runs', run.id, run)
 end
 
-local page = call('HSCAN', P .. ask.what, ask.cursor, 'COUNT', ask.rows)
+local page = call('HSCAN', P .. request.what, request.cursor, 'COUNT', request.rows)
 for place = 1, #page[2], 2 do
   local field, packed = page[2][place], page[2][place + 1]
-  if ask.what == 'rates' then
+  if request.what == 'rates' then
     if starts_with(field, RATE) then
       copy_rate(field)
     end
   elseif string.find(packed, LIMIT, 1, true) or string.find(packed, RATE, 1, true) then
-    local run = find('runs', field)
+    local run = get('runs', field)
     local job = run and job_of(run.job)
     if job and job.namespace ~= 'default' then
       rename(run, job.namespace)
     end
   end
 end
-if ask.what == 'runs' and page[1] == '0' then
+if request.what == 'runs' and page[1] == '0' then
   call('HSET', P .. 'epoch', 'gates', 'of namespaces')
 end
 return page[1]

@@ -1,13 +1,13 @@
--- Record what attempts tell: `Store.note`.
+-- Stores progress and logs of attempts: `Store.note`.
 --
--- ARGV     notes: run_id, lease, number, done and of (as text, so that Python reads what it wrote), log
+-- ARGV     notes: run_id, lease, number, done and of (as text, so that no digit is lost), log
 -- returns  1 or 0 for each
 -- Uses:
 
-local said = {}
-for place, note in ipairs(ask.notes) do
-  local run = find('runs', note.run_id)
-  said[place] = 0
+local answers = {}
+for place, note in ipairs(request.notes) do
+  local run = get('runs', note.run_id)
+  answers[place] = 0
   if run and run.state == 'running' and run.lease == note.lease then
     if run.noted_attempt ~= run.attempt or run.noted < note.number then
       run.noted_attempt, run.noted = run.attempt, note.number
@@ -17,9 +17,9 @@ for place, note in ipairs(ask.notes) do
       if note.log then
         call('HSET', P .. 'logs:' .. run.id, run.attempt, note.log)
       end
-      keep('runs', run.id, run)
+      put('runs', run.id, run)
     end
-    said[place] = 1
+    answers[place] = 1
   end
 end
-return said
+return answers

@@ -1,16 +1,16 @@
--- Stop a queue: `Store.pause_queue`.
+-- Pauses a queue: `Store.pause_queue`.
 --
--- ARGV     name, reason; rows: how many runs at the most
--- returns  the queue; the sweep that is left, or nothing
--- Uses: lines runs gates ends nodes queues sweeps
+-- ARGV     name, reason; rows: the most runs that this script takes from their gates
+-- returns  the queue; the sweep that does the rest, or nil
+-- Uses: lines runs gates finish nodes queues sweeps
 
-local queue, left = queue_of(ask.name) or {}, nil
-check_settled(queue, 'queue:' .. ask.name)
-queue.paused_at, queue.reason = queue.paused_at or now, ask.reason
-keep('queues', ask.name, queue)
-if look('SCARD', P .. 'at_gates') <= ask.rows then
-  leave_gates(ask.name, look('SMEMBERS', P .. 'at_gates'))
+local queue, sweep = queue_of(request.name) or {}, nil
+check_no_sweep(queue, 'queue:' .. request.name)
+queue.paused_at, queue.reason = queue.paused_at or now, request.reason
+put('queues', request.name, queue)
+if read_index('SCARD', P .. 'at_gates') <= request.rows then
+  leave_queue_gates(request.name, read_index('SMEMBERS', P .. 'at_gates'))
 else
-  left = begin_sweep(queue, 'queue:' .. ask.name, {kind = 'pause', cursor = '0', counted = {0, 0}})
+  sweep = start_sweep(queue, 'queue:' .. request.name, {kind = 'pause', cursor = '0', counted = {0, 0}})
 end
-return {queue_row(ask.name, queue), left or false}
+return {queue_row(request.name, queue), sweep or false}

@@ -1,4 +1,4 @@
--- Ask every node to beat now, by a hint: `Store.probe`.
+-- Asks every node for a heartbeat now, by a hint: `Store.probe`.
 -- Uses:
 
 hint('beats', now)

@@ -1,31 +1,35 @@
--- Create a job, or edit it: `Store.put_job`.
+-- Creates or edits a job: `Store.put_job`.
 --
--- ARGV     job: definition and what follows from it (`stores/redis/jobs.py`); next_id and bucket for a new one;
---          schedule_ids; grids, of each whether it is one; windows; expected, the revision that the caller has read; rows: how many runs at the most
--- returns  change, job, planned, withdrawn; the sweep that is left, or nothing; or "again" and the id that a new job would get
--- Uses: lines runs gates ends windows shown sweeps
+-- ARGV     job: the definition, and fields computed from it (stores/redis/rows.py)
+--          next_id, bucket: the id that the client expects for a new job, and the bucket of that id
+--          schedule_ids; grids: for each schedule id whether it is a grid; windows
+--          expected: the revision that the client has read
+--          rows: the most runs that this script moves
+-- returns  change, job, planned, withdrawn; the sweep that does the rest, or nil
+--          or "again" and the id that a new job gets
+-- Uses: lines runs gates finish windows rows sweeps
 
-local new = ask.job
+local new = request.job
 local name = new.namespace .. '\t' .. new.name
 local old_id = call('HGET', P .. 'names', name)
 local old = old_id and job_of(old_id)
 
 local function definition_of(job)
-  local kept = call('HGET', P .. 'definitions', job.id .. ':' .. job.revision)
-  return string.sub(kept, string.find(kept, '\n', 1, true) + 1)
+  local stored = call('HGET', P .. 'definitions', job.id .. ':' .. job.revision)
+  return string.sub(stored, string.find(stored, '\n', 1, true) + 1)
 end
 
-check_settled(old, 'job:' .. (old_id or ''))
+check_no_sweep(old, 'job:' .. (old_id or ''))
 if old and definition_of(old) == new.definition then
   return {'unchanged', job_row(old), 0, 0, false}
 end
 local found = old and old.revision or 0
-if ask.expected and ask.expected ~= found then
-  fail('RevisionConflict', "job '" .. new.name .. "': expected revision " .. ask.expected .. ', found ' .. found
+if request.expected and request.expected ~= found then
+  fail('RevisionConflict', "job '" .. new.name .. "': expected revision " .. request.expected .. ', found ' .. found
     .. '; read it again')
 end
 
--- Refuse a job that would, over however many others, run after itself: the shortest way is told.
+-- Refuses a job that would run after itself, also by way of other jobs. The error has the shortest cycle.
 local function check_cycle()
   local child_of, ahead, place = {}, {}, 1
   for _, parent in ipairs(new.after and new.after.parents or {}) do
@@ -54,19 +58,19 @@ local function check_cycle()
 end
 check_cycle()
 
-local kept, given = {}, {}
-for _, schedule_id in ipairs(ask.schedule_ids) do
-  kept[schedule_id] = true
+local kept_ids, windows = {}, {}
+for _, schedule_id in ipairs(request.schedule_ids) do
+  kept_ids[schedule_id] = true
 end
-for _, window in ipairs(ask.windows) do
+for _, window in ipairs(request.windows) do
   check_past(window)
-  given[window.schedule_id] = window
+  windows[window.schedule_id] = window
 end
 
--- Refuse a schedule that is dropped with slots that nobody gave a fate: the window came too late, or not.
+-- Refuses to drop a schedule with past slots that have no fate: its closing window is missing or came too late.
 --
--- A window that does not start at the watermark was computed before others planned, or before a pause took slots back.
--- It is accepted only if the watermark lies ahead: then all slots so far have their fates.
+-- A window that does not start at the watermark was computed before a planner planned more, or before a pause took
+-- slots back. It is accepted only if the watermark lies ahead: then all slots up to now have their fates.
 local function check_dropped(schedule_id, state, closing)
   local left = state.next_at
   if closing and closing.start == state.watermark then
@@ -75,48 +79,49 @@ local function check_dropped(schedule_id, state, closing)
     left = state.watermark
   end
   if left and left <= now then
-    stale("schedule '" .. schedule_id .. "': its slot at " .. text(left)
+    fail_stale("schedule '" .. schedule_id .. "': its slot at " .. text(left)
       .. ' has no fate yet; read the schedule and compute its window again', state.watermark)
   end
 end
 
--- What an edit adds: the old definition has the time up to now. A grid begins after it, and all else is computed again.
--- But the first slot of a fixed delay that begins at once is due whenever it is written.
+-- A schedule that an edit adds begins after now, because the old definition applies up to now. The window of a grid is
+-- cut at now. Other windows are refused if their first slot has passed, and have to be computed again. The first slot
+-- of a fixed delay that starts at once may be past.
 local function begin_after_now(window, is_grid)
   local name = "schedule '" .. window.schedule_id .. "': "
   if is_grid then
     if window.start > now then
-      stale(name .. 'the window starts at ' .. text(window.start) .. ', after ' .. text(now)
+      fail_stale(name .. 'the window starts at ' .. text(window.start) .. ', after ' .. text(now)
         .. "; read the store's clock and compute it again", now)
     end
-    go_behind(window, now)
+    cut_window(window, now)
     window.start = now
     return
   end
   local first = window.slots[1] and window.slots[1].slot or window.next_at
   local at_once = window.delay and first == window.start + 1
   if first and first <= now and not at_once then
-    stale(name .. 'its slot at ' .. text(first) .. " has passed before the edit; read the store's clock and compute it"
-      .. ' again', window.start)
+    fail_stale(name .. 'its slot at ' .. text(first)
+      .. " has passed before the edit; read the store's clock and compute it" .. ' again', window.start)
   end
 end
 
 local function check_windows(states)
   for schedule_id, state in pairs(states) do
-    if not kept[schedule_id] and ask.expected and not state.delay then
-      check_dropped(schedule_id, state, given[schedule_id])
+    if not kept_ids[schedule_id] and request.expected and not state.delay then
+      check_dropped(schedule_id, state, windows[schedule_id])
     end
   end
-  for _, window in ipairs(ask.windows) do
+  for _, window in ipairs(request.windows) do
     local state = states[window.schedule_id]
     check_exceptions(state, window)
     local edge = edge_of(old.id, window.schedule_id)
-    if state and kept[window.schedule_id] and window.start > edge then
-      stale("schedule '" .. window.schedule_id .. "': the window starts at " .. text(window.start) .. ', after '
+    if state and kept_ids[window.schedule_id] and window.start > edge then
+      fail_stale("schedule '" .. window.schedule_id .. "': the window starts at " .. text(window.start) .. ', after '
         .. text(edge) .. "; read the store's clock and compute it again", edge)
     end
-    if not state and kept[window.schedule_id] then
-      begin_after_now(window, ask.grids[window.schedule_id])
+    if not state and kept_ids[window.schedule_id] then
+      begin_after_now(window, request.grids[window.schedule_id])
     end
   end
 end
@@ -130,12 +135,12 @@ if old then
   job.dropped_ahead = old.dropped_ahead
 else
   local next_id = tonumber(call('HGET', P .. 'sequences', 'job') or 0) + 1
-  if next_id ~= ask.next_id then
+  if next_id ~= request.next_id then
     return {'again', next_id}
   end
   job = new
-  job.id, job.revision, job.state, job.created, job.updated = take_number('job'), 1, 'active', now, now
-  job.bucket = ask.bucket
+  job.id, job.revision, job.state, job.created, job.updated = next_number('job'), 1, 'active', now, now
+  job.bucket = request.bucket
 end
 
 -- ── everything is checked: write ───────────────────────────────────────────────────────────────────────────
@@ -145,9 +150,9 @@ job.definition = nil
 call('HSET', P .. 'names', name, job.id)
 zadd(P .. 'names_in_order', 0, name)
 zadd(P .. 'named:' .. name, job.id, job.id)
-keep('jobs', job.id, job)
+put('jobs', job.id, job)
 
--- What it has of parents that stay is kept, unless other runs count now.
+-- Stores the parents. The runs of parents that stay still count, unless `any` or `on` has changed.
 local function put_after()
   local before, after, sets = old and old.after, job.after, P .. 'sets:' .. job.id
   local stays = {}
@@ -170,15 +175,15 @@ local function put_after()
 end
 put_after()
 
-local left
+local sweep
 if old then
-  local runs, last = page_of_job(job.id, nil, ask.rows)
+  local runs, last = page_of_job(job.id, nil, request.rows)
   reroute(job, runs)
-  left = last and begin_sweep(job, 'job:' .. job.id, {kind = 'edit', mark = last, counted = {0, 0}})
+  sweep = last and start_sweep(job, 'job:' .. job.id, {kind = 'edit', mark = last, counted = {0, 0}})
 end
 
--- Which schedules hang on a time zone, in the order of job id and schedule id.
-local function note_zoned(before, after)
+-- Indexes the schedules that depend on a time zone, sorted by job id and schedule id.
+local function index_zoned(before, after)
   for _, schedule_id in ipairs(before) do
     zrem(P .. 'zoned', member(job.id) .. '\t' .. schedule_id)
   end
@@ -189,17 +194,17 @@ end
 
 local states, planned, withdrawn = schedules_of(job.id), 0, 0
 
-local armed = {} -- instants ahead at which runs of dropped schedules start: they were armed
+local armed = {} -- future instants at which runs of dropped schedules start, because they were armed
 
 local function drop(schedule_id, state)
   for _, run in ipairs(runs_after(job.id, schedule_id, now)) do
     armed[text(run.slot)] = true
   end
-  local closing = given[schedule_id]
+  local closing = windows[schedule_id]
   if closing and closing.start == state.watermark then
     record_skips(job, schedule_id, state, settle(closing, state.exceptions))
   end
-  local ahead = {} -- it may come back
+  local ahead = {} -- kept, because a later edit may add the schedule again
   for _, one in ipairs(state.exceptions or {}) do
     if one.recorded and one.slot > now then
       ahead[#ahead + 1] = one
@@ -207,12 +212,12 @@ local function drop(schedule_id, state)
   end
   job.dropped_ahead = job.dropped_ahead or {}
   job.dropped_ahead[schedule_id] = #ahead > 0 and ahead or nil
-  expect(job, schedule_id, state, nil)
+  set_next_slot(job, schedule_id, state, nil)
   states[schedule_id] = nil
 end
 
--- The slots of an added schedule at these instants are skipped(edited); those of a fixed delay are no fixed instants.
-local function leave_out_armed(window)
+-- Skips slots of an added schedule at these instants with the reason "edited", except those of a fixed delay.
+local function skip_armed(window)
   local slots = {}
   for _, slot in ipairs(window.slots) do
     if armed[text(slot.slot)] and not window.delay then
@@ -225,9 +230,9 @@ local function leave_out_armed(window)
   window.slots = slots
 end
 
--- Create a schedule. Of a paused job nothing is planned: resuming it gives its slots their fates.
-local function begin(schedule_id, window)
-  leave_out_armed(window)
+-- Adds a schedule. If the job is paused, nothing is planned: `resume_job` decides about the slots.
+local function add(schedule_id, window)
+  skip_armed(window)
   local first = window.slots[1] and window.slots[1].slot or window.next_at
   local state = {origin = window.start, watermark = window.start, delay = window.delay}
   if job.dropped_ahead then
@@ -235,16 +240,16 @@ local function begin(schedule_id, window)
     job.dropped_ahead[schedule_id] = nil
   end
   states[schedule_id] = state
-  expect(job, schedule_id, state, first)
+  set_next_slot(job, schedule_id, state, first)
   return job.state == 'paused' and 0 or apply_window(job, state, window)
 end
 
--- Go on with a schedule that survives an edit.
+-- Continues a schedule that the edit keeps.
 local function continue(schedule_id, state, window)
   local edge = edge_of(job.id, schedule_id)
   state.delay = window.delay
   if window.delay then
-    await_end(job, schedule_id, state, window.delay, edge)
+    set_delayed_slot(job, schedule_id, state, window.delay, edge)
     return 0
   end
   if job.state == 'paused' then
@@ -252,9 +257,9 @@ local function continue(schedule_id, state, window)
     return 0
   end
   if state.watermark < edge and state.next_at and state.next_at <= edge then
-    return 0 -- the planner is behind: it catches up from here under the new rule
+    return 0 -- the planner is late, and catches up from the watermark under the new rule
   end
-  go_behind(window, edge)
+  cut_window(window, edge)
   return apply_window(job, state, window)
 end
 
@@ -264,25 +269,25 @@ for schedule_id in pairs(states) do
 end
 table.sort(stored)
 for _, schedule_id in ipairs(stored) do
-  local edge = kept[schedule_id] and edge_of(job.id, schedule_id) or now
+  local edge = kept_ids[schedule_id] and edge_of(job.id, schedule_id) or now
   withdrawn = withdrawn + withdraw_after(job.id, schedule_id, edge)
 end
 for _, schedule_id in ipairs(stored) do
-  if not kept[schedule_id] then
+  if not kept_ids[schedule_id] then
     drop(schedule_id, states[schedule_id])
   end
 end
-table.sort(ask.schedule_ids)
-for _, schedule_id in ipairs(ask.schedule_ids) do
-  local window = given[schedule_id]
+table.sort(request.schedule_ids)
+for _, schedule_id in ipairs(request.schedule_ids) do
+  local window = windows[schedule_id]
   if window and states[schedule_id] then
     planned = planned + continue(schedule_id, states[schedule_id], window)
   elseif window then
-    planned = planned + begin(schedule_id, window)
+    planned = planned + add(schedule_id, window)
   end
 end
-keep_schedules(job.id, states)
-note_zoned(old and old.zoned or {}, job.zoned)
+put_schedules(job.id, states)
+index_zoned(old and old.zoned or {}, job.zoned)
 hint('schedules', now)
 hint('runs', now)
-return {old and 'changed' or 'created', job_row(job), planned, withdrawn, left or false}
+return {old and 'changed' or 'created', job_row(job), planned, withdrawn, sweep or false}

@@ -1,33 +1,35 @@
--- Forget holders that are gone, pass gates that are open although somebody waits, and give places that nobody can use to
--- others: `Store.recount_gates`. A part of the keys at a time.
+-- Repairs gates, page by page: `Store.recount_gates`.
 --
--- ARGV     cursor, rows: how many keys at the most
--- returns  how many runs were freed; the cursor to go on with, or "0"
--- Uses: lines runs gates nodes serving
+-- Removes holders whose runs do not exist, passes on open gates at which runs wait, and gives places that no worker can
+-- use to other runs.
+--
+-- ARGV     cursor; rows: the most keys of a page
+-- returns  how many runs were freed; the cursor of the next page, or "0"
+-- Uses: lines runs gates nodes idle_places
 
-for _, key in ipairs(look('ZRANGEBYSCORE', P .. 'rated', '-inf', '(' .. text(now), 'LIMIT', 0, ask.rows)) do
-  forget('rates', key) -- it has been idle
+for _, key in ipairs(read_index('ZRANGEBYSCORE', P .. 'rated', '-inf', '(' .. text(now), 'LIMIT', 0, request.rows)) do
+  delete('rates', key) -- its time has passed
   zrem(P .. 'rated', key)
 end
--- Nodes of an earlier version do not note places that are not in use.
-local function note_idle(run, key)
+-- Nodes of an earlier version do not record places that are not in use.
+local function mark_idle(run, key)
   for _, gate in ipairs(run.gates or {}) do
     if gate.key == key and not gate.until_end and not gate.passed and run.state ~= 'running' then
       gate.passed = true
       sadd(P .. 'idle:' .. key, run.id)
-      keep('runs', run.id, run)
+      put('runs', run.id, run)
     end
   end
 end
 
 local freed = 0
-local page = call('HSCAN', P .. 'waited', ask.cursor, 'COUNT', ask.rows)
+local page = call('HSCAN', P .. 'waited', request.cursor, 'COUNT', request.rows)
 for place = 1, #page[2], 2 do
   local key = page[2][place]
-  for _, run_id in ipairs(look('ZRANGE', P .. 'holders:' .. key, 0, -1)) do
-    local run = find('runs', run_id)
+  for _, run_id in ipairs(read_index('ZRANGE', P .. 'holders:' .. key, 0, -1)) do
+    local run = get('runs', run_id)
     if run then
-      note_idle(run, key)
+      mark_idle(run, key)
     else
       zrem(P .. 'holders:' .. key, run_id)
     end

@@ -1,13 +1,13 @@
--- Extend a term: `Store.renew`.
+-- Extends a term: `Store.renew`.
 --
 -- ARGV     term, ttl
--- returns  the term, or nothing
+-- returns  the term, or nil
 -- Uses: nodes
 
-if not is_current(ask.term) then
+if not is_current(request.term) then
   return
 end
-local term = find('terms', ask.term.shard)
-term.until_, term.ttl = now + ask.ttl, math.max(ask.ttl, term.ttl)
-keep('terms', term.shard, term)
+local term = get('terms', request.term.shard)
+term.until_, term.ttl = now + request.ttl, math.max(request.ttl, term.ttl)
+put('terms', term.shard, term)
 return term_row(term)

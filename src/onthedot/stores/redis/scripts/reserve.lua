@@ -1,23 +1,27 @@
--- Take work for a worker: `Store.reserve`.
+-- Reserves runs for a worker: `Store.reserve`.
 --
--- ARGV     incarnation, lease_ids, seats, ahead, extra, quick, horizon, lapse, queues, labels, tasks, number; turns: how
---          many runs that are due get theirs at the most; turns_first: if so many did, give nothing out yet; looks: how
---          many runs that it does not take it looks at; go_on: how far the script before has come, as that has said
--- returns  armed: leases and jobs; held: leases and jobs; when to look again, or nothing; and how far it has come, if it
---          would look at more runs; or only "again"
--- Uses: lines runs nodes taking shown
+-- ARGV     incarnation, lease_ids, seats, ahead, extra, quick, horizon, lapse, queues, labels, tasks, number
+--          turns: the most due runs that get a turn in a queue that is shared fairly
+--          turns_first: if so many runs got a turn, reserve nothing yet
+--          looks: the most runs that the script reads and does not take
+--          go_on: the position that the last script returned
+-- returns  leases and jobs of armed runs; leases and jobs of reserved runs; when to ask again, or nil; the position
+--          from which the next script continues, or nil
+--          or only "again", if the turns of a shared queue come first
+-- Uses: lines runs nodes leases rows
 
 local BONUS = {[0] = 0, 600000000, 1800000000, 7200000000} -- by level, as in model/route.py
 
-check_lease(ask.incarnation)
-local node = find('nodes', ask.incarnation)
+check_lease(request.incarnation)
+local node = get('nodes', request.incarnation)
 local armed, held = {}, {}
-local passed, used, seats, extra, ahead, again, went_to = 0, 0, ask.seats, ask.extra, ask.ahead, {}, {}
-if ask.go_on then
-  passed, used, seats, extra, ahead, again, went_to = unpack(ask.go_on)
+local passed, used, seats, extra, ahead = 0, 0, request.seats, request.extra, request.ahead
+local last_ask_again, positions = {}, {}
+if request.go_on then
+  passed, used, seats, extra, ahead, last_ask_again, positions = unpack(request.go_on)
 end
-local look_again = again[1]
-if ask.number < (node.void_below or 0) or node.draining then
+local ask_again_at = last_ask_again[1]
+if request.number < (node.void_below or 0) or node.draining then
   return {leases_and_jobs(armed), leases_and_jobs(held), false, false}
 end
 
@@ -28,9 +32,10 @@ local function set_of(names)
   end
   return made
 end
-local labels, tasks, quick, queues = set_of(ask.labels), set_of(ask.tasks), set_of(ask.quick), set_of(ask.queues)
+local labels, tasks = set_of(request.labels), set_of(request.tasks)
+local quick, queues = set_of(request.quick), set_of(request.queues)
 
--- ── where to look ──────────────────────────────────────────────────────────────────────────────────────────
+-- ── lines ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 local function serves(route)
   route = unranked(route)
@@ -46,21 +51,21 @@ local function serves(route)
   return not is_paused(queue), queue
 end
 
--- The lines that this worker may look into.
-local function lines_of()
+-- The lines from which this worker may take runs.
+local function plain_lines()
   local starts, seen, lines = {}, {}, {}
-  for _, queue in ipairs(ask.queues) do
+  for _, queue in ipairs(request.queues) do
     starts[#starts + 1] = queue
   end
   starts[#starts + 1] = '@' .. node.id
-  starts[#starts + 1] = '=' .. ask.incarnation
+  starts[#starts + 1] = '=' .. request.incarnation
   for _, start in ipairs(starts) do
-    for _, name in ipairs(look('ZRANGEBYLEX', P .. 'lines', '[' .. start, '(' .. start .. '\n')) do
+    for _, name in ipairs(read_index('ZRANGEBYLEX', P .. 'lines', '[' .. start, '(' .. start .. '\n')) do
       local route, level = string.match(name, '^(.*)%z(%d)$')
       if not seen[name] then
         seen[name] = true
         local key = 'line:' .. level .. ':' .. route
-        if look('EXISTS', P .. key) == 0 then
+        if read_index('EXISTS', P .. key) == 0 then
           zrem(P .. 'lines', name)
         elseif serves(route) then
           lines[#lines + 1] = {key = key, route = route, level = tonumber(level)}
@@ -71,16 +76,16 @@ local function lines_of()
   return lines
 end
 
--- Runs that are due in queues that are shared fairly get their turns, earliest due first; whether there may be more.
-local function give_ranks(lines)
-  local left = ask.turns
+-- Gives due runs their ranks in queues that are shared fairly, the earliest first. Returns whether there may be more.
+local function assign_ranks(lines)
+  local left = request.turns
   for _, line in ipairs(lines) do
     local queue = queue_of((string.match(line.route, '^([^\t]*)')))
     if queue and queue.weights and is_shared(line.route) then
-      local due = look('ZRANGEBYSCORE', P .. line.key, '-inf', now, 'LIMIT', 0, left)
-      for _, run in ipairs(runs_behind(due)) do
-        give_rank(run)
-        line_up(run)
+      local due = read_index('ZRANGEBYSCORE', P .. line.key, '-inf', now, 'LIMIT', 0, left)
+      for _, run in ipairs(load_runs(due)) do
+        assign_rank(run)
+        enter_line(run)
       end
       left = left - #due
       if left == 0 then
@@ -93,9 +98,9 @@ end
 
 local function fair_lines()
   local lines = {}
-  for _, route in ipairs(look('ZRANGE', P .. 'ranked', 0, -1)) do
+  for _, route in ipairs(read_index('ZRANGE', P .. 'ranked', 0, -1)) do
     local served, queue = serves(route)
-    if look('EXISTS', P .. 'ranked:' .. route) == 0 then
+    if read_index('EXISTS', P .. 'ranked:' .. route) == 0 then
       zrem(P .. 'ranked', route)
     elseif served and queues[queue] then
       lines[#lines + 1] = {key = 'ranked:' .. route, ranked = true}
@@ -104,20 +109,22 @@ local function fair_lines()
   return lines
 end
 
--- ── one run after the other ────────────────────────────────────────────────────────────────────────────────
+-- ── runs ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-local PAGE = math.max(16, math.min(#ask.lease_ids + 1, 501)) -- one more: what is left tells when to look again
-local AT_ONCE = 32 -- of a page, so many runs are read together: of several lines each may give only a few
+local PAGE = math.max(16, math.min(#request.lease_ids + 1, 501)) -- one more than it takes, to know when to ask again
+local AT_ONCE = 32 -- runs of a page that are read together; with several lines, each may give only a few
 
--- Read on, behind the last run that was passed over: those that were taken are gone from here. If that one is gone,
--- too, from its instant on. A page is two lists and a third one of the runs, as far as they have been read.
+-- Reads the next page: the runs after the last one that stayed in the line, because taken runs have left it. If that
+-- one has left too, it reads from its score on. A page has lists of ids and scores, and the runs that were read so far.
 local function next_page(line)
   local key, behind, found = P .. line.key, line.behind, nil
-  local rank = behind and look('ZRANK', key, member(behind.id))
-  if rank and tonumber(look('ZSCORE', key, member(behind.id))) == behind.score then
-    found = look('ZRANGE', key, rank + 1, rank + PAGE, 'WITHSCORES')
+  local rank = behind and read_index('ZRANK', key, member(behind.id))
+  if rank and tonumber(read_index('ZSCORE', key, member(behind.id))) == behind.score then
+    found = read_index('ZRANGE', key, rank + 1, rank + PAGE, 'WITHSCORES')
   else
-    found = look('ZRANGEBYSCORE', key, behind and text(behind.score) or '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, PAGE)
+    found = read_index(
+      'ZRANGEBYSCORE', key, behind and text(behind.score) or '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, PAGE
+    )
   end
   local ids, scores = {}, {}
   for place = 1, #found, 2 do
@@ -126,8 +133,8 @@ local function next_page(line)
   line.ids, line.scores, line.runs, line.place = ids, scores, {}, 1
 end
 
--- The run at the line's place is done with: if it stays there, reading goes on behind it.
-local function pass_by(line)
+-- Goes to the next run of the line. If this run stays in the line, the next page begins after it.
+local function go_to_next(line)
   local run, score = line.runs[line.place], line.scores[line.place]
   if run.line == line.key and (run.rank or run.ready) == score then
     line.behind = {score = score, id = run.id}
@@ -140,26 +147,26 @@ local function read_runs(line)
   for place = line.place, math.min(line.place + AT_ONCE - 1, #line.ids) do
     ids[#ids + 1] = line.ids[place]
   end
-  fetch('runs', ids)
+  preload('runs', ids)
   for place = 1, #ids do
-    line.runs[line.place + place - 1] = find('runs', ids[place])
+    line.runs[line.place + place - 1] = get('runs', ids[place])
   end
 end
 
--- The earlier of what was found and when this run may be had.
-local function look_later(run, lead)
+-- Makes the worker ask again when this run is free, if that is earlier than the instant so far.
+local function ask_again_for(run, lead)
   local free_at
   if run.state == 'scheduled' then
     free_at = math.max(now, run.ready - lead)
-  elseif run.inc == ask.incarnation and run.ready > now then
+  elseif run.inc == request.incarnation and run.ready > now then
     return -- its own reservation
   else
     free_at = math.max(now, run.ready)
   end
-  look_again = look_again and math.min(look_again, free_at) or free_at
+  ask_again_at = ask_again_at and math.min(ask_again_at, free_at) or free_at
 end
 
--- The first run of a line that was not looked at yet. In a fair line, the first that is ready.
+-- The first run of a line that was not offered yet; in a ranked line, the first that is ready.
 local function head_of(line)
   while true do
     if not line.ids or (line.place > #line.ids and #line.ids == PAGE) then
@@ -177,14 +184,14 @@ local function head_of(line)
       if not line.ranked or run.ready <= now then
         return run
       end
-      look_later(run, 0)
+      ask_again_for(run, 0)
     end
-    pass_by(line)
+    go_to_next(line)
   end
 end
 
--- The head of a line, and its place among those of the others; both are kept until the head is taken.
-local function look_at_head(line)
+-- Finds the head of a line and its order among the heads of other lines. Both stay until `next_run` returns the head.
+local function find_head(line)
   local run = head_of(line)
   line.head = run
   if run then
@@ -194,7 +201,7 @@ local function look_at_head(line)
   line.is_known = true
 end
 
--- What is due comes first, by age and priority; then the others, by instant.
+-- Due runs come first, by age and priority; then the others, by instant.
 local function comes_before(one, other)
   if one.is_due ~= other.is_due then
     return one.is_due
@@ -208,7 +215,7 @@ local function next_run(lines)
   local best
   for _, line in ipairs(lines) do
     if not line.is_known then
-      look_at_head(line)
+      find_head(line)
     end
     if line.head and (not best or comes_before(line, best)) then
       best = line
@@ -224,19 +231,19 @@ end
 
 local function may_take(run)
   if run.expires and run.expires <= now then
-    return false -- missed: `expire` will say so
+    return false -- `expire` ends it
   end
   local job = job_of(run.job)
   if job.state ~= 'active' then
-    return false -- a sweep is on its way to it
+    return false -- a sweep will end or hold it
   end
   if job.sweep == 'edit' and (unranked(run.route) ~= route_of(job, run.target) or run.level ~= job.level) then
-    return false -- the same: it does not belong here any more
+    return false -- a sweep will move it to another line
   end
   return not is_paused(run.queue) and tasks[job.task] or false
 end
 
--- No seat is left: whether so much is due that there is no use in looking for what comes later.
+-- Whether so many runs are due that the worker need not look for later ones. For a worker without a free seat.
 local counted
 local function is_full(lines)
   if ahead == 0 then
@@ -246,27 +253,27 @@ local function is_full(lines)
     counted = 0
     for _, line in ipairs(lines) do
       local key = P .. line.key
-      counted = counted + (line.ranked and look('ZCARD', key) or look('ZCOUNT', key, '-inf', now))
+      counted = counted + (line.ranked and read_index('ZCARD', key) or read_index('ZCOUNT', key, '-inf', now))
     end
   end
-  return counted >= #ask.lease_ids
+  return counted >= #request.lease_ids
 end
 
 local function take(run, at_once)
   used = used + 1
-  lease(run, ask.lease_ids[used], ask.incarnation)
+  lease(run, request.lease_ids[used], request.incarnation)
   if at_once then
     arm(run)
     armed[#armed + 1] = run
   else
     run.state = 'reserved'
-    wait(run, math.max(run.due, now) + ask.lapse)
+    make_available(run, math.max(run.due, now) + request.lapse)
     held[#held + 1] = run
   end
 end
 
-local lines = lines_of()
-if give_ranks(lines) and ask.turns_first then
+local lines = plain_lines()
+if assign_ranks(lines) and request.turns_first then
   return 'again'
 end
 for _, line in ipairs(fair_lines()) do
@@ -276,20 +283,20 @@ for _, line in ipairs(lines) do
   line.seen = {}
 end
 
-local behind = {}
-for place = 1, #went_to, 3 do
-  behind[went_to[place]] = {score = went_to[place + 1], id = went_to[place + 2]}
+local marks = {}
+for place = 1, #positions, 3 do
+  marks[positions[place]] = {score = positions[place + 1], id = positions[place + 2]}
 end
 for _, line in ipairs(lines) do
-  line.behind = behind[line.key]
+  line.behind = marks[line.key]
 end
 
--- How far this script has come: of each line, behind which run to go on.
-local function how_far()
+-- The position for the next script: the counts so far, and for each line the run after which to continue.
+local function position()
   local places = {}
   for _, line in ipairs(lines) do
     if line.ids and line.place <= #line.ids and line.seen[line.ids[line.place]] then
-      pass_by(line)
+      go_to_next(line)
     end
     if line.behind then
       places[#places + 1] = line.key
@@ -297,23 +304,23 @@ local function how_far()
       places[#places + 1] = line.behind.id
     end
   end
-  return {passed, used, seats, extra, ahead, {look_again}, places}
+  return {passed, used, seats, extra, ahead, {ask_again_at}, places}
 end
 
-local looked, far = 0, false
+local not_taken, next_position = 0, false
 while true do
-  if looked >= ask.looks then
-    far = how_far()
+  if not_taken >= request.looks then
+    next_position = position()
     break
   end
   local run = next_run(lines)
   if not run then
     break
   end
-  local due, near = run.ready <= now, run.ready <= now + ask.horizon
+  local due, near = run.ready <= now, run.ready <= now + request.horizon
   local gated = job_of(run.job).gated
   if near and not may_take(run) then
-    passed, looked = passed + 1, looked + 1
+    passed, not_taken = passed + 1, not_taken + 1
   elseif not due and near and ahead > 0 and run.state == 'scheduled' then
     ahead = ahead - 1
     take(run, false)
@@ -324,15 +331,15 @@ while true do
     extra = extra - 1
     take(run, true)
   else
-    passed, looked = passed + 1, looked + 1
-    local lead = ahead > 0 and ask.horizon or 0
-    look_later(run, lead)
-    if due and (passed >= #ask.lease_ids or (seats == 0 and extra == 0 and is_full(lines))) then
+    passed, not_taken = passed + 1, not_taken + 1
+    local lead = ahead > 0 and request.horizon or 0
+    ask_again_for(run, lead)
+    if due and (passed >= #request.lease_ids or (seats == 0 and extra == 0 and is_full(lines))) then
       break
     end
-    if not due and look_again and run.ready - lead >= look_again then
-      break -- nothing behind it can be had any earlier
+    if not due and ask_again_at and run.ready - lead >= ask_again_at then
+      break -- no later run is free earlier
     end
   end
 end
-return {leases_and_jobs(armed), leases_and_jobs(held), look_again or false, far}
+return {leases_and_jobs(armed), leases_and_jobs(held), ask_again_at or false, next_position}

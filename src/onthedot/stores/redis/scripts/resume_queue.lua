@@ -1,12 +1,12 @@
--- Let a queue go on: `Store.resume_queue`.
+-- Ends the pause of a queue: `Store.resume_queue`.
 --
 -- ARGV     name
--- returns  the queue; nothing is left to do
--- Uses: lines runs gates ends nodes queues sweeps
+-- returns  the queue; false: no sweep is needed
+-- Uses: lines runs gates finish nodes queues sweeps
 
-local queue = queue_of(ask.name) or {}
-check_settled(queue, 'queue:' .. ask.name)
+local queue = queue_of(request.name) or {}
+check_no_sweep(queue, 'queue:' .. request.name)
 queue.paused_at, queue.reason = nil, nil
-keep('queues', ask.name, queue)
+put('queues', request.name, queue)
 hint('runs', now)
-return {queue_row(ask.name, queue), false}
+return {queue_row(request.name, queue), false}

@@ -1,10 +1,11 @@
--- A page of all live runs, in no order: for counts and lists that people ask for.
+-- A page of all live runs, in no order, for counts. A part of `Queries.count_runs` and others.
 --
 -- ARGV     cursor
--- returns  the next cursor, and {id, queue, state, due, incarnation or place} of each; one may come twice
+-- returns  the next cursor, and {id, queue, state, due, incarnation or nil, 1 if that one holds it} of each run. A run
+--          may come twice.
 -- Uses:
 
-local page = call('HSCAN', P .. 'runs', ask.cursor, 'COUNT', 500)
+local page = call('HSCAN', P .. 'runs', request.cursor, 'COUNT', 500)
 local found = {}
 for place = 2, #page[2], 2 do
   local run = read_packed('runs', page[2][place])

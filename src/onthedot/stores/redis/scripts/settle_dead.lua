@@ -1,18 +1,18 @@
--- Take runs out of the box of dead letters: `Store.settle_dead`.
+-- Settles dead runs, so that they are no dead letters any more: `Store.settle_dead`.
 --
 -- ARGV     settled: run_id, word
 -- returns  1 or 0 for each
 -- Uses: lines runs
 
-local said = {}
-for place, given in ipairs(ask.settled) do
-  local over = find('history', given.run_id)
-  said[place] = 0
-  if over and over.state == 'dead' and not over.settled then
-    over.settled = given.word
-    keep('history', over.id, over)
-    zrem(P .. 'dead', member(over.id))
-    said[place] = 1
+local answers = {}
+for place, given in ipairs(request.settled) do
+  local finished = get('history', given.run_id)
+  answers[place] = 0
+  if finished and finished.state == 'dead' and not finished.settled then
+    finished.settled = given.word
+    put('history', finished.id, finished)
+    zrem(P .. 'dead', member(finished.id))
+    answers[place] = 1
   end
 end
-return said
+return answers

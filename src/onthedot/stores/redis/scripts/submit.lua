@@ -1,18 +1,19 @@
--- Insert runs: `Store.submit`.
+-- Inserts runs: `Store.submit`.
 --
--- ARGV     runs: job_id, revision, trigger, slot, due, expires, args, key; share and share_by, whose run it is by which
---          argument; only_check: see whether they would be refused, and write nothing; noting: kind, entries and mark,
---          which stands for the run's id in them; without a mark they are about all runs, and stay as they are
--- returns  their ids
+-- ARGV     runs: job_id, revision, trigger, slot, due, expires, args, key, share, share_by (see `check_share`)
+--          only_check: check whether the runs would be refused, and write nothing
+--          noting: kind, entries, mark. The run's id replaces the mark in its entry. Without a mark the entries are
+--          about all runs, and are not changed.
+-- returns  the ids of the runs
 -- Uses: lines runs entries
 
 local first
 local keys = {}
-for place, run in ipairs(ask.runs) do
+for place, run in ipairs(request.runs) do
   keys[place] = key_of(run.job_id, run.trigger, run.slot)
 end
-fetch('keys', keys)
-for _, run in ipairs(ask.runs) do
+preload('keys', keys)
+for _, run in ipairs(request.runs) do
   local job = job_of(run.job_id)
   if not job or job.state == 'deleted' then
     fail('UnknownJob', 'job ' .. run.job_id .. ' does not exist; define it before you submit runs of it')
@@ -24,7 +25,7 @@ for _, run in ipairs(ask.runs) do
   check_share(job, run)
 end
 local asked_before = {}
-for place, run in ipairs(ask.runs) do
+for place, run in ipairs(request.runs) do
   if run.key then
     local field = run.job_id .. '\t' .. run.key
     local known = call('HGET', P .. 'submit_keys', field)
@@ -37,15 +38,15 @@ for place, run in ipairs(ask.runs) do
     end
   end
 end
-if ask.only_check then
+if request.only_check then
   return
 end
 
 local ids = {}
-for place, run in ipairs(ask.runs) do
+for place, run in ipairs(request.runs) do
   local field = run.key and run.job_id .. '\t' .. run.key
   local again = field and not asked_before[place] and call('HGET', P .. 'submit_keys', field)
-  if again then -- twice in one call
+  if again then -- the call has this key twice
     asked_before[place] = cmsgpack.unpack(again).run_id
   end
   if asked_before[place] then
@@ -54,10 +55,10 @@ for place, run in ipairs(ask.runs) do
     ids[place] = insert(job_of(run.job_id), run, now)
     if field then
       call('HSET', P .. 'submit_keys', field, cmsgpack.pack({run_id = ids[place], args = run.args}))
-      local made = find('runs', ids[place]) or find('history', ids[place])
+      local made = get('runs', ids[place]) or get('history', ids[place])
       made.keys = made.keys or {}
       made.keys[#made.keys + 1] = run.key
-      keep(find('runs', ids[place]) and 'runs' or 'history', ids[place], made)
+      put(get('runs', ids[place]) and 'runs' or 'history', ids[place], made)
     end
   end
   first = math.min(first or run.due, run.due)
@@ -65,12 +66,12 @@ end
 if first then
   hint('runs', first)
 end
-if ask.noting then
-  for place, entry in ipairs(ask.noting.entries) do
-    if ask.noting.mark then
-      entry.body = string.gsub(entry.body, ask.noting.mark, text(ids[place]))
+if request.noting then
+  for place, entry in ipairs(request.noting.entries) do
+    if request.noting.mark then
+      entry.body = string.gsub(entry.body, request.noting.mark, text(ids[place]))
     end
-    append(ask.noting.kind, entry)
+    append(request.noting.kind, entry)
   end
 end
 return ids

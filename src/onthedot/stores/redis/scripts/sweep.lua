@@ -1,45 +1,45 @@
--- A step of a sweep (lib/sweeps.lua).
+-- Does one step of a sweep (lib/sweeps.lua).
 --
--- ARGV     name; number: whose answer is wanted; rows: how many runs at the most
--- returns  1 if it is done, else 0; the two numbers that it has counted
--- Uses: lines runs gates ends sweeps
+-- ARGV     name; number: of the sweep whose counts are wanted; rows: the most runs of a step
+-- returns  1 if the sweep is done, else 0; its two counts
+-- Uses: lines runs gates finish sweeps
 
-local sweep = find('sweeps', ask.name)
-if not sweep or sweep.number ~= ask.number or sweep.done then
-  if sweep and sweep.number ~= ask.number then
-    sweep = sweep.before and sweep.before.number == ask.number and sweep.before -- others have decided anew since
+local sweep = get('sweeps', request.name)
+if not sweep or sweep.number ~= request.number or sweep.done then
+  if sweep and sweep.number ~= request.number then
+    sweep = sweep.before and sweep.before.number == request.number and sweep.before -- a newer sweep replaced it
   end
   local counted = sweep and sweep.counted or {0, 0}
   return {1, counted[1], counted[2]}
 end
 
--- So many runs more of a queue; whether there are others.
+-- Each does a step, and returns whether there are more.
 local function step_of_queue(name)
   if sweep.kind == 'pause' then
-    local page = look('SSCAN', P .. 'at_gates', sweep.cursor, 'COUNT', ask.rows)
-    leave_gates(name, page[2])
+    local page = read_index('SSCAN', P .. 'at_gates', sweep.cursor, 'COUNT', request.rows)
+    leave_queue_gates(name, page[2])
     sweep.cursor = page[1]
     return sweep.cursor ~= '0'
   end
   local line = P .. 'old_turns:' .. sweep.routes[#sweep.routes]
-  local members = look('ZRANGE', line, 0, ask.rows - 1)
-  give_up_turns(runs_behind(members))
+  local members = read_index('ZRANGE', line, 0, request.rows - 1)
+  drop_turns(load_runs(members))
   call_with('ZREM', line, members)
-  if #members < ask.rows then
+  if #members < request.rows then
     sweep.routes[#sweep.routes] = nil
   end
   return #sweep.routes > 0
 end
 
 local function step_of_job(job)
-  local runs, last = page_of_job(job.id, sweep.mark, ask.rows)
+  local runs, last = page_of_job(job.id, sweep.mark, request.rows)
   local first, second = PAGES[sweep.kind](job, runs)
   sweep.counted = {sweep.counted[1] + first, sweep.counted[2] + second}
   sweep.mark = last
   return last ~= nil
 end
 
-local kind, id = string.match(ask.name, '^(%a+):(.*)$')
+local kind, id = string.match(request.name, '^(%a+):(.*)$')
 local one, more
 if kind == 'job' then
   one = job_of(id)
@@ -48,10 +48,10 @@ else
   one = queue_of(id)
   more = step_of_queue(id)
 end
-zadd(P .. 'sweeping', now, ask.name)
+zadd(P .. 'sweeping', now, request.name)
 if not more then
-  end_sweep(one, ask.name, sweep)
-  keep(kind == 'job' and 'jobs' or 'queues', id, one)
+  finish_sweep(one, request.name, sweep)
+  put(kind == 'job' and 'jobs' or 'queues', id, one)
 end
-keep('sweeps', ask.name, sweep)
+put('sweeps', request.name, sweep)
 return {more and 0 or 1, sweep.counted[1], sweep.counted[2]}

@@ -1,7 +1,7 @@
--- Forget the oldest finished runs beyond as many as are kept.
+-- Deletes the oldest finished runs if there are too many. A part of `Store.recount_gates`.
 --
--- ARGV     most: how many are kept; rows: how many go at once
--- returns  how many went
--- Uses: lines runs forgetting
+-- ARGV     most: how many are kept; rows: the most runs that this script deletes
+-- returns  how many it deleted
+-- Uses: lines runs retention
 
-return trim_history(ask.most, ask.rows)
+return trim_history(request.most, request.rows)

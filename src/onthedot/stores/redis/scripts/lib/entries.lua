@@ -1,16 +1,16 @@
--- Lists that only grow.
+-- Entries of append-only lists.
 
--- Add a text to the end of a list, once for its key if it has one; its number.
+-- Appends a text to a list and returns its number. An entry with a key that exists already is not appended again.
 local function append(kind, entry)
-  local known = entry.key and find('entry_keys', kind .. ':' .. entry.key)
+  local known = entry.key and get('entry_keys', kind .. ':' .. entry.key)
   if known then
     return known.number
   end
-  local number = take_number('entry')
-  keep('entries', kind .. ':' .. text(number), {number = number, body = entry.body, written_at = now})
+  local number = next_number('entry')
+  put('entries', kind .. ':' .. text(number), {number = number, body = entry.body, written_at = now})
   zadd(P .. 'entries:' .. kind, number, text(number))
   if entry.key then
-    keep('entry_keys', kind .. ':' .. entry.key, {number = number})
+    put('entry_keys', kind .. ':' .. entry.key, {number = number})
   end
   return number
 end

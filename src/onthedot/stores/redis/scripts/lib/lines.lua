@@ -1,9 +1,13 @@
--- Where a run waits: in the line of its route and level by the instant from which it may be taken, or, in a queue that
--- is shared fairly, in the line of its route by its rank. `run.line` is the one that it is in.
+-- Lines, in which runs wait until a worker takes them, and the other indexes of live runs.
+--
+-- line:<level>:<route>   sorted set of runs by `ready`, the instant from which a worker may take them
+-- ranked:<route>         sorted set of due runs by rank, in a queue that is shared fairly
+--
+-- `run.line` is the line in which the run waits.
 local URGENCY = {[0] = 1, 4, 16, 64} -- by level, as in model/route.py
 local TURN = 16777216
 
--- Sorts as the number does.
+-- A run's name in a sorted set. Twelve digits, so that the names sort as the numbers do.
 local members = {}
 local function member(run_id)
   local made = members[run_id]
@@ -15,7 +19,7 @@ local function member(run_id)
 end
 
 local function queue_of(name)
-  return find('queues', name)
+  return get('queues', name)
 end
 
 local function is_paused(name)
@@ -23,25 +27,25 @@ local function is_paused(name)
   return queue ~= nil and queue.paused_at ~= nil
 end
 
-local line_names = {}
-local function key_of_line(name)
-  local made = line_names[name]
+local line_keys = {}
+local function line_key(name)
+  local made = line_keys[name]
   if not made then
     made = P .. name
-    line_names[name] = made
+    line_keys[name] = made
   end
   return made
 end
 
-local function step_out(run)
+local function leave_line(run)
   if run.line then
-    zrem(key_of_line(run.line), member(run.id))
+    zrem(line_key(run.line), member(run.id))
     run.line = nil
   end
 end
 
-local lined = {}
-local function line_up(run)
+local known_lines = {}
+local function enter_line(run)
   local name, score
   if run.rank then
     name, score = 'ranked:' .. run.route, run.rank
@@ -49,32 +53,31 @@ local function line_up(run)
     name, score = 'line:' .. run.level .. ':' .. run.route, run.ready
   end
   if run.line ~= name then
-    step_out(run)
+    leave_line(run)
   end
-  zadd(key_of_line(name), score, member(run.id))
+  zadd(line_key(name), score, member(run.id))
   run.line = name
-  if not lined[name] then
-    lined[name] = true
+  if not known_lines[name] then
+    known_lines[name] = true
     if run.rank then
       zadd(P .. 'ranked', 0, run.route)
     else
       zadd(P .. 'lines', 0, run.route .. '\0' .. run.level)
     end
   end
-  keep('runs', run.id, run)
+  put('runs', run.id, run)
 end
 
--- Let the run be found from `ready` on.
-local function wait(run, ready)
+-- Workers may take the run from the instant `ready` on.
+local function make_available(run, ready)
   run.ready = ready
-  line_up(run)
+  enter_line(run)
 end
 
--- Let nobody find it.
-local function wait_not(run)
-  step_out(run)
+local function make_unavailable(run)
+  leave_line(run)
   run.ready = nil
-  keep('runs', run.id, run)
+  put('runs', run.id, run)
 end
 
 local function is_shared(route)
@@ -85,8 +88,8 @@ local function unranked(route)
   return starts_with(route, '~') and string.sub(route, 2) or route
 end
 
--- A run is due: if its queue is shared fairly, it gets its turn.
-local function give_rank(run)
+-- Gives a due run its turn, if its queue is shared fairly. As `next_turn` in model/route.py.
+local function assign_rank(run)
   local queue = queue_of(run.queue)
   if not queue or not queue.weights or run.rank or not is_shared(run.route) then
     return
@@ -98,38 +101,37 @@ local function give_rank(run)
   local start = math.max(virtual_now, last_end)
   local length = math.max(1, math.floor(TURN / (weight * URGENCY[run.level])))
   call('HSET', P .. 'turns:' .. run.queue, field, text(start + length))
-  step_out(run)
+  leave_line(run)
   run.rank, run.route = start, '~' .. run.route
 end
 
 local DUE, ENDED, EXPIRING = P .. 'due', P .. 'ended', P .. 'expiring'
 
 -- The indexes of a job's live and finished runs.
-local live_names, ended_names = {}, {}
-local function live_of(job_id)
-  local made = live_names[job_id]
+local live_keys, ended_keys = {}, {}
+local function live_key(job_id)
+  local made = live_keys[job_id]
   if not made then
     made = P .. 'job:' .. job_id
-    live_names[job_id] = made
+    live_keys[job_id] = made
   end
   return made
 end
 
-local function ended_of(job_id)
-  local made = ended_names[job_id]
+local function ended_key(job_id)
+  local made = ended_keys[job_id]
   if not made then
     made = P .. 'ended:' .. job_id
-    ended_names[job_id] = made
+    ended_keys[job_id] = made
   end
   return made
 end
 
--- Its due instant is where lists of runs, of all and of its job, have it.
 local function set_due(run, due)
   run.due = due
   local name = member(run.id)
   zadd(DUE, due, name)
-  zadd(live_of(run.job), due, name)
+  zadd(live_key(run.job), due, name)
 end
 
 local function set_expiry(run, expires)
@@ -141,21 +143,20 @@ local function set_expiry(run, expires)
   run.expires = expires
 end
 
-local held_names = {}
-local function held_by(incarnation)
-  local made = held_names[incarnation]
+local held_keys = {}
+local function held_key(incarnation)
+  local made = held_keys[incarnation]
   if not made then
     made = P .. 'held:' .. incarnation
-    held_names[incarnation] = made
+    held_keys[incarnation] = made
   end
   return made
 end
 
--- Whoever had it, has it no more.
-local function drop_lease(run)
+local function clear_lease(run)
   if run.inc then
-    srem(held_by(run.inc), run.id)
+    srem(held_key(run.inc), run.id)
   end
   run.lease, run.inc, run.reserved, run.armed, run.fence, run.revision = nil, nil, nil, nil, nil, nil
-  keep('runs', run.id, run)
+  put('runs', run.id, run)
 end

@@ -1,11 +1,11 @@
--- Who lives, and who leads.
+-- Leases of nodes, terms and the layout.
 
-local function lives(node)
+local function is_alive(node)
   return node ~= nil and not node.ended and node.lease_until > now
 end
 
 local function check_lease(incarnation)
-  if not lives(find('nodes', incarnation)) then
+  if not is_alive(get('nodes', incarnation)) then
     fail('NodeExpired', 'incarnation ' .. incarnation .. ': its lease has ended; register a new one to go on')
   end
 end
@@ -23,9 +23,9 @@ local function check_layout(version, shard)
   end
 end
 
--- Whether this is its shard's term, in this layout, and has not ended.
+-- Whether this is the shard's newest term, of this layout, and has not ended.
 local function is_current(term)
-  local current = find('terms', term.shard)
+  local current = get('terms', term.shard)
   return current ~= nil and current.number == term.number and current.layout == term.layout and current.until_ > now
 end
 
@@ -41,7 +41,7 @@ local function term_row(term)
   return row(term, TERM_FIELDS)
 end
 
--- The shard of so many that a bucket belongs to, as in rules/shards.py.
+-- The shard of a bucket, if there are `shards` of them. As in rules/shards.py.
 local function shard_of(bucket, shards)
   return math.floor(((bucket + 1) * shards - 1) / 1024)
 end

@@ -1,6 +1,6 @@
--- Queues: what somebody has said about one, and where the leader has put runs.
+-- Settings of queues, and runs whose worker the leader chooses.
 
-local TIME_TO_TAKE = 1000000 -- how long a worker that the leader has chosen may leave a run that is due lying
+local TIME_TO_TAKE = 1000000 -- how long the worker that the leader chose may leave a due run, as in rules/placement.py
 
 local function queue_row(name, queue)
   local weights = {}
@@ -11,8 +11,8 @@ local function queue_row(name, queue)
   return {name, queue.paused_at or false, queue.reason or '', queue.weights and weights or false}
 end
 
--- Whether the leader is to find a run a place, or another one.
-local function needs_a_place(run)
+-- Whether the leader has to choose a worker for the run, or another worker.
+local function needs_place(run)
   if run.state == 'running' or not run.ready then
     return false
   end
@@ -22,5 +22,5 @@ local function needs_a_place(run)
   if not starts_with(run.route, '=') then
     return false
   end
-  return not lives(find('nodes', string.sub(run.route, 2))) or run.ready + TIME_TO_TAKE <= now
+  return not is_alive(get('nodes', string.sub(run.route, 2))) or run.ready + TIME_TO_TAKE <= now
 end

@@ -1,4 +1,6 @@
--- Rates: the first instant at which a run may start, as in model/rate.py. Products that could pass 2^53 are taken apart.
+-- Rates: the first instant at which a run may start, as in model/rate.py.
+--
+-- Products that could exceed 2^53 are computed in two parts: an instant is whole + part/most microseconds.
 
 local LAST = 253000000000000000
 local SECOND = 1000000
@@ -7,44 +9,44 @@ local function round_up(number, parts)
   return math.ceil(number / parts)
 end
 
--- How long after its instant a granted run may still start.
+-- How long after its granted instant a run may still start.
 local function grace(gate)
   return math.max(SECOND, round_up(gate.per, gate.most))
 end
 
--- Instants are kept as whole microseconds and a part in 1/most of one: ahead = whole + part/most.
-local function normal(whole, part, most)
+-- Carries over, so that 0 <= part < most.
+local function normalize(whole, part, most)
   local carry = math.floor(part / most)
   return whole + carry, part - carry * most
 end
 
--- The instant, and the tat from then on (nothing: as it was).
+-- The instant at which the run may start, and the new tat (theoretical arrival time; nil: it does not change).
 local function next_start(gate, tat, start, granted_at)
   if granted_at and start <= granted_at + grace(gate) then
     return math.max(start, granted_at), nil
   end
-  local whole, part = 0, 0 -- how far the tat lies after `start`
+  local whole, part = 0, 0 -- the tat, less `start`
   if tat then
-    whole, part = normal(tat.whole - start, round_up(tat.part * gate.most, tat.parts), gate.most)
+    whole, part = normalize(tat.whole - start, round_up(tat.part * gate.most, tat.parts), gate.most)
     if whole < 0 then
       whole, part = 0, 0
     end
   end
   local step_whole = math.floor(gate.per / gate.most)
   local step_part = gate.per - step_whole * gate.most
-  local back = gate.burst - 1 -- how many steps a start may lie before its tat
-  local wait_whole, wait_part = normal(whole - back * step_whole, part - back * step_part, gate.most)
+  local back = gate.burst - 1 -- how many steps before its tat a run may start
+  local wait_whole, wait_part = normalize(whole - back * step_whole, part - back * step_part, gate.most)
   local wait = math.max(0, wait_whole + (wait_part > 0 and 1 or 0))
-  local new_whole, new_part = normal(whole + step_whole, part + step_part, gate.most)
+  local new_whole, new_part = normalize(whole + step_whole, part + step_part, gate.most)
   return math.min(start + wait, LAST), {whole = math.min(start + new_whole, LAST), part = new_part, parts = gate.most}
 end
 
--- An instant as people write it: 2026-01-01T00:00:00+00:00, with a fraction if it has one.
+-- An instant in ISO 8601: 2026-01-01T00:00:00+00:00, with a fraction if it has one.
 local function iso(instant)
   local seconds = math.floor(instant / SECOND)
   local fraction, days = instant - seconds * SECOND, math.floor(seconds / 86400)
   local clock = seconds - days * 86400
-  local shifted = days + 719468 -- since 0000-03-01: leap days come last
+  local shifted = days + 719468 -- days since 0000-03-01, so that a leap day is the last of its year
   local era = math.floor(shifted / 146097)
   local of_era = shifted - era * 146097
   local year = math.floor((of_era - math.floor(of_era / 1460) + math.floor(of_era / 36524)

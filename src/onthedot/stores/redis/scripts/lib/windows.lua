@@ -1,28 +1,28 @@
--- Windows of slots: checked, settled around the exceptions that the store has, and recorded in the write itself. As in
+-- Writes windows of slots: checks them, applies the exceptions of the schedule, and records runs and skips. As in
 -- rules/window_writes.py.
 --
 -- window: schedule_id, start, end_, next_at, slots {slot, due, expires, args, share}, skips {first, last, count,
 -- reason}, delay, targets
 
-local KEPT = 3600 * 1000000 -- how long an exception outlives its slot
+local EXCEPTION_KEPT = 3600 * 1000000 -- how long an exception is kept after its slot
 local OF_THE_PAST = {missed = true, paused = true, edited = true}
 
-local function stale(message, watermark)
+local function fail_stale(message, watermark)
   fail('WindowStale', message, watermark, now)
 end
 
--- Refuses if slots are skipped for what is over, although they lie ahead: the caller's clock is wrong.
+-- Refuses a window that skips future slots for a reason of the past: the client's clock is wrong.
 local function check_past(window)
   for _, skipped in ipairs(window.skips) do
     if OF_THE_PAST[skipped.reason] and skipped.last > now then
-      stale("schedule '" .. window.schedule_id .. "': slots up to " .. text(skipped.last) .. ' cannot be '
+      fail_stale("schedule '" .. window.schedule_id .. "': slots up to " .. text(skipped.last) .. ' cannot be '
         .. skipped.reason .. ' at ' .. text(now) .. "; read the store's clock and compute it again", window.start)
     end
   end
 end
 
--- Cut a window: only what lies behind the edge is left, and it goes there at least.
-local function go_behind(window, edge)
+-- Removes slots and skips up to the edge. The window then ends at the edge or later.
+local function cut_window(window, edge)
   local slots, skips = {}, {}
   for _, slot in ipairs(window.slots) do
     if slot.slot > edge then
@@ -37,8 +37,8 @@ local function go_behind(window, edge)
   window.slots, window.skips, window.end_ = slots, skips, math.max(window.end_, edge)
 end
 
--- Whether a range of skips takes an exception in, and so would give that slot a second fate.
-local function runs_over(window, exceptions)
+-- Whether a range of skips contains an exception, and so would give that slot a second fate.
+local function covers_exception(window, exceptions)
   for _, skipped in ipairs(window.skips) do
     for _, one in ipairs(exceptions or {}) do
       if skipped.first < skipped.last and skipped.first <= one.slot and one.slot <= skipped.last then
@@ -50,39 +50,39 @@ local function runs_over(window, exceptions)
 end
 
 local function check_exceptions(state, window)
-  if state and runs_over(window, state.exceptions) then
-    stale("schedule '" .. window.schedule_id .. "': a range of skips runs over an exception; read it again",
+  if state and covers_exception(window, state.exceptions) then
+    fail_stale("schedule '" .. window.schedule_id .. "': a range of skips runs over an exception; read it again",
       state.watermark)
   end
 end
 
--- The window with every exception in it as the skip that it is, or without it if the ledger has that already.
+-- The window with each exception as a skip. An exception that the ledger has already is left out.
 local function settle(window, exceptions)
   if window.delay or not exceptions or #exceptions == 0 then
     return window
   end
-  local given, met = {}, {}
+  local by_slot, matched = {}, {}
   for _, one in ipairs(exceptions) do
-    given[text(one.slot)] = one
+    by_slot[text(one.slot)] = one
   end
   local slots, skips = {}, {}
   for _, slot in ipairs(window.slots) do
-    local one = given[text(slot.slot)]
+    local one = by_slot[text(slot.slot)]
     if one then
-      met[one] = true
+      matched[one] = true
     else
       slots[#slots + 1] = slot
     end
   end
   for _, skipped in ipairs(window.skips) do
-    local one = skipped.first == skipped.last and given[text(skipped.first)]
+    local one = skipped.first == skipped.last and by_slot[text(skipped.first)]
     if one then
-      met[one] = true
+      matched[one] = true
     else
       skips[#skips + 1] = skipped
     end
   end
-  for one in pairs(met) do
+  for one in pairs(matched) do
     if not one.recorded then
       skips[#skips + 1] = {first = one.slot, last = one.slot, count = 1, reason = one.reason}
     end
@@ -99,11 +99,11 @@ end
 -- ── the ledger's ranges ────────────────────────────────────────────────────────────────────────────────────
 
 local function remove_skip(number)
-  forget('skips', number)
+  delete('skips', number)
   zrem(P .. 'skipped', number)
 end
 
--- Record ranges; one that continues the schedule's last range, with nothing between, makes it longer.
+-- Records ranges of skips. A range that continues the schedule's last one, with no other slot between, extends it.
 local function record_skips(job, schedule_id, state, window)
   local edge, field = window.start, job.id .. '\t' .. schedule_id
   for _, skipped in ipairs(window.skips) do
@@ -119,36 +119,36 @@ local function record_skips(job, schedule_id, state, window)
       reason = skipped.reason, recorded = now,
     }
     local number = call('HGET', P .. 'last_skips', field)
-    local before = number and find('skips', number)
+    local before = number and get('skips', number)
     if before and before.last == edge and before.reason == skipped.reason and not apart then
       entry.first, entry.count = before.first, before.count + skipped.count
       remove_skip(number)
       before = nil
     end
-    local mine = take_number('skip')
-    keep('skips', mine, entry)
+    local mine = next_number('skip')
+    put('skips', mine, entry)
     zadd(P .. 'skipped', mine, mine)
     if not before or before.last <= entry.last then
       call('HSET', P .. 'last_skips', field, mine)
     end
     edge = skipped.last
     if skipped.reason == 'no_node' and skipped.last > now then
-      hold_edge(job.id .. '\tschedule:' .. schedule_id, skipped.last)
+      raise_armed_to(job.id .. '\tschedule:' .. schedule_id, skipped.last)
     end
   end
 end
 
--- Note which exceptions the window has recorded, and forget those of long ago.
-local function keep_exceptions(state, window)
+-- Marks the exceptions that the window has recorded, and deletes old ones.
+local function update_exceptions(state, window)
   local single, kept = {}, {}
   for _, skipped in ipairs(window.skips) do
     if skipped.first == skipped.last then
       single[text(skipped.first)] = true
     end
   end
-  local gone = math.min(window.end_, now) - KEPT
+  local oldest = math.min(window.end_, now) - EXCEPTION_KEPT
   for _, one in ipairs(state.exceptions or {}) do
-    if one.slot > gone then
+    if one.slot > oldest then
       one.recorded = one.recorded or single[text(one.slot)] or nil
       kept[#kept + 1] = one
     end
@@ -156,8 +156,8 @@ local function keep_exceptions(state, window)
   state.exceptions = #kept > 0 and kept or nil
 end
 
--- Remember a slot whose fate was given ahead.
-local function note_exception(state, fate)
+-- Stores an exception: a slot whose fate was decided ahead.
+local function put_exception(state, fate)
   local kept = {fate}
   for _, one in ipairs(state.exceptions or {}) do
     if one.slot ~= fate.slot then
@@ -168,7 +168,7 @@ local function note_exception(state, fate)
   state.exceptions = kept
 end
 
--- Insert a window's runs and skips and move the watermark; how many runs are new.
+-- Inserts a window's runs and skips and moves the watermark. Returns how many runs are new.
 local function apply_window(job, state, window)
   local schedule_id, made = window.schedule_id, 0
   window = settle(window, state.exceptions)
@@ -185,9 +185,9 @@ local function apply_window(job, state, window)
     first = math.min(first or due, due)
   end
   record_skips(job, schedule_id, state, window)
-  keep_exceptions(state, window)
+  update_exceptions(state, window)
   state.watermark = window.end_
-  expect(job, schedule_id, state, window.next_at)
+  set_next_slot(job, schedule_id, state, window.next_at)
   if first then
     hint('runs', first)
   end
@@ -196,16 +196,17 @@ end
 
 -- ── what survives an edit or a pause ───────────────────────────────────────────────────────────────────────
 
--- W: the later of now and the newest slot ever armed. What survives is not withdrawn up to it.
+-- The edge of a schedule that survives an edit or a pause: the later of now and the newest slot that was armed. Slots
+-- up to it are not withdrawn.
 local function edge_of(job_id, schedule_id)
   local armed = call('HGET', P .. 'armed_to', job_id .. '\tschedule:' .. schedule_id)
   return math.max(now, tonumber(armed or now))
 end
 
--- The live runs of a schedule's slots after the edge.
+-- The live runs of slots after the edge.
 local function runs_after(job_id, schedule_id, edge)
   local index = P .. 'slots:' .. job_id .. ':schedule:' .. schedule_id
-  return runs_behind(look('ZRANGEBYSCORE', index, '(' .. text(edge), '+inf'))
+  return load_runs(read_index('ZRANGEBYSCORE', index, '(' .. text(edge), '+inf'))
 end
 
 local function withdraw_after(job_id, schedule_id, edge)
@@ -219,10 +220,10 @@ local function withdraw_after(job_id, schedule_id, edge)
   return count
 end
 
--- The next slot of a fixed delay: after the open run's end, or after the last one's.
-local function await_end(job, schedule_id, state, delay, edge)
+-- Sets the next slot of a fixed delay. It counts from the end of the live run, or else of the last run.
+local function set_delayed_slot(job, schedule_id, state, delay, edge)
   local open = is_open(job.id, schedule_id)
   local next_at = state.last_end and math.max(edge, state.last_end + delay) or edge
   state.watermark = math.min(state.watermark, edge)
-  expect(job, schedule_id, state, not open and next_at or nil)
+  set_next_slot(job, schedule_id, state, not open and next_at or nil)
 end

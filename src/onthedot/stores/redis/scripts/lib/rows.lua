@@ -1,4 +1,4 @@
--- Records as the rows that Python reads.
+-- Makes rows of records. stores/redis/rows.py reads them.
 
 local function job_row(job, revision)
   return {
@@ -7,19 +7,19 @@ local function job_row(job, revision)
   }
 end
 
--- Exhausted is not stored but seen: no schedule will yield again, and no run of theirs is open.
-local function shown_job(job)
-  local made, states = job_row(job), schedules_of(job.id)
+-- A job's row for lists. The state "exhausted" is not stored: it means that no schedule has a next slot or a live run.
+local function listed_job_row(job)
+  local columns, states = job_row(job), schedules_of(job.id)
   if job.state ~= 'active' or not next(states) then
-    return made
+    return columns
   end
   for schedule_id, state in pairs(states) do
     if state.next_at or is_open(job.id, schedule_id) then
-      return made
+      return columns
     end
   end
-  made[3] = 'exhausted'
-  return made
+  columns[3] = 'exhausted'
+  return columns
 end
 
 local function schedule_row(job, schedule_id, state)
@@ -38,10 +38,10 @@ local RUN_FIELDS = {
   'started', 'ended', 'error', 'result', 'queue', 'level', 'target', 'done', 'of', 'args', 'settled',
 }
 
--- Who holds a run and under which revision of its job, or had it last; nobody, and 0.
-local function last_tried(run)
+-- The node that holds a run or held it last, and the revision of its job that this node had; '' and 0 if there is none.
+local function last_holder(run)
   if run.inc then
-    return find('nodes', run.inc).id, run.revision
+    return get('nodes', run.inc).id, run.revision
   end
   local last = run.tries and run.tries[#run.tries]
   if last then
@@ -50,21 +50,21 @@ local function last_tried(run)
   return '', 0
 end
 
--- A run for people, live or over, with what it has of its job, and who has it, at the end.
+-- A run for lists, live or finished; at the end the fields of its job, its last node and revision.
 local function run_row(run)
-  local made, job = row(run, RUN_FIELDS), job_of(run.job)
-  local node, revision = last_tried(run)
+  local columns, job = row(run, RUN_FIELDS), job_of(run.job)
+  local node, revision = last_holder(run)
   for _, value in ipairs({job.name, job.namespace, job.owner or '', node, revision}) do
-    made[#made + 1] = value
+    columns[#columns + 1] = value
   end
-  return made
+  return columns
 end
 
--- A lease, with where an earlier attempt has come to.
+-- A lease, with the run's newest checkpoint.
 local function lease_row(run)
   local revision, value = false, false
   if run.saved then
-    local checkpoint = find('checkpoints', run.id)
+    local checkpoint = get('checkpoints', run.id)
     revision, value = checkpoint.revision, checkpoint.value
   end
   return {
@@ -74,7 +74,7 @@ local function lease_row(run)
   }
 end
 
--- Leases, and the jobs that they are of: each revision once.
+-- The leases of these runs, and their jobs, each revision once.
 local function leases_and_jobs(runs)
   local leases, jobs, seen = {}, {}, {}
   for place, run in ipairs(runs) do

@@ -1,17 +1,17 @@
--- What `arm` does at gates.
+-- Checks a run at its gates and its rate, for `arm`: it passes, waits, or is skipped. As in stores/sql/arm.py.
 --
 -- asked: gates {key, capacity, until_end}, on_busy {action, max_waiting, overdue, late}, rate {key, most, per, burst}
 
-local MOST = 1000 -- records: at an overlap gate runs end one after the other, so the last ones tell
+local MOST_READ = 1000 -- records of an index; at an overlap gate runs end one after the other, so the last are enough
 
--- The first of the records behind a sorted set, from high scores to low ones, that is wanted; the last `MOST` are looked at.
+-- The first `wanted` record of an index, from high scores to low ones, of the first `MOST_READ`.
 local function first_behind(what, index, low, wanted)
   local offset = 0
-  while offset < MOST do
-    local ids = ids_of(look('ZREVRANGEBYSCORE', index, '+inf', low, 'LIMIT', offset, PAGE))
-    fetch(what, ids)
+  while offset < MOST_READ do
+    local ids = ids_of(read_index('ZREVRANGEBYSCORE', index, '+inf', low, 'LIMIT', offset, PAGE))
+    preload(what, ids)
     for _, id in ipairs(ids) do
-      local record = find(what, id)
+      local record = get(what, id)
       if record and wanted(record) then
         return record
       end
@@ -24,10 +24,10 @@ local function first_behind(what, index, low, wanted)
   return nil
 end
 
--- A newer slot of the same schedule that had its turn and has ended, or the newest that is due: its run, or 0 if it is
--- not planned yet; nothing if there is none.
+-- The run of a newer slot of the same schedule that has ended after its turn, or of the newest slot that is due. 0 if
+-- that slot is not planned yet, nil if there is none.
 local function newer_slot(run)
-  local newer = first_behind('history', ended_of(run.job), text(run.due), function(ended)
+  local newer = first_behind('history', ended_key(run.job), text(run.due), function(ended)
     return ended.trigger == run.trigger and ended.target == run.target and ended.slot > run.slot
       and (ended.attempt > 0 or (ended.state == 'skipped' and ended.reason == 'overlap'))
   end) or first_behind('runs', P .. 'slots:' .. run.job .. ':' .. run.trigger, '(' .. text(run.slot), function(other)
@@ -40,26 +40,26 @@ local function newer_slot(run)
   return state and state.next_at and state.next_at <= now and 0 or nil
 end
 
--- The holders of a gate, and of the runs that wait there the first and last few.
-local function some_at(gate)
+-- The holders of a gate, and the first and last few runs that wait there.
+local function runs_at(gate)
   local waiting, found = P .. 'waiting:' .. gate.key, {}
   for _, range in ipairs({{P .. 'holders:' .. gate.key, 0, -1}, {waiting, 0, PAGE - 1}, {waiting, -PAGE, -1}}) do
-    for _, run in ipairs(runs_behind(look('ZRANGE', unpack(range)))) do
+    for _, run in ipairs(load_runs(read_index('ZRANGE', unpack(range)))) do
       found[#found + 1] = run
     end
   end
   return found
 end
 
--- Whether the run was due already when slots at this gate were caught up: it is one of them.
+-- Whether the run was already due when slots at this gate were caught up. Then it is one of them.
 local function is_caught_up(run, gate)
-  return #filter(some_at(gate), function(other) return other.caught_up and other.caught_up >= run.due end) > 0
+  return #filter(runs_at(gate), function(other) return other.caught_up and other.caught_up >= run.due end) > 0
 end
 
 -- The newest slot of any schedule at a full gate, if it is newer than this one.
 local function newer_at(run, gate)
   local newest = run
-  for _, other in ipairs(count_holders(gate.key) >= gate.capacity and some_at(gate) or {}) do
+  for _, other in ipairs(count_holders(gate.key) >= gate.capacity and runs_at(gate) or {}) do
     if is_slot(other.trigger) and other.slot > newest.slot then
       newest = other
     end
@@ -67,7 +67,7 @@ local function newer_at(run, gate)
   return newest ~= run and newest.id or nil
 end
 
--- Names the run that was in the way of a skipped slot.
+-- Why a slot is skipped, with the run that blocked it.
 local function why_skipped(reason, other)
   if reason == 'overlap' then
     return 'run ' .. other .. ' of this job had not ended'
@@ -77,8 +77,8 @@ local function why_skipped(reason, other)
   return 'run ' .. other .. (reason == 'replaced' and ' replaced it' or ' is for a newer slot')
 end
 
--- Apply the rule for overdue slots: skip the run, or let it wait behind the slots that are due before it. The answer if
--- it is skipped, and what it does at a closed gate.
+-- Applies the rule for overdue slots: skips the run, or makes it wait behind the slots that are due before it. Returns
+-- the answer if the run is skipped, and what it does at a closed gate.
 local function catch_up(run, gate, busy)
   local newer = newer_slot(run) or (busy.overdue == 'replaced' and busy.late and newer_at(run, gate))
   if busy.overdue ~= 'wait' then
@@ -88,7 +88,7 @@ local function catch_up(run, gate, busy)
     skip(run, busy.overdue, now, why_skipped(busy.overdue, newer))
     return {'skipped', gate.key, newer, busy.overdue}, busy
   end
-  local older = first_older(run, now)
+  local older = first_older_slot(run, now)
   if older and count_holders(gate.key) < gate.capacity then
     put_first(older, gate, now)
   end
@@ -96,20 +96,21 @@ local function catch_up(run, gate, busy)
     return nil, busy
   end
   run.caught_up = now
-  keep('runs', run.id, run)
+  put('runs', run.id, run)
   return nil, {action = 'wait'}
 end
 
--- A slot that waits at a gate, or was granted an instant, is not missed. An expiry that somebody asked for counts
--- whatever keeps the run waiting.
-local function not_missed(run)
+-- A slot that waits at a gate, or was granted an instant, is not missed, so it does not expire any more. A submitted
+-- run keeps its expiry.
+local function stop_expiry(run)
   if is_slot(run.trigger) then
     set_expiry(run, nil)
   end
 end
 
--- Give up all gates but the first so many, and of these, if the run waits, those that others could use.
-local function keep_only(run, gates, count, waits)
+-- Gives up all gates except the first `count`. A run that `waits` also gives up its places in limits, because others
+-- could use them.
+local function leave_other_gates(run, gates, count, waits)
   local kept = {}
   for place = 1, count do
     kept[gates[place].key] = gates[place].until_end or not waits
@@ -117,69 +118,70 @@ local function keep_only(run, gates, count, waits)
   open_gates(run, function(gate) return not kept[gate.key] end)
 end
 
-local function give_back(run, taken)
+local function leave_taken_gates(run, taken)
   open_gates(run, function(gate) return taken[gate.key] end)
 end
 
--- The holders of a gate that lose their places to a run that could start now, as in rules/gates.py; nothing: too few.
-local function giving_way(run, gate)
+-- The holders of a gate that lose their places to a run that could start now. nil if there are too few of them. As
+-- `giving_way` in rules/gates.py.
+local function holders_to_displace(run, gate)
   local needed = count_holders(gate.key) - gate.capacity + 1
   if holds(run, gate.key) or needed <= 0 then
     return {}
   elseif gate.until_end then
     return nil
   end
-  local younger, going = filter(idle_holders(gate.key), function(holder)
+  local younger, chosen = filter(idle_holders(gate.key), function(holder)
     return holder.due > run.due or (holder.due == run.due and holder.id > run.id)
   end), {}
   table.sort(younger, function(one, other)
     return one.due > other.due or (one.due == other.due and one.id > other.id)
   end)
   for place = 1, needed do
-    going[place] = younger[place]
+    chosen[place] = younger[place]
   end
-  return #going == needed and going or nil
+  return #chosen == needed and chosen or nil
 end
 
--- Take places at the gate from younger runs that do not run, if the run can pass it and all behind it then. Those are
--- ready, and ask again when they are armed.
+-- Takes places at the gate from younger runs that are not running, if the run can then pass this gate and all later
+-- ones. The younger runs stay available, and ask again when they are armed.
 local function displace(run, gates, place)
   for later = place, #gates do
-    if not giving_way(run, gates[later]) then
+    if not holders_to_displace(run, gates[later]) then
       return false
     end
   end
-  for _, holder in ipairs(giving_way(run, gates[place])) do
-    leave_place(holder, gates[place].key)
+  for _, holder in ipairs(holders_to_displace(run, gates[place])) do
+    leave_gate(holder, gates[place].key)
   end
   return true
 end
 
--- Let a run start at another instant. It gives its places in limits to others meanwhile.
+-- Delays a run to a later instant. Meanwhile other runs can use its places in limits.
 local function delay(run, gate, until_)
   run.delayed_under = run.lease
-  drop_lease(run)
+  clear_lease(run)
   run.state = 'scheduled'
-  not_missed(run)
+  stop_expiry(run)
   run.reason = 'waits at ' .. gate.key .. ', starts at ' .. iso(until_)
   set_due(run, until_)
   run.granted_at, run.granted_by = until_, gate.key
-  wait(run, until_)
-  open_gates(run, while_running)
+  make_available(run, until_)
+  open_gates(run, is_limit)
   hint('runs', until_)
   return {'delayed', gate.key, until_}
 end
 
--- Nothing if the run may start at its instant; else, once it is due, it is given another one.
-local function keep_rate(run, gate, due)
-  local start = math.max(now, run.due) -- armed ahead, it starts when it is due
+-- Checks the rate. Returns nil if the run may start at its instant. Otherwise a due run is delayed.
+local function pass_rate(run, gate, due)
+  local start = math.max(now, run.due) -- a run that is armed ahead starts when it is due
   local granted_at = run.granted_by == gate.key and run.granted_at or nil
-  local instant, tat = next_start(gate, find('rates', gate.key), start, granted_at)
+  local instant, tat = next_start(gate, get('rates', gate.key), start, granted_at)
   if instant > start and not due then
     return {'busy', gate.key, 0}
   end
   if tat then
-    keep('rates', gate.key, tat)
+    put('rates', gate.key, tat)
     zadd(P .. 'rated', tat.whole, gate.key)
   end
   if instant > start then
@@ -188,24 +190,24 @@ local function keep_rate(run, gate, due)
   return nil
 end
 
--- The slots that wait at a gate and came at their time.
+-- The slots that wait at a gate, except overdue ones.
 local function waiting_slots(gate)
   return filter(waiters(gate.key), function(run) return is_slot(run.trigger) and not run.caught_up end)
 end
 
--- Replace: end slots that wait or back off, and ask one that runs to stop. What somebody asked for stays.
+-- Replaces older slots: ends those that wait or back off, and asks a running one to stop. Submitted runs stay.
 --
--- Who is ended leaves the instant that a rate gave it to the run: slots that come faster than the rate would otherwise
--- replace each other for ever, and none would start.
-local function clear_the_way(run, gate)
+-- A replaced run hands its rate grant to its successor. Otherwise slots that come faster than the rate would replace
+-- each other for ever, and none would start.
+local function replace_holders(run, gate)
   for _, waiting in ipairs(waiting_slots(gate)) do
     skip(waiting, 'replaced', now, why_skipped('replaced', run.id))
   end
-  for _, holder in ipairs(runs_behind(look('ZRANGE', P .. 'holders:' .. gate.key, 0, -1))) do
-    local may_go = is_slot(holder.trigger) and not holder.caught_up
-    if may_go and holder.state == 'running' then
+  for _, holder in ipairs(load_runs(read_index('ZRANGE', P .. 'holders:' .. gate.key, 0, -1))) do
+    local is_replaced = is_slot(holder.trigger) and not holder.caught_up
+    if is_replaced and holder.state == 'running' then
       ask_to_stop(holder, 'replaced', now)
-    elseif may_go then
+    elseif is_replaced then
       if not run.granted_at then
         run.granted_at, run.granted_by = holder.granted_at, holder.granted_by
       end
@@ -225,23 +227,23 @@ local function wait_or_skip(run, asked, busy, place)
       return {'skipped', gate.key, holder, 'overlap'}
     end
   end
-  keep_only(run, asked.gates, place - 1, true)
-  drop_lease(run)
+  leave_other_gates(run, asked.gates, place - 1, true)
+  clear_lease(run)
   run.state = 'scheduled'
-  not_missed(run)
+  stop_expiry(run)
   run.reason = 'waits for run ' .. holder
   block(run, gate)
   return {'blocked', gate.key, holder}
 end
 
--- Take the run's gates in order; nothing if it has them all, or what became of it.
+-- Takes the run's gates in order. Returns nil if the run has all of them, else the answer of `arm`.
 local function pass_gates(run, asked)
   local taken, busy = {}, asked.on_busy
   for place, gate in ipairs(asked.gates) do
     if not holds(run, gate.key) then
-      local earlier = gate.until_end and not busy and first_earlier(run, always)
+      local earlier = gate.until_end and not busy and first_earlier_run(run, always)
       if earlier then
-        give_back(run, taken)
+        leave_taken_gates(run, taken)
         return {'busy', gate.key, earlier.id}
       end
       if gate.until_end and busy and busy.overdue then
@@ -253,7 +255,7 @@ local function pass_gates(run, asked)
       end
       if busy and busy.action == 'replace' and gate.until_end
         and count_holders(gate.key) >= gate.capacity then
-        clear_the_way(run, gate)
+        replace_holders(run, gate)
       end
       if count_holders(gate.key) >= gate.capacity and asked.on_busy and not gate.until_end then
         take_back(gate.key, true)
@@ -267,18 +269,18 @@ local function pass_gates(run, asked)
           pass_on(gate.key)
         end
       elseif not busy then
-        give_back(run, taken)
+        leave_taken_gates(run, taken)
         return {'busy', gate.key, first_holder(gate.key)}
       else
         return wait_or_skip(run, asked, busy, place)
       end
     end
   end
-  local closed = asked.rate and keep_rate(run, asked.rate, asked.on_busy ~= nil)
+  local closed = asked.rate and pass_rate(run, asked.rate, asked.on_busy ~= nil)
   if closed and closed[1] == 'busy' then
-    give_back(run, taken)
+    leave_taken_gates(run, taken)
   else
-    keep_only(run, asked.gates, #asked.gates)
+    leave_other_gates(run, asked.gates, #asked.gates)
   end
   return closed
 end

@@ -1,19 +1,19 @@
--- Leases: a run is held, and armed.
+-- Leases: give a run to a node, and arm it.
 
--- An attempt may start: the revision that it runs is noted, and a slot that was armed is not planned anew.
+-- Lets an attempt start. A slot that was armed is never planned again.
 local function arm(run)
-  run.fence, run.armed = take_number('fence'), now
+  run.fence, run.armed = next_number('fence'), now
   run.state, run.attempt = 'running', run.attempt + 1
   set_expiry(run, nil)
-  wait_not(run)
+  make_unavailable(run)
   if is_slot(run.trigger) then
-    hold_edge(run.job .. '\t' .. run.trigger, run.slot)
+    raise_armed_to(run.job .. '\t' .. run.trigger, run.slot)
   end
 end
 
 local function lease(run, lease_id, incarnation)
   if run.inc then
-    srem(held_by(run.inc), run.id)
+    srem(held_key(run.inc), run.id)
   end
   run.delayed_under = nil
   if run.rank then
@@ -24,6 +24,6 @@ local function lease(run, lease_id, incarnation)
   end
   run.lease, run.inc, run.reserved, run.armed, run.fence = lease_id, incarnation, now, nil, nil
   run.revision = job_of(run.job).revision
-  sadd(held_by(incarnation), run.id)
-  keep('runs', run.id, run)
+  sadd(held_key(incarnation), run.id)
+  put('runs', run.id, run)
 end
