@@ -31,7 +31,7 @@ SOAK = bool(SEED)
 # fmt: off
 STARTS_A_PROCESS = {
     "postgres", "postgres_server", "pgbouncer", "valkey", "valkey_server", "debian_redis", "podman", "s3", "s3_server",
-    "yard",
+    "guarded",
 }
 NEEDS_A_SERVER = {"postgres", "redis", "valkey", "s3"}
 STARTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.spawn", "os.system"}

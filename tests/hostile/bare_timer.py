@@ -1,6 +1,6 @@
-"""Waits for instants, and writes down when it woke: `python -m tests.hostile.bare_timer FILE PERIOD`.
+"""Sleeps until fixed instants and records when it woke: `python -m tests.hostile.bare_timer FILE PERIOD`.
 
-It is what the kernel gives anybody, at the very instants of the ticks: what is late here is not the scheduler's doing.
+It uses the same instants as the ticks of the node. If it wakes late, the machine is late, not the scheduler.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 
 
 def main(path: str, period: int) -> None:
-    """Every `period` microseconds of the wall clock, until it is killed."""
+    """Record every `period` microseconds of the wall clock, until this process is killed."""
     with open(path, "a", buffering=1) as file:
         slot = time.time_ns() // 1_000 // period * period
         while True:

@@ -1,7 +1,7 @@
-"""The hostile jobs, as data: what each does, how far it is kept apart, and how its run is to end.
+"""The hostile jobs, as data: what each does, its isolation level, and how its run must end.
 
-Every one is bounded in number, time and memory: the machine is shared with others. Who forks without end does so only
-where a bound on processes is known to be in force.
+Every job is bounded in number, time and memory, because other programs share the machine. A program forks without end
+only at a level that enforces a limit on processes.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from onthedot.model.task import Bounds, Param
-from tests.runners.guard.yard import PYTHON
+from tests.runners.guard.guarded_programs import PYTHON
 
 SECRET = "Grüße & 'kisses' from 4/7?"
-"""What a job is given, and prints in three encodings."""
+"""A job gets this value and prints it in three encodings."""
 SECRET_NAME = "HOSTILE_CANARY"
 
 FORKS_WITHOUT_END = """
@@ -59,17 +59,16 @@ CONNECTS = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.a
 
 
 class Hostile(NamedTuple):
-    """One of them. `words` are what the arguments of its program are made of: `{store}` and `{port}` are filled
-    in."""
+    """One hostile job. `words` are the arguments of its program. `{store}` and `{port}` in them are placeholders."""
 
     name: str
     words: tuple[str, ...]
-    ends: str  # the error of its run begins so; empty: it succeeds
+    ends: str  # the error of its run starts with this; empty: it succeeds
     level: Literal["none", "user", "sandbox"] = "none"
     options: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
-TIMEOUT = 4.0  # seconds; who would go on for ever is timed out
+TIMEOUT = 4.0  # seconds, for jobs that would run for ever
 TIMED_OUT = "took longer than its time-out"
 ENDLESS = {"timeout": f"{TIMEOUT:g}s"}
 LITTLE_OUTPUT = Bounds(output=64 << 10)

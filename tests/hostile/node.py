@@ -1,7 +1,7 @@
-"""One real node with the hostile jobs, and four that tick: `python -m tests.hostile.node FOLDER PORT`.
+"""One real node with the hostile jobs and four jobs that tick: `python -m tests.hostile.node FOLDER PORT`.
 
-It is told on its standard input what to run, a JSON line each, and answers with another one. The ticks write down when
-they began: the job is the oracle, not the scheduler.
+It reads commands from its standard input and answers on its standard output, one JSON line each. Each tick records when
+it began. The tests judge by these records, not by what the scheduler reports.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def program(folder: Path, port: str) -> otd.Scheduler:
 
 
 async def run(sched: otd.Scheduler, job: str, seconds: float, args: dict[str, Any] | None) -> dict[str, Any]:
-    """Run a job again and again for as long; how its runs have ended, and what the last one has said."""
-    clock, said = SystemClock(), ""
+    """Run a job again and again for this long. Returns how its runs ended, and the log of the last one."""
+    clock, log = SystemClock(), ""
     runs: list[dict[str, Any]] = []
     began = clock.now()
     while not runs or clock.now() < began + round(seconds * SECOND):
@@ -65,8 +65,8 @@ async def run(sched: otd.Scheduler, job: str, seconds: float, args: dict[str, An
             error = failed.error or ""
         took = sum((one.ended_at or 0) - (one.started_at or 0) for one in await sched.history(made.id))
         runs.append({"error": error, "took": took / SECOND})
-        said = "".join(record.text for record in await sched.logs(made.id))
-    return {"began": began, "ended": clock.now(), "runs": runs, "said": said}
+        log = "".join(record.text for record in await sched.logs(made.id))
+    return {"began": began, "ended": clock.now(), "runs": runs, "log": log}
 
 
 async def main(folder: Path, port: str) -> None:

@@ -1,4 +1,4 @@
-"""A worker that is root, with nothing set: it runs jobs of every level, and leaves nothing of them to other users."""
+"""A worker that runs as root with default settings: it runs jobs of every level and leaves nothing of them behind."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from onthedot.runners.guard.users import STATE_VARIABLE, take_user
 from onthedot.runners.program import source as source_module
 from onthedot.runners.program.workspace import spool_of, sweep
 from onthedot.settings import Settings
-from tests.runners.guard.yard import look_until
+from tests.runners.guard.guarded_programs import look_until
 from tests.runners.program.test_steps import listening
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("root", "sandbox")]
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("root", "sandbox")]
 
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """In place of the system's folder: it is not there yet."""
+    """Replaces the system's state folder. It does not exist yet."""
     above = Path(tempfile.mkdtemp(prefix="onthedot-root-"))
     above.chmod(0o711)
     monkeypatch.setenv(STATE_VARIABLE, str(above / "onthedot"))
@@ -41,7 +41,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("level", ["user", "sandbox"])
-async def test_it_runs_jobs_out_of_the_box_and_takes_their_workspaces_back(state: Path, level: Level):
+async def test_a_root_worker_runs_jobs_without_settings_and_takes_their_workspaces_back(state: Path, level: Level):
     sched = otd.Scheduler("memory:")
     script = "cat note 2>/dev/null || echo $(id -u) > note; touch x; chmod 6777 x || chmod 777 x; exit 3"
     sched.add(Job(name="it", task=Command(script=script), isolation=level))
@@ -66,14 +66,14 @@ def _work_when_ready(state: Path) -> Path:
     return next(state.glob("spool/*/work/ready")).parent
 
 
-def _listed_by_nobody(work: Path) -> subprocess.CompletedProcess[bytes]:
+def _list_as_another_user(work: Path) -> subprocess.CompletedProcess[bytes]:
     command = ["/bin/ls", str(work)]
     return subprocess.run(command, user=65534, group=65534, extra_groups=(), capture_output=True, check=False)
 
 
 @pytest.mark.parametrize("level", ["user", "sandbox"])
-async def test_a_job_opens_its_workspace_for_no_other_user(state: Path, level: Level):
-    """A file that is set-user-id, in a workspace that others get to, would make them the job's user."""
+async def test_a_job_cannot_open_its_workspace_for_other_users(state: Path, level: Level):
+    """Otherwise other users could start a set-user-id file in it, and become the job's user."""
     sched = otd.Scheduler("memory:")
     make = "cp /bin/true su; chmod 6755 su || :; stat -c %a su > is; chmod 777 .; touch ready"
     script = f"{make}; until [ -e go ]; do :; done"
@@ -81,7 +81,7 @@ async def test_a_job_opens_its_workspace_for_no_other_user(state: Path, level: L
     async with sched:
         run = await sched.submit("it")
         work = await asyncio.to_thread(_work_when_ready, state)
-        seen = await asyncio.to_thread(_listed_by_nobody, work)
+        seen = await asyncio.to_thread(_list_as_another_user, work)
         mode, is_mode = stat.S_IMODE(work.stat().st_mode), (work / "is").read_text()
         (work / "go").touch()
         with pytest.raises(otd.RunFailed, match="exit code 3"):
@@ -91,9 +91,9 @@ async def test_a_job_opens_its_workspace_for_no_other_user(state: Path, level: L
 
 
 @pytest.mark.parametrize("level", ["user", "sandbox"])
-@pytest.mark.parametrize(("scheme", "said"), [("https", b"\x16\x03"), ("ssh", b"SSH-2.0-")])
-async def test_git_of_a_job_that_is_kept_apart_gets_to_its_source(
-    state: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, said: bytes, level: Level
+@pytest.mark.parametrize(("scheme", "greeting"), [("https", b"\x16\x03"), ("ssh", b"SSH-2.0-")])
+async def test_git_of_an_isolated_job_reaches_its_source(
+    state: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, greeting: bytes, level: Level
 ):
     async def resolve(host: str, port: int) -> list[Address]:
         return [ip_address("127.0.0.1")]
@@ -109,10 +109,10 @@ async def test_git_of_a_job_that_is_kept_apart_gets_to_its_source(
         run = await sched.submit("it")
         with pytest.raises(otd.RunFailed, match="step 'source': exit code 128"):
             await run.result(timeout="30s")
-        assert (await asyncio.wait_for(first, 20)).startswith(said)
+        assert (await asyncio.wait_for(first, 20)).startswith(greeting)
 
 
-def test_what_a_killed_worker_has_left_is_taken_back(state: Path):
+def test_a_sweep_takes_back_the_workspace_of_a_killed_worker(state: Path):
     work = state / "spool" / "1-ff" / "work"
     work.mkdir(parents=True)
     state.chmod(0o711)
@@ -121,7 +121,7 @@ def test_what_a_killed_worker_has_left_is_taken_back(state: Path):
     left = subprocess.Popen(["sleep", "300"], user=user.uid, group=user.uid, extra_groups=())
     try:
         assert sweep(state / "spool", now=0, keep=0, in_use=[]) == 0
-        assert work.stat().st_uid == user.uid  # a program of another guard runs in it
+        assert work.stat().st_uid == user.uid  # a program of another guard still runs in it
         user.give_back()
         assert sweep(state / "spool", now=0, keep=0, in_use=[]) == 0
         assert work.stat().st_uid == 0
@@ -131,7 +131,7 @@ def test_what_a_killed_worker_has_left_is_taken_back(state: Path):
         left.wait()
 
 
-def test_the_spool_of_root_is_the_systems(state: Path, monkeypatch: pytest.MonkeyPatch):
+def test_root_uses_the_spool_folder_of_the_system(state: Path, monkeypatch: pytest.MonkeyPatch):
     assert spool_of(Settings()) == state / "spool"
     assert spool_of(Settings(spool="/srv/spool")) == Path("/srv/spool")
     monkeypatch.delenv(STATE_VARIABLE)

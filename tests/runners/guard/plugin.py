@@ -1,4 +1,4 @@
-"""Fixtures with a guard. For `pytest_plugins`."""
+"""Fixtures with a guard, and with what a guard needs of the machine. For `pytest_plugins`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runners.guard.yard import Yard
+from tests.runners.guard.guarded_programs import GuardedPrograms
 from tests.servers import setup
 from tests.servers.plugin import NOT_TESTED, need
 
@@ -18,15 +18,15 @@ UNIFIED = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 
 
 @pytest.fixture
-async def yard() -> AsyncIterator[Yard]:
-    there = Yard()
+async def guarded() -> AsyncIterator[GuardedPrograms]:
+    there = GuardedPrograms()
     yield there
     await there.close()
 
 
 @pytest.fixture
 def pids_group() -> Iterator[str]:
-    """A directory of the cgroup controller `pids` to make groups in."""
+    """A directory of the cgroup controller `pids` in which tests make groups."""
     if os.geteuid() != 0 or not PIDS.is_dir():
         pytest.skip(f"{NOT_TESTED}programs in cgroups: needs root, and cgroups of version 1 at {PIDS}")
     group = PIDS / f"onthedot-test-{os.getpid()}"
@@ -37,10 +37,10 @@ def pids_group() -> Iterator[str]:
 
 @pytest.fixture
 def unified_group() -> Iterator[str]:
-    """A directory of cgroups of version 2 to make groups in."""
+    """A directory of cgroups of version 2 in which tests make groups."""
     places = [place for place in UNIFIED if (place / "cgroup.controllers").exists()]
     if os.geteuid() != 0 or not places:
-        pytest.skip(f"{NOT_TESTED}programs in cgroups of version 2: needs root, and them")
+        pytest.skip(f"{NOT_TESTED}programs in cgroups of version 2: needs root and a machine with these")
     group = places[0] / f"onthedot-test-{os.getpid()}"
     group.mkdir()
     yield str(group)
@@ -49,10 +49,11 @@ def unified_group() -> Iterator[str]:
 
 @pytest.fixture
 def memory_group() -> Iterator[str]:
-    """A directory of cgroups that bound memory, of either version, to make groups in.
+    """A directory of cgroups, of either version, that limit memory, in which tests make groups.
 
-    Whoever is in a group of somebody else's is bounded by it: to make one beside it would be a way out, and one in it
-    would divide what is not ours. So only who is in none makes one by itself; others have to be given one.
+    If this process is in a group of somebody else, that group limits it. A group beside it would evade the limit, and a
+    group inside it would share out memory that is not ours. So the fixture makes groups only if this process is in
+    none. Otherwise set the directory in the environment.
     """
     given = os.environ.get(MEMORY_VARIABLE)
     parent = Path(given) if given else _own_memory()
@@ -68,7 +69,7 @@ def memory_group() -> Iterator[str]:
 
 
 def _own_memory() -> Path | None:
-    """The root of the controller, if this process is in no group of it."""
+    """Returns the root of the controller if this process is in none of its groups."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, group = line.split(":", 2)
         if "memory" in controllers.split(",") and group == "/":

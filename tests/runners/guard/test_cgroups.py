@@ -8,7 +8,7 @@ import pytest
 from onthedot.clock import MILLISECOND, SECOND
 from onthedot.model.task import Bounds
 from onthedot.runners.guard.cgroups import Group, usable
-from tests.runners.guard.yard import PYTHON, Yard, is_alive
+from tests.runners.guard.guarded_programs import PYTHON, GuardedPrograms, is_alive
 
 FILES = ("cgroup.procs", "pids.max", "memory.max", "memory.events", "memory.oom.group", "cgroup.kill")
 
@@ -54,54 +54,54 @@ def test_only_what_can_be_written_is_used(tmp_path: Path):
 
 @pytest.mark.slow
 async def test_a_real_one_bounds_processes_and_is_gone_afterwards(pids_group: str):
-    yard = Yard(cgroups=(pids_group,))
+    guarded = GuardedPrograms(cgroups=(pids_group,))
     try:
-        end = await yard.run(
+        end = await guarded.run(
             "sh", "-c", "sleep 300 & echo $! > left; cat /proc/self/cgroup", bounds=Bounds(processes=20)
         )
         assert (end.code, end.stragglers) == (0, 1)
-        assert f"pids:/{Path(pids_group).name}/" in yard.output()
-        assert not is_alive(yard.pid_in("left"))
+        assert f"pids:/{Path(pids_group).name}/" in guarded.output()
+        assert not is_alive(guarded.pid_in("left"))
         assert not [entry for entry in os.scandir(pids_group) if entry.is_dir()]
         eight = "for i in 1 2 3 4 5 6 7 8; do sleep 300 & done"
-        end = await yard.run("sh", "-c", eight, bounds=Bounds(processes=4))
+        end = await guarded.run("sh", "-c", eight, bounds=Bounds(processes=4))
         assert end.code != 0
         assert end.stragglers < 4
     finally:
-        await yard.close()
+        await guarded.close()
 
 
 @pytest.mark.slow
 async def test_a_real_one_of_version_2_is_killed_at_once_and_gone_afterwards(unified_group: str):
-    yard = Yard(cgroups=(unified_group,))
+    guarded = GuardedPrograms(cgroups=(unified_group,))
     try:
         leaves = (
             "setsid sh -c 'echo $$ > left; exec sleep 300' & while ! test -s left; do :; done; cat /proc/self/cgroup"
         )
-        end = await yard.run("sh", "-c", leaves)
+        end = await guarded.run("sh", "-c", leaves)
         assert (end.code, end.stragglers) == (0, 1)
-        assert f"0::/{os.path.basename(unified_group)}/" in yard.output()
-        assert not is_alive(yard.pid_in("left"))
-        end = await yard.run("sh", "-c", "trap '' TERM; while :; do sleep 0.1; done", timeout=200 * MILLISECOND)
+        assert f"0::/{os.path.basename(unified_group)}/" in guarded.output()
+        assert not is_alive(guarded.pid_in("left"))
+        end = await guarded.run("sh", "-c", "trap '' TERM; while :; do sleep 0.1; done", timeout=200 * MILLISECOND)
         assert end.kind == "timed_out"
         assert not [entry for entry in os.scandir(unified_group) if entry.is_dir()]
     finally:
-        await yard.close()
+        await guarded.close()
 
 
 async def test_a_real_one_bounds_the_memory_of_all_processes_together(memory_group: str):
     """Four that take a third of the bound each: none of them is near it."""
     takes = f"{PYTHON} -c 'import time; held = bytearray(24 << 20); time.sleep(5)' & all=\"$all $!\""
     four = f"for i in 1 2 3 4; do {takes}; done; for each in $all; do wait $each || exit 1; done"
-    yard = Yard(cgroups=(memory_group,))
+    guarded = GuardedPrograms(cgroups=(memory_group,))
     try:
-        end = await yard.run("sh", "-c", four, bounds=Bounds(memory=64 << 20), timeout=30 * SECOND)
+        end = await guarded.run("sh", "-c", four, bounds=Bounds(memory=64 << 20), timeout=30 * SECOND)
         assert end.kind == "out_of_memory"
-        end = await yard.run("sh", "-c", "exit 3", bounds=Bounds(memory=64 << 20))
+        end = await guarded.run("sh", "-c", "exit 3", bounds=Bounds(memory=64 << 20))
         assert (end.kind, end.code) == ("exited", 3)
         assert not [entry for entry in os.scandir(memory_group) if entry.is_dir()]
     finally:
-        await yard.close()
+        await guarded.close()
 
 
 def test_what_could_not_be_made_whole_is_not_left_half_made(tmp_path: Path):

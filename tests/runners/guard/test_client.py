@@ -20,27 +20,27 @@ from onthedot.output.records import decode
 from onthedot.runners.guard import process_tree
 from onthedot.runners.guard.client import AT_ONCE, GuardClient, Guards
 from onthedot.runners.guard.protocol import Program, ProgramEnd
-from tests.runners.guard.yard import OFFERS, Yard, descriptors, is_alive, look_until, rss
+from tests.runners.guard.guarded_programs import OFFERS, GuardedPrograms, descriptors, is_alive, look_until, rss
 
 SLEEPS = "echo $$ > main; setsid sh -c 'echo $$ > away; exec sleep 300' & while :; do sleep 1; done"
 
 
-async def started(yard: Yard) -> tuple[int, int]:
+async def started(guarded: GuardedPrograms) -> tuple[int, int]:
     """The main process and one that has gone away from it, when both are there."""
-    away = await asyncio.to_thread(yard.pid_in, "away")
-    return yard.pid_in("main"), away
+    away = await asyncio.to_thread(guarded.pid_in, "away")
+    return guarded.pid_in("main"), away
 
 
-async def test_exit_codes_and_signals_are_told_apart(yard: Yard):
-    assert (await yard.run("true"))[:3] == ("exited", 0, None)
-    assert (await yard.run("sh", "-c", "exit 3"))[:3] == ("exited", 3, None)
-    assert (await yard.run("sh", "-c", "kill -SEGV $$"))[:3] == ("signalled", None, signal.SIGSEGV)
+async def test_exit_codes_and_signals_are_told_apart(guarded: GuardedPrograms):
+    assert (await guarded.run("true"))[:3] == ("exited", 0, None)
+    assert (await guarded.run("sh", "-c", "exit 3"))[:3] == ("exited", 3, None)
+    assert (await guarded.run("sh", "-c", "kill -SEGV $$"))[:3] == ("signalled", None, signal.SIGSEGV)
 
 
-async def test_output_is_recorded_by_stream_with_its_step_and_instant(yard: Yard):
+async def test_output_is_recorded_by_stream_with_its_step_and_instant(guarded: GuardedPrograms):
     before = SystemClock().now()
-    await yard.run("sh", "-c", "echo to out; echo to err >&2", label="build")
-    records = list(decode(yard.log.read_bytes().splitlines(keepends=True)))
+    await guarded.run("sh", "-c", "echo to out; echo to err >&2", label="build")
+    records = list(decode(guarded.log.read_bytes().splitlines(keepends=True)))
     assert sorted((record.stream, record.step, record.text) for record in records if record.stream != "otd") == [
         ("err", "build", "to err\n"),
         ("out", "build", "to out\n"),
@@ -48,213 +48,213 @@ async def test_output_is_recorded_by_stream_with_its_step_and_instant(yard: Yard
     assert all(before <= record.at <= SystemClock().now() for record in records)
 
 
-async def test_it_says_while_it_runs_what_it_says(yard: Yard):
+async def test_it_says_while_it_runs_what_it_says(guarded: GuardedPrograms):
     heard: asyncio.Queue[tuple[int, str, str]] = asyncio.Queue()
-    program = yard.program("sh", "-c", "echo first; read line < go; echo second >&2")
-    os.mkfifo(yard.work / "go")
+    program = guarded.program("sh", "-c", "echo first; read line < go; echo second >&2")
+    os.mkfifo(guarded.work / "go")
     before = SystemClock().now()
-    run = asyncio.ensure_future(yard.guard.run(program, lambda *said: heard.put_nowait(said)))
+    run = asyncio.ensure_future(guarded.guard.run(program, lambda *said: heard.put_nowait(said)))
     first = await asyncio.wait_for(heard.get(), 20)
     assert first[1:] == ("out", "first\n")
     assert not run.done()
-    (yard.work / "go").write_text("on\n")
+    (guarded.work / "go").write_text("on\n")
     assert (await run).code == 0
     second = heard.get_nowait()
     assert second[1:] == ("err", "second\n")
     assert before <= first[0] <= second[0] <= SystemClock().now()
 
 
-async def test_its_environment_is_what_was_given_and_a_mark(yard: Yard, monkeypatch):
+async def test_its_environment_is_what_was_given_and_a_mark(guarded: GuardedPrograms, monkeypatch):
     monkeypatch.setenv("PASSWORD_OF_THE_WORKER", "sesame")
-    await yard.run("/usr/bin/env", env={"A": "1"})
-    names = {line.partition("=")[0] for line in yard.output().split()}
+    await guarded.run("/usr/bin/env", env={"A": "1"})
+    names = {line.partition("=")[0] for line in guarded.output().split()}
     assert names == {"A", "OTD_TREE"}
 
 
-async def test_it_has_no_descriptors_but_three_a_session_of_its_own_and_the_directory(yard: Yard):
-    await yard.run("sh", "-c", "echo $(ls /proc/self/fd); pwd; echo $$ $(ps -o sid= -p $$); umask")
-    fds, directory, ids, umask = yard.output().splitlines()
+async def test_it_has_no_descriptors_but_three_a_session_of_its_own_and_the_directory(guarded: GuardedPrograms):
+    await guarded.run("sh", "-c", "echo $(ls /proc/self/fd); pwd; echo $$ $(ps -o sid= -p $$); umask")
+    fds, directory, ids, umask = guarded.output().splitlines()
     assert fds == "0 1 2 3"  # the fourth is that of ls
-    assert directory == str(yard.work)
+    assert directory == str(guarded.work)
     assert len(set(ids.split())) == 1
     assert umask == "0077"
 
 
-async def test_it_reads_what_it_was_given(yard: Yard):
+async def test_it_reads_what_it_was_given(guarded: GuardedPrograms):
     text = b"0123456789abcdef" * 20_000
-    assert (await yard.run("sha256sum", stdin=text)).code == 0
-    assert yard.output().split()[0] == hashlib.sha256(text).hexdigest()
+    assert (await guarded.run("sha256sum", stdin=text)).code == 0
+    assert guarded.output().split()[0] == hashlib.sha256(text).hexdigest()
 
 
-async def test_what_cannot_be_started_says_why(yard: Yard):
-    assert "nosuch" in (await yard.run("nosuch")).error
-    assert (await yard.run("nosuch")).kind == "refused"
-    assert (await yard.run("true", directory="/nowhere")).kind == "refused"
-    (yard.work / "plain").write_text("text")
-    assert "Permission denied" in (await yard.run("./plain")).error
+async def test_what_cannot_be_started_says_why(guarded: GuardedPrograms):
+    assert "nosuch" in (await guarded.run("nosuch")).error
+    assert (await guarded.run("nosuch")).kind == "refused"
+    assert (await guarded.run("true", directory="/nowhere")).kind == "refused"
+    (guarded.work / "plain").write_text("text")
+    assert "Permission denied" in (await guarded.run("./plain")).error
 
 
 @pytest.mark.parametrize("level", ["none", "user", "sandbox"])
 @pytest.mark.usefixtures("root", "sandbox")
-async def test_what_cannot_be_started_leaves_no_descriptors(yard: Yard, level: str):
-    assert (await yard.run("true")).code == 0
-    assert yard.guard.pid is not None
-    before = descriptors(yard.guard.pid)
-    assert (await yard.run("echo", "nul \0 inside", level=level)).kind == "refused"
-    assert (await yard.run("env", env={"A=B": "\0"}, level=level)).kind == "refused"
-    assert (await yard.run("true", directory="/nowhere", level=level)).kind in ("refused", "exited")
-    assert (await yard.run("nosuch", level=level)).code != 0
-    assert (await yard.run("echo", "x" * (1 << 20), level=level)).kind == "refused"
-    assert descriptors(yard.guard.pid) == before
+async def test_what_cannot_be_started_leaves_no_descriptors(guarded: GuardedPrograms, level: str):
+    assert (await guarded.run("true")).code == 0
+    assert guarded.guard.pid is not None
+    before = descriptors(guarded.guard.pid)
+    assert (await guarded.run("echo", "nul \0 inside", level=level)).kind == "refused"
+    assert (await guarded.run("env", env={"A=B": "\0"}, level=level)).kind == "refused"
+    assert (await guarded.run("true", directory="/nowhere", level=level)).kind in ("refused", "exited")
+    assert (await guarded.run("nosuch", level=level)).code != 0
+    assert (await guarded.run("echo", "x" * (1 << 20), level=level)).kind == "refused"
+    assert descriptors(guarded.guard.pid) == before
 
 
-async def test_a_record_that_cannot_be_kept_fails_nobody(yard: Yard):
-    assert (await yard.run("echo", "said", log="/nowhere/log")).code == 0
-    assert (await yard.run("echo", "said", log="/dev/full")).code == 0
+async def test_a_record_that_cannot_be_kept_fails_nobody(guarded: GuardedPrograms):
+    assert (await guarded.run("echo", "said", log="/nowhere/log")).code == 0
+    assert (await guarded.run("echo", "said", log="/dev/full")).code == 0
 
 
-async def test_a_level_that_is_not_offered_is_refused(yard: Yard):
+async def test_a_level_that_is_not_offered_is_refused(guarded: GuardedPrograms):
     guard = GuardClient(offers=frozenset(["none"]))
-    end = await guard.run(yard.program("true", level="sandbox"))
+    end = await guard.run(guarded.program("true", level="sandbox"))
     assert (end.kind, end.error) == ("refused", "isolation 'sandbox': this machine offers none")
     assert guard.pid is None
 
 
-async def test_a_time_out_ends_the_tree(yard: Yard):
-    end = await yard.run("sh", "-c", SLEEPS, timeout=2 * SECOND)
+async def test_a_time_out_ends_the_tree(guarded: GuardedPrograms):
+    end = await guarded.run("sh", "-c", SLEEPS, timeout=2 * SECOND)
     assert end.kind == "timed_out"
-    assert not is_alive(yard.pid_in("main"))
-    assert not is_alive(yard.pid_in("away"))
+    assert not is_alive(guarded.pid_in("main"))
+    assert not is_alive(guarded.pid_in("away"))
 
 
-async def test_who_is_asked_to_end_may_tidy_up(yard: Yard):
+async def test_who_is_asked_to_end_may_tidy_up(guarded: GuardedPrograms):
     tidy = "trap 'echo bye > farewell; exit 0' TERM; echo $$ > main; while :; do sleep 0.01; done"
-    end = await yard.run("sh", "-c", tidy, timeout=2 * SECOND, grace=20 * SECOND)
+    end = await guarded.run("sh", "-c", tidy, timeout=2 * SECOND, grace=20 * SECOND)
     assert end.kind == "timed_out"
-    assert (yard.work / "farewell").exists()
+    assert (guarded.work / "farewell").exists()
 
 
 @pytest.mark.parametrize("level", ["none", "user", "sandbox"])
 @pytest.mark.usefixtures("root", "sandbox")
-async def test_who_does_not_mind_sigterm_ends_by_it_and_not_after_the_grace(yard: Yard, level: str):
+async def test_who_does_not_mind_sigterm_ends_by_it_and_not_after_the_grace(guarded: GuardedPrograms, level: str):
     end = await asyncio.wait_for(
-        yard.run("sleep", "300", level=level, timeout=300 * MILLISECOND, grace=60 * SECOND), 20
+        guarded.run("sleep", "300", level=level, timeout=300 * MILLISECOND, grace=60 * SECOND), 20
     )
     assert end.kind == "timed_out"
 
 
-async def test_a_guard_ends_with_its_worker_and_not_when_it_is_asked_to(yard: Yard):
+async def test_a_guard_ends_with_its_worker_and_not_when_it_is_asked_to(guarded: GuardedPrograms):
     """Who stops a service signals all of its processes: programs end by their worker's word, with their grace."""
-    run = asyncio.ensure_future(yard.run("sh", "-c", "echo $$ > main; sleep 0.5; exit 3"))
-    await asyncio.to_thread(yard.pid_in, "main")
-    assert yard.guard.pid is not None
+    run = asyncio.ensure_future(guarded.run("sh", "-c", "echo $$ > main; sleep 0.5; exit 3"))
+    await asyncio.to_thread(guarded.pid_in, "main")
+    assert guarded.guard.pid is not None
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        os.kill(yard.guard.pid, number)
+        os.kill(guarded.guard.pid, number)
     assert (await run).code == 3
 
 
-async def test_cancelled_it_is_stopped_and_waited_for(yard: Yard):
-    run = asyncio.ensure_future(yard.run("sh", "-c", SLEEPS))
-    pids = await started(yard)
+async def test_cancelled_it_is_stopped_and_waited_for(guarded: GuardedPrograms):
+    run = asyncio.ensure_future(guarded.run("sh", "-c", SLEEPS))
+    pids = await started(guarded)
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
     assert not any(map(is_alive, pids))
 
 
-async def test_it_ends_with_its_main_process_and_the_rest_is_killed_and_counted(yard: Yard):
+async def test_it_ends_with_its_main_process_and_the_rest_is_killed_and_counted(guarded: GuardedPrograms):
     began = time.monotonic()
-    end = await yard.run("sh", "-c", "sleep 300 & sleep 300 & echo $! > left; echo said")
+    end = await guarded.run("sh", "-c", "sleep 300 & sleep 300 & echo $! > left; echo said")
     assert (end.kind, end.code, end.stragglers) == ("exited", 0, 2)
-    assert not is_alive(yard.pid_in("left"))
-    assert yard.output() == "said\n"
+    assert not is_alive(guarded.pid_in("left"))
+    assert guarded.output() == "said\n"
     assert time.monotonic() - began < 20
 
 
-async def test_bounds_are_in_force(yard: Yard):
+async def test_bounds_are_in_force(guarded: GuardedPrograms):
     bounds = Bounds(files=64, file_bytes=1 << 20, memory=1 << 29)
     expected = f"64 0 {(1 << 29) // 1024} {(1 << 20) // 512}"
     shown = 'echo "$(ulimit -Hn) $(ulimit -Hc) $(ulimit -Hd) $(ulimit -Hf)"'
     waits = f'n=0; while [ "$({shown})" != "{expected}" ] && [ $n -lt 200 ]; do sleep 0.05; n=$((n + 1)); done'
-    await yard.run("sh", "-c", f"{waits}; {shown}", bounds=bounds)  # hard limits come a moment after its start
-    assert yard.output() == f"{expected}\n"
+    await guarded.run("sh", "-c", f"{waits}; {shown}", bounds=bounds)  # hard limits come a moment after its start
+    assert guarded.output() == f"{expected}\n"
 
 
-async def test_too_much_processor_time_is_a_signal(yard: Yard):
+async def test_too_much_processor_time_is_a_signal(guarded: GuardedPrograms):
     bounds = Bounds(cpu=timedelta(seconds=1))
-    end = await yard.run("sh", "-c", "sleep 0.1; while :; do :; done", bounds=bounds, timeout=40 * SECOND)
+    end = await guarded.run("sh", "-c", "sleep 0.1; while :; do :; done", bounds=bounds, timeout=40 * SECOND)
     assert (end.kind, end.signal) == ("signalled", signal.SIGXCPU)
     assert end.cpu >= 500 * MILLISECOND
 
 
-async def test_what_the_lease_does_not_cover_is_killed_without_grace(yard: Yard):
+async def test_what_the_lease_does_not_cover_is_killed_without_grace(guarded: GuardedPrograms):
     clock = SystemClock()
-    yard.guard.renew(clock.steady() + 60 * SECOND)
-    run = asyncio.ensure_future(yard.run("sh", "-c", "trap '' TERM;" + SLEEPS, grace=60 * SECOND))
-    pids = await started(yard)
-    yard.guard.renew(clock.steady() + 200 * MILLISECOND)
+    guarded.guard.renew(clock.steady() + 60 * SECOND)
+    run = asyncio.ensure_future(guarded.run("sh", "-c", "trap '' TERM;" + SLEEPS, grace=60 * SECOND))
+    pids = await started(guarded)
+    guarded.guard.renew(clock.steady() + 200 * MILLISECOND)
     end = await asyncio.wait_for(run, 20)
     assert (end.kind, end.error) == ("stopped", "its worker did not renew its lease in time")
     assert not any(map(is_alive, pids))
-    assert (await yard.run("true")).kind == "refused"
-    yard.guard.renew(clock.steady() + 60 * SECOND)
-    assert (await yard.run("true")).code == 0
+    assert (await guarded.run("true")).kind == "refused"
+    guarded.guard.renew(clock.steady() + 60 * SECOND)
+    assert (await guarded.run("true")).code == 0
 
 
-async def test_a_guard_that_was_frozen_looks_at_the_lease_first(yard: Yard):
+async def test_a_guard_that_was_frozen_looks_at_the_lease_first(guarded: GuardedPrograms):
     clock = SystemClock()
-    run = asyncio.ensure_future(yard.run("sh", "-c", SLEEPS, grace=60 * SECOND))
-    pids = await started(yard)
-    assert yard.guard.pid is not None
+    run = asyncio.ensure_future(guarded.run("sh", "-c", SLEEPS, grace=60 * SECOND))
+    pids = await started(guarded)
+    assert guarded.guard.pid is not None
     lease = clock.steady() + 300 * MILLISECOND
-    yard.guard.renew(lease)
+    guarded.guard.renew(lease)
     await asyncio.sleep(0)
-    os.kill(yard.guard.pid, signal.SIGSTOP)
+    os.kill(guarded.guard.pid, signal.SIGSTOP)
     look_until(lambda: clock.steady() > lease)
-    os.kill(yard.guard.pid, signal.SIGCONT)
+    os.kill(guarded.guard.pid, signal.SIGCONT)
     end = await asyncio.wait_for(run, 20)
     assert end.error == "its worker did not renew its lease in time"
     assert not any(map(is_alive, pids))
 
 
-async def test_a_guard_that_dies_is_replaced_and_leaves_nothing(yard: Yard):
-    run = asyncio.ensure_future(yard.run("sh", "-c", SLEEPS))
-    pids = await started(yard)
-    first = yard.guard.pid
+async def test_a_guard_that_dies_is_replaced_and_leaves_nothing(guarded: GuardedPrograms):
+    run = asyncio.ensure_future(guarded.run("sh", "-c", SLEEPS))
+    pids = await started(guarded)
+    first = guarded.guard.pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
     end = await asyncio.wait_for(run, 20)
     assert end.kind == "stopped"
     assert "guard died" in end.error
     assert not any(map(is_alive, pids))
-    assert (await yard.run("true")).code == 0
-    assert yard.guard.pid not in (None, first)
+    assert (await guarded.run("true")).code == 0
+    assert guarded.guard.pid not in (None, first)
 
 
-async def test_close_kills_what_runs(yard: Yard):
-    run = asyncio.ensure_future(yard.run("sh", "-c", SLEEPS))
-    pids = await started(yard)
-    guard = yard.guard.pid
-    await yard.guard.close()
+async def test_close_kills_what_runs(guarded: GuardedPrograms):
+    run = asyncio.ensure_future(guarded.run("sh", "-c", SLEEPS))
+    pids = await started(guarded)
+    guard = guarded.guard.pid
+    await guarded.guard.close()
     assert (await run)[:4] == ("stopped", None, None, "its worker has ended")
-    assert (await yard.run("true")).kind == "refused"
+    assert (await guarded.run("true")).kind == "refused"
     assert not any(map(is_alive, (*pids, guard or 0)))
 
 
-async def test_a_guard_that_answers_nobody_is_taken_for_dead(yard: Yard):
+async def test_a_guard_that_answers_nobody_is_taken_for_dead(guarded: GuardedPrograms):
     clock = Ahead()
-    yard.guard = GuardClient(offers=OFFERS, clock=clock)
-    run = asyncio.ensure_future(yard.run("sh", "-c", SLEEPS))
-    pids = await started(yard)
-    assert yard.guard.pid is not None
-    os.kill(yard.guard.pid, signal.SIGSTOP)
-    yard.guard.renew(clock.steady() + 3600 * SECOND)
+    guarded.guard = GuardClient(offers=OFFERS, clock=clock)
+    run = asyncio.ensure_future(guarded.run("sh", "-c", SLEEPS))
+    pids = await started(guarded)
+    assert guarded.guard.pid is not None
+    os.kill(guarded.guard.pid, signal.SIGSTOP)
+    guarded.guard.renew(clock.steady() + 3600 * SECOND)
     await asyncio.sleep(0.1)
     assert not run.done()
     async with asyncio.timeout(20):
         while not run.done():  # an answer that was on its way when it was stopped may count once
             clock.ahead += 11 * SECOND
-            yard.guard.renew(clock.steady() + 3600 * SECOND)
+            guarded.guard.renew(clock.steady() + 3600 * SECOND)
             await asyncio.sleep(0.05)
     assert "guard died" in (await run).error
     assert not any(map(is_alive, pids))
@@ -267,24 +267,26 @@ class Ahead(SystemClock):
         return super().steady() + self.ahead
 
 
-async def test_small_bounds_are_no_reason_to_call_a_failure_lack_of_memory(yard: Yard):
-    assert (await yard.run("sh", "-c", "exit 3", bounds=Bounds(memory=12 << 20)))[:2] == ("exited", 3)
+async def test_small_bounds_are_no_reason_to_call_a_failure_lack_of_memory(guarded: GuardedPrograms):
+    assert (await guarded.run("sh", "-c", "exit 3", bounds=Bounds(memory=12 << 20)))[:2] == ("exited", 3)
 
 
-async def test_a_thousand_commands_leave_nothing_behind(yard: Yard):
+async def test_a_thousand_commands_leave_nothing_behind(guarded: GuardedPrograms):
     async def some(count: int) -> None:
         for _ in range(count):
-            assert (await yard.run("true")).code == 0
+            assert (await guarded.run("true")).code == 0
 
     await asyncio.gather(*(some(25) for _ in range(4)))
-    assert yard.guard.pid is not None
-    before = rss(yard.guard.pid), descriptors(yard.guard.pid)
+    assert guarded.guard.pid is not None
+    before = rss(guarded.guard.pid), descriptors(guarded.guard.pid)
     await asyncio.gather(*(some(75) for _ in range(4)))
-    assert descriptors(yard.guard.pid) == before[1]
-    assert rss(yard.guard.pid) - before[0] < 1 << 20
+    assert descriptors(guarded.guard.pid) == before[1]
+    assert rss(guarded.guard.pid) - before[0] < 1 << 20
 
 
-async def test_what_a_dead_guard_has_left_is_looked_for_beside_the_loop(yard: Yard, monkeypatch: pytest.MonkeyPatch):
+async def test_what_a_dead_guard_has_left_is_looked_for_beside_the_loop(
+    guarded: GuardedPrograms, monkeypatch: pytest.MonkeyPatch
+):
     """To look at every process of the machine takes longer than others' starts may be late."""
     threads: list[bool] = []
     kill_found = process_tree.kill_found
@@ -294,7 +296,7 @@ async def test_what_a_dead_guard_has_left_is_looked_for_beside_the_loop(yard: Ya
         return kill_found(find)
 
     monkeypatch.setattr(process_tree, "kill_found", told)
-    end = await yard.run("sh", "-c", "kill -9 $PPID; sleep 300")
+    end = await guarded.run("sh", "-c", "kill -9 $PPID; sleep 300")
     assert end.kind == "stopped"
     assert threads
     assert not any(threads)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runners.guard.yard import is_alive, look_until
+from tests.runners.guard.guarded_programs import is_alive, look_until
 
 pytestmark = pytest.mark.slow
 

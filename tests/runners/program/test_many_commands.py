@@ -13,7 +13,7 @@ import pytest
 import onthedot as otd
 from onthedot.model.run import RunState
 from tests.lanes import SOAK
-from tests.runners.guard.yard import descriptors, rss
+from tests.runners.guard.guarded_programs import descriptors, rss
 
 MANY = 10_000 if SOAK else 1_000
 WARM = 400

@@ -1,4 +1,4 @@
-"""A place with a guard, for tests that run real programs."""
+"""Runs real programs under a guard, for tests, and reads the output and processes of these programs."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from onthedot.runners.guard.client import GuardClient
 from onthedot.runners.guard.protocol import Program, ProgramEnd
 
 PATH = "/usr/bin:/bin"
-PYTHON = "/usr/bin/python3"  # one that every user can reach
+PYTHON = "/usr/bin/python3"  # every user can reach this one
 GRACE: Micros = 300 * MILLISECOND
 OFFERS = frozenset(LEVELS)
 
 
-class Yard:
-    """A guard, a workspace that any user can reach, and what programs have said there."""
+class GuardedPrograms:
+    """A guard, a workspace that any user can reach, and the output of the programs that ran there."""
 
     def __init__(self, *, cgroups: tuple[str, ...] = ()) -> None:
-        self.root = Path(tempfile.mkdtemp(prefix="onthedot-yard-"))
+        self.root = Path(tempfile.mkdtemp(prefix="onthedot-guarded-"))
         self.root.chmod(0o711)
         self.work = self.workspace("work")
         self.guard = GuardClient(offers=OFFERS, cgroups=cgroups)
@@ -58,7 +58,7 @@ class Yard:
         return "".join(record.text for record in decode(self.log.read_bytes().splitlines(keepends=True)))
 
     def pid_in(self, name: str) -> int:
-        """The process id that a program has written into this file."""
+        """Returns the process id that a program wrote into this file."""
         path = self.work / name
         look_until(lambda: path.exists() and path.read_text().endswith("\n"))
         return int(path.read_text())
@@ -74,7 +74,7 @@ def is_alive(pid: int) -> bool:
 
 
 def rss(pid: int, field: str = "VmRSS") -> int:
-    """Bytes of memory; `VmHWM` for the most it ever had."""
+    """Bytes of memory. `VmHWM` is the largest value so far."""
     [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(f"{field}:")]
     return int(line.split()[1]) * 1024
 
@@ -83,9 +83,9 @@ def descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def look_until(found: Callable[[], bool], seconds: float = 20) -> None:
-    """There is no event to wait for when another process writes a file or dies."""
+def look_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Poll: there is no event when another process writes a file or dies."""
     give_up_at = time.monotonic() + seconds
-    while not found():
-        assert time.monotonic() < give_up_at, "it did not come to pass"
+    while not condition():
+        assert time.monotonic() < give_up_at, "the condition was not met in time"
         time.sleep(0.005)

@@ -1,6 +1,7 @@
-"""A worker that is not root, with one sandboxed job: `python -m tests.hostile.ordinary` prints what the job reached.
+"""A worker without root, with one sandboxed job: `python -m tests.hostile.unprivileged_worker`.
 
-It prints JSON: the traces that bubblewrap's loader left, and the output of the job.
+It prints JSON: the files that bubblewrap's loader wrote, and the output of the job, which lists what the job could
+reach.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import os
 import socket
 
-from tests.runners.guard.yard import PYTHON, Yard
+from tests.runners.guard.guarded_programs import PYTHON, GuardedPrograms
 
 REACHES = """
 import json, os, socket, sys
@@ -36,23 +37,23 @@ print(json.dumps({
 
 
 async def main() -> None:
-    yard = Yard()
+    guarded = GuardedPrograms()
     try:
-        drop, other = yard.workspace("drop"), yard.workspace("other")
-        (yard.root / "store.db").write_text("everything")
+        drop, other = guarded.workspace("drop"), guarded.workspace("other")
+        (guarded.root / "store.db").write_text("everything")
         (other / "note").write_text("private")
-        await yard.run("true")
+        await guarded.run("true")
         with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(f"\0onthedot-{yard.root.name}")
+            listening.bind(f"\0onthedot-{guarded.root.name}")
             listening.listen()
-            end = await yard.run(
-                PYTHON, "-c", REACHES, str(yard.root / "store.db"), str(other), str(yard.guard.pid),
-                f"onthedot-{yard.root.name}", level="sandbox",
+            end = await guarded.run(
+                PYTHON, "-c", REACHES, str(guarded.root / "store.db"), str(other), str(guarded.guard.pid),
+                f"onthedot-{guarded.root.name}", level="sandbox",
                 env={"PATH": "/usr/bin:/bin", "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{drop}/trace"},
             )  # fmt: skip
-        print(json.dumps({"end": end, "traces": os.listdir(drop), "said": yard.output()}))
+        print(json.dumps({"end": end, "traces": os.listdir(drop), "output": guarded.output()}))
     finally:
-        await yard.close()
+        await guarded.close()
 
 
 if __name__ == "__main__":
