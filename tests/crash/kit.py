@@ -1,4 +1,4 @@
-"""Starting victims, killing them, and reading what they left behind."""
+"""Starts victim processes, kills them, and reads the evidence that they leave."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from onthedot.model.window import ScheduleState
 from onthedot.stores.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 30.0  # seconds until a victim must have done what it was started for
+PATIENCE = 30.0  # seconds that a victim may take for what it was started for
 
 
 class Victims:
-    """One database, one journal, and a row of processes that die on it."""
+    """One database, one journal, and a series of processes that are killed while they use them."""
 
     def __init__(self, folder: Path) -> None:
         self.database = folder / "victim.db"
@@ -38,7 +38,7 @@ class Victims:
         return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
     def crash_at(self, point: str) -> int:
-        """Run a victim until it kills itself at a named point; its exit code."""
+        """Run a victim until it kills itself at a named point. Returns its exit code."""
         with self.start(crash_point=point) as victim:
             if point.startswith("stop."):
                 wait_for_line(victim, "ready")
@@ -49,15 +49,15 @@ class Victims:
                 raise AssertionError(f"{point} was not reached: {error}") from None
 
     def kill_after(self, seconds: float) -> int:
-        """Run a victim, and kill it that long after it has started."""
+        """Run a victim, and kill it this many seconds after it is ready."""
         with self.start() as victim:
             wait_for_line(victim, "ready")
-            time.sleep(seconds)  # the fault itself: the instant of the kill is what the seed decides
+            time.sleep(seconds)  # the test itself: the seed decides when the kill comes
             victim.send_signal(signal.SIGKILL)
             return wait_for_end(victim)
 
     def settle(self, *, rounds: int = 400) -> None:
-        """Run a last victim until it has caught up, then stop it in order."""
+        """Run a last victim until it has caught up, then stop it with SIGTERM."""
         with self.start() as victim:
             wait_for_line(victim, "ready")
             target = time.time()
@@ -65,23 +65,24 @@ class Victims:
                 if self._behind() < 0.05 and time.time() - target > 2.5:
                     break
                 time.sleep(0.05)
-            victim.send_signal(signal.SIGUSR1)  # else the last errand may be asked for when nobody does it any more
+            # First stop the submits: nobody would execute an errand submitted after SIGTERM.
+            victim.send_signal(signal.SIGUSR1)
             wait_for_line(victim, "quiet")
             give_up_at = time.monotonic() + PATIENCE
             while self._errands():
-                assert time.monotonic() < give_up_at, "the last errands are not done"
+                assert time.monotonic() < give_up_at, "the last errands did not finish in time"
                 time.sleep(0.05)
             victim.send_signal(signal.SIGTERM)
             wait_for_line(victim, "stopped")
             assert wait_for_end(victim) == 0
 
     def _behind(self) -> float:
-        """How many seconds the oldest live run is overdue."""
+        """Returns by how many seconds the oldest live run is overdue."""
         oldest = self._ask("SELECT min(due_at) FROM runs")
         return 0.0 if oldest is None else time.time() - oldest / 1_000_000
 
     def _errands(self) -> int:
-        """How many of what was submitted have not ended."""
+        """Returns how many submitted runs have not ended."""
         count = self._ask("SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job_id WHERE j.name = 'errand'")
         return count or 0
 
@@ -100,7 +101,7 @@ def wait_for_line(victim: subprocess.Popen[str], wanted: str) -> None:
     for line in victim.stdout:
         if line.strip() == wanted:
             return
-    raise AssertionError(f"the victim ended with {victim.wait()} before it said {wanted!r}")
+    raise AssertionError(f"the victim ended with {victim.wait()} before it printed {wanted!r}")
 
 
 def wait_for_end(victim: subprocess.Popen[str]) -> int:
@@ -113,7 +114,7 @@ def wait_for_end(victim: subprocess.Popen[str]) -> int:
 
 @dataclass
 class Evidence:
-    """What the journal says, and what the store says."""
+    """What the journal and the store recorded."""
 
     starts: dict[int, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     ends: dict[int, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))

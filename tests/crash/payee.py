@@ -1,6 +1,7 @@
-"""A worker whose handlers write effects into PostgreSQL, killed again and again: `python -m tests.crash.payee URL`.
+"""Handlers that write effects into PostgreSQL, in a worker that is killed: `python -m tests.crash.payee URL`.
 
-One row for each effect, in a table that would take any number of them: the table is the oracle, not the scheduler.
+Each effect is one row of a table without a unique constraint. The test judges by this table, not by what the scheduler
+reports.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def program(url: str, *roles: str) -> otd.Scheduler:
     settings = Settings(roles=roles, seats=4, ahead=4).with_leases(2 * SECOND)
     sched = otd.Scheduler(url, settings=settings)
 
-    # Half of them have gates to pass, and are armed in a write of its own.
+    # Half of the runs have a concurrency limit, so that they are armed in a separate write.
     @sched.job(guarantee="exactly_once", max_recoveries=1000, concurrency=otd.Limit(3))
     async def pay_in_turn(ctx: otd.Context, amount: int) -> None:
         async with ctx.transaction() as db:

@@ -1,4 +1,4 @@
-"""What must be true after any number of kills. Each check names the runs that break it."""
+"""Checks what must be true after any number of kills. Each message names the runs that break a rule."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _GRID = {"always": 100_000, "careful": 150_000, "long": 300_000, "stubborn": 400
 
 
 def check_all(evidence: Evidence) -> None:
-    every_acknowledged_run_is_there_and_ended(evidence)
+    every_acknowledged_run_exists_and_has_ended(evidence)
     every_slot_has_exactly_one_fate(evidence)
-    every_start_is_on_record(evidence)
+    every_start_is_recorded(evidence)
     no_succeeded_run_executes_again(evidence)
-    assert lost_attempts_follow_their_guarantee(evidence), "no attempt was ever lost: the kills have shown nothing"
+    assert lost_attempts_follow_their_guarantee(evidence), "no attempt was lost: the kills tested nothing"
     nothing_starts_early(evidence)
-    every_end_that_counts_has_one_follower(evidence)
+    every_finished_parent_has_one_follower(evidence)
 
 
-def every_acknowledged_run_is_there_and_ended(evidence: Evidence) -> None:
+def every_acknowledged_run_exists_and_has_ended(evidence: Evidence) -> None:
     missing = [run for run in evidence.acknowledged if run not in evidence.runs]
-    assert not missing, f"acknowledged, but gone: {missing}"
+    assert not missing, f"acknowledged, but missing: {missing}"
     open_runs = [run for run in evidence.acknowledged if evidence.runs[run].state not in TERMINAL]
-    assert not open_runs, f"acknowledged, but never ended: {open_runs}"
+    assert not open_runs, f"acknowledged, but not ended: {open_runs}"
 
 
 def every_slot_has_exactly_one_fate(evidence: Evidence) -> None:
@@ -38,17 +38,19 @@ def every_slot_has_exactly_one_fate(evidence: Evidence) -> None:
         for skip in evidence.skips:
             if skip.job == job:
                 slots = range(skip.first, skip.last + 1, step)
-                assert len(slots) == skip.count, f"{job}: a range of {len(slots)} slots says {skip.count}"
+                assert len(slots) == skip.count, (
+                    f"{job}: a range of {len(slots)} skipped slots has the count {skip.count}"
+                )
                 for slot in slots:
                     fates[slot] = fates.get(slot, 0) + 1
         first = state.origin - state.origin % step + step
         expected = set(range(first, state.watermark + 1, step))
-        assert len(expected) > 10, f"{job}: too few slots to show anything"
-        assert fates.keys() == expected, f"{job}: {sorted(fates.keys() ^ expected)[:9]} have no fate, or no business"
+        assert len(expected) > 10, f"{job}: too few slots for a meaningful test"
+        assert fates.keys() == expected, f"{job}: {sorted(fates.keys() ^ expected)[:9]} have no fate or are not slots"
         assert set(fates.values()) == {1}, f"{job}: planned twice: {[s for s, n in fates.items() if n > 1][:9]}"
 
 
-def every_start_is_on_record(evidence: Evidence) -> None:
+def every_start_is_recorded(evidence: Evidence) -> None:
     for run_id, starts in evidence.starts.items():
         run, attempts = evidence.runs[run_id], evidence.attempts[run_id]
         recorded = {(attempt.attempt, attempt.fence) for attempt in attempts}
@@ -56,7 +58,7 @@ def every_start_is_on_record(evidence: Evidence) -> None:
         assert not unknown, f"run {run_id} ({run.job}) executed without a recorded attempt: {unknown}"
         assert [attempt.attempt for attempt in attempts] == list(range(1, len(attempts) + 1))
         fences = [attempt.fence for attempt in attempts]
-        assert fences == sorted(set(fences)), f"run {run_id}: fences {fences} do not grow"
+        assert fences == sorted(set(fences)), f"run {run_id}: fences {fences} do not increase"
         assert len({attempt.lease_id for attempt in attempts}) == len(attempts)
 
 
@@ -70,23 +72,23 @@ def no_succeeded_run_executes_again(evidence: Evidence) -> None:
         last_start = max(evidence.starts[run_id], key=lambda start: start["fence"])
         assert last_start["fence"] == evidence.attempts[run_id][-1].fence
         assert len(evidence.starts[run_id]) <= len(outcomes), f"run {run_id} started more often than it was armed"
-        assert evidence.ends[run_id], f"run {run_id} succeeded without reaching its end"
+        assert evidence.ends[run_id], f"run {run_id} succeeded, but its handler did not reach its end"
 
 
 def lost_attempts_follow_their_guarantee(evidence: Evidence) -> int:
-    """How many there were."""
+    """Returns how many lost attempts there were."""
     lost_seen = 0
     for run_id, run in evidence.runs.items():
         outcomes = [attempt.outcome for attempt in evidence.attempts[run_id]]
         lost_seen += outcomes.count("lost")
         if run.job == CAREFUL:
-            assert len(evidence.starts[run_id]) <= 1, f"at most once, but run {run_id} started more often"
+            assert len(evidence.starts[run_id]) <= 1, f"at_most_once, but run {run_id} started more than once"
             assert len(outcomes) <= 1
-            # Armed, and stopped before it began: nothing is armed twice, so that it is lost without a start.
+            # If the worker stops after arming and before the start, the run is lost: it may not be armed again.
             assert (run.state is RunState.LOST) == (outcomes in (["lost"], ["released"])), f"{run_id}: {outcomes}"
             assert outcomes != ["released"] or not evidence.starts[run_id], f"run {run_id} was released, and started"
         elif run.state in TERMINAL:
-            assert run.state is not RunState.LOST, f"at least once, but run {run_id} ({run.job}) was given up"
+            assert run.state is not RunState.LOST, f"at_least_once, but run {run_id} ({run.job}) is lost"
             if run.state is RunState.DEAD:
                 assert outcomes.count("lost") == 4, f"run {run_id} ({run.job}) is dead after {outcomes}"
     return lost_seen
@@ -99,10 +101,10 @@ def nothing_starts_early(evidence: Evidence) -> None:
     assert SETTINGS.node_ttl == 1_000_000
 
 
-def every_end_that_counts_has_one_follower(evidence: Evidence) -> None:
-    """A run and what runs after it are one write: neither is ever there without the other."""
+def every_finished_parent_has_one_follower(evidence: Evidence) -> None:
+    """The end of a run and the insert of its follower are one write: neither exists without the other."""
     parents = [run for run in evidence.runs.values() if run.job in (ALWAYS, CAREFUL) and run.state in COUNTING]
     expected = sorted((after_trigger(run.id), run.ended_at) for run in parents)
     found = sorted((run.trigger, run.slot_at) for run in evidence.runs.values() if run.job == FOLLOWER)
-    assert len(expected) > 10, "too few ends to show anything"
-    assert found == expected, f"{set(found) ^ set(expected)} have no follower, or follow nothing, or twice"
+    assert len(expected) > 10, "too few ends for a meaningful test"
+    assert found == expected, f"{set(found) ^ set(expected)} have no follower, several followers, or no parent"

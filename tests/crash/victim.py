@@ -1,6 +1,7 @@
-"""A small program that is killed again and again: `python -m tests.crash.victim DATABASE JOURNAL BOOT`.
+"""A small scheduler that is killed again and again: `python -m tests.crash.victim DATABASE JOURNAL BOOT`.
 
-Its handlers write their own journal, one line per start and end: the job is the oracle, not the scheduler.
+Its handlers write their own journal, one line per start and end. The tests judge by this journal, not by what the
+scheduler reports.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FOLLOWER = "follower"
 
 
 class Journal:
-    """An append-only file, one write per line: what was written before a kill is there after it."""
+    """An append-only file, one write per line: a line that was written before a kill is present after it."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -50,7 +51,7 @@ class Journal:
 def program(database: Path, journal: Journal, boot: int) -> otd.Scheduler:
     sched = otd.Scheduler(f"sqlite:///{database}", settings=SETTINGS)
 
-    # Stored before those that it runs after, so that none of their ends can come before it is there.
+    # Stored before its parents, so that no parent can end before the follower exists.
     @sched.job(name=FOLLOWER, after=otd.After(ALWAYS, CAREFUL, any=True, on="either"))
     async def follower(ctx: Context) -> None:
         journal.attempt("start", ctx)
@@ -73,7 +74,7 @@ def program(database: Path, journal: Journal, boot: int) -> otd.Scheduler:
         await asyncio.sleep(0.25)
         journal.attempt("end", ctx)
 
-    # Its definition differs at every boot: each start is an edit.
+    # Its definition differs at every boot, so each start edits it.
     @sched.job(name=ERRAND, args={"boot": boot}, timeout="10s")
     def errand(ctx: Context, boot: int) -> dict[str, int]:
         journal.attempt("start", ctx)

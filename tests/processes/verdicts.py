@@ -28,9 +28,9 @@ class Span(NamedTuple):
 
 def check_all(evidence: Evidence, faults: list[Fault], *, lease: float, lost: bool = True) -> None:
     """Every rule of the crash tests, and that no job overlaps itself. `lost`: some attempt must have been lost."""
-    crash.every_acknowledged_run_is_there_and_ended(evidence)
+    crash.every_acknowledged_run_exists_and_has_ended(evidence)
     crash.every_slot_has_exactly_one_fate(evidence)
-    crash.every_start_is_on_record(evidence)
+    crash.every_start_is_recorded(evidence)
     crash.no_succeeded_run_executes_again(evidence)
     crash.nothing_starts_early(evidence)
     seen = crash.lost_attempts_follow_their_guarantee(evidence)
