@@ -1,6 +1,6 @@
-"""Writes a store as text, and loads that text into an empty one. It knows no table and no key of onthedot.
+"""Writes a store as text, and loads this text into an empty store. It knows no table and no key of onthedot.
 
-The text holds the schema of its time. SQL for SQLite and PostgreSQL, one command per line for Redis and Valkey.
+The text contains the schema of its time: SQL for SQLite and PostgreSQL, one command per line for Redis and Valkey.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VALUE = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def dump_sqlite(path: Path) -> str:
-    """The statements that make this file again."""
+    """Returns the statements that make this file again."""
     db = sqlite3.connect(path)
     try:
         lines = list(db.iterdump())
@@ -37,7 +37,7 @@ def dump_sqlite(path: Path) -> str:
 
 
 def load_sqlite(text: str, path: Path) -> None:
-    """Make a file that is not there yet."""
+    """Make a new file."""
     db = sqlite3.connect(path, isolation_level=None)
     try:
         db.executescript(text)
@@ -49,7 +49,7 @@ def load_sqlite(text: str, path: Path) -> None:
 
 
 def dump_postgres(url: str, migrations: Iterable[str]) -> str:
-    """The migrations as they were, the partitions, the rows, and where the sequences are."""
+    """Returns the migrations of that time, the partitions, the rows, and the positions of the sequences."""
     with psycopg.connect(url) as db:
         return "\n".join(
             [
@@ -83,7 +83,7 @@ def _rows(db: psycopg.Connection) -> Iterator[str]:
         [SCHEMA],
     )
     names = [table for (table,) in tables.fetchall()]
-    yield f"TRUNCATE {', '.join(names)};"  # migrations insert some rows themselves
+    yield f"TRUNCATE {', '.join(names)};"  # some rows come from the migrations
     for table in names:
         columns = db.execute(
             "SELECT attname, attidentity <> '' FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 "
@@ -111,7 +111,7 @@ def _sequences(db: psycopg.Connection) -> Iterator[str]:
 
 
 def load_postgres(text: str, url: str) -> None:
-    """Make the schema in a database that has none of that name."""
+    """Make the schema in a database that has no schema of this name."""
     with psycopg.connect(url) as db:
         db.execute(text.encode())
 
@@ -120,11 +120,11 @@ def load_postgres(text: str, url: str) -> None:
 
 
 def dump_redis(url: str) -> str:
-    """One command per line, with values quoted as `redis-cli` quotes them."""
+    """Returns one command per line, with values quoted as `redis-cli` quotes them."""
     with Redis.from_url(url) as server:
         lines = []
         for key in sorted(server.scan_iter()):
-            assert server.pttl(key) == -1, f"{key!r} expires: this script does not keep that"
+            assert server.pttl(key) == -1, f"{key!r} expires, but this script does not keep expiries"
             lines.append(" ".join([*_command(server, key)]))
         return "\n".join([*lines, ""])
 
@@ -160,7 +160,7 @@ def _quoted(value: bytes) -> str:
 
 
 def load_redis(text: str, url: str) -> None:
-    """Give the commands to a server that is empty."""
+    """Send the commands to an empty server."""
     with Redis.from_url(url) as server:
         assert server.dbsize() == 0
         for line in text.splitlines():

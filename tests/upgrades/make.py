@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# It is checked against the commit that it is run with: later versions have other names.
+# It is written for the commit that it runs with: later versions have other names.
 """Makes the stores in `stores/`: `python -m tests.upgrades.make COMMIT FOLDER`, with the onthedot of COMMIT installed.
 
     OLD=$(mktemp -d); git archive COMMIT | tar -x -C $OLD
@@ -7,8 +7,8 @@
     pip install --no-deps --target $OLD/installed $OLD/dist/*.whl
     PYTHONPATH=$OLD/installed python -m tests.upgrades.make COMMIT tests/upgrades/stores
 
-The clock stands still unless the script turns it, and names come from a seed: made again, the stores are the same.
-A commit whose script would have to be another one gets another script. What was made stays as it is.
+The clock moves only when the script sets it, and names come from a seed, so a second run makes the same stores. If a
+commit needs another script, write a new one. Do not change the stores that exist.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ jobs:
 
 
 class Clock:
-    """Stands still until it is turned."""
+    """Moves only when the script sets it."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -96,7 +96,7 @@ class Clock:
         return self.now()
 
 
-class Turned:
+class ClockedStore:
     """The store, with this clock instead of its own."""
 
     def __init__(self, store, clock) -> None:
@@ -118,7 +118,7 @@ class Turned:
 
 
 class Salted(Passwords):
-    """Passwords whose salt is always the same."""
+    """Passwords with a constant salt."""
 
     async def hash(self, password: str) -> str:
         return self._hasher().hash(password, salt=b"0123456789abcdef")
@@ -166,11 +166,11 @@ SYNC = call("sync", Every(interval=timedelta(minutes=10), end=after_start(minute
 
 
 class Scene:
-    """What is done to an empty store, from midnight to half past."""
+    """The writes to an empty store, from midnight to half past midnight."""
 
     def __init__(self, store) -> None:
         self.clock = Clock()
-        self.store = Turned(store, self.clock)
+        self.store = ClockedStore(store, self.clock)
         self.ids = SeededIds("a store of old")
         there = OpenStore(self.store, self.clock, Settings(), None)
         there.ids = self.ids
@@ -179,20 +179,20 @@ class Scene:
         self.asks = 0
 
     async def play(self) -> None:
-        await self.open_up()
-        await self.let_people_in()
-        await self.run_some()
-        await self.fail_some()
+        await self.define_jobs()
+        await self.create_accounts()
+        await self.finish_runs()
+        await self.add_dead_letters()
         await self.fill_queues()
-        await self.pause_some()
-        await self.except_some()
-        await self.lose_some()
-        await self.block_some()
-        await self.end()
+        await self.pause_jobs()
+        await self.add_exceptions()
+        await self.lose_a_run()
+        await self.block_runs()
+        await self.renew_leases()
 
-    # ── the parts of it ──────────────────────────────────────────────────────────────────────────────────────
+    # ── the parts of the scene ───────────────────────────────────────────────────────────────────────────────
 
-    async def open_up(self) -> None:
+    async def define_jobs(self) -> None:
         await self.store.set_shards(2)
         await self.register("old-1", ttl=1795)
         await self.register("old-2", ttl=360)
@@ -203,7 +203,7 @@ class Scene:
         await self.verbs.put(replace(JOBS[0], args={"region": "world"}))
         await self.verbs.move_next("parade", to="2099-05-02T12:00Z")
 
-    async def let_people_in(self) -> None:
+    async def create_accounts(self) -> None:
         self.clock.at = 5
         make = {"passwords": Salted(), "ids": self.ids}
         await users.create(self.store, "ann", "correct horse battery", parse_grant("admin"), **make)
@@ -232,10 +232,10 @@ class Scene:
         await audit_seals.append_seal(self.store, audit_seals.START, entries[:3])
         print("head:", (await audit_seals.check(self.store)).head)
 
-    async def run_some(self) -> None:
+    async def finish_runs(self) -> None:
         """Finished runs, with and without a result; a chain of jobs; a checkpoint; a rate."""
         self.clock.at = 20
-        await self.ends("extract", result='{"rows":3}', key="2026-01-01")
+        await self.run_and_succeed("extract", result='{"rows":3}', key="2026-01-01")
         await self.verbs.submit("mail", {"tenant": "a"})
         await self.verbs.submit("mail", {"tenant": "a"})
         await self.verbs.submit("mail", {"tenant": "b"})
@@ -250,7 +250,7 @@ class Scene:
             error="ConnectionError: page 4",
         )  # fmt: skip
         await self.finish(lease, again)
-        await self.ends("legacy", result='"bye"')
+        await self.run_and_succeed("legacy", result='"bye"')
         await self.verbs.remove("legacy")
         nap = await self.verbs.submit("nap", delay="1h")
         await self.verbs.cancel(nap, why="not needed")
@@ -258,17 +258,17 @@ class Scene:
         self.clock.at = 40
         await self.store.expire(limit=100)
 
-    async def fail_some(self) -> None:
-        """Dead letters: two of one kind in the box, one replayed, one discarded; and what was pruned and counted."""
+    async def add_dead_letters(self) -> None:
+        """Dead letters: two of one kind in the box, one replayed, one discarded. Some runs are pruned and counted."""
         self.clock.at = 50
         errors = ("ValueError: row 17 is bad", "ValueError: row 99 is bad", "OSError: no disk", "KeyError: 'x'")
         for number, error in enumerate(errors):
-            last = await self.dies("flaky", error, {"n": number})
+            last = await self.run_and_die("flaky", error, {"n": number})
         await self.verbs.discard(last, why="known")
         await self.verbs.replay(last - 1)
         for _ in range(3):
-            await self.ends("tally")
-        await self.dies("tally", "ValueError: boom")
+            await self.run_and_succeed("tally")
+        await self.run_and_die("tally", "ValueError: boom")
         record = await self.store.get_job("tally")
         states = frozenset({RunState.SUCCEEDED, RunState.DEAD})
         await self.store.prune_runs(Cut(states, Mark(self.clock.now(), 2**40), record.id))
@@ -285,8 +285,8 @@ class Scene:
         await self.verbs.submit("backup")
         await self.qa.submit("pipeline", {"version": "7"})
 
-    async def pause_some(self) -> None:
-        """Three jobs are paused; one of them goes on, and has lost four slots."""
+    async def pause_jobs(self) -> None:
+        """Three jobs are paused. One of them is resumed without its four missed slots."""
         self.clock.at = 30 + 60
         await self.verbs.pause("poll", reason="too often")
         await self.verbs.submit("frozen")
@@ -301,15 +301,16 @@ class Scene:
         [lease] = await self.take("drip")
         await self.finish(lease)
 
-    async def except_some(self) -> None:
-        """The next slot of the report is moved and the one after it left out; so it is with those a lifetime ahead."""
+    async def add_exceptions(self) -> None:
+        """For two jobs the next slot is moved and the one after it cancelled. The slots of one job are decades
+        ahead."""
         self.clock.at = 320
         for job, to in (("report", "+2h"), ("centenary", "+1h")):
             await self.verbs.move_next(job, to=to)
             await self.verbs.skip_next(job)
 
-    async def lose_some(self) -> None:
-        """A node dies: what must not run twice is lost. Another such run goes on."""
+    async def lose_a_run(self) -> None:
+        """A node dies with a run that must not run twice: this run is lost."""
         self.clock.at = 350
         await self.verbs.submit("careful", {"n": 1})
         assert len(await self.take("careful", node="old-2")) == 1
@@ -319,8 +320,8 @@ class Scene:
         await self.register("old-2", ttl=15)
         await self.store.leave(self.nodes["old-2"])
 
-    async def block_some(self) -> None:
-        """Runs that are executed when the store is left, and others that wait for them."""
+    async def block_runs(self) -> None:
+        """Runs that still execute when the scene ends, and others that wait for them."""
         self.clock.at = 595
         await self.verbs.put(SYNC)
         self.clock.at = 600
@@ -346,13 +347,13 @@ class Scene:
         )  # fmt: skip
         assert len((await self.store.reserve(ask)).held) == 1
 
-    async def end(self) -> None:
+    async def renew_leases(self) -> None:
         self.clock.at = 1794
         await self.store.beat(self.nodes["old-1"], ttl=15 * SECOND)
         for shard in (0, 1):
             assert await self.store.campaign(self.nodes["old-1"], ttl=10 * SECOND, shard=shard) is not None
 
-    # ── moves ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def register(self, name: str, *, ttl: float) -> None:
         self.nodes[name] = f"{name}-{self.ids.token()}"
@@ -360,7 +361,7 @@ class Scene:
         await self.store.register(node, ttl=round(ttl * SECOND))
 
     async def plan(self, name: str) -> None:
-        """What a planner would do now."""
+        """Plan as a planner would do now."""
         record = await self.store.get_job(name)
         terms = [await self.store.campaign(self.nodes["old-1"], ttl=10 * SECOND, shard=shard) for shard in (0, 1)]
         for state in await self.store.schedules_of(record.id):
@@ -372,7 +373,7 @@ class Scene:
             await self.store.resign(term)
 
     async def take(self, name: str, *, seats: int = 1, node: str = "old-1"):
-        """What a worker would do now: reserve and arm. The leases of what was armed."""
+        """Reserve and arm as a worker would do now. Returns the leases of the armed runs."""
         job, self.asks = (await self.store.get_job(name)).job, self.asks + 1
         ask = Ask(
             self.nodes[node], self.ids.leases(seats), seats,
@@ -398,12 +399,12 @@ class Scene:
         started, self.clock.at = self.clock.now(), self.clock.at + 0.25
         assert await self.store.finish([Finish(lease, verdict, started, self.clock.now())]) == [True]
 
-    async def ends(self, name: str, *, result: str | None = None, key: str = "") -> None:
+    async def run_and_succeed(self, name: str, *, result: str | None = None, key: str = "") -> None:
         await self.verbs.submit(name, key=key)
         [lease] = await self.take(name)
         await self.finish(lease, SUCCESS._replace(result=result))
 
-    async def dies(self, name: str, error: str, args=None) -> int:
+    async def run_and_die(self, name: str, error: str, args=None) -> int:
         run = await self.verbs.submit(name, args)
         [lease] = await self.take(name)
         dead = Verdict(RunState.DEAD, OutcomeKind.FAILED, "no tries left", failed=True, error=error)
@@ -434,7 +435,7 @@ def main(commit: str, folder: Path) -> None:
     with ValkeyServer() as valkey:
         asyncio.run(play(valkey.url()))
         text = dumps.dump_redis(valkey.url())
-        with Redis.from_url(valkey.url()) as server:  # calls itself by another name each time that it starts
+        with Redis.from_url(valkey.url()) as server:  # it has a new run id at each start
             text = text.replace(server.info("server")["run_id"], "0" * 40)
         (folder / f"{commit}.redis.txt").write_text(text)
 

@@ -1,6 +1,6 @@
-"""Opens stores in which named limits and rates were shared by all namespaces: nobody who holds one is forgotten.
+"""Stores in which all namespaces shared named limits and rates: an upgrade keeps every holder and every waiting run.
 
-What an earlier version wrote differs in its keys only, so this version writes it, with the keys of that time.
+Only the keys differ from those of the earlier version, so this version writes the stores with the earlier keys.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Open = Callable[[], Awaitable[Store]]
 
 
 @pytest.fixture
-async def opening(any_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Open, Open]]:
-    """Opens a store of the earlier version; opens it with this one."""
+async def open_functions(any_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Open, Open]]:
+    """Two functions: one opens the store as the earlier version did, the other opens it with this version."""
     stores: list[Store] = []
 
     async def earlier() -> Store:
@@ -92,7 +92,7 @@ class Scene:
         self.node = await self.bench.node()
 
     async def lease(self, job: str) -> Lease:
-        """A new run of this job that is due now."""
+        """Submit a run of this job that is due now. Returns its lease."""
         due = (self.bench.now - at(0)) / SECOND
         run_id = await self.bench.submit(self.jobs[job], due, args='{"tenant":"t"}')
         return await self.reserved(run_id)
@@ -102,18 +102,18 @@ class Scene:
         self.leases.update((lease.run_id, lease) for lease in held)
         return self.leases.pop(run_id)
 
-    async def ask(self, lease: Lease, asked: GateAsk) -> ArmAnswer:
+    async def arm(self, lease: Lease, asked: GateAsk) -> ArmAnswer:
         [answer] = await self.bench.store.arm([replace(lease)], gates={lease.lease_id: asked}, now=self.bench.now)
         return answer
 
-    async def ask_as_before(self, lease: Lease, *limits: Gate, rate: RateGate | None = None) -> ArmAnswer:
-        return await self.ask(lease, GateAsk(limits, WAIT, rate))
+    async def arm_with_earlier_keys(self, lease: Lease, *limits: Gate, rate: RateGate | None = None) -> ArmAnswer:
+        return await self.arm(lease, GateAsk(limits, WAIT, rate))
 
-    async def ask_as_now(self, lease: Lease) -> ArmAnswer:
-        """With the gates that a worker asks for."""
+    async def arm_as_a_worker(self, lease: Lease) -> ArmAnswer:
+        """Arm with the gates that a worker of this version asks for."""
         arguments = arguments_of(lease)
         limits = gates.gates_of(lease.record, target=lease.target, arguments=arguments)
-        return await self.ask(lease, GateAsk(limits, WAIT, gates.rate_of(lease.record, arguments=arguments)))
+        return await self.arm(lease, GateAsk(limits, WAIT, gates.rate_of(lease.record, arguments=arguments)))
 
     async def waits_at(self, lease: Lease) -> tuple[str, tuple[int, ...]]:
         stands = await self.bench.store.queries.why_waiting(lease.run_id)
@@ -121,16 +121,16 @@ class Scene:
         return stands.gate, stands.holders
 
 
-async def test_holders_and_waiting_runs_keep_their_limit(opening: tuple[Open, Open]):
-    earlier, now = opening
+async def test_holders_and_waiting_runs_keep_their_limit(open_functions: tuple[Open, Open]):
+    earlier, now = open_functions
     scene = Scene(await earlier())
     await scene.set_up()
     ours, theirs = await scene.lease("default/load"), await scene.lease("qa/load")
     for lease in (ours, theirs):
-        assert isinstance(await scene.ask_as_before(lease, DB), Armed)
+        assert isinstance(await scene.arm_with_earlier_keys(lease, DB), Armed)
     waiting = [await scene.lease(job) for job in ("default/load", "qa/load", "qa/load")]
     for lease in waiting:
-        assert isinstance(await scene.ask_as_before(lease, DB), Blocked)
+        assert isinstance(await scene.arm_with_earlier_keys(lease, DB), Blocked)
     await scene.bench.store.close()
 
     store = scene.bench.store = await now()
@@ -139,47 +139,47 @@ async def test_holders_and_waiting_runs_keep_their_limit(opening: tuple[Open, Op
         ("limit:in:qa:name:db:", (theirs.run_id,)),
         ("limit:in:qa:name:db:", (theirs.run_id,)),
     ]
-    assert await store.recount_gates(now=scene.bench.now) == 2  # each namespace has one place left
+    assert await store.recount_gates(now=scene.bench.now) == 2  # each namespace has one free place
     third = await scene.lease("qa/load")
     for lease in waiting[:2]:
-        assert isinstance(await scene.ask_as_now(await scene.reserved(lease.run_id)), Armed)
-    assert isinstance(await scene.ask_as_now(third), Blocked)  # two run already
+        assert isinstance(await scene.arm_as_a_worker(await scene.reserved(lease.run_id)), Armed)
+    assert isinstance(await scene.arm_as_a_worker(third), Blocked)  # two runs hold it already
     assert await scene.waits_at(waiting[2]) == ("limit:in:qa:name:db:", (theirs.run_id, waiting[1].run_id))
     [armed] = [lease for lease in await store.recover(scene.node) if lease.run_id == theirs.run_id]
     await scene.bench.finish(armed)
-    assert isinstance(await scene.ask_as_now(await scene.reserved(waiting[2].run_id)), Armed)
+    assert isinstance(await scene.arm_as_a_worker(await scene.reserved(waiting[2].run_id)), Armed)
 
 
-async def test_a_place_that_was_passed_on_and_is_not_in_use_stays_taken(opening: tuple[Open, Open]):
-    earlier, now = opening
+async def test_a_place_that_was_passed_to_a_waiting_run_stays_reserved_for_it(open_functions: tuple[Open, Open]):
+    earlier, now = open_functions
     scene = Scene(await earlier())
     await scene.set_up()
     first, second, third = [await scene.lease("qa/load") for _ in range(3)]
     one = DB._replace(capacity=1)
-    answer = await scene.ask_as_before(first, one)
+    answer = await scene.arm_with_earlier_keys(first, one)
     assert isinstance(answer, Armed)
     for lease in (second, third):
-        assert isinstance(await scene.ask_as_before(lease, one), Blocked)
+        assert isinstance(await scene.arm_with_earlier_keys(lease, one), Blocked)
     await scene.bench.finish(replace(first, fence=answer.fence, armed_at=answer.armed_at, attempt=answer.attempt))
     await scene.bench.store.close()
 
     store = scene.bench.store = await now()
     assert await scene.waits_at(third) == ("limit:in:qa:name:db:", (second.run_id,))
     assert await store.recount_gates(now=scene.bench.now) == 0
-    assert isinstance(await scene.ask_as_now(await scene.reserved(second.run_id)), Armed)
+    assert isinstance(await scene.arm_as_a_worker(await scene.reserved(second.run_id)), Armed)
 
 
-async def test_instants_that_a_rate_has_handed_out_count(opening: tuple[Open, Open]):
-    earlier, now = opening
+async def test_instants_that_a_rate_has_granted_stay_granted(open_functions: tuple[Open, Open]):
+    earlier, now = open_functions
     scene = Scene(await earlier())
     await scene.set_up()
     granted = {}
     for job, rate in (("qa/mail", MAIL), ("qa/post", TENANT)):
-        assert isinstance(await scene.ask_as_before(await scene.lease(job), rate=rate), Armed)
+        assert isinstance(await scene.arm_with_earlier_keys(await scene.lease(job), rate=rate), Armed)
         granted[job] = await scene.lease(job)
-        assert await scene.ask_as_before(granted[job], rate=rate) == Delayed(rate.key, at(60))
+        assert await scene.arm_with_earlier_keys(granted[job], rate=rate) == Delayed(rate.key, at(60))
     own = await scene.lease("qa/own")
-    assert isinstance(await scene.ask_as_now(own), Armed)
+    assert isinstance(await scene.arm_as_a_worker(own), Armed)
     await scene.bench.store.close()
 
     store = scene.bench.store = await now()
@@ -187,9 +187,10 @@ async def test_instants_that_a_rate_has_handed_out_count(opening: tuple[Open, Op
     assert run is not None
     assert run.reason == "waits at rate:in:qa:name:mail:, starts at 2026-01-01T00:01:00+00:00"
     for job, key in (("qa/mail", "rate:in:qa:name:mail:"), ("qa/post", 'rate:in:qa:name:post:"t"')):
-        assert await scene.ask_as_now(await scene.lease(job)) == Delayed(key, at(120))  # 0 and 60 are taken
-    assert await scene.ask_as_now(await scene.lease("qa/own")) == Delayed(f"rate:job:{own.record.id}:", at(60))
-    assert await scene.ask_as_now(await scene.lease("default/mail")) == Delayed("rate:name:mail:", at(120))
+        # The instants 0 and 60 are granted.
+        assert await scene.arm_as_a_worker(await scene.lease(job)) == Delayed(key, at(120))
+    assert await scene.arm_as_a_worker(await scene.lease("qa/own")) == Delayed(f"rate:job:{own.record.id}:", at(60))
+    assert await scene.arm_as_a_worker(await scene.lease("default/mail")) == Delayed("rate:name:mail:", at(120))
     scene.bench.turn(60)
     for lease in granted.values():
-        assert isinstance(await scene.ask_as_now(await scene.reserved(lease.run_id)), Armed)
+        assert isinstance(await scene.arm_as_a_worker(await scene.reserved(lease.run_id)), Armed)

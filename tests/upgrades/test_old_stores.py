@@ -1,7 +1,7 @@
-"""Opens stores that an earlier version wrote, and judges that all of it is there and goes on.
+"""Stores that an earlier version wrote: this version opens them, keeps all data and continues the work.
 
-The texts in `stores/` hold the schema of their commit (`make.py`). To load one and open it is to migrate it. What is
-expected is written here, and never computed from the store.
+The texts in `stores/` contain the schema of their commit (see `make.py`). Opening a loaded store migrates it. The
+expected values are written in this file and never computed from the store.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 PATIENCE = 60.0
 KEY = "otd_1a1c15d99f37fec.d734f33fb2ca4d15a5e0924bda4d5c92945006da04acd356db542c9b18afcd59"
 
-# The runs by id: job, state, kind of trigger, instant asked for and instant due (seconds after START), attempts begun.
+# The runs by id: job, state, kind of trigger, requested and due instant (seconds after START), attempts begun.
 RUNS: dict[int, tuple[str, str, str, float, float, int]] = {
     1: ("parade", "skipped", "schedule", 20, 20, 0),
     2: ("drip", "succeeded", "schedule", 0.000001, 0.000001, 1),
@@ -80,7 +80,7 @@ RUNS: dict[int, tuple[str, str, str, float, float, int]] = {
     42: ("errand", "reserved", "submit", 1795, 1795, 0),
 }
 
-# What an engine makes of those that wait or run: how each ends, and the arguments that its handler is called with.
+# How an engine finishes the waiting and running ones: final state, and the arguments of the handler's call.
 ENDS: dict[int, tuple[str, dict[str, Any] | None]] = {
     5: ("succeeded", {}),
     7: ("succeeded", {"tenant": "a"}),
@@ -97,8 +97,8 @@ ENDS: dict[int, tuple[str, dict[str, Any] | None]] = {
     37: ("succeeded", {}),
     38: ("succeeded", {"table": "orders"}),
     39: ("succeeded", {}),
-    40: ("lost", None),  # at most once, and its node is gone
-    41: ("cancelled", None),  # it was asked to stop
+    40: ("lost", None),  # at most once, and its node is dead
+    41: ("cancelled", None),  # its cancellation was requested
     42: ("succeeded", {"n": 2}),
 }
 STAY = (3, 28, 31, 34)  # due in 2099, in a paused queue, of a paused job, due in 2100
@@ -145,7 +145,7 @@ def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def old_store(old_url: str) -> AsyncIterator[Store]:
-    """The same, open."""
+    """The same store, open."""
     store = await open_store(old_url)
     yield store
     await store.close()
@@ -158,12 +158,12 @@ async def all_runs(store: Store) -> dict[int, RunRecord]:
     return {run.id: run for run in found}
 
 
-# ── what is there ────────────────────────────────────────────────────────────────────────────────────────────
+# ── what the store contains ──────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_jobs_keep_their_definitions(old_store: Store):
     jobs = {record.job.name: record for record in await old_store.queries.list_jobs()}
-    program = programmed("memory:", {}, Settings())
+    program = scheduler_of("memory:", {}, Settings())
     assert set(jobs) == {*program.jobs, "backup", "hook", "nap", "pipeline"}
     assert {name: jobs[name].job for name in program.jobs} == program.jobs
     assert {name: record.revision for name, record in jobs.items() if record.revision != 1} == {"report": 2}
@@ -181,10 +181,10 @@ async def test_jobs_keep_their_definitions(old_store: Store):
 
 
 async def test_jobs_keep_their_states(old_store: Store):
-    def told(record: JobRecord) -> tuple[str, str, int | None]:
+    def pause_of(record: JobRecord) -> tuple[str, str, int | None]:
         return record.state.value, record.pause_reason, record.paused_until
 
-    states = {record.job.name: told(record) for record in await old_store.queries.list_jobs()}
+    states = {record.job.name: pause_of(record) for record in await old_store.queries.list_jobs()}
     assert {name: state for name, state in states.items() if state != ("active", "", None)} == {
         "frozen": ("paused", "stocktaking", None),
         "halted": ("paused", "until later", to_micros(datetime(2099, 1, 1, tzinfo=UTC))),
@@ -221,7 +221,7 @@ async def test_runs_keep_their_states(old_store: Store):
     assert {number: runs[number].reason for number in (1, 11, 12)} == {1: "moved", 11: "not needed", 12: "expired"}
 
 
-async def test_runs_keep_what_holds_them_up(old_store: Store):
+async def test_runs_keep_what_they_wait_for(old_store: Store):
     standing = {number: await old_store.queries.why_waiting(number) for number in (7, 36, 37, 39, 41)}
     assert [(one.gate, one.holders) for number in (37, 39) if (one := standing[number])] == [
         ("overlap:28:", (36,)),
@@ -281,11 +281,11 @@ async def test_queues_counts_and_nodes_are_kept(old_store: Store):
     }  # fmt: skip
 
 
-# ── who may in ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── accounts ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.slow
-async def test_people_and_programs_are_let_in_as_before(old_store: Store):
+async def test_users_and_keys_still_authenticate(old_store: Store):
     clock = SystemClock()
     logins = users.Logins(clock)
     session = await users.login(old_store, "ann", "correct horse battery", logins=logins)
@@ -313,7 +313,7 @@ async def test_people_and_programs_are_let_in_as_before(old_store: Store):
     assert await StoredSecrets(old_store.documents, Keys([b"k" * 32])).get("default", "DB_PASSWORD") == "only a test"
 
 
-async def test_the_audit_is_whole(old_store: Store):
+async def test_the_audit_is_complete(old_store: Store):
     entries = await audit.read(old_store)
     assert [(entry.verb, entry.at, entry.who_name, entry.source) for entry in entries] == [
         ("users.create", at(5), "ann", "192.0.2.7"),
@@ -321,7 +321,7 @@ async def test_the_audit_is_whole(old_store: Store):
         ("jobs.pause", at(7), "ann", "192.0.2.7"),
         ("keys.revoke", at(8), "ann", "192.0.2.7"),
     ]
-    heads = (  # as it was told when it was sealed; Redis counts all lists as one
+    heads = (  # printed when it was sealed; Redis counts all lists as one
         "1:e60aa3a90367d062c91127a13907b602bd2c8bc46e4054b14c828dab79037fcc",
         "5:36caebc0babe34b52393e176bf92731a6684569417764901c170357a7514f04b",
     )
@@ -331,35 +331,35 @@ async def test_the_audit_is_whole(old_store: Store):
     assert (await audit_seals.check(old_store, known=checked.head)).fault is None
 
 
-# ── it goes on ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── the work continues ───────────────────────────────────────────────────────────────────────────────────────
 
 CENTENARY = [(2099, 12, 31), (2100, 6, 1), (2100, 12, 31)]
 
 
 class Calls:
-    """What handlers were called with, and which of them met although they may not."""
+    """The calls of handlers, and the pairs of jobs that overlapped although they must not."""
 
-    alone = (("sync",), ("load_db", "clean_db"))
+    exclusive = (("sync",), ("load_db", "clean_db"))
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, dict[str, Any], Json]] = []
-        self.met: list[tuple[str, ...]] = []
+        self.overlapped: list[tuple[str, ...]] = []
         self._running: Counter[str] = Counter()
 
     async def note(self, ctx: otd.Context, **given: Any) -> None:
         self.seen.append((ctx.run_id, given, ctx.last_checkpoint))
         self._running[ctx.job] += 1
-        self.met += [jobs for jobs in self.alone if sum(self._running[job] for job in jobs) > 1]
-        await asyncio.sleep(0.05)  # or nobody could meet anybody
+        self.overlapped += [jobs for jobs in self.exclusive if sum(self._running[job] for job in jobs) > 1]
+        await asyncio.sleep(0.05)  # long enough for an overlap
         self._running[ctx.job] -= 1
 
 
-def programmed(url: str, handlers: dict[str, Any], settings: Settings) -> otd.Scheduler:
-    """The program whose jobs these are, as its author would have written it before and after the upgrade."""
+def scheduler_of(url: str, handlers: dict[str, Any], settings: Settings) -> otd.Scheduler:
+    """The scheduler of these jobs, as its author would have written it before and after the upgrade."""
     sched = otd.Scheduler(url, settings=settings)
 
     async def nothing(ctx: otd.Context, **given: Any) -> None:
-        """For whoever only looks at definitions."""
+        """The handler of tests that only read definitions."""
 
     def job(name: str, **options: Any) -> None:
         sched.job(name=name, **options)(handlers.get(name, handlers.get("", nothing)))
@@ -391,7 +391,7 @@ def programmed(url: str, handlers: dict[str, Any], settings: Settings) -> otd.Sc
 
 
 def settings(folder: Path) -> Settings:
-    """A node that forgets nothing: these runs are older than what it would keep."""
+    """A node that prunes nothing: these runs are older than the default retention."""
     forever = otd.Retention(age=None, count=None, failures_age=None, failures_count=None)
     return Settings(
         node_id="new", programs=True, queues=("default", "bulk", "programs", "web"), retention=forever,
@@ -399,20 +399,20 @@ def settings(folder: Path) -> Settings:
     )  # fmt: skip
 
 
-async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
-    """Look again and again until there is something to see."""
+async def eventually(find: Callable[[], Awaitable[T | None]]) -> T:
+    """Poll until there is a result."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            if (found := await look()) is not None:
+            if (found := await find()) is not None:
                 return found
             await asyncio.sleep(0.1)
 
 
 @pytest.mark.slow
-async def test_a_new_node_goes_on_where_the_old_one_was(old_url: str, tmp_path: Path):
-    """Waiting and blocked runs end; those of the node that is gone are recovered; what is paused stays so."""
+async def test_a_new_node_continues_the_work_of_the_old_one(old_url: str, tmp_path: Path):
+    """Waiting and blocked runs end. The runs of the dead node are recovered. Paused jobs stay paused."""
     calls = Calls()
-    sched = programmed(old_url, {"": calls.note}, settings(tmp_path))
+    sched = scheduler_of(old_url, {"": calls.note}, settings(tmp_path))
 
     async def all_ended() -> dict[int, RunRecord] | None:
         found = {number: run for number in ENDS if (run := await sched.get_run(number)) is not None}
@@ -427,19 +427,19 @@ async def test_a_new_node_goes_on_where_the_old_one_was(old_url: str, tmp_path: 
         jobs = {record.job.name: record for record in await sched.list_jobs()}
         assert {name: record.revision for name, record in jobs.items() if record.revision != 1} == {"report": 2}
         assert {name for name, record in jobs.items() if record.state == "paused"} == {"frozen", "halted"}
-        await parents_complete_their_set(sched)
-        await slots_have_the_fates_that_they_were_given(sched)
+        await the_second_parent_starts_the_dependent_job(sched)
+        await slots_keep_their_fates(sched)
     called = {number: given for number, given, _ in calls.seen if number in ENDS}
     assert called == {number: given for number, (_, given) in ENDS.items() if given is not None}
     order = [number for number, *_ in calls.seen]
     assert [number for number, times in Counter(order).items() if times > 1] == []
     assert order.index(36) < order.index(37)
-    assert calls.met == []
+    assert calls.overlapped == []
     assert [kept for number, _, kept in calls.seen if number == 9] == [{"page": 3}]
 
 
-async def parents_complete_their_set(sched: otd.Scheduler) -> None:
-    """Of two parents one had ended before the upgrade: the other one is enough."""
+async def the_second_parent_starts_the_dependent_job(sched: otd.Scheduler) -> None:
+    """One of two parents ended before the upgrade. The end of the other one is enough."""
     assert await sched.list_runs("merge") == []
     await sched.submit("other")
 
@@ -449,8 +449,8 @@ async def parents_complete_their_set(sched: otd.Scheduler) -> None:
     assert (await eventually(merged)).trigger.startswith("after:")
 
 
-async def slots_have_the_fates_that_they_were_given(sched: otd.Scheduler) -> None:
-    """The report was missed since then, but for one slot that was moved, one that was left out, and the newest."""
+async def slots_keep_their_fates(sched: otd.Scheduler) -> None:
+    """The slots of the report since then are missed, except one moved slot, one cancelled slot and the newest."""
     yesterday = to_micros(datetime.now(UTC) - timedelta(hours=26))
 
     async def newest() -> RunRecord | None:
@@ -466,7 +466,7 @@ async def slots_have_the_fates_that_they_were_given(sched: otd.Scheduler) -> Non
 
 
 @pytest.mark.slow
-async def test_the_verbs_know_what_was_asked_before(old_url: str, tmp_path: Path):
+async def test_verbs_respect_earlier_requests(old_url: str, tmp_path: Path):
     async with opened(old_url, settings(tmp_path)) as there:
         verbs, qa = there.verbs(), there.verbs("qa")
         again = await verbs.submit("extract", key="2026-01-01")
@@ -484,9 +484,9 @@ async def test_the_verbs_know_what_was_asked_before(old_url: str, tmp_path: Path
         assert run is not None
         assert run.trigger == "rerun:13"
         assert [run.id for run in await verbs.dead_runs()] == [14]
-        assert (await verbs.replay(15)).id == 17  # as it was before
+        assert (await verbs.replay(15)).id == 17  # the run that replaced it before the upgrade
         moved = await verbs.move_next("centenary", to="+1h")
-        assert moved.slot == datetime(2100, 12, 31, 12, tzinfo=UTC)  # the first that has its fate open
+        assert moved.slot == datetime(2100, 12, 31, 12, tzinfo=UTC)  # the first slot without a fate
         resumed = await verbs.resume("frozen", missed="none")
         assert (resumed.record.state, resumed.released) == ("active", 1)
         assert (await verbs.resume("halted", missed="last")).record.state == "active"

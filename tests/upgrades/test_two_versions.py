@@ -1,8 +1,8 @@
-"""Nodes of an earlier version and of this one on the same store: how a cluster is upgraded while it works.
+"""Nodes of an earlier version and of this one work on one store, as in a rolling upgrade, and miss or repeat no slot.
 
-Old nodes run first. The first new node migrates the store under them. Each version plans for workers of both; some are
-killed, others are stopped in order. The jobs' own journal says that no slot was missed, and that nothing was executed
-twice without a kill.
+Old nodes run first. The first new node migrates the store while they work. Each version plans for workers of both. Some
+nodes are killed, others are stopped cleanly. The journal of the jobs must show no missed slot, and no second execution
+without a kill.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from tests.processes.kit import Process, now
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
 OLD = "a3c840bb7f54295ee8717b931433bacd5a6d498b"
-LEASE = 6.0  # long enough for a busy machine: whoever is cut off starts its runs again
+LEASE = 6.0  # seconds; long enough for a busy machine: a node that loses its lease starts its runs again
 ORDERS = unnamed(lease=LEASE, ticks=10)
-BUSY = 2.0  # seconds after which a worker must have executed something new
+BUSY = 2.0  # seconds within which a worker must execute something new
 PLANNER: dict[str, Any] = {"roles": ("planner",), "errands": 0}
 WORKER: dict[str, Any] = {"roles": ("worker",)}
 
 
 @pytest.fixture(scope="module")
 def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
-    """The earlier version: its files from git, and a wheel of it, installed apart. Nothing is downloaded."""
+    """The earlier version: its files from git, built as a wheel and installed separately. Nothing is downloaded."""
     root = tmp_path_factory.mktemp("old")
     archive = root / "old.tar"
     packed = subprocess.run(["git", "archive", "-o", archive, OLD], cwd=ROOT, capture_output=True, text=True)
@@ -77,15 +77,15 @@ async def test_old_and_new_nodes_share_a_store(store_url: str, old_tree: Tree, t
         old_planner = nodes.boot("old-planner", tree=old_tree, **PLANNER)
         workers = [nodes.boot(name, tree=old_tree, **WORKER) for name in ("old-1", "old-2")]
         nodes.go_on(1)
-        new_planner = nodes.boot("new-planner", **PLANNER)  # the store is migrated while the old ones work
+        new_planner = nodes.boot("new-planner", **PLANNER)  # it migrates the store while the old nodes work
         workers.append(nodes.boot("new-1", **WORKER))
         await hand_over(nodes, new_planner, old_planner)
-        all_work(nodes, workers)
+        check_that_all_work(nodes, workers)
         await hand_over(nodes, old_planner, new_planner)
-        all_work(nodes, workers)
+        check_that_all_work(nodes, workers)
         at = new_planner.kill()
         assert nodes.leader(since=at, but=new_planner) is old_planner
-        all_work(nodes, workers)
+        check_that_all_work(nodes, workers)
         killed = workers.pop(1)
         nodes.wait_executing(killed)
         killed.kill()
@@ -94,7 +94,7 @@ async def test_old_and_new_nodes_share_a_store(store_url: str, old_tree: Tree, t
         for node in (workers.pop(0), old_planner):
             node.terminate()
             node.wait_stopped()
-        all_work(nodes, workers)
+        check_that_all_work(nodes, workers)
         evidence = await nodes.evidence(nodes.settle())
     verdicts.check_all(evidence)
     no_slot_is_missed(evidence)
@@ -103,14 +103,15 @@ async def test_old_and_new_nodes_share_a_store(store_url: str, old_tree: Tree, t
     assert set(starts) == {"old-1", "old-2", "new-1", "new-2"}
 
 
-def all_work(nodes: Cluster, workers: list[Process]) -> None:
-    """Go on until each of these has executed something that was planned meanwhile."""
+def check_that_all_work(nodes: Cluster, workers: list[Process]) -> None:
+    """Wait until each of these has executed something that was planned after this call."""
     for worker in workers:
         nodes.go_on(BUSY, on=worker)
 
 
 async def hand_over(nodes: Cluster, planner: Process, heir: Process) -> None:
-    """One planner is drained until the other one leads, if it does not. None of them executes anything."""
+    """Drain one planner until the other one leads. Does nothing if the other one leads already. Planners execute
+    nothing."""
     if nodes.leader() is heir:
         return
     since = now()
@@ -124,7 +125,7 @@ async def hand_over(nodes: Cluster, planner: Process, heir: Process) -> None:
 
 
 def no_slot_is_missed(evidence: Evidence) -> None:
-    """Each slot and each submitted run succeeded, but for those that may run only once and lost their node."""
+    """Each slot and each submitted run succeeded. Only at_most_once runs may be lost with their node."""
     assert evidence.skips == []
     allowed = {RunState.SUCCEEDED, RunState.LOST}
     wrong = [
@@ -137,9 +138,9 @@ def no_slot_is_missed(evidence: Evidence) -> None:
 
 
 def only_a_kill_makes_a_run_start_again(evidence: Evidence, killed: str) -> None:
-    """At most one start for each attempt; every attempt but the last was lost with the node that was killed."""
+    """Each attempt has at most one start. Every attempt but the last was lost with the killed node."""
     starts = Counter(start.run for start in evidence.notes.starts)
     for run, attempts in evidence.attempts.items():
         assert starts[run] <= len(attempts), f"run {run}: {starts[run]} starts, but {len(attempts)} attempts"
         before = {(attempt.outcome, attempt.node) for attempt in attempts[:-1]}
-        assert before <= {("lost", killed)}, f"run {run} was tried again: {before}"
+        assert before <= {("lost", killed)}, f"run {run} had another attempt: {before}"
