@@ -1,4 +1,4 @@
-"""A root file system with the Python that runs the tests, in the place of the one that the image is usually made of."""
+"""Makes a root file system with the Python that runs the tests. It replaces the usual base image, which is online."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests.servers.podman import add_busybox, add_link, add_text
 
 NAME = "localhost/python:test"
 WHEELS = Path(sys.prefix) / "image-wheels"
-"""What `make soak` has fetched; `/wheels` while an image is built."""
+"""`make soak` downloads wheels to this folder. It is `/wheels` while an image is built."""
 
 _APPLETS = ("sh", "cat", "chown", "env", "id", "ls", "mkdir", "sleep", "true")
-_LEFT_OUT = {"__pycache__", "idlelib", "lib2to3", "site-packages", "dist-packages", "test", "tkinter", "turtledemo"}
-# What compiled wheels expect of any machine.
-_OF_WHEELS = ("libdl.so.2", "libgcc_s.so.1", "libpthread.so.0", "librt.so.1", "libstdc++.so.6", "libutil.so.1")
-_DEBIANS_WHEELS = Path("/usr/share/python-wheels")  # where its ensurepip has what others bring along
-_FOUND = re.compile(r"(/\S+)")
+_EXCLUDED = {"__pycache__", "idlelib", "lib2to3", "site-packages", "dist-packages", "test", "tkinter", "turtledemo"}
+# Compiled wheels expect these libraries on any machine.
+_WHEEL_LIBRARIES = ("libdl.so.2", "libgcc_s.so.1", "libpthread.so.0", "librt.so.1", "libstdc++.so.6", "libutil.so.1")
+_DEBIAN_WHEELS = Path("/usr/share/python-wheels")  # wheels that Debian's ensurepip needs
+_LIBRARY_PATH = re.compile(r"(/\S+)")
 
 
 def write_base(path: Path) -> None:
-    """Write it as a tar file."""
+    """Write the file system as a tar file."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     program = Path(os.path.realpath(sys.executable))
     library = Path(sysconfig.get_path("stdlib"))
@@ -36,20 +36,22 @@ def write_base(path: Path) -> None:
         for name in ("python", "python3"):
             add_link(content, f"usr/local/bin/{name}", version)
         content.add(library, f"usr/local/lib/{version}", filter=_wanted)
-        if _DEBIANS_WHEELS.exists():
-            content.add(_DEBIANS_WHEELS, str(_DEBIANS_WHEELS).lstrip("/"))
-        for one in sorted(_shared([program, *library.glob("lib-dynload/*.so")])):
+        if _DEBIAN_WHEELS.exists():
+            content.add(_DEBIAN_WHEELS, str(_DEBIAN_WHEELS).lstrip("/"))
+        for one in sorted(_shared_libraries([program, *library.glob("lib-dynload/*.so")])):
             content.add(one.resolve(), str(one).lstrip("/"))
 
 
 def _wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     parts = Path(entry.name).parts
-    return None if _LEFT_OUT & set(parts) or any(part.startswith("config-") for part in parts) else entry
+    return None if _EXCLUDED & set(parts) or any(part.startswith("config-") for part in parts) else entry
 
 
-def _shared(programs: list[Path]) -> set[Path]:
-    """The shared libraries that these need, and those that wheels do."""
-    told = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=True).stdout
-    found = {Path(name) for line in told.splitlines() if line.startswith("\t") for name in _FOUND.findall(line)}
+def _shared_libraries(programs: list[Path]) -> set[Path]:
+    """Returns the shared libraries that these programs and common wheels need."""
+    output = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=True).stdout
+    found = {
+        Path(name) for line in output.splitlines() if line.startswith("\t") for name in _LIBRARY_PATH.findall(line)
+    }
     folder = next(one.parent for one in found if one.name.startswith("libc.so"))
-    return {one for one in [*found, *(folder / name for name in _OF_WHEELS)] if one.exists()}
+    return {one for one in [*found, *(folder / name for name in _WHEEL_LIBRARIES)] if one.exists()}

@@ -1,4 +1,4 @@
-"""The image: built from its recipe, and run as one does, in a real engine."""
+"""The container image works: it is built from its Containerfile and run in a real engine."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def engine(podman: Podman) -> Podman:
-    """An engine that has the image."""
+    """An engine that has built the image."""
     if not any(WHEELS.glob("*.whl")):
-        pytest.fail("what the image is made of is missing, and can be fetched: make .venv/.image", pytrace=False)
+        pytest.fail(f"expected wheels in {WHEELS}, found none; download them with: make .venv/.image", pytrace=False)
     base = podman.folder / "python.tar"
     write_base(base)
     for arguments in (
@@ -37,46 +37,48 @@ def engine(podman: Podman) -> Podman:
     return podman
 
 
-def said(engine: Podman, *arguments: str) -> str:
-    """What a container of the image says, without a network."""
+def output_of(engine: Podman, *arguments: str) -> str:
+    """Returns what a container of the image prints, without a network."""
     done = engine.run("run", "--rm", "--network", "none", *arguments, patience=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_the_image(engine: Podman):
-    """All of it in one test: processes that share the tests would each build it."""
-    is_the_command_line(engine)
-    is_nobody_and_owns_its_folder_alone(engine)
-    has_every_store_and_all_that_goes_with_them(engine)
-    serves_drains_and_goes_on_where_it_was(engine)
+def test_the_image_works(engine: Podman):
+    """One test for all of it: otherwise each test process would build the image again."""
+    runs_the_command_line(engine)
+    runs_without_root_and_writes_only_to_its_folder(engine)
+    contains_the_libraries_of_all_stores_and_extras(engine)
+    serves_stops_cleanly_and_keeps_its_data(engine)
 
 
-def is_the_command_line(engine: Podman) -> None:
-    assert said(engine, IMAGE, "--version") == f"onthedot {otd.__version__}\n"
+def runs_the_command_line(engine: Podman) -> None:
+    assert output_of(engine, IMAGE, "--version") == f"onthedot {otd.__version__}\n"
 
 
-def is_nobody_and_owns_its_folder_alone(engine: Podman) -> None:
-    told = said(engine, "--entrypoint", "sh", IMAGE, "-c", "id -u; touch /data/x && echo wrote; touch /opt/x || true")
+def runs_without_root_and_writes_only_to_its_folder(engine: Podman) -> None:
+    told = output_of(
+        engine, "--entrypoint", "sh", IMAGE, "-c", "id -u; touch /data/x && echo wrote; touch /opt/x || true"
+    )
     assert told.split() == ["10001", "wrote"]
 
 
-def has_every_store_and_all_that_goes_with_them(engine: Podman) -> None:
+def contains_the_libraries_of_all_stores_and_extras(engine: Podman) -> None:
     modules = "asyncpg, redis, hiredis, fastapi, uvicorn, argon2, joserfc, prometheus_client, cryptography, aiodocker"
-    assert said(engine, "--entrypoint", "python", IMAGE, "-c", f"import {modules}; print('all')") == "all\n"
+    assert output_of(engine, "--entrypoint", "python", IMAGE, "-c", f"import {modules}; print('all')") == "all\n"
 
 
-def serves_drains_and_goes_on_where_it_was(engine: Podman) -> None:
-    first = life(engine, "first")
+def serves_stops_cleanly_and_keeps_its_data(engine: Podman) -> None:
+    first = run_once(engine, "first")
     assert "store     /data/onthedot.db (new)" in first
-    second = life(engine, "second")
+    second = run_once(engine, "second")
     [store] = [line for line in second.splitlines() if line.startswith("store")]
     assert "/data/onthedot.db" in store
     assert "new" not in store
 
 
-def life(engine: Podman, name: str) -> str:
-    """One container, from start to a drain that was asked for; what it has said."""
+def run_once(engine: Podman, name: str) -> str:
+    """Run one container from its start to a clean stop. Returns its logs."""
     port = running.free_port()
     options = ["--name", name, "--network", "host", "--volume", "otd-data:/data", "--log-driver", "k8s-file"]
     command = ["up", "--plain", "--listen", f"127.0.0.1:{port}"]
@@ -85,12 +87,12 @@ def life(engine: Podman, name: str) -> str:
     wait_until(lambda: answers(port), f"the server in {name} to answer", patience=60)
     assert engine.run("stop", "--time", "60", name, patience=120).returncode == 0
     code = engine.run("inspect", "--format", "{{.State.ExitCode}}", name).stdout.strip()
-    logs = told_by(engine, name)
+    logs = logs_of(engine, name)
     assert (code, "left       node" in logs) == ("0", True), logs
     return logs
 
 
-def told_by(engine: Podman, name: str) -> str:
+def logs_of(engine: Podman, name: str) -> str:
     logs = engine.run("logs", name)
     return logs.stdout + logs.stderr
 
