@@ -1,4 +1,4 @@
-"""One attempt at a task that is no handler, through a runner, without a node around it."""
+"""Runs single attempts of tasks other than handlers: through a runner, without a node."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def lease_of(task: Task, *, run_id: int = 7, attempt: int = 1, fence: int = 42, 
     )
 
 
-class Notebook:
-    """A reporter that only remembers."""
+class RecordingReporter:
+    """A reporter that only records."""
 
     def __init__(self) -> None:
         self._notes: Notes | None = None
@@ -45,22 +45,22 @@ class Notebook:
 
     @property
     def text(self) -> str:
-        """All that the attempt has said."""
+        """Returns everything that the attempt logged."""
         note = "" if self._notes is None else self._notes.take().log or ""
         return note_records(read_note(note))[0]
 
 
-class Passing:
-    """Attempts on their way through one door."""
+class RunnerBench:
+    """Runs attempts with one executor."""
 
-    def __init__(self, door: Executor, **options: Any) -> None:
+    def __init__(self, executor: Executor, **options: Any) -> None:
         self.loop = asyncio.get_running_loop()
         self._ended: dict[Attempt, asyncio.Future[Outcome]] = {}
         host = Host(self.loop, CLOCK, Settings(), Registry(), ended=self._end)
-        self.runner = IoRunner(host, door, **options)
+        self.runner = IoRunner(host, executor, **options)
 
     def begin(self, lease: Lease, timeout: timedelta | None = None) -> Attempt:
-        reporter: Any = Notebook()
+        reporter: Any = RecordingReporter()
         attempt = Attempt(lease, timeout=micros(timeout) if timeout else 0, reporter=reporter)
         self._ended[attempt] = self.loop.create_future()
         self.runner.start([attempt])
@@ -77,10 +77,10 @@ class Passing:
     def _end(self, attempts: list[Attempt]) -> None:
         for attempt in attempts:
             assert attempt.outcome is not None
-            self._ended[attempt].set_result(attempt.outcome)  # twice would raise
+            self._ended[attempt].set_result(attempt.outcome)  # a second result would raise
 
 
-def said(attempt: Attempt) -> str:
-    """What is in the log of the attempt's run."""
+def log_of(attempt: Attempt) -> str:
+    """Returns the log of the attempt's run."""
     reporter: Any = attempt.reporter
     return str(reporter.text)

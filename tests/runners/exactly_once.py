@@ -1,4 +1,4 @@
-"""A job under exactly_once on one node, for a virtual minute."""
+"""Runs a job with the guarantee exactly_once on one node for a virtual minute."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def job(handler: Handler, **options: Any) -> otd.Scheduler:
     return sched
 
 
-class Done:
-    """What a virtual minute brought."""
+class Result:
+    """The state after the virtual minute."""
 
     def __init__(self, harness: Harness, run: RunRecord) -> None:
         self.run = run
@@ -40,10 +40,13 @@ class Done:
         return self.run.state, self.run.attempts, self.run.failures, self.run.recoveries
 
 
-def minute(handler: Handler, *, store: type[MemoryStore] = MemoryStore, crash: str = "", **options: Any) -> Done:
-    """Run the job in virtual time, on one node; `crash`: pull the plug after so long, and start another."""
+def run_for_a_minute(
+    handler: Handler, *, store: type[MemoryStore] = MemoryStore, crash: str = "", **options: Any
+) -> Result:
+    """Run the job in virtual time on one node. With `crash`, the node crashes after this time and another one
+    starts."""
 
-    async def scenario() -> Done:
+    async def scenario() -> Result:
         sched = job(handler, **options)
         harness = Harness(START, store=store)
         await harness.start(sched)
@@ -55,6 +58,6 @@ def minute(handler: Handler, *, store: type[MemoryStore] = MemoryStore, crash: s
         await harness.advance("60s")
         [run] = await harness.runs("work")
         await harness.stop()
-        return Done(harness, run)
+        return Result(harness, run)
 
     return run_virtual(scenario())

@@ -1,7 +1,7 @@
-"""A container engine that is none: Docker's API on a socket, in front of plain processes of this machine.
+"""A fake container engine: Docker's API on a socket, with plain processes of this machine as containers.
 
-It keeps nothing apart and bounds nothing. What it shows is what our side asks for, in which order, and what it makes of
-the answers. `tests/runners/test_container_podman.py` asks the same of a real engine.
+It isolates and limits nothing. It shows what our side asks for, in which order, and what our side makes of the answers.
+`tests/runners/test_container_podman.py` does the same with a real engine.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ STREAMS = {"stdout": 1, "stderr": 2}
 
 @dataclass
 class FakeContainer:
-    """A process, or one to be."""
+    """A container: a process that runs or will run."""
 
     config: dict[str, Any]
     process: subprocess.Popen[bytes] | None = None
-    said: dict[str, list[bytes]] = field(default_factory=lambda: {"stdout": [], "stderr": []})
+    output: dict[str, list[bytes]] = field(default_factory=lambda: {"stdout": [], "stderr": []})
     closed: set[str] = field(default_factory=set)
     news: threading.Condition = field(default_factory=threading.Condition)
     signals: list[str] = field(default_factory=list)
-    up: threading.Event = field(default_factory=threading.Event)  # it has said something
+    up: threading.Event = field(default_factory=threading.Event)  # set at its first output
 
     def start(self) -> None:
         environment = dict(variable.split("=", 1) for variable in self.config["Env"])
@@ -45,9 +45,9 @@ class FakeContainer:
         )  # fmt: skip
         for name in STREAMS:
             threading.Thread(target=self._read, args=(name,), daemon=True).start()
-        threading.Thread(target=self._bury, args=(self.process,), daemon=True).start()
+        threading.Thread(target=self._kill_the_rest, args=(self.process,), daemon=True).start()
 
-    def _bury(self, process: subprocess.Popen[bytes]) -> None:
+    def _kill_the_rest(self, process: subprocess.Popen[bytes]) -> None:
         """A container ends with its first process."""
         process.wait()
         with suppress(ProcessLookupError):
@@ -58,7 +58,7 @@ class FakeContainer:
         pipe = getattr(self.process, name)
         while data := pipe.read1(4096):
             with self.news:
-                self.said[name].append(data)
+                self.output[name].append(data)
                 self.news.notify_all()
             self.up.set()
         with self.news:
@@ -67,14 +67,14 @@ class FakeContainer:
         pipe.close()
 
     def frames(self, name: str) -> Iterator[bytes]:
-        """What comes out of one stream, as the API frames it, until it ends."""
+        """Yields the output of one stream in the frames of the API, until the stream ends."""
         for number in itertools.count():
             with self.news:
-                while len(self.said[name]) <= number and name not in self.closed:
+                while len(self.output[name]) <= number and name not in self.closed:
                     self.news.wait()
-                if len(self.said[name]) <= number:
+                if len(self.output[name]) <= number:
                     return
-                data = self.said[name][number]
+                data = self.output[name][number]
             yield struct.pack(">BxxxL", STREAMS[name], len(data)) + data
 
     def kill(self, name: str) -> None:
@@ -99,7 +99,7 @@ class FakeContainer:
 
 @dataclass
 class Engine:
-    """What it has, and what it was asked."""
+    """The state of the engine, and the requests that it got."""
 
     url: str
     images: set[str] = field(default_factory=lambda: {"busybox"})
@@ -107,16 +107,16 @@ class Engine:
     containers: dict[str, FakeContainer] = field(default_factory=dict)
     removed: dict[str, FakeContainer] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
-    broken: set[str] = field(default_factory=set)  # what it answers with 500: the last part of a path
+    broken: set[str] = field(default_factory=set)  # requests whose path ends with one of these are answered with 500
     out_of_memory: bool = False
     created: threading.Event = field(default_factory=threading.Event)
-    up: threading.Event = field(default_factory=threading.Event)  # a container has said something
-    swept: threading.Event = field(default_factory=threading.Event)  # one was removed
+    up: threading.Event = field(default_factory=threading.Event)  # set at the first output of a container
+    swept: threading.Event = field(default_factory=threading.Event)  # set when a container is removed
     may_create: threading.Event = field(default_factory=threading.Event)
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def add(self, **labels: str) -> str:
-        """A container that somebody has left, and that never ran."""
+        """Add a container that somebody left and that never ran. Returns its id."""
         name = f"{next(self.numbers):064x}"
         self.containers[name] = FakeContainer({"Labels": labels})
         return name
@@ -138,7 +138,7 @@ class Handler(BaseHTTPRequestHandler):
         return "socket"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing on the terminal."""
+        """Print nothing."""
 
     def _any(self) -> None:
         parts = urlsplit(self.path)
@@ -251,12 +251,12 @@ class Server(ThreadingHTTPServer):
         return talk, ("socket", 0)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Who went away has heard enough."""
+        """A client that disconnects is no error."""
 
 
 @contextmanager
 def fake_engine(folder: Path) -> Iterator[Engine]:
-    """An engine on a socket in this folder, until the block ends; what it still runs is killed."""
+    """An engine on a socket in this folder, until the block ends. Then its running containers are killed."""
     path = str(folder / "engine.sock")
     server = Server(path, Handler)  # type: ignore[arg-type]  # a path is an address in this family
     engine = server.engine = Engine(f"unix://{path}")

@@ -1,4 +1,4 @@
-"""A real server on a loopback port, whose pages are functions: for tests of what HTTP jobs do."""
+"""A real HTTP server on a loopback port whose pages are functions: for tests of HTTP jobs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Page = Callable[["Handler"], None]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Gives each request to the page of its path, and remembers it."""
+    """Passes each request to the function of its path, and records it."""
 
     server: Server
     body = b""
 
     def answer(self, status: int = 200, body: bytes = b"", **headers: str) -> None:
-        """A whole answer."""
+        """Send a complete answer."""
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -32,23 +32,24 @@ class Handler(BaseHTTPRequestHandler):
         self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.server.site.asked.append(self)
         page = self.server.site.pages.get(self.path.partition("?")[0])
-        with suppress(BrokenPipeError, ConnectionResetError):  # who asked has heard enough
+        with suppress(BrokenPipeError, ConnectionResetError):  # the client may disconnect early
             page(self) if page else self.answer(404, b"no such page")
 
     do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_PATCH = _any  # noqa: N815 - the library's names
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing on the terminal."""
+        """Print nothing."""
 
 
 @dataclass
 class Site:
-    """The server's pages, what it was asked, and where it is."""
+    """The server's pages, the requests that it got, and its address."""
 
     port: int
     pages: dict[str, Page] = field(default_factory=dict)
     asked: list[Handler] = field(default_factory=list)
-    over: threading.Event = field(default_factory=threading.Event)  # set when the test has ended: whoever waits, ends
+    # Set at the end of the test: pages that wait must end.
+    over: threading.Event = field(default_factory=threading.Event)
 
     def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{path}"
@@ -59,12 +60,12 @@ class Server(ThreadingHTTPServer):
     site: Site
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is what some tests are about."""
+        """Some tests are about a client that disconnects."""
 
 
 @contextmanager
 def serving(pages: dict[str, Page], context: ssl.SSLContext | None = None) -> Iterator[Site]:
-    """A server with these pages, until the block ends; with `context` it speaks TLS."""
+    """A server with these pages, until the block ends. With `context` it uses TLS."""
     server = Server(("127.0.0.1", 0), Handler)
     server.site = Site(server.server_address[1], pages)
     if context is not None:

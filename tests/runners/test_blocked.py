@@ -1,4 +1,4 @@
-"""Handlers that block: their loop, or the whole interpreter. The engine's own thread keeps the lease while it can."""
+"""Handlers that block their loop or the whole interpreter: the engine's own thread keeps the lease while it can."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 async def test_a_handler_that_blocks_its_loop_keeps_its_lease_and_delays_only_its_neighbours(tmp_path):
-    """45 s with a lease of 15 s, scaled: three leases, of a length that a busy machine does not end by itself."""
+    """The handler blocks for three leases. The lease is long enough that a busy machine does not end it."""
     lease = 4 * SECOND
     sched = otd.Scheduler(f"sqlite:///{tmp_path}/a.db", settings=otd.Settings().with_leases(lease))
     ran: dict[str, list[float]] = {"coroutine": [], "thread": []}
@@ -40,7 +40,7 @@ async def test_a_handler_that_blocks_its_loop_keeps_its_lease_and_delays_only_it
         ran["coroutine"].append(time.monotonic())
 
     @sched.job(schedule=otd.every("250ms"), overlap="allow")
-    def elsewhere() -> None:
+    def neighbour_in_a_thread() -> None:
         ran["thread"].append(time.monotonic())
 
     watch = Watch(sched)
@@ -52,7 +52,7 @@ async def test_a_handler_that_blocks_its_loop_keeps_its_lease_and_delays_only_it
     began, ended = interval
     during = {kind: [at for at in times if began < at < ended] for kind, times in ran.items()}
     assert during["coroutine"] == []
-    assert len(during["thread"]) >= 10  # of 48 slots, on a machine that may be busy
+    assert len(during["thread"]) >= 10  # of 48 slots: the machine may be busy
 
 
 VICTIM = """
@@ -85,15 +85,15 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-async def test_a_handler_that_holds_the_interpreter_loses_its_lease_and_its_finish_is_refused_by_name(tmp_path):
-    """Past the margin the run is taken over by whoever is there: here a node in another process."""
+async def test_a_handler_that_holds_the_interpreter_loses_its_lease_and_its_finish_is_refused(tmp_path):
+    """Without heartbeats another node takes the run over: here a node in another process."""
     path = tmp_path / "a.db"
     reaper = otd.Scheduler(f"sqlite:///{path}", settings=otd.Settings().with_leases(LEASE))
     watch = Watch(reaper)
     async with reaper:
         with start_victim(path) as victim:
             assert victim.stdout is not None
-            refused, line = await asyncio.to_thread(first, victim.stdout, "LeaseLost")
+            refused, line = await asyncio.to_thread(first_event, victim.stdout, "LeaseLost")
             victim.kill()
     assert (refused["job"], refused["task"]) == ("report", "call:report")
     assert "handler report succeeded too late: another node has this run; nothing was changed" in line
@@ -105,19 +105,19 @@ def start_victim(path: Path) -> subprocess.Popen:
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def first(lines, wanted: str) -> tuple[dict[str, str], str]:
-    """The first event of this name, and how it was worded for people."""
+def first_event(lines, wanted: str) -> tuple[dict[str, str], str]:
+    """Returns the first event of this name, and its log line."""
     for text in lines:
-        event, *said = text.rstrip("\n").split("\t")
+        event, *shown = text.rstrip("\n").split("\t")
         fields = json.loads(event)
         if fields["event"] == wanted:
-            return fields, said[0]
-    raise AssertionError(f"no {wanted} was told")
+            return fields, shown[0]
+    raise AssertionError(f"expected an event {wanted}, found none")
 
 
 @pytest.mark.parametrize("kind", ["a coroutine that ignores it", "a function that cannot be stopped"])
 @pytest.mark.parametrize("why", ["time-out", "cancel"])
-async def test_what_does_not_stop_is_a_zombie_that_is_named_and_keeps_its_seat(kind, why):
+async def test_a_handler_that_does_not_stop_is_reported_as_a_zombie_and_keeps_its_seat(kind, why):
     sched = otd.Scheduler("memory:", settings=otd.Settings(seats=1))
     began, let_go = threading.Event(), threading.Event()
 
@@ -152,6 +152,6 @@ async def test_what_does_not_stop_is_a_zombie_that_is_named_and_keeps_its_seat(k
         waits = await sched.submit("after")
         run = await sched.get_run(waits)
         assert run is not None
-        assert run.state == "scheduled"  # the seat is not given to anybody
+        assert run.state == "scheduled"  # the seat is not free
         let_go.set()
         await watch.until_count(AttemptEnded, 2)

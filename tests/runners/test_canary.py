@@ -1,4 +1,4 @@
-"""A secret's value is in no definition, event, log line, error, history row or file of any store."""
+"""The value of a secret is in no definition, event, log line, error, history row or file of any store."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def check(where: str, content: bytes) -> None:
         assert form not in content, f"{where}: found {form!r}"
 
 
-class Place:
-    """A store of one kind, and all that it keeps, as bytes."""
+class SearchedStore:
+    """A store of one kind, and everything that it keeps, as bytes."""
 
     def __init__(self, kind: str, url: str) -> None:
         self.url = url
@@ -121,20 +121,20 @@ def _keys(url: str) -> Iterator[tuple[str, bytes]]:
             yield key.decode(), b"\n".join(values)
 
 
-def check_content(place: Place) -> None:
-    for where, content in place.content():
+def check_content(searched: SearchedStore) -> None:
+    for where, content in searched.content():
         check(where, content)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def searched(request: pytest.FixtureRequest, tmp_path: Path) -> SearchedStore:
     match request.param:
         case "postgres":
-            return Place("postgres", request.getfixturevalue("postgres_url"))
+            return SearchedStore("postgres", request.getfixturevalue("postgres_url"))
         case "redis":
-            return Place("redis", request.getfixturevalue("valkey_url"))
+            return SearchedStore("redis", request.getfixturevalue("valkey_url"))
     (tmp_path / "store").mkdir()
-    return Place(request.param, f"sqlite:///{tmp_path / 'store' / 'shop.db'}")
+    return SearchedStore(request.param, f"sqlite:///{tmp_path / 'store' / 'shop.db'}")
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 async def keep(store: Store, environment: dict[str, str]) -> None:
-    """The same value in the store, sealed; and one that somebody has put under another name."""
+    """Put the value into the store, sealed. Copy it to another name, too, as an attacker could."""
     stored = StoredSecrets(store.documents, Keys.of(environment))
     await stored.set("default", "STORED", VALUE)
     await stored.set("default", "BROKEN", BROKEN)
@@ -157,60 +157,64 @@ async def keep(store: Store, environment: dict[str, str]) -> None:
     await store.documents.put_document(KIND, "default/MOVED", found.body, version=0)
 
 
-async def take(store: Store) -> list[Lease]:
+async def reserve_all(store: Store) -> list[Lease]:
     await store.register(Node(id="node", incarnation="one"), ttl=1_000 * SECOND)
     return (
         await store.reserve(ReserveRequest("one", RandomIds().leases(9), 9, tasks=frozenset({"command", "http"})))
     ).armed
 
 
-async def attempt(store: Store, lease: Lease, filling: TaskFiller) -> str:
-    """What a careless runner would do: record all that it can say about its task, and about what went wrong."""
+async def run_carelessly(store: Store, lease: Lease, filling: TaskFiller) -> str:
+    """Record everything about a task and its errors, as a careless runner would."""
     try:
         filled = await filling(lease)
         assert VALUE in filled.secrets
-        said = f"{filled!r} {filled} {filled.task!r}"
+        records = f"{filled!r} {filled} {filled.task!r}"
     except OnTheDotError as error:
-        said = f"{type(error).__name__}: {error} {error!r} {error.__cause__!r}"
-    await store.note([Note(lease, 1, log=said)])
-    verdict = Verdict(RunState.DEAD, OutcomeKind.FAILED, "failed", failed=True, error=said)
+        records = f"{type(error).__name__}: {error} {error!r} {error.__cause__!r}"
+    await store.note([Note(lease, 1, log=records)])
+    verdict = Verdict(RunState.DEAD, OutcomeKind.FAILED, "failed", failed=True, error=records)
     assert await store.finish([Finish(lease, verdict, 1, 2)]) == [True]
-    return said
+    return records
 
 
-async def test_a_value_is_nowhere(place: Place, environment: dict[str, str], caplog: pytest.LogCaptureFixture):
+async def test_the_value_of_a_secret_is_stored_and_reported_nowhere(
+    searched: SearchedStore, environment: dict[str, str], caplog: pytest.LogCaptureFixture
+):
     caplog.set_level(logging.DEBUG)
     events: list[object] = []
-    async with place.opened() as store:
+    async with searched.opened() as store:
         await keep(store, environment)
-    sched = otd.Scheduler(place.for_scheduler, settings=otd.Settings(roles=("planner",)))  # nothing is run for real
+    sched = otd.Scheduler(
+        searched.for_scheduler, settings=otd.Settings(roles=("planner",))
+    )  # no run starts in this test
     sched.subscribe(events.append)
     async with sched:
         for job in JOBS:
             await sched.put(job)
             await sched.submit(job.name)
         shown = repr([await sched.list_jobs(), await sched.list_runs()])
-    said = []
-    async with place.opened() as store:
+    records = []
+    async with searched.opened() as store:
         filling = TaskFiller(secrets_of(store.documents, environment=environment))
-        leases = await take(store)
+        leases = await reserve_all(store)
         assert len(leases) == len(JOBS)
-        said = [await attempt(store, lease, filling) for lease in leases]
+        records = [await run_carelessly(store, lease, filling) for lease in leases]
         for lease in leases:
             shown += repr([await store.queries.get_run(lease.run_id), await store.queries.list_attempts(lease.run_id)])
             shown += repr(
                 [await store.queries.list_logs(lease.run_id), lease, await store.documents.list_documents(KIND)]
             )
-    assert [text.partition(":")[0] for text in said[2:]] == ["ArgumentsError", *["UnknownSecret"] * 3]
+    assert [text.partition(":")[0] for text in records[2:]] == ["ArgumentsError", *["UnknownSecret"] * 3]
     assert events
-    for where, text in (("events", repr(events)), ("said", repr(said)), ("shown", shown), ("log", caplog.text)):
+    for where, text in (("events", repr(events)), ("said", repr(records)), ("shown", shown), ("log", caplog.text)):
         check(where, text.encode())
-    check_content(place)
+    check_content(searched)
 
 
-async def test_the_search_finds_what_is_there(place: Place):
-    """The net has no hole where a value would be."""
-    async with place.opened() as store:
+async def test_the_search_finds_a_value_that_is_stored(searched: SearchedStore):
+    """Proves that the test above can fail."""
+    async with searched.opened() as store:
         await store.documents.put_document("note", "a", f'"{VALUE}"', version=0)
     with pytest.raises(AssertionError, match="found b'c4nary"):
-        check_content(place)
+        check_content(searched)

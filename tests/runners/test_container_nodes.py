@@ -1,4 +1,4 @@
-"""Containers through a whole node, and what becomes of those whose worker was killed."""
+"""Containers through a whole node, and the removal of containers whose worker was killed."""
 
 import asyncio
 import signal
@@ -28,7 +28,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 @pytest.mark.slow
-async def test_a_container_job_runs_and_leaves_its_log(engine: Engine):
+async def test_a_container_job_runs_and_its_log_is_stored(engine: Engine):
     sched = otd.Scheduler("memory:", settings=Settings(container_engine=engine.url))
     sched.add(Job(name="box", task=Container(image="busybox", argv=("sh", "-c", "echo hi; exit 4"))))
     async with sched:
@@ -42,8 +42,8 @@ async def test_a_container_job_runs_and_leaves_its_log(engine: Engine):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("least", ["user", "sandbox"])
-async def test_a_floor_for_programs_lets_containers_and_http_calls_pass(engine: Engine, least: Level):
-    """A container is kept apart further than any of them, and an HTTP call runs nothing of the job's."""
+async def test_a_least_isolation_level_does_not_exclude_containers_and_http_calls(engine: Engine, least: Level):
+    """Containers are isolated more than any level, and HTTP calls run no code of the job."""
     sched = otd.Scheduler("memory:", settings=Settings(container_engine=engine.url, least_isolation=least))
     sched.add(Job(name="box", task=Container(image="busybox", argv=("true",))))
     sched.add(Job(name="shell", task=Command(argv=("true",))))
@@ -54,7 +54,7 @@ async def test_a_floor_for_programs_lets_containers_and_http_calls_pass(engine: 
     assert not {"command", "steps"} & offered
 
 
-async def test_a_worker_that_starts_removes_what_dead_ones_have_left(engine: Engine):
+async def test_a_new_worker_removes_the_containers_of_dead_workers(engine: Engine):
     left = engine.add(**{container_engines.WORKER_LABEL: "another-boot/1/1/1", container_engines.RUN_LABEL: "7"})
     async with otd.Scheduler("memory:", settings=Settings(container_engine=engine.url)):
         assert engine.swept.wait(20)
@@ -62,7 +62,7 @@ async def test_a_worker_that_starts_removes_what_dead_ones_have_left(engine: Eng
 
 
 @pytest.mark.slow
-async def test_a_killed_workers_container_goes_before_its_run_starts_again(engine: Engine, tmp_path: Path):
+async def test_the_container_of_a_killed_worker_is_removed_before_its_run_starts_again(engine: Engine, tmp_path: Path):
     program = textwrap.dedent(f"""
         import asyncio, onthedot as otd
         from datetime import timedelta
@@ -87,7 +87,7 @@ async def test_a_killed_workers_container_goes_before_its_run_starts_again(engin
     [left] = list(engine.containers)
     process = engine.containers[left].process
     assert process is not None
-    assert process.poll() is None  # the engine keeps it running: that is its nature
+    assert process.poll() is None  # an engine keeps containers running without their worker
     sched = otd.Scheduler(f"sqlite:///{tmp_path}/jobs.db", settings=replace(FAST, container_engine=engine.url))
     sched.add(Job(name="box", task=Container(image="busybox", argv=("sh", "-c", "echo again"))))
     async with sched:

@@ -1,4 +1,4 @@
-"""What a handler knows of its attempt and leaves with its run, through whole nodes."""
+"""The handler's context, through whole nodes: checkpoints, progress, log, cancellation and deadline."""
 
 import asyncio
 import threading
@@ -27,7 +27,7 @@ def url(request, tmp_path):
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'context.db'}"
 
 
-async def test_a_retry_goes_on_where_the_last_attempt_has_saved(url):
+async def test_a_retry_resumes_at_the_last_checkpoint(url):
     sched = otd.Scheduler(url)
     seen: list[object] = []
 
@@ -46,7 +46,7 @@ async def test_a_retry_goes_on_where_the_last_attempt_has_saved(url):
     assert seen == [None, {"page": 1}, {"page": 1}, {"page": 2}, {"page": 2}, {"page": 3}]
 
 
-async def test_a_plain_function_saves_from_its_thread(url):
+async def test_a_plain_function_saves_a_checkpoint_from_its_thread(url):
     sched = otd.Scheduler(url)
 
     @sched.job(retry=otd.Retry(2, delay="1ms"))
@@ -62,7 +62,7 @@ async def test_a_plain_function_saves_from_its_thread(url):
         assert await run.result(timeout="20s") == [1, 2]
 
 
-async def test_on_a_loop_one_does_not_block():
+async def test_a_coroutine_cannot_use_the_blocking_checkpoint():
     sched = otd.Scheduler("memory:")
 
     @sched.job
@@ -76,7 +76,7 @@ async def test_on_a_loop_one_does_not_block():
 
 
 def test_a_run_of_a_dead_node_is_resumed_from_its_checkpoint():
-    """S3-29: the node is gone in the middle of its work; the next one begins where it had come to."""
+    """S3-29: a node crashes during a run. The next node resumes the run at its last checkpoint."""
     began: list[tuple[int, int]] = []
     sched = otd.Scheduler("memory:")
 
@@ -106,32 +106,32 @@ def test_a_run_of_a_dead_node_is_resumed_from_its_checkpoint():
     assert began == [(1, 0), (2, 40)]
 
 
-async def test_who_has_lost_the_lease_is_told_and_writes_nothing():
+async def test_a_handler_without_its_lease_gets_an_error_and_writes_nothing():
     store = MemoryStore()
     sched = otd.Scheduler(store)
-    told: list[Any] = []
+    seen: list[Any] = []
 
     @sched.job
     async def slow(ctx: otd.Context) -> None:
         await ctx.checkpoint(1)
-        behind(store, "UPDATE runs SET lease_id = 'not ' || lease_id")  # it is somebody else's
+        behind(store, "UPDATE runs SET lease_id = 'not ' || lease_id")  # another node has the run now
         try:
             await ctx.checkpoint(2)
         except otd.LeaseLost as error:
-            told.append(str(error))
+            seen.append(str(error))
         finally:
             behind(store, "UPDATE runs SET lease_id = substr(lease_id, 5)")
-        told.append(ctx.last_checkpoint)
+        seen.append(ctx.last_checkpoint)
 
     async with sched:
         run = await sched.submit(slow.call())
         await run.result(timeout="20s")
-    assert "has lost its lease" in told[0]
-    assert told[1] == 1
+    assert "has lost its lease" in seen[0]
+    assert seen[1] == 1
     assert (await store.queries.get_checkpoint(run.id)) == (1, "1")
 
 
-async def test_a_checkpoint_without_an_answer_is_asked_again():
+async def test_a_checkpoint_without_an_answer_is_sent_again():
     store = MemoryStore()
     sched = otd.Scheduler(store)
     write, lost = store.checkpoint, ["before", "after"]
@@ -160,7 +160,7 @@ async def test_a_checkpoint_without_an_answer_is_asked_again():
     assert await store.queries.get_checkpoint(run.id) == (2, '"b"')
 
 
-async def test_a_checkpoint_that_is_too_large_is_refused_and_the_attempt_may_go_on():
+async def test_a_checkpoint_that_is_too_large_is_refused_and_the_attempt_can_continue():
     sched = otd.Scheduler("memory:")
 
     @sched.job
@@ -176,7 +176,7 @@ async def test_a_checkpoint_that_is_too_large_is_refused_and_the_attempt_may_go_
         assert "at most 65536 characters" in await run.result(timeout="20s")
 
 
-async def test_progress_and_log_are_kept_with_the_run(url):
+async def test_progress_and_log_are_stored_with_the_run(url):
     sched = otd.Scheduler(url)
 
     @sched.job(retry=otd.Retry(2, delay="1ms"))
@@ -205,7 +205,7 @@ async def test_progress_and_log_are_kept_with_the_run(url):
     assert records == {first.id: Progress(999, 1000), second.id: Progress(0.5)}
 
 
-def test_progress_is_written_once_a_second_and_seen_while_the_run_goes_on():
+def test_progress_is_written_once_a_second_and_visible_during_the_run():
     sched = otd.Scheduler("memory:")
     written: list[int] = []
 
@@ -240,7 +240,7 @@ def test_progress_is_written_once_a_second_and_seen_while_the_run_goes_on():
     assert 10 <= len(written) <= 12
 
 
-async def test_what_was_told_last_is_written_also_when_the_store_was_away():
+async def test_the_last_log_lines_are_written_after_an_outage_of_the_store():
     store = MemoryStore()
     sched = otd.Scheduler(store)
     note, failures = store.note, 2
@@ -265,7 +265,7 @@ async def test_what_was_told_last_is_written_also_when_the_store_was_away():
 
 
 @pytest.mark.parametrize("wrong", ["half", None, True])
-async def test_progress_is_a_number(wrong):
+async def test_progress_must_be_a_number(wrong):
     sched = otd.Scheduler("memory:")
 
     @sched.job
@@ -299,7 +299,7 @@ async def test_a_thread_sees_that_it_is_cancelled():
     assert seen == [False, True, True]
 
 
-async def test_a_thread_sees_that_its_time_is_out():
+async def test_a_thread_sees_its_time_out():
     sched = otd.Scheduler("memory:")
     seen = []
 
@@ -315,7 +315,7 @@ async def test_a_thread_sees_that_its_time_is_out():
     assert seen == [True]
 
 
-async def test_a_coroutine_can_look_while_it_cleans_up():
+async def test_a_coroutine_sees_its_cancellation_while_it_cleans_up():
     sched = otd.Scheduler("memory:")
     begun, seen = asyncio.Event(), []
 
@@ -336,7 +336,7 @@ async def test_a_coroutine_can_look_while_it_cleans_up():
     assert seen == [True]
 
 
-async def test_the_deadline_is_the_start_and_the_time_out(url):
+async def test_the_deadline_is_the_start_plus_the_time_out(url):
     sched = otd.Scheduler(url)
     deadlines: dict[str, datetime | None] = {}
 
@@ -358,7 +358,7 @@ async def test_the_deadline_is_the_start_and_the_time_out(url):
     assert deadlines == {"timed": to_datetime(record.started_at) + timedelta(minutes=7), "free": None}
 
 
-def test_a_context_without_an_attempt_says_so():
+def test_a_context_without_an_attempt_raises_an_error():
     ctx = otd.Context(lease())
     with pytest.raises(otd.StateError, match="no running attempt"):
         ctx.log("hello")

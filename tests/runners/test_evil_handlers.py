@@ -1,4 +1,4 @@
-"""Whatever a handler raises, says or returns is one outcome: every run has a fate, no seat is lost, no engine ends."""
+"""Whatever a handler raises, prints or returns is one outcome: every run ends, no seat is lost, no engine stops."""
 
 import asyncio
 import sys
@@ -44,7 +44,7 @@ EVIL: dict[str, Callable[[], BaseException]] = {
 @pytest.mark.parametrize("kind", ["coroutine", "thread"])
 @pytest.mark.parametrize("name", EVIL)
 @pytest.mark.parametrize("where", ["memory", "sqlite"])
-async def test_whatever_is_raised_is_a_failure(where, name, kind, tmp_path):
+async def test_whatever_a_handler_raises_is_a_failure(where, name, kind, tmp_path):
     url = "memory:" if where == "memory" else f"sqlite:///{tmp_path}/evil.db"
 
     async def evil() -> None:
@@ -53,13 +53,14 @@ async def test_whatever_is_raised_is_a_failure(where, name, kind, tmp_path):
     def evil_function() -> None:
         raise EVIL[name]()
 
-    run = await ends(url, evil if kind == "coroutine" else evil_function)
+    run = await run_of(url, evil if kind == "coroutine" else evil_function)
     assert run.state == "dead"
     assert run.error
 
 
-async def ends(url: str, handler: Callable[..., Any]) -> RunRecord:
-    """The run of this handler on a node with one seat, which must still do its work afterwards."""
+async def run_of(url: str, handler: Callable[..., Any]) -> RunRecord:
+    """Run this handler on a node with one seat. Checks that the next job still runs there. Returns the run of the
+    handler."""
     sched = otd.Scheduler(url, settings=otd.Settings(seats=1, grace=1_000_000, result_bytes=1_000))
     sched.job(name="evil")(handler)
     sched.job(name="honest")(honest)
@@ -128,8 +129,8 @@ RETURNED: dict[str, tuple[Callable[..., Any], str]] = {
 
 
 @pytest.mark.parametrize("name", RETURNED)
-async def test_what_cannot_be_a_result_is_a_failure_that_says_why(name):
+async def test_an_invalid_result_is_a_failure_with_a_reason(name):
     handler, words = RETURNED[name]
-    run = await ends("memory:", handler)
+    run = await run_of("memory:", handler)
     assert run.state == "dead"
     assert words in (run.error or "")

@@ -1,4 +1,4 @@
-"""Hooks and retry functions: called after the fact, or asked for advice; nothing they do can hurt the worker."""
+"""Hooks and retry functions: when they are called, and that their errors never harm the worker."""
 
 import asyncio
 import threading
@@ -24,27 +24,27 @@ def quickly(attempts: int) -> otd.Retry:
     return otd.Retry(attempts, delay="1ms", jitter=False)
 
 
-async def test_a_hook_is_told_the_arguments_of_the_run():
-    told: list[Ended] = []
+async def test_a_hook_gets_the_arguments_of_the_run():
+    calls: list[Ended] = []
     sched = otd.Scheduler("memory:")
 
     async def greet(name: str, loud: bool) -> None: ...
 
-    sched.job(args={"name": "Ada", "loud": False}, on_success=told.append)(greet)
+    sched.job(args={"name": "Ada", "loud": False}, on_success=calls.append)(greet)
     watch = Watch(sched)
     async with sched:
         await sched.submit("greet")
         await sched.submit("greet", {"name": "Grace", "loud": True})
         await watch.until_count(AttemptEnded, 2)
-    assert [ended.args for ended in told] == [{"name": "Ada", "loud": False}, {"name": "Grace", "loud": True}]
+    assert [ended.args for ended in calls] == [{"name": "Ada", "loud": False}, {"name": "Grace", "loud": True}]
 
 
-async def test_each_verdict_is_told_once_to_the_job_s_hooks_and_to_all():
-    told: list[tuple[str, Ended]] = []
+async def test_each_verdict_calls_the_hooks_of_the_job_and_of_the_scheduler_once():
+    calls: list[tuple[str, Ended]] = []
     sched = otd.Scheduler("memory:")
 
     def note(kind: str):
-        return lambda ended: told.append((kind, ended))
+        return lambda ended: calls.append((kind, ended))
 
     own = {kind: note(f"own {kind}") for kind in ("on_success", "on_failure", "on_dead")}
     sched.job(**own)(works)
@@ -57,7 +57,7 @@ async def test_each_verdict_is_told_once_to_the_job_s_hooks_and_to_all():
         await watch.until_count(AttemptEnded, 1)
         await sched.submit("fails")
         await watch.until_count(AttemptEnded, 3)
-    assert [(kind, ended.job, ended.attempt, ended.state) for kind, ended in told] == [
+    assert [(kind, ended.job, ended.attempt, ended.state) for kind, ended in calls] == [
         ("own on_success", "works", 1, "succeeded"),
         ("on_success", "works", 1, "succeeded"),
         ("own on_failure", "fails", 1, "scheduled"),
@@ -67,13 +67,13 @@ async def test_each_verdict_is_told_once_to_the_job_s_hooks_and_to_all():
         ("own on_dead", "fails", 2, "dead"),
         ("on_dead", "fails", 2, "dead"),
     ]
-    assert told[0][1].result == {"pages": 3}
-    assert told[2][1].error == "ConnectionError: no line"
-    assert told[2][1].again_at is not None
-    assert told[-1][1].again_at is None
+    assert calls[0][1].result == {"pages": 3}
+    assert calls[2][1].error == "ConnectionError: no line"
+    assert calls[2][1].again_at is not None
+    assert calls[-1][1].again_at is None
 
 
-async def test_coroutines_are_called_on_the_application_s_loop_and_functions_in_a_thread_after_it_is_stored():
+async def test_coroutine_hooks_run_on_the_applications_loop_and_functions_in_a_thread_after_the_write():
     store, seen, asked = MemoryStore(), dict[str, object](), asyncio.Event()
     sched = otd.Scheduler(store)
 
@@ -102,7 +102,7 @@ class Bolt(BaseException):
 @pytest.mark.slow
 @pytest.mark.parametrize("error", [ValueError, Bolt, SystemExit, KeyboardInterrupt, asyncio.CancelledError])
 @pytest.mark.parametrize("kind", ["coroutine", "function"])
-async def test_what_a_hook_raises_is_told_and_changes_nothing(kind, error):
+async def test_an_error_of_a_hook_is_reported_and_changes_nothing(kind, error):
     sched = otd.Scheduler("memory:")
 
     async def hook(ended: Ended) -> None:
@@ -114,7 +114,7 @@ async def test_what_a_hook_raises_is_told_and_changes_nothing(kind, error):
     sched.job(on_success=hook if kind == "coroutine" else hook_function)(works)
     watch = Watch(sched)
     async with sched:
-        for count in (1, 2):  # the second time it still works
+        for count in (1, 2):  # hooks still work after a failure
             run_id = (await sched.submit("works")).id
             failures = await watch.until_count(HookFailed, count)
             assert (failures[-1].job, failures[-1].hook) == ("works", "on_success")
@@ -125,7 +125,7 @@ async def test_what_a_hook_raises_is_told_and_changes_nothing(kind, error):
 
 
 @pytest.mark.slow
-async def test_a_hook_that_hangs_keeps_nobody():
+async def test_a_hook_that_hangs_does_not_delay_runs():
     sched, go_on = otd.Scheduler("memory:"), threading.Event()
 
     @sched.hooks.on_success
@@ -143,7 +143,7 @@ async def test_a_hook_that_hangs_keeps_nobody():
     assert "3 of them have not returned; not waited for" in unfinished.error
 
 
-def test_hooks_are_no_part_of_the_definition_and_are_checked():
+def test_hooks_are_not_part_of_the_definition_and_are_checked():
     sched = otd.Scheduler("memory:")
     sched.job(name="plain")(works)
     sched.job(name="hooked", on_dead=print)(works)
@@ -152,13 +152,13 @@ def test_hooks_are_no_part_of_the_definition_and_are_checked():
         sched.job(name="bad", on_dead="mail")(works)  # type: ignore[arg-type]
     with pytest.raises(otd.DefinitionError, match="on_failure: expected a function, got 5"):
         sched.hooks.on_failure(5)  # type: ignore[type-var]
-    sched.job(name="bad")(works)  # nothing is half defined
+    sched.job(name="bad")(works)  # the failed definitions left nothing behind
 
 
 # ── retry=Retry(…, when=function) ────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_function_decides_about_retries():
+async def test_a_retry_function_decides_about_retries():
     asked = []
 
     def patient(attempt: int, types: tuple[str, ...], error: str) -> float | None:
@@ -178,7 +178,7 @@ async def test_a_function_decides_about_retries():
 
 
 @pytest.mark.parametrize("error", [ValueError, Bolt, SystemExit])
-async def test_a_function_that_raises_leaves_it_to_the_back_off(error):
+async def test_a_retry_function_that_raises_falls_back_to_the_backoff(error):
     def broken(attempt: int, types: tuple[str, ...], text: str) -> float:
         raise error("no advice")
 
@@ -189,11 +189,11 @@ async def test_a_function_that_raises_leaves_it_to_the_back_off(error):
         await sched.submit("fails")
         ended = await watch.until_count(AttemptEnded, 2)
     assert [e.finish.verdict.state for e in ended] == ["scheduled", "dead"]
-    [told] = watch.of(HookFailed)
-    assert (told.job, told.hook, told.error) == ("fails", "retry.when", f"{error.__name__}: no advice")
+    [failure] = watch.of(HookFailed)
+    assert (failure.job, failure.hook, failure.error) == ("fails", "retry.when", f"{error.__name__}: no advice")
 
 
-async def test_a_program_without_the_function_goes_by_the_back_off(tmp_path):
+async def test_a_program_without_the_retry_function_uses_the_backoff(tmp_path):
     url = f"sqlite:///{tmp_path}/a.db"
     first = otd.Scheduler(url)
     first.job(retry=otd.Retry(2, delay="1ms", jitter=False, when=lambda *_: 3600))(fails)

@@ -1,4 +1,4 @@
-"""HTTP calls through a whole node: who takes them, what stays with the run, and when it is tried again."""
+"""HTTP calls through a whole node: which workers take them, what is stored with the run, and when they are retried."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ from tests.runners.pages import Handler, serving
 OPEN = Settings(http_allow=("127.0.0.1",), container_engine="unix:///nowhere.sock")
 
 
-async def test_an_http_job_runs_and_leaves_its_log():
+async def test_an_http_job_runs_and_its_log_is_stored():
     with serving({"/": lambda asked: asked.answer(200, b"done\n")}) as site:
         sched = otd.Scheduler("memory:", settings=OPEN)
         sched.add(Job(name="ping", task=Http(url=site.url())))
@@ -31,11 +31,11 @@ async def test_an_http_job_runs_and_leaves_its_log():
 
 
 @pytest.mark.slow
-async def test_a_retry_is_not_made_before_the_other_side_wishes():
-    came: list[float] = []
+async def test_a_retry_waits_as_long_as_the_server_asks():
+    request_times: list[float] = []
 
     def busy_once(asked: Handler) -> None:
-        came.append(time.monotonic())
+        request_times.append(time.monotonic())
         first = len(asked.server.site.asked) == 1
         asked.answer(429, Retry_After="1") if first else asked.answer(200)
 
@@ -46,7 +46,9 @@ async def test_a_retry_is_not_made_before_the_other_side_wishes():
             run = await sched.submit("ping")
             await run.result(timeout="20s")
             first, second = await sched.history(run.id)
-    assert came[1] - came[0] >= 0.99  # counted from the answer, which came after the first call
+    assert (
+        request_times[1] - request_times[0] >= 0.99
+    )  # the delay counts from the answer, which came after the first request
     assert second.due_at > first.ended_at
     assert (second.started_at or 0) >= second.due_at
     keys = {asked.headers["Idempotency-Key"] for asked in site.asked}
@@ -55,7 +57,7 @@ async def test_a_retry_is_not_made_before_the_other_side_wishes():
     assert fences == sorted(set(fences))
 
 
-async def test_what_is_inside_is_refused_by_default():
+async def test_internal_addresses_are_refused_by_default():
     with serving({}) as site:
         sched = otd.Scheduler("memory:")
         sched.add(Job(name="ping", task=Http(url=site.url())))
@@ -66,7 +68,7 @@ async def test_what_is_inside_is_refused_by_default():
     assert site.asked == []
 
 
-async def test_a_running_call_is_cancelled_by_hand():
+async def test_a_running_call_can_be_cancelled():
     asked, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def never(handler: Handler) -> None:
@@ -90,14 +92,14 @@ async def test_without_an_engine_a_worker_takes_no_containers():
     sched.add(Job(name="nap", task=otd.Sleep(duration=timedelta(0))))
     async with sched:
         box = await sched.submit("box")
-        await (await sched.submit("nap")).result(timeout="20s")  # a worker has looked for work since
+        await (await sched.submit("nap")).result(timeout="20s")  # by now the worker has looked for work
         waiting = await sched.get_run(box)
     assert waiting is not None
     assert (waiting.state, waiting.attempts) == ("scheduled", 0)
     assert {"http", "container"} & sched.registry.task_names() == {"http"}
 
 
-def test_there_is_no_outside_in_virtual_time():
+def test_http_calls_do_not_run_in_virtual_time():
     sched = otd.Scheduler("memory:", settings=OPEN)
     sched.add(Job(name="ping", task=Http(url="http://127.0.0.1:9/"), schedules=(otd.every("1h"),)))
 
@@ -113,6 +115,6 @@ def test_there_is_no_outside_in_virtual_time():
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1/8", "0x7f.1", "http://x"])
-def test_what_cannot_be_allowed_is_refused_with_the_settings(text: str):
+def test_an_invalid_allowed_address_is_refused_with_the_settings(text: str):
     with pytest.raises(DefinitionError, match="http_allow: expected"):
         Settings(http_allow=(text,))

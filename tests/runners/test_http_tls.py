@@ -1,4 +1,4 @@
-"""HTTP jobs over TLS: the name in the URL is what the certificate must have, also where we chose the address."""
+"""HTTP jobs over TLS: the certificate must have the name in the URL, although we connect to an address."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -13,14 +13,14 @@ from cryptography.x509.oid import NameOID
 from onthedot.model.task import Http
 from onthedot.model.verdict import OutcomeKind
 from tests.runners.pages import serving
-from tests.runners.test_http import ask, names
+from tests.runners.test_http import fake_resolver, run_attempt
 
 NAME = "shop.invalid"
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key and a certificate for one name, signed by itself."""
+    """A key and a self-signed certificate for one name."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
     now = datetime.now(UTC)
@@ -50,30 +50,32 @@ def server_side(certificate: Path) -> ssl.SSLContext:
     return context
 
 
-async def test_a_certificate_is_checked_against_the_name_and_not_the_address(certificate: Path):
+async def test_a_certificate_is_checked_against_the_name_not_the_address(certificate: Path):
     trust = ssl.create_default_context(cafile=certificate)
     with serving({"/": lambda asked: asked.answer(200)}, server_side(certificate)) as site:
         url = f"https://{NAME}:{site.port}/"
-        outcome, _ = await ask(Http(url=url), resolve=names(shop_invalid="127.0.0.1"), trust=trust)
+        outcome, _ = await run_attempt(Http(url=url), resolve=fake_resolver(shop_invalid="127.0.0.1"), trust=trust)
         assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
         assert site.asked[0].headers["Host"] == f"{NAME}:{site.port}"
         for other in ("other.invalid", "127.0.0.1"):
-            outcome, _ = await ask(
-                Http(url=f"https://{other}:{site.port}/"), resolve=names(other_invalid="127.0.0.1"), trust=trust
+            outcome, _ = await run_attempt(
+                Http(url=f"https://{other}:{site.port}/"), resolve=fake_resolver(other_invalid="127.0.0.1"), trust=trust
             )
             assert outcome.kind is OutcomeKind.FAILED
             assert "certificate" in str(outcome.error).lower()
         assert len(site.asked) == 1
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused(certificate: Path):
+async def test_a_certificate_that_is_not_trusted_is_refused(certificate: Path):
     with serving({"/": lambda asked: asked.answer(200)}, server_side(certificate)) as site:
-        outcome, _ = await ask(Http(url=f"https://{NAME}:{site.port}/"), resolve=names(shop_invalid="127.0.0.1"))
+        outcome, _ = await run_attempt(
+            Http(url=f"https://{NAME}:{site.port}/"), resolve=fake_resolver(shop_invalid="127.0.0.1")
+        )
         assert "certificate" in str(outcome.error).lower()
         assert site.asked == []
 
 
-async def test_plain_http_behind_an_https_url_is_a_failure():
+async def test_plain_http_at_an_https_url_is_a_failure():
     with serving({"/": lambda asked: asked.answer(200)}) as site:
-        outcome, _ = await ask(Http(url=f"https://127.0.0.1:{site.port}/"))
+        outcome, _ = await run_attempt(Http(url=f"https://127.0.0.1:{site.port}/"))
     assert outcome.error_types[0] == "onthedot.HttpTrouble"

@@ -1,4 +1,4 @@
-"""A parameter that a shell or another interpreter could read as code is refused, whichever program starts that."""
+"""A parameter that a shell or another interpreter could execute as code is refused, whichever program starts that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onthedot.runners.task_template import fill
 X = "${{ params.x }}"
 
 CODE = [
-    # shells, and what hides their -c
+    # shells, and programs that start a shell with -c
     f"sh -c {X}",
     f"sh -cx {X}",
     f"sh -xc {X}",
@@ -93,7 +93,7 @@ CODE = [
     f"m4 -D {X}",
     f"m4 {X}",
     f"/usr/bin/m4 {X}",
-    # programs that start others
+    # programs that start other programs
     f"busybox sh -c {X}",
     f"busybox awk {X}",
     f"busybox {X}",
@@ -151,7 +151,7 @@ CODE = [
     f"socat - {X}",
     f"hyperfine {X}",
     f"hyperfine ls {X}",
-    # programs that hand their arguments to a shell
+    # programs that pass their arguments to a shell
     f"ssh host {X}",
     f"ssh host deploy {X}",
     f"ssh -- host deploy {X}",
@@ -166,7 +166,7 @@ CODE = [
     f"script -c {X}",
     f"parallel echo {X}",
     f"tmux new {X}",
-    # options of other programs that run what they are given
+    # options of other programs that execute their value
     f"git -c alias.x=!{X} x",
     f"git -c core.pager={X} log",
     f"git clone -u {X} url",
@@ -188,7 +188,7 @@ CODE = [
     f"man -P {X} ls",
     f"rg --pre={X} text",
     f"mysqldump --where={X} db",
-    # text around it
+    # text around the parameter
     f"echo $({X})",
     f"echo `{X}`",
     f"report a;{X}",
@@ -243,11 +243,11 @@ ARGUMENTS = [
 
 
 def argv(line: str) -> tuple[str, ...]:
-    """The words of a line, a mark as part of one."""
+    """Splits a line into words. A placeholder stays inside its word."""
     return tuple(word.replace("@", X) for word in line.replace(X, "@").split())
 
 
-def refused(task: Task, *params: Param) -> list[str]:
+def problems_of(task: Task, *params: Param) -> list[str]:
     try:
         check_job(Job(name="j", task=task, params=params or (Param(name="x"),)))
     except DefinitionError as error:
@@ -256,17 +256,17 @@ def refused(task: Task, *params: Param) -> list[str]:
 
 
 @pytest.mark.parametrize("line", CODE)
-def test_what_may_be_read_as_code_is_refused(line: str):
+def test_a_parameter_that_may_be_read_as_code_is_refused(line: str):
     given = argv(line)
-    assert refused(Command(argv=given)), given
-    assert refused(Steps(steps=(Step(name="a", argv=given),)))
-    assert refused(Container(image="image", argv=given))
-    assert refused(Container(image="image", entrypoint=given[0], argv=given[1:]))
+    assert problems_of(Command(argv=given)), given
+    assert problems_of(Steps(steps=(Step(name="a", argv=given),)))
+    assert problems_of(Container(image="image", argv=given))
+    assert problems_of(Container(image="image", entrypoint=given[0], argv=given[1:]))
 
 
 @pytest.mark.parametrize("line", ARGUMENTS)
-def test_arguments_stay_allowed(line: str):
-    assert refused(Command(argv=argv(line))) == []
+def test_a_parameter_as_a_plain_argument_is_allowed(line: str):
+    assert problems_of(Command(argv=argv(line))) == []
 
 
 VARIABLES = (
@@ -277,10 +277,10 @@ VARIABLES = (
 
 
 @pytest.mark.parametrize("name", VARIABLES.split())
-def test_variables_that_programs_run_are_refused(name: str):
-    assert refused(Command(argv=("deploy",), env={name: X}))
-    assert refused(Steps(steps=(Step(name="a", argv=("deploy",)),), env={name: X}))
-    assert refused(Command(argv=("deploy",), env={"REGION": X, "ENVIRONMENT": X, "DEPLOY_PATH_SUFFIX": X})) == []
+def test_environment_variables_that_programs_execute_are_refused(name: str):
+    assert problems_of(Command(argv=("deploy",), env={name: X}))
+    assert problems_of(Steps(steps=(Step(name="a", argv=("deploy",)),), env={name: X}))
+    assert problems_of(Command(argv=("deploy",), env={"REGION": X, "ENVIRONMENT": X, "DEPLOY_PATH_SUFFIX": X})) == []
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_variables_that_programs_run_are_refused(name: str):
         (Param(name="x", choices=("eu", "us")), True),
         (Param(name="x", pattern="[a-z][a-z0-9-]{0,20}"), True),
         (Param(name="x", pattern="v[0-9]+[.][0-9]+"), True),
-        (Param(name="x", pattern="[a-z0-9-]+"), False),  # may begin with '-'
+        (Param(name="x", pattern="[a-z0-9-]+"), False),  # a value may start with '-'
         (Param(name="x", pattern="[^;]+"), False),
         (Param(name="x", pattern=".+"), False),
         (Param(name="x", pattern="a| .+"), False),
@@ -299,20 +299,20 @@ def test_variables_that_programs_run_are_refused(name: str):
         (Param(name="x"), False),
     ],
 )
-def test_what_the_definition_bounds_is_exempt(param: Param, exempt: bool):
-    assert bool(refused(Command(argv=argv(f"ssh host deploy {X}")), param)) is not exempt
-    assert refused(Command(argv=argv(f"sh -c {X}")), param)  # that is code for certain, and stays refused
+def test_a_parameter_with_safe_values_is_allowed(param: Param, exempt: bool):
+    assert bool(problems_of(Command(argv=argv(f"ssh host deploy {X}")), param)) is not exempt
+    assert problems_of(Command(argv=argv(f"sh -c {X}")), param)  # always code, so it stays refused
 
 
-def test_the_error_says_what_to_do():
-    [problem] = refused(Command(argv=argv(f"ssh host deploy {X}")))
+def test_the_error_says_what_to_do_instead():
+    [problem] = problems_of(Command(argv=argv(f"ssh host deploy {X}")))
     assert problem == (
         "argv[3]: expected no parameter where it may be read as code, got '${{ params.x }}': 'ssh' hands its arguments "
         "to a shell; put it into env, and write \"$NAME\" in a script, or bound its values with 'choices' or 'pattern'"
     )
 
 
-def test_jobs_that_are_stored_run_on():
+def test_jobs_that_are_already_stored_still_run():
     task = Command(argv=argv(f"ssh host deploy {X}"))
     assert injection_risks(task, ())
     assert fill(task, {"x": "a"}, {}).task == Command(argv=("ssh", "host", "deploy", "a"))

@@ -1,4 +1,4 @@
-"""What every attempt behind a door has in common: filled in first, recorded, kept, and with one outcome."""
+"""What all executors share: tasks are filled in first, output is recorded and kept, each attempt has one outcome."""
 
 import asyncio
 import threading
@@ -19,11 +19,11 @@ from onthedot.runners.attempt import Attempt
 from onthedot.runners.io_runner import OutputWriter
 from onthedot.runners.outcomes import failed, without_secrets
 from onthedot.runners.task_template import Filled
-from tests.runners.attempts import Passing, lease_of, said
+from tests.runners.attempts import RunnerBench, lease_of, log_of
 
 
-class Saying:
-    """A door that says something, and ends."""
+class PrintingExecutor:
+    """An executor that prints texts and succeeds."""
 
     def __init__(self, *texts: str) -> None:
         self._texts = texts
@@ -44,8 +44,8 @@ class Saying:
         pass
 
 
-class Kept:
-    """A recording in a folder, which can fail."""
+class FakeRecording:
+    """A recording in a folder. It can fail."""
 
     def __init__(self, folder: Path, *, fails: bool = False) -> None:
         self.file = folder / "record"
@@ -61,26 +61,26 @@ class Kept:
             raise OSError("no room left")
 
 
-async def test_what_is_said_is_recorded_and_kept(tmp_path: Path):
-    recording, door = Kept(tmp_path), Saying("one\ntw", "o\nthree")
-    passing = Passing(door, recording=recording)
-    attempt = passing.begin(lease_of(Noop()))
-    assert await passing.end(attempt) == SUCCEEDED
-    passing.runner.close()
-    assert said(attempt) == "one\ntwo\nthree\ndone with ()\n"
+async def test_output_is_recorded_and_kept(tmp_path: Path):
+    recording, executor = FakeRecording(tmp_path), PrintingExecutor("one\ntw", "o\nthree")
+    bench = RunnerBench(executor, recording=recording)
+    attempt = bench.begin(lease_of(Noop()))
+    assert await bench.end(attempt) == SUCCEEDED
+    bench.runner.close()
+    assert log_of(attempt) == "one\ntwo\nthree\ndone with ()\n"
     with recording.file.open("rb") as file:
         records = list(decode(file))
     assert "".join(record.text for record in records if record.stream == "out") == "one\ntwo\nthree"
-    assert recording.kept == [(7, passing.loop)]  # on the engine's loop: the store is there
-    assert door.thread == "onthedot Saying"
+    assert recording.kept == [(7, bench.loop)]  # on the engine's loop, where the store is
+    assert executor.thread == "onthedot PrintingExecutor"
 
 
-async def test_a_record_that_cannot_be_kept_fails_nothing(tmp_path: Path):
-    passing = Passing(Saying("x\n"), recording=Kept(tmp_path, fails=True))
-    attempt = passing.begin(lease_of(Noop()))
-    assert await passing.end(attempt) == SUCCEEDED
-    passing.runner.close()
-    assert "could not be kept: OSError: no room left" in said(attempt)
+async def test_an_attempt_succeeds_although_its_record_cannot_be_kept(tmp_path: Path):
+    bench = RunnerBench(PrintingExecutor("x\n"), recording=FakeRecording(tmp_path, fails=True))
+    attempt = bench.begin(lease_of(Noop()))
+    assert await bench.end(attempt) == SUCCEEDED
+    bench.runner.close()
+    assert "could not be kept: OSError: no room left" in log_of(attempt)
 
 
 async def test_a_task_is_filled_in_on_the_engines_loop():
@@ -90,25 +90,25 @@ async def test_a_task_is_filled_in_on_the_engines_loop():
         where.append(asyncio.get_running_loop())
         return Filled(lease.record.job.task, ("hush",))
 
-    passing = Passing(Saying(), fill=fill)
-    attempt = passing.begin(lease_of(Noop()))
-    assert await passing.end(attempt) == SUCCEEDED
-    passing.runner.close()
-    assert where == [passing.loop]
+    bench = RunnerBench(PrintingExecutor(), fill=fill)
+    attempt = bench.begin(lease_of(Noop()))
+    assert await bench.end(attempt) == SUCCEEDED
+    bench.runner.close()
+    assert where == [bench.loop]
 
 
-async def test_what_cannot_be_filled_in_is_a_failure():
+async def test_a_task_that_cannot_be_filled_in_is_a_failure():
     async def fill(lease: Lease) -> Filled:
         raise LookupError("secret A: expected its value, got none")
 
-    passing = Passing(Saying(), fill=fill)
-    outcome = await passing.end(passing.begin(lease_of(Noop())))
-    passing.runner.close()
+    bench = RunnerBench(PrintingExecutor(), fill=fill)
+    outcome = await bench.end(bench.begin(lease_of(Noop())))
+    bench.runner.close()
     assert (outcome.kind, outcome.error) == (OutcomeKind.FAILED, "LookupError: secret A: expected its value, got none")
 
 
-class Hiding(Capture):
-    """Hides what it is told to hide, as the one of production does."""
+class HidingCapture(Capture):
+    """Hides the secrets, as the capture of production does."""
 
     def __init__(self, path: Path, *, secrets: Sequence[str], **options: Any) -> None:
         super().__init__(path, secrets=secrets, **options)
@@ -121,8 +121,8 @@ class Hiding(Capture):
 
 
 @pytest.mark.parametrize("raises", [False, True])
-async def test_no_error_tells_a_secret(monkeypatch: pytest.MonkeyPatch, raises: bool):
-    class Tactless(Saying):
+async def test_no_error_contains_a_secret(monkeypatch: pytest.MonkeyPatch, raises: bool):
+    class TactlessExecutor(PrintingExecutor):
         async def perform(self, attempt: Attempt, filled: Filled, said: OutputWriter) -> Outcome:
             if raises:
                 raise LookupError("nothing at /?token=hush")
@@ -131,30 +131,30 @@ async def test_no_error_tells_a_secret(monkeypatch: pytest.MonkeyPatch, raises: 
     async def fill(lease: Lease) -> Filled:
         return Filled(lease.record.job.task, ("hush",))
 
-    monkeypatch.setattr(io_runner, "Capture", Hiding)
-    passing = Passing(Tactless(), fill=fill)
-    outcome = await passing.end(passing.begin(lease_of(Noop())))
-    passing.runner.close()
+    monkeypatch.setattr(io_runner, "Capture", HidingCapture)
+    bench = RunnerBench(TactlessExecutor(), fill=fill)
+    outcome = await bench.end(bench.begin(lease_of(Noop())))
+    bench.runner.close()
     assert str(outcome.error).endswith("nothing at /?token=***")
 
 
-async def test_a_door_that_cannot_be_made_ready_opens_all_the_same():
-    door = Saying("x")
-    passing = Passing(door)
-    passing.runner.warm_up()
-    assert await passing.end(passing.begin(lease_of(Noop()))) == SUCCEEDED
-    passing.runner.close()
+async def test_an_executor_whose_warm_up_fails_still_runs_attempts():
+    executor = PrintingExecutor("x")
+    bench = RunnerBench(executor)
+    bench.runner.warm_up()
+    assert await bench.end(bench.begin(lease_of(Noop()))) == SUCCEEDED
+    bench.runner.close()
 
 
-async def test_a_runner_that_was_never_used_has_no_thread():
-    passing = Passing(Saying())
-    passing.runner.close()
-    assert "onthedot Saying" not in {thread.name for thread in threading.enumerate()}
+async def test_an_unused_runner_has_no_thread():
+    bench = RunnerBench(PrintingExecutor())
+    bench.runner.close()
+    assert "onthedot PrintingExecutor" not in {thread.name for thread in threading.enumerate()}
 
 
 @pytest.mark.parametrize("before", range(3_985, 4_002))
-async def test_an_error_that_is_cut_tells_no_part_of_a_secret(before: int):
+async def test_an_error_that_is_cut_contains_no_part_of_a_secret(before: int):
     error = failed(RuntimeError("." * (before - len("RuntimeError: ")) + "Hunter2-and-a-half" + "." * 99))
-    told = without_secrets(error, forms_of(["Hunter2-and-a-half"])).error
-    assert told is not None
-    assert set(told.removeprefix("RuntimeError: ")) <= set(".*")
+    shown = without_secrets(error, forms_of(["Hunter2-and-a-half"])).error
+    assert shown is not None
+    assert set(shown.removeprefix("RuntimeError: ")) <= set(".*")

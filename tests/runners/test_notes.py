@@ -1,4 +1,4 @@
-"""What an attempt tells while it runs, before it is written."""
+"""Notes of a running attempt before they are written: its progress, log and checkpoint."""
 
 import json
 import threading
@@ -21,7 +21,7 @@ def test_a_short_log_is_kept_whole():
     assert log.text() == "one\ntwo\nthree\n"
 
 
-def test_of_a_long_log_the_first_and_the_last_lines_are_kept():
+def test_a_long_log_keeps_its_first_and_last_lines():
     log = BoundedLog()
     for number in range(100_000):
         log.add(f"line {number}")
@@ -34,7 +34,7 @@ def test_of_a_long_log_the_first_and_the_last_lines_are_kept():
     assert int(gap.split()[1]) == everything - (len(text) - len(gap) - 1)
 
 
-def test_one_endless_line_is_cut():
+def test_a_very_long_line_is_cut():
     log = BoundedLog(limit=100)
     log.add("x" * 1000)
     log.add("the end")
@@ -49,23 +49,23 @@ def test_text_that_cannot_be_stored_is_shown_escaped():
 
 
 @pytest.mark.parametrize("value", [None, 7, "text", [1, {"page": 2}], 1.5, True])
-def test_a_checkpoint_is_json(value):
+def test_a_checkpoint_is_stored_as_json(value):
     assert json.loads(encode_checkpoint(value)) == value
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {1, 2}, b"bytes"])
-def test_what_is_not_json_is_refused(value):
+def test_a_checkpoint_that_is_not_json_is_refused(value):
     with pytest.raises(ArgumentsError, match="checkpoint: expected JSON"):
         encode_checkpoint(value)
 
 
-def test_the_largest_checkpoint_passes_and_one_character_more_does_not():
+def test_a_checkpoint_one_character_over_the_limit_is_refused():
     assert len(encode_checkpoint("x" * (CHECKPOINT_LIMIT - 2))) == CHECKPOINT_LIMIT
     with pytest.raises(ArgumentsError, match="at most 65536 characters of JSON, got 65537"):
         encode_checkpoint("x" * (CHECKPOINT_LIMIT - 1))
 
 
-def test_only_the_first_news_are_announced_until_they_are_taken():
+def test_only_the_first_note_is_announced_until_the_notes_are_taken():
     notes = Notes(lease=None)  # type: ignore[arg-type]
     assert notes.progress(Progress(1)) is True
     assert notes.progress(Progress(2)) is False
@@ -76,7 +76,7 @@ def test_only_the_first_news_are_announced_until_they_are_taken():
     assert notes.take()._replace(lease=None) == taken._replace(number=2, log=f"{MARK}half\nwhole\n")  # type: ignore[arg-type]
 
 
-def test_lines_of_many_threads_are_all_kept():
+def test_lines_of_several_threads_are_all_kept():
     notes = Notes(lease=None)  # type: ignore[arg-type]
     threads = [threading.Thread(target=lambda: [notes.log("x", SAID) for _ in range(500)]) for _ in range(8)]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Where a handler failed is kept with its attempt's log: the user's own frames, bounded, whatever they are."""
+"""The frames in which a handler failed are stored with its attempt's log: a limited number, the user's first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onthedot.runners.outcomes import trace_of
 from tests.runners.children import handlers
 
 
-def caught(function, *args: object) -> str:
+def trace_from(function, *args: object) -> str:
     try:
         function(*args)
     except BaseException as error:  # noqa: BLE001 - whatever it raises
@@ -36,8 +36,8 @@ def deep(depth: int) -> None:
     json.loads("{")
 
 
-async def logged(sched: otd.Scheduler, job: str) -> str:
-    """The log of the one attempt of a run that dies."""
+async def log_of_failed_run(sched: otd.Scheduler, job: str) -> str:
+    """Run a job whose run dies. Returns the log of its only attempt."""
     async with sched:
         run = await sched.submit(job)
         with suppress(otd.RunFailed):
@@ -46,8 +46,8 @@ async def logged(sched: otd.Scheduler, job: str) -> str:
         return log.text
 
 
-def test_the_last_frames_of_the_users_own_code():
-    lines = caught(outer).splitlines()
+def test_a_trace_has_the_last_frames_of_the_users_code():
+    lines = trace_from(outer).splitlines()
     assert lines[0] == "ConnectionError came from (last frame last):"
     assert lines[-4].endswith("in outer")
     assert lines[-3] == "    inner()"
@@ -56,27 +56,27 @@ def test_the_last_frames_of_the_users_own_code():
     assert __file__ in lines[-2]
 
 
-def test_libraries_do_not_push_own_frames_out():
-    lines = caught(deep, 100).splitlines()
+def test_frames_of_libraries_do_not_displace_those_of_the_user():
+    lines = trace_from(deep, 100).splitlines()
     assert [line.rpartition(" in ")[2] for line in lines if " in " in line and "File" in line] == [
         *["deep"] * 5, "loads", "decode", "raw_decode",
     ]  # fmt: skip
 
 
-def test_a_recursion_without_end_is_bounded():
+def test_the_trace_of_an_endless_recursion_is_cut():
     def forever() -> None:
         forever()
 
-    trace = caught(forever)
+    trace = trace_from(forever)
     assert trace.startswith("RecursionError came from")
     assert len(trace) <= 4_000
 
 
-def test_no_frames_no_words():
+def test_an_error_without_frames_has_no_trace():
     assert trace_of(ValueError("never raised")) == ""
 
 
-def test_a_source_that_cannot_be_read_does_no_harm():
+def test_a_source_that_cannot_be_read_is_left_out():
     class Loader:
         def get_source(self, name: str) -> str:
             raise ZeroDivisionError(name)
@@ -85,23 +85,23 @@ def test_a_source_that_cannot_be_read_does_no_harm():
     module.__dict__["__loader__"] = Loader()
     code = compile("def fail():\n    raise ValueError('x')\n", "<hostile>", "exec")
     exec(code, module.__dict__)  # noqa: S102 - our own text
-    assert caught(module.fail) == "" or "in fail" in caught(module.fail)
+    assert trace_from(module.fail) == "" or "in fail" in trace_from(module.fail)
 
 
-async def test_a_coroutine_without_a_context():
+async def test_the_trace_of_a_coroutine_is_logged_without_a_context():
     sched = otd.Scheduler("memory:")
 
     @sched.job
     async def charge() -> None:
         inner()
 
-    text = await logged(sched, "charge")
+    text = await log_of_failed_run(sched, "charge")
     assert "in charge\n    inner()\n" in text
     assert "in inner\n" in text
     assert "onthedot/work" not in text
 
 
-async def test_a_plain_function_behind_its_own_words():
+async def test_the_trace_of_a_function_follows_its_own_log_lines():
     sched = otd.Scheduler("memory:")
 
     @sched.job
@@ -109,31 +109,31 @@ async def test_a_plain_function_behind_its_own_words():
         ctx.log("begin")
         inner()
 
-    text = await logged(sched, "charge")
+    text = await log_of_failed_run(sched, "charge")
     assert text.startswith("begin\nConnectionError came from (last frame last):\n")
     assert text.endswith('in inner\n    raise ConnectionError("no line")\n')
 
 
 @pytest.mark.slow
-async def test_a_child_process():
+async def test_the_trace_of_a_child_process_is_logged():
     sched = otd.Scheduler("memory:")
     sched.job(isolation="process", name="raises")(handlers.raises)
-    text = await logged(sched, "raises")
+    text = await log_of_failed_run(sched, "raises")
     assert text.startswith("ConnectionResetError came from (last frame last):\n")
     assert text.endswith('in raises\n    raise ConnectionResetError("no line")\n')
 
 
-async def test_a_time_out_tells_where_it_was():
+async def test_a_time_out_logs_where_the_handler_was():
     sched = otd.Scheduler("memory:")
 
     @sched.job(timeout="50ms")
     async def slow() -> None:
         await asyncio.sleep(60)
 
-    assert "in slow\n    await asyncio.sleep(60)\n" in await logged(sched, "slow")
+    assert "in slow\n    await asyncio.sleep(60)\n" in await log_of_failed_run(sched, "slow")
 
 
-async def test_each_attempt_has_its_own():
+async def test_each_attempt_has_its_own_trace():
     sched = otd.Scheduler("memory:")
 
     @sched.job(retry=otd.Retry(2, delay="1ms"))

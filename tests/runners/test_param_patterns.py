@@ -1,4 +1,4 @@
-"""Patterns for the values of parameters: what they match, and that none of them is slow."""
+"""Patterns for the values of parameters: what they match, that they agree with `re`, and that none is slow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from onthedot.runners.params import value_problems
         (r"\w", "a", "\u00e9"),
     ],
 )
-def test_the_whole_value_matches(pattern: str, good: str, bad: str):
+def test_a_pattern_must_match_the_whole_value(pattern: str, good: str, bad: str):
     assert pattern_problem(pattern) == ""
     assert matches(pattern, good)
     assert not matches(pattern, bad)
@@ -44,7 +44,7 @@ def test_the_whole_value_matches(pattern: str, good: str, bad: str):
      "*", "[[a]", "[a--]", "[a&&b]", "(?:a?){9}a{9}",
      "a{2", "(a", "a)", "[a", "a^b", "[z-a]", "a{9,1}", "", "a" * 201, "(?i)a", "|*", "a{0,999}{0,999}", r"\Aa", r"\b"],
 )  # fmt: skip
-def test_what_is_refused(pattern: str):
+def test_an_unsupported_pattern_is_refused(pattern: str):
     assert pattern_problem(pattern)
     assert not matches(pattern, "a")
     assert not is_harmless(pattern)
@@ -59,8 +59,8 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("pattern", HOSTILE)
-def test_none_of_them_is_slow(pattern: str):
-    """An atom is a step, as often as it is repeated: no more than the pattern is long, times its largest repeat."""
+def test_a_match_takes_a_limited_number_of_steps(pattern: str):
+    """Each atom takes one step per repeat: at most the length of the pattern times its largest repeat."""
     assert pattern_problem(pattern) == ""
     for value in ("a" * (MOST_VALUE - 1) + "!", "ab" * (MOST_VALUE // 2 - 1) + "!", "a" * 30 + "b", "a" * 67):
         match = _Match(value)
@@ -70,7 +70,7 @@ def test_none_of_them_is_slow(pattern: str):
             assert match.steps <= len(pattern) * MOST_VALUE // 2
 
 
-def test_steps_do_not_double_with_each_fork():
+def test_steps_do_not_double_with_each_alternative():
     def steps(forks: int) -> int:
         match = _Match("a" * forks + "b")
         assert not match.is_whole(_read("(a|.)" * forks).whole)
@@ -90,18 +90,18 @@ patterns = st.lists(st.one_of(rows, repeated, forked, st.just("|")), min_size=1,
 
 
 @given(patterns.filter(lambda pattern: 0 < len(pattern) < 60), st.text("ab-\n", max_size=7))
-def test_the_result_is_that_of_a_regular_expression(pattern: str, value: str):
+def test_the_result_is_the_same_as_that_of_a_regular_expression(pattern: str, value: str):
     if not pattern_problem(pattern):
         assert matches(pattern, value) == bool(re.fullmatch(pattern, value, re.ASCII))
 
 
-def test_values_and_declarations():
+def test_values_and_definitions_are_checked_by_the_pattern():
     param = Param(name="x", pattern="[a-z]+")
     assert value_problems(param, "eu") == []
     assert value_problems(param, "EU") == ["x: expected text that matches '[a-z]+', got \"EU\""]
     [too_long] = value_problems(param, "a" * 201)
     assert too_long.startswith("x: expected text of at most 200 characters that matches '[a-z]+'")
-    for bad, said in (
+    for bad, problem in (
         (Param(name="x", pattern="(a+)+"), "params.x: expected a pattern such as 'v[0-9]+', got '(a+)+': a group"),
         (Param(name="x", kind="whole", pattern="1"), "params.x: expected no pattern for the kind 'whole'"),
         (Param(name="x", pattern="[a-z]+", default="EU"), "params.default of x: expected text that matches"),
@@ -109,4 +109,4 @@ def test_values_and_declarations():
     ):
         with pytest.raises(DefinitionError) as error:
             check_job(Job(name="j", task=Command(argv=("ls", "${{ params.x }}")), params=(bad,)))
-        assert error.value.problems[0].startswith(said)
+        assert error.value.problems[0].startswith(problem)

@@ -1,4 +1,4 @@
-"""Arguments are declared and typed, and have defaults."""
+"""Arguments are checked against the declared parameters, and get their defaults."""
 
 from __future__ import annotations
 
@@ -41,44 +41,44 @@ JOB = Job(name="backup", task=TASK, params=PARAMS)
         ({"depth": 1, "note": "a\nb"}, 'note: expected one line, because it goes into the environment, got "a\\nb"'),
     ],
 )  # fmt: skip
-def test_what_fits_and_what_does_not(arguments: dict[str, Json], problem: str | None):
+def test_arguments_are_checked_by_type_and_choice(arguments: dict[str, Json], problem: str | None):
     assert check_params(JOB, arguments) == ([] if problem is None else [problem])
 
 
-def test_every_problem_is_told_at_once():
-    with pytest.raises(ArgumentsError) as told:
+def test_all_problems_are_reported_at_once():
+    with pytest.raises(ArgumentsError) as caught:
         require_params(JOB, {"region": 3, "force": "yes", "other": 1})
-    assert len(told.value.problems) == 4
-    assert str(told.value).startswith("job 'backup': ")
+    assert len(caught.value.problems) == 4
+    assert str(caught.value).startswith("job 'backup': ")
 
 
-def test_numbers_without_end_are_none():
+def test_infinity_is_not_a_number():
     assert check_params(JOB, {"depth": 1, "ratio": float("inf")}) == ["ratio: expected a number, got Infinity"]
 
 
-def test_true_is_not_the_choice_one():
+def test_true_does_not_match_the_choice_1():
     job = Job(name="j", task=TASK, params=(Param(name="n", kind="number", choices=(1, 0)),))
     assert check_params(job, {"n": 1}) == []
     assert check_params(job, {"n": 1.0}) == []
     assert check_params(job, {"n": True}) == ["n: expected a number, got true"]
 
 
-def test_what_declares_nothing_takes_nothing():
+def test_a_job_without_parameters_takes_no_arguments():
     job = Job(name="j", task=Noop())
     assert check_params(job, {}) == []
     assert check_params(job, {"x": 1}) == ["x: expected a parameter of the job, which declares none"]
 
 
-def test_handlers_say_themselves_what_they_take():
+def test_arguments_of_handlers_are_not_checked_here():
     assert check_params(Job(name="j", task=Call(handler="j")), {"x": 1}) == []
 
 
-def test_what_is_missing_may_come_later():
+def test_incomplete_arguments_may_miss_a_required_one():
     assert check_params(JOB, {}, complete=False) == []
     assert check_params(JOB, {"depth": "x"}, complete=False) == ['depth: expected a whole number, got "x"']
 
 
-def test_defaults_take_the_place_of_what_was_not_given():
+def test_defaults_replace_missing_arguments():
     given = with_defaults(JOB, {"depth": 2})
     assert given == {"region": "eu", "depth": 2, "ratio": None, "force": False, "note": None}
     task = fill(TASK, given, {}).task

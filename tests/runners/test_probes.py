@@ -1,4 +1,4 @@
-"""Probes: what is there and works, is there and does not, or is not there; none takes long or leaves anything."""
+"""Probes report if a tool of the machine works, is broken or is missing. None takes long or leaves anything behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Fake = Callable[[str, str], None]
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    """Only these programs are installed, and the shell."""
+    """Installs fake programs. Only these and the shell are on the path."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -31,7 +31,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
 
 
 @pytest.mark.slow
-def test_a_sandbox_that_works(fake: Fake):
+def test_a_working_sandbox_is_ok(fake: Fake):
     fake("bwrap", 'if [ "$1" = --version ]; then echo bubblewrap 0.8.0; else exit 0; fi')
     state, found = probes.bubblewrap()
     assert state == "ok"
@@ -39,18 +39,18 @@ def test_a_sandbox_that_works(fake: Fake):
 
 
 @pytest.mark.slow
-def test_a_sandbox_that_is_there_and_may_not(fake: Fake):
+def test_a_sandbox_without_permission_is_broken(fake: Fake):
     fake("bwrap", 'echo "bwrap: No permissions to create new namespace" >&2; echo more >&2; exit 1')
     assert probes.bubblewrap() == Probe("broken", "bwrap: No permissions to create new namespace")
 
 
-def test_no_sandbox_and_no_git(fake: Fake):
+def test_tools_that_are_not_installed_are_missing(fake: Fake):
     assert probes.bubblewrap() == Probe("missing", "bwrap is not installed")
     assert probes.git() == Probe("missing", "git is not installed")
 
 
 @pytest.mark.slow
-def test_a_git_that_is_too_old(fake: Fake):
+def test_an_old_git_is_broken(fake: Fake):
     fake("git", "echo git version 2.30.2")
     assert probes.git() == Probe("broken", "git version 2.30.2; expected 2.37 or later")
     fake("git", "echo git version 2.37.0")
@@ -58,37 +58,37 @@ def test_a_git_that_is_too_old(fake: Fake):
 
 
 @pytest.mark.slow
-def test_a_program_that_says_nothing_and_fails(fake: Fake):
+def test_a_program_that_fails_without_output_is_broken(fake: Fake):
     fake("git", "exit 7")
     assert probes.git() == Probe("broken", "git has ended with code 7")
 
 
 @pytest.mark.slow
-def test_a_program_that_cannot_be_started(fake: Fake, tmp_path: Path):
+def test_a_program_that_cannot_start_is_broken(fake: Fake, tmp_path: Path):
     fake("git", "")
     (tmp_path / "bin" / "git").write_bytes(b"\x7fELF nonsense")
     assert probes.git() == Probe("broken", "git cannot be started: Exec format error")
 
 
 @pytest.mark.slow
-def test_one_that_hangs_is_killed_with_all_it_started(fake: Fake, tmp_path: Path):
+def test_a_program_that_hangs_is_killed_with_its_children(fake: Fake, tmp_path: Path):
     fake("git", f"sleep 60 & echo $! > {tmp_path}/child; sleep 60")
     began = time.monotonic()
     assert probes.try_program(["git"], patience=2) == Probe("broken", "git has not answered within 2 s")
     child = int((tmp_path / "child").read_text())
-    while not _is_gone(child):  # it was killed, and the kernel has its own time
+    while not _is_gone(child):  # the kernel takes a moment to end it
         time.sleep(0.01)
     assert time.monotonic() - began < 30
 
 
 @pytest.mark.slow
-def test_one_that_leaves_a_child_at_its_output_is_not_waited_for(fake: Fake):
+def test_a_probe_does_not_wait_for_a_child_that_holds_the_output_open(fake: Fake):
     fake("git", "sleep 60 & echo hello")
     assert probes.try_program(["git"], patience=0.3).state == "broken"
 
 
 def _is_gone(pid: int) -> bool:
-    """Killed: gone, or waiting for its new parent to notice."""
+    """Whether a killed process is gone, or a zombie until its new parent collects it."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -96,13 +96,13 @@ def _is_gone(pid: int) -> bool:
     return status.rpartition(")")[2].split()[0] in ("Z", "X")
 
 
-def test_only_root_can_give_users():
+def test_the_user_level_needs_root():
     assert probes.user_level(1000) == Probe("missing", "user id 1000, which is not root")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("root")
-def test_what_a_user_of_its_own_comes_with_is_tried(monkeypatch: pytest.MonkeyPatch):
+def test_the_user_level_is_tried_out(monkeypatch: pytest.MonkeyPatch):
     state, found = probes.user_level()
     assert (state, found.startswith("root; a user, /tmp and ipc for each program; system calls ")) == ("ok", True)
     monkeypatch.setattr(probes, "user_trial", lambda: ["sh", "-c", "echo mount /tmp: not allowed >&2; exit 1"])
@@ -120,24 +120,24 @@ def groups(tmp_path: Path, own: str, files: dict[str, str]) -> Cgroups:
     return found
 
 
-def test_control_groups_of_the_second_version(tmp_path: Path):
+def test_control_groups_of_version_2_are_found(tmp_path: Path):
     files = {"cgroup.controllers": "cpu io memory pids", "app.slice/cgroup.controllers": "memory pids\n"}
     found = groups(tmp_path, "0::/app.slice\n", files)
     assert found == Cgroups(2, frozenset({"memory", "pids"}), writable=True, folder=str(tmp_path / "cgroup/app.slice"))
 
 
-def test_control_groups_of_the_first_version(tmp_path: Path):
+def test_control_groups_of_version_1_are_found(tmp_path: Path):
     files = {"memory/a/tasks": "", "pids/a/tasks": "", "cpu/tasks": ""}
     found = groups(tmp_path, "3:memory:/a\n2:pids:/a\n1:cpu:/\n0::/\n", files)
     assert (found.version, found.controllers, found.writable) == (1, frozenset({"memory", "pids", "cpu"}), True)
 
 
-def test_a_group_that_is_not_to_be_seen_is_looked_for_at_the_root(tmp_path: Path):
+def test_a_group_that_is_not_visible_is_replaced_by_the_root(tmp_path: Path):
     found = groups(tmp_path, "0::/docker/4711\n", {"cgroup.controllers": "memory pids"})
     assert found.folder == str(tmp_path / "cgroup")
 
 
-def test_groups_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_control_groups_without_permission_are_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def refuse(path: Path, *args: object) -> None:
         raise PermissionError
 
@@ -149,14 +149,14 @@ def test_groups_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not probes.cgroups(folder, tmp_path / "own").writable
 
 
-def test_no_control_groups(tmp_path: Path):
+def test_a_machine_may_have_no_control_groups(tmp_path: Path):
     assert groups(tmp_path, "", {}) == Cgroups(0)
     assert probes.cgroups(tmp_path, tmp_path / "no such file") == Cgroups(0)
 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Callable[[bytes | None], str]]:
-    """A socket that answers this, or never."""
+    """A socket of a fake engine, with this answer. `None`: it never answers."""
     servers: list[socket.socket] = []
 
     def listen(answer: bytes | None) -> str:
@@ -183,23 +183,23 @@ def engine(tmp_path: Path) -> Iterator[Callable[[bytes | None], str]]:
         server.close()
 
 
-def test_an_engine_that_answers(engine: Callable[[bytes | None], str]):
+def test_an_engine_that_answers_is_ok(engine: Callable[[bytes | None], str]):
     path = engine(b"HTTP/1.0 200 OK\r\n\r\nOK")
     assert probes.container_engine(["/no/such.sock", path]) == Probe("ok", path)
 
 
-def test_an_engine_that_refuses(engine: Callable[[bytes | None], str]):
+def test_an_engine_that_refuses_is_broken(engine: Callable[[bytes | None], str]):
     path = engine(b"HTTP/1.0 500 Oh\r\n\r\n")
     assert probes.container_engine([path]) == Probe("broken", f"{path} answers 'HTTP/1.0 500 Oh'")
 
 
-def test_an_engine_that_never_answers(engine: Callable[[bytes | None], str], monkeypatch: pytest.MonkeyPatch):
+def test_an_engine_that_never_answers_is_broken(engine: Callable[[bytes | None], str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(probes, "PATIENCE", 0.2)
     path = engine(None)
     assert probes.container_engine([path]) == Probe("broken", f"{path} does not answer: timed out")
 
 
-def test_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_engine_without_a_socket_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert probes.container_engine(["/no/such.sock"]) == Probe("missing", "no socket at /no/such.sock")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     assert probes.container_engine() == Probe("missing", f"no socket at {tmp_path}/none.sock")

@@ -1,4 +1,4 @@
-"""Secrets: in the environment, in files, at providers, and sealed in the store."""
+"""Secrets are read from the environment, files, other providers, and sealed from the store. Errors never show them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from onthedot.stores.memory import MemoryStore
 VALUE = "correct horse battery"
 
 
-class Shelf:
-    """A provider of somebody else's."""
+class FakeProvider:
+    """A provider of another package."""
 
     name = "the shelf"
 
@@ -52,26 +52,26 @@ def put(folder: Path, name: str, content: bytes, mode: int = 0o600) -> Path:
     return path
 
 
-async def test_the_first_that_has_one_wins():
+async def test_the_first_provider_with_a_secret_wins():
     first = EnvironmentSecrets({"OTD_SECRET_A": "from env", "OTD_SECRET_B": "from env"})
-    second = Shelf({("default", "B"): "from shelf", ("default", "C"): "from shelf"})
+    second = FakeProvider({("default", "B"): "from shelf", ("default", "C"): "from shelf"})
     found = await Secrets([first, second]).resolve(["C", "B", "A", "A"])
     assert found == {"A": "from env", "B": "from env", "C": "from shelf"}
     assert await Secrets([]).resolve([]) == {}
 
 
 async def test_a_secret_belongs_to_its_namespace():
-    secrets = Secrets([EnvironmentSecrets({"OTD_SECRET_A": VALUE}), Shelf({("team", "A"): "of the team"})])
+    secrets = Secrets([EnvironmentSecrets({"OTD_SECRET_A": VALUE}), FakeProvider({("team", "A"): "of the team"})])
     assert await secrets.resolve(["A"], namespace="team") == {"A": "of the team"}
     with pytest.raises(UnknownSecret, match="for namespace 'other', found none"):
         await secrets.resolve(["A"], namespace="other")
 
 
-async def test_every_problem_is_told_and_no_value():
+async def test_all_problems_are_reported_without_values():
     secrets = Secrets([EnvironmentSecrets({"OTD_SECRET_PIN": "987", "OTD_SECRET_NUL": "hush\0hush"})])
-    with pytest.raises(UnknownSecret) as told:
+    with pytest.raises(UnknownSecret) as caught:
         await secrets.resolve(["PIN", "NUL", "GONE", "no name"])
-    text = str(told.value)
+    text = str(caught.value)
     assert "secret PIN: expected at least 4 characters, got fewer" in text
     assert "secret NUL: expected UTF-8 text without a zero character" in text
     assert (
@@ -85,29 +85,29 @@ async def test_every_problem_is_told_and_no_value():
 
 
 @pytest.mark.parametrize("value", [3, b"bytes bytes", "x" * 40_000, "☃" * 20_000, "bad \ud800 text"])
-async def test_what_is_no_secret_is_refused(value: object):
+async def test_an_invalid_secret_is_refused(value: object):
     with pytest.raises(UnknownSecret, match="secret A: expected"):
-        await Secrets([Shelf({("default", "A"): value})]).resolve(["A"])
+        await Secrets([FakeProvider({("default", "A"): value})]).resolve(["A"])
 
 
-async def test_a_provider_that_fails_ends_the_search_and_its_words_are_not_repeated():
+async def test_a_failing_provider_ends_the_search_and_its_message_is_not_shown():
     secrets = Secrets(
-        [Shelf(error=RuntimeError(f"cannot parse {VALUE}")), EnvironmentSecrets({"OTD_SECRET_A": "other"})]
+        [FakeProvider(error=RuntimeError(f"cannot parse {VALUE}")), EnvironmentSecrets({"OTD_SECRET_A": "other"})]
     )
-    with pytest.raises(UnknownSecret) as told:
+    with pytest.raises(UnknownSecret) as caught:
         await secrets.resolve(["A"])
-    assert str(told.value) == "secret A: the shelf failed with RuntimeError; look at it"
-    assert told.value.__cause__ is None
+    assert str(caught.value) == "secret A: the shelf failed with RuntimeError; look at it"
+    assert caught.value.__cause__ is None
 
 
-async def test_a_store_that_is_away_is_not_a_secret_that_is_missing():
+async def test_an_unavailable_store_is_not_reported_as_a_missing_secret():
     with pytest.raises(StoreUnavailable):
-        await Secrets([Shelf(error=StoreUnavailable("away"))]).resolve(["A"])
+        await Secrets([FakeProvider(error=StoreUnavailable("away"))]).resolve(["A"])
 
 
-async def test_a_program_adds_its_own():
+async def test_a_program_can_add_its_own_provider():
     sched = otd.Scheduler("memory:")
-    shelf = Shelf()
+    shelf = FakeProvider()
     sched.secrets_from(shelf)
     assert sched.registry.providers == [shelf]
     with pytest.raises(otd.DefinitionError, match="provider: expected an object with a name and 'async def get'"):
@@ -120,7 +120,7 @@ async def test_a_program_adds_its_own():
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_files_by_namespace(tmp_path: Path):
+async def test_files_are_found_by_namespace(tmp_path: Path):
     put(tmp_path, "A", f"{VALUE}\n".encode())
     put(tmp_path, "B", b"two\n\n", 0o400)
     put(tmp_path, "team/A", b"of the team\r\n")
@@ -130,21 +130,21 @@ async def test_files_by_namespace(tmp_path: Path):
     assert await files.get("team", "A") == "of the team"
     assert await files.get("team", "B") is None
     assert await files.get("other", "A") is None
-    assert await files.get("A", "A") is None  # a file, and no folder
+    assert await files.get("A", "A") is None  # A is a file, not a folder
     assert await files.get("default", "C") is None
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o666, 0o610])
-async def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int):
+async def test_a_file_that_others_can_read_is_refused(tmp_path: Path, mode: int):
     put(tmp_path, "A", VALUE.encode(), mode)
     with pytest.raises(
         UnknownSecret, match=f"secret A: expected a file of mode 0600, got {mode:04o}; 'chmod 600' it"
-    ) as told:
+    ) as caught:
         await SecretFiles(str(tmp_path)).get("default", "A")
-    assert VALUE not in str(told.value)
+    assert VALUE not in str(caught.value)
 
 
-async def test_what_is_no_file_is_refused(tmp_path: Path):
+async def test_a_link_pipe_folder_or_binary_file_is_refused(tmp_path: Path):
     put(tmp_path, "A", VALUE.encode())
     (tmp_path / "LINK").symlink_to(tmp_path / "A")
     os.mkfifo(tmp_path / "PIPE", 0o600)
@@ -161,7 +161,7 @@ async def test_what_is_no_file_is_refused(tmp_path: Path):
             await files.get("default", name)
 
 
-async def test_no_namespace_leads_out_of_the_directory(tmp_path: Path):
+async def test_no_namespace_reaches_outside_of_the_directory(tmp_path: Path):
     put(tmp_path, "A", VALUE.encode())
     inner = tmp_path / "inner"
     inner.mkdir()
@@ -171,7 +171,7 @@ async def test_no_namespace_leads_out_of_the_directory(tmp_path: Path):
         assert await files.get(namespace, "A") is None
 
 
-async def test_a_directory_that_is_not_there_is_told(tmp_path: Path):
+async def test_a_missing_directory_is_reported(tmp_path: Path):
     with pytest.raises(UnknownSecret, match=r"expected the directory .*none \(OTD_SECRETS_DIR\), got: No such file"):
         await SecretFiles(str(tmp_path / "none")).get("default", "A")
 
@@ -193,7 +193,7 @@ def text(key: bytes) -> str:
     return base64.b64encode(key).decode()
 
 
-async def test_what_is_set_is_found_again_and_is_not_in_the_store():
+async def test_a_stored_secret_is_found_and_its_value_is_not_in_the_store():
     store = MemoryStore()
     secrets = StoredSecrets(store.documents, Keys([NEW]))
     assert await secrets.set("default", "DB", VALUE) is False
@@ -212,9 +212,9 @@ async def test_the_same_value_is_sealed_differently_each_time():
     assert keys.seal("default", "DB", VALUE) != keys.seal("default", "DB", VALUE)
 
 
-async def test_lists_tell_names_and_no_values():
+async def test_a_list_has_names_and_no_values():
     secrets = StoredSecrets(MemoryStore().documents, Keys([NEW]))
-    for number in range(250):  # more than a page
+    for number in range(250):  # more than one page
         await secrets.set("default", f"N{number:03}", VALUE)
     await secrets.set("team", "A", VALUE)
     found = await secrets.list()
@@ -226,7 +226,7 @@ async def test_lists_tell_names_and_no_values():
     assert VALUE not in repr(found)
 
 
-async def test_what_is_removed_is_gone():
+async def test_a_removed_secret_is_gone():
     secrets = StoredSecrets(MemoryStore().documents, Keys([NEW]))
     await secrets.set("default", "DB", VALUE)
     with pytest.raises(UnknownSecret, match="there is none, did you mean 'DB'"):
@@ -240,12 +240,12 @@ async def test_what_is_removed_is_gone():
 # ── keys ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_without_its_key_nothing_is_opened():
+async def test_a_secret_cannot_be_read_without_its_key():
     store = MemoryStore()
     await StoredSecrets(store.documents, Keys([OLD])).set("default", "DB", VALUE)
-    with pytest.raises(UnknownSecret) as told:
+    with pytest.raises(UnknownSecret) as caught:
         await StoredSecrets(store.documents, Keys([])).get("default", "DB")
-    assert str(told.value) == (
+    assert str(caught.value) == (
         f"secret DB: it is sealed with key {key_id(OLD)}, expected that in OTD_SECRETS_KEY or OTD_SECRETS_KEY_FILE, "
         "got none; add the key, or set the secret again"
     )
@@ -257,7 +257,7 @@ async def test_without_its_key_nothing_is_opened():
         await StoredSecrets(store.documents, Keys([])).set("default", "DB", VALUE)
 
 
-async def test_keys_are_replaced_one_by_one():
+async def test_keys_can_be_replaced_one_after_the_other():
     store = MemoryStore()
     await StoredSecrets(store.documents, Keys([OLD])).set("default", "A", VALUE)
     await StoredSecrets(store.documents, Keys([OLD])).set("default", "B", "another one")
@@ -272,7 +272,7 @@ async def test_keys_are_replaced_one_by_one():
     assert {one.key for one in await new.list()} == {key_id(NEW)}
 
 
-async def test_what_was_changed_or_moved_is_not_opened():
+async def test_a_sealed_secret_that_was_changed_or_moved_is_refused():
     store = MemoryStore()
     secrets = StoredSecrets(store.documents, Keys([NEW]))
     await secrets.set("default", "DB", VALUE)
@@ -289,14 +289,14 @@ async def test_what_was_changed_or_moved_is_not_opened():
     ):
         await store.documents.put_document(KIND, id, stored, version=0)
         namespace, _, name = id.partition("/")
-        with pytest.raises(UnknownSecret, match=f"secret {name}: expected what was sealed with key") as told:
+        with pytest.raises(UnknownSecret, match=f"secret {name}: expected what was sealed with key") as caught:
             await secrets.get(namespace, name)
-        assert VALUE not in str(told.value)
+        assert VALUE not in str(caught.value)
     for number, stored in enumerate(("3", "{}", '{"key": "a", "sealed": "?"}', "[]", "null")):
         await store.documents.put_document(KIND, f"default/N{number}", stored, version=0)
         with pytest.raises(UnknownSecret, match="expected a sealed text in the store"):
             await secrets.get("default", f"N{number}")
-    assert len(await secrets.list()) == 10  # whatever is in it, a list is a list
+    assert len(await secrets.list()) == 10  # damaged secrets do not break the list
 
 
 def test_keys_come_from_the_environment_or_a_file(tmp_path: Path):
@@ -310,11 +310,11 @@ def test_keys_come_from_the_environment_or_a_file(tmp_path: Path):
     assert Keys.of({}).ids == Keys.of({KEY: ""}).ids == ()
 
 
-def test_what_is_no_key_is_refused_and_not_repeated(tmp_path: Path):
+def test_an_invalid_key_is_refused_and_not_shown(tmp_path: Path):
     for wrong in ("hush", text(NEW)[:-4], text(NEW + NEW), "☃" * 43, f"{text(NEW)} hush"):
-        with pytest.raises(UnknownSecret, match="expected keys of 32 bytes as base64") as told:
+        with pytest.raises(UnknownSecret, match="expected keys of 32 bytes as base64") as caught:
             Keys.of({KEY: wrong})
-        assert wrong not in str(told.value)
+        assert wrong not in str(caught.value)
     with pytest.raises(UnknownSecret, match="got both; unset one"):
         Keys.of({KEY: text(NEW), KEY_FILE: "x"})
     with pytest.raises(UnknownSecret, match=r"expected the key file .*none .*, got: No such file"):

@@ -1,4 +1,4 @@
-"""Arguments of handlers are checked by their annotations: before they are stored, and before the call."""
+"""Arguments of handlers are checked by the handler's annotations: before they are stored, and before the call."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Level(enum.Enum):
 
 
 class Alias:
-    """As what `type Name = …` makes in Python 3.12."""
+    """As Python 3.12 makes it from `type Name = …`."""
 
     __value__: Any
 
@@ -100,21 +100,21 @@ UNKNOWN: list[Any] = [
 
 
 @pytest.mark.parametrize(("hint", "value"), GOOD)
-def test_what_fits(hint: Any, value: Any):
+def test_a_value_that_fits_its_annotation_is_accepted(hint: Any, value: Any):
     check = compiled(hint)
     assert check is not None
     assert check[1](value)
 
 
 @pytest.mark.parametrize(("hint", "value"), WRONG)
-def test_what_does_not(hint: Any, value: Any):
+def test_a_value_that_does_not_fit_its_annotation_is_refused(hint: Any, value: Any):
     check = compiled(hint)
     assert check is not None
     assert not check[1](value)
 
 
 @pytest.mark.parametrize("hint", UNKNOWN, ids=str)
-def test_what_json_cannot_decide_is_not_checked(hint: Any):
+def test_annotations_without_a_json_type_are_not_checked(hint: Any):
     assert compiled(hint) is None
 
 
@@ -146,8 +146,8 @@ def double(n: int, *, note: str = None, price: Decimal = 0, **more: int) -> int:
     ("arguments", "words"),
     [
         ({"n": 3}, None),
-        ({"n": 3, "note": None}, None),  # its default says so
-        ({"n": 3, "price": "1.50"}, None),  # a name for type checkers only: nobody can tell
+        ({"n": 3, "note": None}, None),  # its default allows None
+        ({"n": 3, "price": "1.50"}, None),  # Decimal is imported only for type checkers, so it cannot be checked
         ({"n": 3, "other": "x"}, None),
         ({"n": "x"}, 'n: expected int, got "x"'),
         ({"n": True, "note": 5}, "n: expected int, got true; note: expected str, got 5"),
@@ -155,7 +155,7 @@ def double(n: int, *, note: str = None, price: Decimal = 0, **more: int) -> int:
         ({"n": list(range(100))}, "…"),
     ],
 )
-def test_a_handler_tells_what_does_not_fit(arguments: dict[str, Any], words: str | None):
+def test_a_handler_reports_the_arguments_that_do_not_fit(arguments: dict[str, Any], words: str | None):
     problem = Handler.of("double", double).check_arguments(arguments)
     assert problem is None if words is None else problem is not None and words in problem
 
@@ -171,7 +171,7 @@ def test_a_decorator_may_convert_values():
 def nested(tree: Nested) -> None: ...
 
 
-def test_a_type_may_name_itself():
+def test_a_type_may_be_recursive():
     handler = Handler.of("nested", nested)
     assert handler.check_arguments({"tree": [[1], [[2]]]}) is None
     assert handler.check_arguments({"tree": 3}) is None
@@ -198,13 +198,13 @@ def store_row(n: int, db: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("decorate", [with_db, only_n])
-def test_a_decorator_may_bring_arguments_of_its_own(decorate: Callable[..., Any]):
+def test_a_decorator_may_add_arguments(decorate: Callable[..., Any]):
     handler = Handler.of("store_row", decorate(store_row))
     assert handler.check_arguments({"n": 3}) is None
     assert handler.signature.problem({"n": 3}, complete=False) is None
 
 
-def test_what_the_decorator_itself_cannot_take_is_refused():
+def test_an_argument_that_the_decorator_does_not_accept_is_refused():
     problem = Handler.of("store_row", only_n(store_row)).check_arguments({"n": 3, "db": "mine"})
     assert problem is not None
     assert problem.startswith("arguments do not fit store_row(n: 'int')")
@@ -220,7 +220,7 @@ def test_a_decorated_handler_with_a_context_is_checked():
     assert handler.check_arguments({"n": 3}) is None
 
 
-def test_a_decorated_handler_runs():
+def test_a_decorated_handler_is_called():
     ended: list[Any] = []
 
     async def live() -> None:
@@ -259,7 +259,7 @@ def program(called: list[Any]) -> otd.Scheduler:
 
 
 @pytest.mark.parametrize("name", ["count", "waits"])
-async def test_it_is_refused_where_the_handler_is_known(name: str):
+async def test_wrong_arguments_are_refused_at_the_submit(name: str):
     async with program([]) as sched:
         with pytest.raises(ArgumentsError, match='n: expected int, got "x"'):
             await sched.submit(name, {"n": "x"})
@@ -268,20 +268,20 @@ async def test_it_is_refused_where_the_handler_is_known(name: str):
         assert await sched.list_runs() == []
 
 
-async def test_a_job_whose_own_arguments_do_not_fit_is_refused():
+async def test_a_job_with_wrong_default_arguments_is_refused():
     sched = otd.Scheduler("memory:")
     sched.job(schedule="every 1h", args={"n": "x"})(double)
     with pytest.raises(ArgumentsError, match='n: expected int, got "x"'):
         await sched.start()
 
 
-def test_a_call_is_checked_when_it_is_made():
+def test_call_checks_its_arguments():
     with pytest.raises(ArgumentsError, match='n: expected int, got "x"'):
         otd.Scheduler("memory:").job(double).call("x")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("args", [{"n": "x"}, {}, {"n": 1, "m": 2}])
-def test_a_run_from_elsewhere_is_dead_at_once_and_nothing_is_called(args: dict[str, Any]):
+def test_a_stored_run_with_wrong_arguments_dies_without_a_call_or_retry(args: dict[str, Any]):
     called: list[Any] = []
 
     async def live() -> None:

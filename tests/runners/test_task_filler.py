@@ -1,4 +1,4 @@
-"""Just before the start: arguments are checked once more, secrets are found, and the task is complete."""
+"""Just before the start of a task: arguments are checked again, secrets are looked up, and both are filled in."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def lease_of(job: Job, args: str | None = None) -> Lease:
     return lease
 
 
-async def test_defaults_arguments_and_secrets_are_in_their_places():
+async def test_defaults_arguments_and_secrets_are_filled_in():
     filling = TaskFiller(secrets_of(MemoryStore().documents, environment={"OTD_SECRET_TOKEN": "hush"}))
     task, secrets = await filling(await lease_of(JOB))
     assert (task, secrets) == (Command(argv=("backup", "there"), env={"TOKEN": "hush"}), ("hush",))
@@ -41,14 +41,14 @@ async def test_defaults_arguments_and_secrets_are_in_their_places():
 
 
 @pytest.mark.parametrize("args", ['{"where":3}', '{"other":"x"}', "[1]", '"text"', "null"])
-async def test_a_row_from_outside_is_checked(args: str):
+async def test_arguments_of_a_stored_row_are_checked_again(args: str):
     with pytest.raises(ArgumentsError, match=r"job 'job': .*expected"):
         await TaskFiller(secrets_of(MemoryStore().documents, environment={"OTD_SECRET_TOKEN": "hush"}))(
             await lease_of(JOB, args)
         )
 
 
-async def test_secrets_are_those_of_the_jobs_namespace():
+async def test_secrets_come_from_the_namespace_of_the_job():
     job = Job(name="job", namespace="team", task=JOB.task, params=JOB.params)
     with pytest.raises(UnknownSecret, match="for namespace 'team', found none"):
         await TaskFiller(secrets_of(MemoryStore().documents, environment={"OTD_SECRET_TOKEN": "hush"}))(
@@ -56,21 +56,21 @@ async def test_secrets_are_those_of_the_jobs_namespace():
         )
 
 
-async def test_who_needs_no_secret_asks_nobody():
-    class Loud:
+async def test_a_task_without_secrets_asks_no_provider():
+    class FailingProvider:
         name = "loud"
 
         async def get(self, namespace: str, name: str) -> str | None:
             raise AssertionError("asked")
 
     plain = Job(name="job", task=Command(argv=("ls",)))
-    assert await TaskFiller(Secrets([Loud()]))(await lease_of(plain)) == (plain.task, ())
+    assert await TaskFiller(Secrets([FailingProvider()]))(await lease_of(plain)) == (plain.task, ())
 
 
-async def test_the_order_of_providers(tmp_path):
-    """The environment, files, the store, others."""
+async def test_providers_are_asked_in_order(tmp_path):
+    """First the environment, then files, the store, and providers of the program."""
 
-    class Shelf:
+    class FakeProvider:
         name = "the shelf"
 
         async def get(self, namespace: str, name: str) -> str | None:
@@ -78,7 +78,7 @@ async def test_the_order_of_providers(tmp_path):
 
     path = tmp_path / "TOKEN"
     environment = {"OTD_SECRETS_DIR": str(tmp_path), "OTD_SECRETS_KEY": KEY}
-    secrets = secrets_of(MemoryStore().documents, [Shelf()], environment=environment)
+    secrets = secrets_of(MemoryStore().documents, [FakeProvider()], environment=environment)
     assert await secrets.resolve(["TOKEN"]) == {"TOKEN": "from the shelf"}
     path.write_text("from a file")
     path.chmod(0o600)
@@ -87,6 +87,6 @@ async def test_the_order_of_providers(tmp_path):
     assert await secrets.resolve(["TOKEN"]) == {"TOKEN": "from the environment"}
 
 
-def test_a_key_that_is_none_is_told_at_the_start():
+def test_an_invalid_key_is_reported_at_the_start():
     with pytest.raises(UnknownSecret, match="expected keys of 32 bytes as base64"):
         secrets_of(MemoryStore().documents, environment={"OTD_SECRETS_KEY": "hush"})

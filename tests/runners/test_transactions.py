@@ -1,4 +1,4 @@
-"""`ctx.transaction()`: effects and completion are one, whatever the handler does. Through whole nodes."""
+"""`ctx.transaction()`: effects and completion are one commit, whatever the handler does. Through whole nodes."""
 
 import asyncio
 import sqlite3
@@ -11,9 +11,9 @@ import onthedot as otd
 from onthedot.model.run import RunRecord
 from onthedot.stores.memory import MemoryStore
 from onthedot.testing import Harness, run_virtual
-from tests.runners.exact import START, job, minute
+from tests.runners.exactly_once import START, job, run_for_a_minute
 
-# ── the way it goes ──────────────────────────────────────────────────────────────────────────────────────────
+# ── the normal case ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_effects_result_and_completion_are_one_commit():
@@ -24,14 +24,14 @@ def test_effects_result_and_completion_are_one_commit():
             ctx.log("in the middle")
             ctx.progress(1, of=1)
 
-    done = minute(work)
+    done = run_for_a_minute(work)
     assert done.counts == ("succeeded", 1, 0, 0)
     assert (done.run.result, done.run.progress) == ('{"order":7}', (1, 1))
     assert done.sql == ["update orders set receipted = true where id = $1"]
     assert (done.kept, done.refused) == ([], [])
 
 
-async def test_on_the_applications_loop_beside_a_real_engine():
+async def test_transactions_work_on_the_applications_loop_with_a_real_engine():
     store = MemoryStore()
     sched = otd.Scheduler(store)
 
@@ -47,7 +47,7 @@ async def test_on_the_applications_loop_beside_a_real_engine():
     assert sorted(statement.args[0] for statement in store.statements) == list(range(20))
 
 
-async def test_a_plain_function_waits_for_each_statement_in_its_thread():
+async def test_a_plain_function_runs_each_statement_from_its_thread():
     store = MemoryStore()
     sched = otd.Scheduler(store)
     threads: list[str] = []
@@ -69,8 +69,9 @@ async def test_a_plain_function_waits_for_each_statement_in_its_thread():
     assert all(name.startswith("onthedot handler") for name in threads)
 
 
-async def test_a_function_that_times_out_comes_to_one_end():
-    """Nobody can stop it: it leaves its block when its time is over. Whichever the store sees first holds, wholly."""
+async def test_a_function_that_times_out_either_commits_or_rolls_back():
+    """A thread cannot be stopped. It leaves its block after the time-out. The store accepts only the first of commit
+    and verdict."""
     store = MemoryStore()
     sched = otd.Scheduler(store)
 
@@ -90,7 +91,7 @@ async def test_a_function_that_times_out_comes_to_one_end():
     assert sorted(statement.run_id for statement in store.statements) == succeeded
 
 
-async def test_on_a_loop_one_does_not_block():
+async def test_a_coroutine_cannot_use_the_blocking_transaction():
     sched = otd.Scheduler("memory:")
 
     @sched.job(guarantee="exactly_once")
@@ -104,7 +105,7 @@ async def test_on_a_loop_one_does_not_block():
             await run.result(timeout="20s")
 
 
-def test_a_handler_gets_what_the_harness_was_given():
+def test_a_handler_gets_the_connection_of_the_harness():
     database = sqlite3.connect(":memory:")
     database.execute("create table orders (id integer)")
 
@@ -130,18 +131,18 @@ def test_a_handler_gets_what_the_harness_was_given():
 # ── the handler fails ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_raises_in_the_block_leaves_nothing():
+def test_an_error_in_the_block_rolls_back():
     async def work(ctx: otd.Context) -> None:
         async with ctx.transaction() as db:
             await db.execute(f"attempt {ctx.attempt}")
             if ctx.attempt < 3:
                 raise ConnectionError("in the middle")
 
-    done = minute(work, retry=otd.Retry(3, delay="1s"))
+    done = run_for_a_minute(work, retry=otd.Retry(3, delay="1s"))
     assert (done.counts, done.sql) == (("succeeded", 3, 2, 0), ["attempt 3"])
 
 
-def test_after_a_rollback_there_may_be_another_one():
+def test_a_second_transaction_is_allowed_after_a_rollback():
     async def work(ctx: otd.Context) -> None:
         with suppress(ConnectionError):
             async with ctx.transaction() as db:
@@ -150,21 +151,21 @@ def test_after_a_rollback_there_may_be_another_one():
         async with ctx.transaction() as db:
             await db.execute("second")
 
-    done = minute(work)
+    done = run_for_a_minute(work)
     assert (done.counts, done.sql) == (("succeeded", 1, 0, 0), ["second"])
 
 
-def test_without_a_transaction_nothing_succeeds():
+def test_an_attempt_without_a_transaction_fails():
     async def work(ctx: otd.Context) -> int:
         return 7
 
-    done = minute(work)
+    done = run_for_a_minute(work)
     assert done.counts == ("dead", 1, 1, 0)
     assert "async with ctx.transaction() as db:" in (done.run.error or "")
     assert done.run.result is None
 
 
-def test_who_raises_after_the_commit_has_succeeded_and_is_not_tried_again():
+def test_an_error_after_the_commit_does_not_fail_the_run():
     began: list[int] = []
 
     async def work(ctx: otd.Context) -> None:
@@ -173,7 +174,7 @@ def test_who_raises_after_the_commit_has_succeeded_and_is_not_tried_again():
             await db.execute("once")
         raise ConnectionError("afterwards")
 
-    done = minute(work, retry=otd.Retry(3, delay="1s"))
+    done = run_for_a_minute(work, retry=otd.Retry(3, delay="1s"))
     assert (done.counts, done.sql, began) == (("succeeded", 1, 0, 0), ["once"], [1])
     assert (done.kept, done.refused) == (["ConnectionError: afterwards"], [])
 
@@ -184,7 +185,7 @@ def test_a_time_out_after_the_commit_changes_nothing():
             await db.execute("once")
         await asyncio.sleep(30)
 
-    done = minute(work, timeout="5s", retry=otd.Retry(3, delay="1s"))
+    done = run_for_a_minute(work, timeout="5s", retry=otd.Retry(3, delay="1s"))
     assert (done.counts, done.sql) == (("succeeded", 1, 0, 0), ["once"])
     assert done.kept == ["took longer than its time-out of 5 s"]
 
@@ -195,28 +196,28 @@ def test_a_time_out_before_the_commit_rolls_back():
             await db.execute(f"attempt {ctx.attempt}")
             await asyncio.sleep(30 if ctx.attempt == 1 else 0)
 
-    done = minute(work, timeout="5s", retry=otd.Retry(3, delay="1s"))
+    done = run_for_a_minute(work, timeout="5s", retry=otd.Retry(3, delay="1s"))
     assert (done.counts, done.sql) == (("succeeded", 2, 1, 0), ["attempt 2"])
 
 
-def test_a_returned_result_is_said_to_be_lost():
+def test_a_lost_return_value_is_reported():
     async def work(ctx: otd.Context) -> int:
         async with ctx.transaction():
             ctx.result(1)
         return 2
 
-    done = minute(work)
+    done = run_for_a_minute(work)
     assert (done.run.state, done.run.result) == ("succeeded", "1")
     assert done.kept == ["it returned a result that was not kept; say ctx.result(…) inside the transaction"]
 
 
-def test_the_same_result_returned_is_no_news():
+def test_returning_the_stored_result_again_is_not_reported():
     async def work(ctx: otd.Context) -> int:
         async with ctx.transaction():
             ctx.result(1)
         return 1
 
-    assert minute(work).kept == []
+    assert run_for_a_minute(work).kept == []
 
 
 @pytest.mark.parametrize(
@@ -228,8 +229,8 @@ def test_the_same_result_returned_is_no_news():
         ("not JSON", "result: expected JSON"),
     ],
 )
-def test_what_makes_no_sense_is_refused(wrong: str, expected: str):
-    told: list[str] = []
+def test_wrong_use_of_a_transaction_is_refused(wrong: str, expected: str):
+    errors: list[str] = []
 
     async def attempt(ctx: otd.Context, what: str) -> None:
         try:
@@ -238,7 +239,7 @@ def test_what_makes_no_sense_is_refused(wrong: str, expected: str):
             else:
                 await ctx.transaction().__aenter__()
         except otd.OnTheDotError as error:
-            told.append(str(error))
+            errors.append(str(error))
 
     async def work(ctx: otd.Context) -> None:
         async with ctx.transaction() as db:
@@ -248,12 +249,12 @@ def test_what_makes_no_sense_is_refused(wrong: str, expected: str):
         if wrong in ("second", "late result"):
             await attempt(ctx, wrong)
 
-    done = minute(work)
+    done = run_for_a_minute(work)
     assert (done.counts, done.sql) == (("succeeded", 1, 0, 0), ["once"])
-    assert expected in told[0]
+    assert expected in errors[0]
 
 
-async def test_other_jobs_have_no_transaction():
+async def test_jobs_with_another_guarantee_have_no_transaction():
     sched = otd.Scheduler("memory:")
 
     @sched.job

@@ -1,4 +1,4 @@
-"""Handlers that are run in child processes: importable, as theirs have to be."""
+"""Handlers that run in child processes. They are in a module, because a child has to import them."""
 
 import asyncio
 import ctypes
@@ -66,12 +66,12 @@ def generates() -> Iterator[int]:
     yield 1
 
 
-def closes_everything() -> None:
+def closes_all_descriptors() -> None:
     os.closerange(3, 256)
     time.sleep(60)
 
 
-def talks_nonsense() -> None:
+def sends_garbage() -> None:
     for fd in range(3, 64):
         try:
             os.write(fd, b"\x00\x00\x00\x05hello")
@@ -80,10 +80,10 @@ def talks_nonsense() -> None:
 
 
 def holds_the_lock() -> None:
-    ctypes.PyDLL(None).sleep(60)  # a foreign call that keeps the interpreter's lock
+    ctypes.PyDLL(None).sleep(60)  # a foreign call that keeps the lock of the interpreter
 
 
-def catastrophe() -> None:
+def backtracks_for_ever() -> None:
     re.match(r"(a+)+$", "a" * 60 + "b")
 
 
@@ -107,8 +107,8 @@ async def cleans_up_async(path: str) -> None:
         note(path, "cleaned up")
 
 
-def will_not_end(path: str) -> None:
-    """With a process of its own beside it, and deaf to everything but SIGKILL."""
+def ignores_sigterm(path: str) -> None:
+    """Starts another process. Both end only by SIGKILL."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     beside = subprocess.Popen([sys.executable, "-c", "import signal; signal.signal(15, 1); signal.pause()"])
     whole = Path(path)
@@ -119,7 +119,7 @@ def will_not_end(path: str) -> None:
         time.sleep(60)
 
 
-# ── what a handler leaves with its run ───────────────────────────────────────────────────────────────────────
+# ── what a handler stores with its run ───────────────────────────────────────────────────────────────────────
 
 
 async def pages(ctx: otd.Context) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def chatters(ctx: otd.Context) -> None:
         ctx.progress(number)
 
 
-def tells_and_waits(ctx: otd.Context, path: str) -> None:
+def reports_and_waits(ctx: otd.Context, path: str) -> None:
     ctx.progress(1, of=3)
     ctx.progress(2, of=3)
     ctx.log("here")
@@ -166,7 +166,7 @@ def saves_twice(ctx: otd.Context) -> str:
     return "saved"
 
 
-async def leaves_a_question(ctx: otd.Context) -> None:
+async def abandons_a_checkpoint(ctx: otd.Context) -> None:
     asked = asyncio.ensure_future(ctx.checkpoint(7))
     await asyncio.wait([asked], timeout=0)
     asked.cancel()
@@ -192,9 +192,9 @@ async def sees_the_cancel_async(ctx: otd.Context, path: str) -> None:
         note(path, f"cancelled: {bool(ctx.cancelled)}")
 
 
-def asks_too_much(kind: str) -> None:
-    """Speak for the reporter, as a handler that means no good could."""
-    said: dict[str, list[dict[str, Any]]] = {
+def breaks_the_protocol(kind: str) -> None:
+    """Send invalid messages in place of the reporter, as a hostile handler could."""
+    messages: dict[str, list[dict[str, Any]]] = {
         "two at once": [{"checkpoint": [1, "1"]}, {"checkpoint": [2, "2"]}],
         "no answer wanted": [{"checkpoint": [1, "1"]}, {"outcome": ["succeeded", None, [], None]}],
         "no JSON": [{"checkpoint": [1, "{"]}],
@@ -205,7 +205,7 @@ def asks_too_much(kind: str) -> None:
         "another word": [{"submit": "os.system"}],
     }
     talk = socket.socket(fileno=int(sys.argv[1]))
-    for message in said[kind]:
+    for message in messages[kind]:
         frames.send(talk, message)
     time.sleep(60)
 

@@ -1,4 +1,4 @@
-"""Nothing that comes from outside is imported, unpickled or evaluated."""
+"""Nothing from outside is imported, unpickled or evaluated."""
 
 import ast
 import base64
@@ -47,7 +47,7 @@ def attacks(path: Path) -> dict[str, object]:
 
 
 @pytest.mark.slow
-async def test_arguments_arrive_as_they_were_given(tmp_path):
+async def test_arguments_arrive_unchanged(tmp_path):
     path = tmp_path / "touched"
     given = attacks(path)
     async with Node(handlers.echo, settings=otd.Settings(processes=1)) as node:
@@ -60,8 +60,8 @@ async def test_arguments_arrive_as_they_were_given(tmp_path):
 @pytest.mark.parametrize(
     "handler", ["os.system", "os:system", "tests.runners.children.handlers.exits", "../evil", "__main__"]
 )
-async def test_a_stored_job_can_name_only_what_is_registered(handler):
-    """A definition that somebody has put into the store: no worker takes it, whatever it names."""
+async def test_a_stored_job_can_only_run_registered_handlers(handler):
+    """Somebody put this definition into the store. No worker takes it, whatever handler it names."""
     store = MemoryStore()
     sched = otd.Scheduler(store, settings=otd.Settings(processes=1))
     sched.job(isolation="process")(handlers.where)
@@ -80,7 +80,7 @@ async def test_a_stored_job_can_name_only_what_is_registered(handler):
 
 
 @pytest.mark.parametrize(
-    "told",
+    "message",
     [
         None,
         "succeeded",
@@ -93,13 +93,13 @@ async def test_a_stored_job_can_name_only_what_is_registered(handler):
         {"kind": "succeeded"},
     ],
 )
-def test_a_child_can_only_tell_of_success_or_failure(told):
+def test_a_child_can_only_report_success_or_failure(message):
     with pytest.raises(BadFrame):
-        outcome_from_json(json.loads(json.dumps(told)))
+        outcome_from_json(json.loads(json.dumps(message)))
 
 
 @pytest.mark.slow
-def test_there_is_nothing_that_could_unpickle_or_evaluate():
+def test_no_module_unpickles_or_evaluates_data():
     modules = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "multiprocessing", "yaml"}
     found = []
     for path in python_files(PACKAGE, VERIFY):

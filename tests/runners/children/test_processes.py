@@ -1,4 +1,4 @@
-"""`isolation="process"`: what a handler does to its process is an outcome, and the worker goes on."""
+"""`isolation="process"`: whatever a handler does to its process is an outcome, and the worker continues."""
 
 import asyncio
 import json
@@ -49,9 +49,9 @@ class Node:
         """Submit a run and wait for its first verdict."""
         run_id = (await self.sched.submit(job, arguments)).id
         await self.watch.until(lambda: run_id in [e.finish.lease.run_id for e in self.watch.of(AttemptEnded)])
-        return await self.shown(run_id)
+        return await self.get_run(run_id)
 
-    async def shown(self, run_id: int) -> RunRecord:
+    async def get_run(self, run_id: int) -> RunRecord:
         run = await self.sched.get_run(run_id)
         assert run is not None
         return run
@@ -68,7 +68,7 @@ def result_of(run: RunRecord) -> Any:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, other than as a zombie that waits for its parent."""
+    """Whether this process exists and is not a zombie."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -76,7 +76,7 @@ def is_alive(pid: int) -> bool:
 
 
 def look_until(found: Callable[[], bool]) -> None:
-    """There is no event to wait for when another process writes a file or dies."""
+    """Poll: there is no event when another process writes a file or dies."""
     give_up_at = time.monotonic() + 20
     while not found():
         assert time.monotonic() < give_up_at
@@ -96,10 +96,10 @@ async def test_functions_and_coroutines_run_in_one_warm_child():
     async with Node(handlers.where, handlers.where_async) as node:
         first, second = await node.run("where"), await node.run("where_async", word="é")
     assert pid_of(first) == pid_of(second) != os.getpid()
-    told = result_of(second)
-    assert (told["run_id"], told["attempt"], told["word"]) == (second.id, 1, "é")
-    assert told["fence"] > 0
-    await until_gone(pid_of(first))  # with the node
+    result = result_of(second)
+    assert (result["run_id"], result["attempt"], result["word"]) == (second.id, 1, "é")
+    assert result["fence"] > 0
+    await until_gone(pid_of(first))  # it ends with the node
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ async def test_functions_and_coroutines_run_in_one_warm_child():
         (handlers.segfault, "its process was killed by SIGSEGV"),
         (handlers.exits, "its process ended with exit code 7 before the handler returned"),
         (handlers.killed, "its process was killed by SIGKILL; was it out of memory?"),
-        (handlers.closes_everything, "its process was killed by SIGKILL"),
-        (handlers.talks_nonsense, "sent an invalid answer"),
+        (handlers.closes_all_descriptors, "its process was killed by SIGKILL"),
+        (handlers.sends_garbage, "sent an invalid answer"),
         (handlers.sys_exits, "SystemExit: 3"),
         (handlers.interrupts, "KeyboardInterrupt"),
         (handlers.raises, "ConnectionResetError: no line"),
@@ -118,7 +118,7 @@ async def test_functions_and_coroutines_run_in_one_warm_child():
         (handlers.generates, "is a generator"),
     ],
 )
-async def test_whatever_becomes_of_the_child_is_an_outcome(function, words):
+async def test_every_end_of_a_child_is_an_outcome(function, words):
     async with Node(function, handlers.where) as node:
         run, after = await node.run(function.__name__), await node.run("where")
     assert run.state == "dead"
@@ -126,25 +126,25 @@ async def test_whatever_becomes_of_the_child_is_an_outcome(function, words):
     assert pid_of(after)
 
 
-async def test_a_child_that_died_is_replaced_and_the_run_retried():
+async def test_a_dead_child_is_replaced_and_its_run_is_retried():
     async with Node(handlers.exits, retry=otd.Retry(2, delay="10ms", jitter=False)) as node:
         run_id = (await node.sched.submit("exits")).id
         await node.watch.until_count(AttemptEnded, 2)
-        run = await node.shown(run_id)
+        run = await node.get_run(run_id)
     assert (run.state, run.failures) == ("dead", 2)
 
 
-@pytest.mark.parametrize("function", [handlers.holds_the_lock, handlers.catastrophe])
-async def test_a_time_out_ends_what_cannot_be_interrupted(function):
+@pytest.mark.parametrize("function", [handlers.holds_the_lock, handlers.backtracks_for_ever])
+async def test_a_time_out_ends_a_handler_that_cannot_be_interrupted(function):
     node = Node(function, timeout="300ms")
-    node.sched.job(isolation="process")(handlers.where)  # which has all the time of a slow machine
+    node.sched.job(isolation="process")(handlers.where)  # without a time-out, because the machine may be slow
     async with node:
         began = time.monotonic()
         run, after = await node.run(function.__name__), await node.run("where")
-        assert time.monotonic() - began < 40  # and not the 60 s that it would have taken
+        assert time.monotonic() - began < 40  # not the 60 s that the handler would take
     assert "took longer than its time-out of 0.3 s" in (run.error or "")
     assert pid_of(after)
-    assert not node.watch.of(ZombieHandler)  # it is gone
+    assert not node.watch.of(ZombieHandler)  # the child is gone
 
 
 @pytest.mark.parametrize("function", [handlers.cleans_up, handlers.cleans_up_async])
@@ -155,29 +155,29 @@ async def test_a_cancelled_handler_cleans_up(function, tmp_path):
         await until_written(path)
         await node.sched.cancel(run_id, why="enough")
         await node.watch.until_count(AttemptEnded, 1)
-        run = await node.shown(run_id)
+        run = await node.get_run(run_id)
     assert (run.state, run.reason) == ("cancelled", "enough")
     assert path.read_text() == "cleaned up"
 
 
-async def test_who_ignores_the_request_is_killed_with_all_it_has_started(tmp_path):
+async def test_a_handler_that_ignores_sigterm_is_killed_with_its_children(tmp_path):
     path = tmp_path / "pids"
-    async with Node(handlers.will_not_end, handlers.where) as node:
-        run_id = (await node.sched.submit("will_not_end", {"path": str(path)})).id
+    async with Node(handlers.ignores_sigterm, handlers.where) as node:
+        run_id = (await node.sched.submit("ignores_sigterm", {"path": str(path)})).id
         pids = [int(word) for word in (await until_written(path)).split()]
         assert all(map(is_alive, pids))
         await node.sched.cancel(run_id)
         await node.watch.until_count(AttemptEnded, 1)
         await until_gone(*pids)
-        assert (await node.shown(run_id)).state == "cancelled"
+        assert (await node.get_run(run_id)).state == "cancelled"
         assert pid_of(await node.run("where")) not in pids
 
 
 async def test_a_stopping_node_leaves_no_child_behind(tmp_path):
     path = tmp_path / "pids"
-    node = Node(handlers.will_not_end)
+    node = Node(handlers.ignores_sigterm)
     await node.sched.start()
-    await node.sched.submit("will_not_end", {"path": str(path)})
+    await node.sched.submit("ignores_sigterm", {"path": str(path)})
     pids = [int(word) for word in (await until_written(path)).split()]
     node.sched.stop_now()
     await node.sched.stop()
@@ -186,15 +186,15 @@ async def test_a_stopping_node_leaves_no_child_behind(tmp_path):
     assert ended.finish.verdict.reason == "recovered"
 
 
-async def test_more_than_there_are_children_wait_and_are_given_back_at_a_stop(tmp_path):
+async def test_runs_that_wait_for_a_child_are_released_at_a_stop(tmp_path):
     path = tmp_path / "pids"
-    node = Node(handlers.will_not_end, handlers.where)
+    node = Node(handlers.ignores_sigterm, handlers.where)
     await node.sched.start()
-    await node.sched.submit("will_not_end", {"path": str(path)})
+    await node.sched.submit("ignores_sigterm", {"path": str(path)})
     await until_written(path)
     waits = await node.sched.submit("where")
     node.sched.stop_now()
     await node.sched.stop()
     fates = {e.finish.lease.run_id: e.finish.verdict.outcome for e in node.watch.of(AttemptEnded)}
     assert fates.get(waits.id, "released") == "released"
-    assert [e.lease.record.job.name for e in node.watch.of(AttemptStarted)] == ["will_not_end"]
+    assert [e.lease.record.job.name for e in node.watch.of(AttemptStarted)] == ["ignores_sigterm"]

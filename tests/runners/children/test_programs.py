@@ -1,4 +1,4 @@
-"""Child processes of real programs: found in a main module, gone with their worker, refused where they cannot be."""
+"""Child processes of real programs: handlers are found in the main module, end with their worker, or are refused."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def start(*arguments: str, cwd: Path = ROOT) -> subprocess.Popen:
 
 
 def end_of(process: subprocess.Popen, job: str) -> dict[str, str]:
-    """The verdict on the first attempt of this job."""
+    """Returns the verdict on the first attempt of this job."""
     for line in process.stdout or ():
         event: dict[str, str] = json.loads(line)
         if event["event"] == "AttemptEnded" and event["job"] == job:
@@ -44,7 +44,7 @@ def test_a_handler_in_the_main_module_is_found(how, tmp_path):
 
 @pytest.mark.slow
 async def test_no_child_outlives_a_worker_that_was_killed(tmp_path):
-    """kill -9: no chance to say goodbye, and the handler is asleep."""
+    """kill -9: the worker cannot clean up, and the handler sleeps."""
     with start(*COMMANDS["a file"], str(tmp_path / "a.db"), str(tmp_path)) as process:
         handler, keeper = map(int, (await until_written(tmp_path / "pids")).split())
         os.kill(process.pid, signal.SIGKILL)
@@ -61,7 +61,7 @@ async def test_no_handler_outlives_its_keeper(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_program_without_a_guard_is_told_to_have_one(tmp_path):
+def test_a_program_without_a_main_guard_gets_an_error_that_says_so(tmp_path):
     program = tmp_path / "unguarded.py"
     program.write_text(
         "import asyncio, json\nimport onthedot as otd\nfrom onthedot.model.events import AttemptEnded\n"
@@ -105,17 +105,17 @@ def local():
     ],
     ids=["lambda", "local", "partial", "object", "method"],
 )
-def test_what_a_child_could_not_import_is_refused_when_it_is_defined(function, words):
+def test_a_handler_that_a_child_cannot_import_is_refused_at_the_definition(function, words):
     sched = otd.Scheduler("memory:")
     with pytest.raises(otd.DefinitionError) as refused:
         sched.job(name="work", isolation="process")(function)
     assert words in str(refused.value)
     assert "define it with 'def' at the top level of a module" in str(refused.value)
-    sched.job(name="work")(function)  # nothing is half defined
+    sched.job(name="work")(function)  # the failed definition left nothing behind
 
 
 @pytest.mark.slow
-def test_a_handler_of_a_prompt_is_refused():
+def test_a_handler_defined_at_a_prompt_is_refused():
     program = (
         "import onthedot as otd\nsched = otd.Scheduler('memory:')\n@sched.job(isolation='process')\ndef work(): ...\n"
     )
@@ -123,7 +123,7 @@ def test_a_handler_of_a_prompt_is_refused():
     assert "got work of a program that is no file (a prompt, python -c" in done.stderr
 
 
-async def test_a_name_that_leads_elsewhere_is_refused_at_start():
+async def test_a_handler_whose_name_belongs_to_another_function_is_refused_at_start():
     def impostor() -> None: ...
 
     impostor.__module__, impostor.__qualname__ = handlers.__name__, "echo"
@@ -133,7 +133,7 @@ async def test_a_name_that_leads_elsewhere_is_refused_at_start():
         await sched.start()
 
 
-def test_the_option_is_checked():
+def test_the_isolation_option_is_checked():
     sched = otd.Scheduler("memory:")
     with pytest.raises(otd.DefinitionError, match="isolation: expected one of 'none', 'process', got 'container'"):
         sched.job(isolation="container")(handlers.echo)  # type: ignore[call-overload]

@@ -1,6 +1,6 @@
-"""A program of its own whose handlers live in its main module: `python worker.py <file.db> <folder>`.
+"""A program whose handlers are in its main module: `python worker.py <file.db> <folder>`.
 
-Run with `python -m tests.runners.children.worker`, too. It prints its events as JSON, and stops when its input ends.
+It also runs as `python -m tests.runners.children.worker`. It prints its events as JSON, and stops when its input ends.
 """
 
 import asyncio

@@ -19,9 +19,9 @@ UNIFIED = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 
 @pytest.fixture
 async def guarded() -> AsyncIterator[GuardedPrograms]:
-    there = GuardedPrograms()
-    yield there
-    await there.close()
+    programs = GuardedPrograms()
+    yield programs
+    await programs.close()
 
 
 @pytest.fixture
@@ -58,8 +58,10 @@ def memory_group() -> Iterator[str]:
     given = os.environ.get(MEMORY_VARIABLE)
     parent = Path(given) if given else _own_memory()
     if parent is None or not os.access(parent, os.W_OK):
-        said = f"give a directory of cgroups with the controller memory in {MEMORY_VARIABLE}"
-        pytest.skip(f"{NOT_TESTED}the memory of a whole tree bounded by cgroups: {said}, and be allowed to write there")
+        needed = f"give a directory of cgroups with the controller memory in {MEMORY_VARIABLE}"
+        pytest.skip(
+            f"{NOT_TESTED}the memory of a whole tree bounded by cgroups: {needed}, and be allowed to write there"
+        )
     group = parent / f"onthedot-test-{os.getpid()}"
     group.mkdir()
     if (group / "cgroup.subtree_control").exists():

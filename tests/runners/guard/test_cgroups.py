@@ -1,4 +1,4 @@
-"""Groups are made where the operator said so, bound what they can, and go."""
+"""Control groups are made where the operator allows it, enforce their limits, and are removed afterwards."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ FILES = ("cgroup.procs", "pids.max", "memory.max", "memory.events", "memory.oom.
 
 @pytest.fixture
 def group(tmp_path: Path, monkeypatch) -> Group:
-    """In a directory that has the files of version 2, as the kernel would make them."""
+    """A group in a directory that has the files of version 2, as the kernel would make them."""
     mkdir = Path.mkdir
 
     def made(self: Path) -> None:
@@ -27,7 +27,7 @@ def group(tmp_path: Path, monkeypatch) -> Group:
     return Group([str(tmp_path)], "t.1", Bounds(memory=1 << 20, processes=7))
 
 
-def test_bounds_are_written_and_members_read(group: Group, tmp_path: Path):
+def test_a_group_writes_its_limits_and_reads_its_members(group: Group, tmp_path: Path):
     place = tmp_path / "t.1"
     assert (place / "pids.max").read_text() == "7"
     assert (place / "memory.max").read_text() == str(1 << 20)
@@ -39,7 +39,7 @@ def test_bounds_are_written_and_members_read(group: Group, tmp_path: Path):
     assert (place / "cgroup.kill").read_text() == "1"
 
 
-def test_out_of_memory_is_read_from_the_kernel_s_count(group: Group, tmp_path: Path):
+def test_out_of_memory_is_read_from_the_kernels_counter(group: Group, tmp_path: Path):
     assert not group.was_out_of_memory()
     (tmp_path / "t.1" / "memory.events").write_text("low 0\noom 3\noom_kill 0\n")
     assert not group.was_out_of_memory()
@@ -47,13 +47,13 @@ def test_out_of_memory_is_read_from_the_kernel_s_count(group: Group, tmp_path: P
     assert group.was_out_of_memory()
 
 
-def test_only_what_can_be_written_is_used(tmp_path: Path):
+def test_only_writable_directories_are_used(tmp_path: Path):
     assert usable([str(tmp_path), "/proc/nowhere"]) == [str(tmp_path)]
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-async def test_a_real_one_bounds_processes_and_is_gone_afterwards(pids_group: str):
+async def test_a_real_group_limits_processes_and_is_removed_afterwards(pids_group: str):
     guarded = GuardedPrograms(cgroups=(pids_group,))
     try:
         end = await guarded.run(
@@ -72,7 +72,7 @@ async def test_a_real_one_bounds_processes_and_is_gone_afterwards(pids_group: st
 
 
 @pytest.mark.slow
-async def test_a_real_one_of_version_2_is_killed_at_once_and_gone_afterwards(unified_group: str):
+async def test_a_real_group_of_version_2_is_killed_at_once_and_removed(unified_group: str):
     guarded = GuardedPrograms(cgroups=(unified_group,))
     try:
         leaves = (
@@ -89,8 +89,8 @@ async def test_a_real_one_of_version_2_is_killed_at_once_and_gone_afterwards(uni
         await guarded.close()
 
 
-async def test_a_real_one_bounds_the_memory_of_all_processes_together(memory_group: str):
-    """Four that take a third of the bound each: none of them is near it."""
+async def test_a_real_group_limits_the_memory_of_all_processes_together(memory_group: str):
+    """Four processes take a third of the limit each, so none of them alone is over it."""
     takes = f"{PYTHON} -c 'import time; held = bytearray(24 << 20); time.sleep(5)' & all=\"$all $!\""
     four = f"for i in 1 2 3 4; do {takes}; done; for each in $all; do wait $each || exit 1; done"
     guarded = GuardedPrograms(cgroups=(memory_group,))
@@ -104,7 +104,7 @@ async def test_a_real_one_bounds_the_memory_of_all_processes_together(memory_gro
         await guarded.close()
 
 
-def test_what_could_not_be_made_whole_is_not_left_half_made(tmp_path: Path):
+def test_a_group_that_cannot_be_made_in_all_directories_leaves_none(tmp_path: Path):
     with pytest.raises(OSError, match="nowhere"):
         Group([str(tmp_path), str(tmp_path / "nowhere")], "t.1", Bounds())
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""A program has its bounds from its first instruction on, however it is started."""
+"""A program has its limits from its first instruction on, however it is started."""
 
 import os
 import resource
@@ -15,7 +15,7 @@ SHOWN = 'echo "$(ulimit -Sn) $(ulimit -Sc) $(ulimit -Sd) $(ulimit -Sf)"'
 BOUNDED = (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE)
 
 
-def said(bounds: Bounds) -> str:
+def limits_seen_by_a_program(bounds: Bounds) -> str:
     limits = limits_of(bounds, own_user=False)
     spawned = spawn(["sh", "-c", SHOWN], {"PATH": "/usr/bin:/bin"}, "/", reads=False, rights=Rights(limits=limits))
     os.waitpid(spawned.pid, 0)
@@ -28,34 +28,37 @@ def said(bounds: Bounds) -> str:
 
 
 @pytest.fixture(autouse=True)
-def late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is set from outside comes too late. And the folder is as before: a guard that spawns stays in `/`."""
+def no_limits_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits that are set from outside come too late, and a guard that spawns works in `/`."""
     monkeypatch.chdir("/")
     monkeypatch.setattr(resource, "prlimit", lambda *_: (0, 0))
 
 
-def test_bounds_are_there_before_the_program_is():
+def test_limits_are_set_before_the_program_starts():
     before = [resource.getrlimit(number) for number in BOUNDED]
-    assert said(Bounds(files=64, memory=1 << 30, file_bytes=1 << 20)) == f"64 0 {1 << 20} {(1 << 20) // 512}"
+    assert (
+        limits_seen_by_a_program(Bounds(files=64, memory=1 << 30, file_bytes=1 << 20))
+        == f"64 0 {1 << 20} {(1 << 20) // 512}"
+    )
     assert [resource.getrlimit(number) for number in BOUNDED] == before
 
 
-def test_a_bound_that_is_less_than_the_guard_itself_takes():
+def test_a_limit_may_be_lower_than_the_guards_own_use():
     before = [resource.getrlimit(number) for number in BOUNDED]
-    assert said(Bounds(files=8, memory=8 << 20, file_bytes=4096)) == f"8 0 {8 << 10} 8"
+    assert limits_seen_by_a_program(Bounds(files=8, memory=8 << 20, file_bytes=4096)) == f"8 0 {8 << 10} 8"
     assert [resource.getrlimit(number) for number in BOUNDED] == before
 
 
-def test_a_bound_that_is_less_than_the_guard_has_open():
+def test_a_file_limit_may_be_lower_than_the_guards_open_files():
     held = [os.open("/dev/null", os.O_RDONLY) for _ in range(70)]
     try:
-        assert said(Bounds(files=64)).startswith("64 0 ")
+        assert limits_seen_by_a_program(Bounds(files=64)).startswith("64 0 ")
     finally:
         for descriptor in held:
             os.close(descriptor)
 
 
-def test_what_cannot_be_started_leaves_the_guards_own_limits_alone():
+def test_a_failed_start_does_not_change_the_guards_own_limits():
     before = [resource.getrlimit(number) for number in BOUNDED]
     with pytest.raises(FileNotFoundError):
         spawn(

@@ -1,4 +1,4 @@
-"""A worker that is killed or frozen takes its programs along, in time."""
+"""The programs of a worker that is killed or frozen end in time."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from tests.runners.guard.guarded_programs import is_alive, look_until
 pytestmark = pytest.mark.slow
 
 LEASE = 3.0  # seconds
-LONG = 60.0  # a lease that is not over while a busy machine kills a process
+LONG = 60.0  # seconds; long enough that the kill ends the programs, not the end of the lease
 
 
 class Worker:
@@ -52,14 +52,14 @@ def worker(tmp_path: Path, lease: float) -> Iterator[Worker]:
 
 
 @pytest.mark.parametrize("lease", [LONG])
-def test_a_killed_worker_s_programs_go_at_once_and_its_guard_with_them(worker: Worker):
+def test_the_programs_and_the_guard_of_a_killed_worker_end_at_once(worker: Worker):
     worker.process.kill()
     killed = time.monotonic()
     look_until(lambda: not any(map(is_alive, worker.pids)))
-    assert time.monotonic() - killed < LONG / 2  # not because the lease was over
+    assert time.monotonic() - killed < LONG / 2  # the lease did not end them
 
 
-def test_a_frozen_worker_s_programs_are_gone_when_its_lease_ends(worker: Worker):
+def test_the_programs_of_a_frozen_worker_end_with_its_lease(worker: Worker):
     os.kill(worker.process.pid, signal.SIGSTOP)
     frozen = time.monotonic()
     look_until(lambda: not any(map(is_alive, worker.programs)))
@@ -70,7 +70,7 @@ def test_a_frozen_worker_s_programs_are_gone_when_its_lease_ends(worker: Worker)
     assert out == "its worker did not renew its lease in time\n"
 
 
-def test_a_killed_guard_s_programs_are_killed_by_its_worker(worker: Worker):
+def test_a_worker_kills_the_programs_of_its_killed_guard(worker: Worker):
     os.kill(worker.pids[2], signal.SIGKILL)
     out, _ = worker.process.communicate(timeout=20)
     assert "guard died" in out

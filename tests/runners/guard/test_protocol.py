@@ -1,4 +1,4 @@
-"""A program and its end arrive as they were sent, and nothing else is taken."""
+"""A program and its end cross the pipe unchanged, and invalid messages are refused."""
 
 from datetime import timedelta
 
@@ -16,12 +16,12 @@ FULL = Program(
 
 
 @pytest.mark.parametrize("program", [FULL, FULL._replace(bounds=Bounds(cpu=None))])
-def test_a_program_crosses_whole(program: Program):
+def test_a_program_arrives_unchanged(program: Program):
     [message] = Inbox(10_000).feed(frame(program_to_json(program)))
     assert program_from_json(message) == program
 
 
-def test_an_end_crosses():
+def test_a_program_end_arrives_unchanged():
     end = ProgramEnd("signalled", signal=9, cpu=3, memory=4, stragglers=5)
     [message] = Inbox(1_000).feed(frame({"end": end}))
     assert end_from_json(message["end"]) == end

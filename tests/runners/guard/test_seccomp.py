@@ -1,4 +1,4 @@
-"""The filter of system calls, run by an interpreter of our own: the same answers for both processors."""
+"""The filter of system calls gives the right answers for both processors. An interpreter of our own runs it here."""
 
 import errno
 import struct
@@ -12,7 +12,7 @@ ARCH = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 
 
 def judge(machine: str, number: int, *arguments: int, arch: int | None = None) -> int:
-    """What the kernel would answer."""
+    """Returns what the kernel would answer."""
     program = program_for(machine)
     assert program is not None
     data = struct.pack(
@@ -48,7 +48,7 @@ def judge(machine: str, number: int, *arguments: int, arch: int | None = None) -
         ("aarch64", 97, (0x1000_0000,), ERRNO | errno.EPERM),
         ("x86_64", 250, (), ERRNO | errno.EPERM),  # keyctl
         ("aarch64", 219, (), ERRNO | errno.EPERM),
-        ("x86_64", 56, (0x0100_0011,), ALLOW),  # clone, as fork does it
+        ("x86_64", 56, (0x0100_0011,), ALLOW),  # clone, with the flags of fork
         ("aarch64", 220, (0x0100_0011,), ALLOW),
         ("x86_64", 56, (0x1000_0011,), ERRNO | errno.EPERM),
         ("aarch64", 220, (0x0002_0011,), ERRNO | errno.EPERM),
@@ -59,17 +59,17 @@ def judge(machine: str, number: int, *arguments: int, arch: int | None = None) -
         ("x86_64", 41, (40,), ERRNO | errno.EAFNOSUPPORT),
         ("aarch64", 198, (38,), ERRNO | errno.EAFNOSUPPORT),
         ("x86_64", 16, (0, 0x5412), ERRNO | errno.EPERM),  # ioctl
-        ("x86_64", 16, (0, 0xFFFF_FFFF_0000_5412), ERRNO | errno.EPERM),  # the kernel looks at the low half alone
+        ("x86_64", 16, (0, 0xFFFF_FFFF_0000_5412), ERRNO | errno.EPERM),  # the kernel looks only at the low half
         ("aarch64", 29, (0, 0x5412), ERRNO | errno.EPERM),
         ("aarch64", 29, (0, 0x5401), ALLOW),
         ("x86_64", 0x4000_0000 + 39, (), ERRNO | errno.ENOSYS),  # x32
     ],
 )
-def test_calls_are_judged(machine: str, number: int, arguments: tuple[int, ...], answer: int):
+def test_the_filter_answers_each_call(machine: str, number: int, arguments: tuple[int, ...], answer: int):
     assert judge(machine, number, *arguments) == answer
 
 
-SET_ID = [  # its number on x86_64 and aarch64 (None: there is no such call), which argument is the mode, and flags
+SET_ID = [  # numbers on x86_64 and aarch64 (None: no such call), index of the mode argument, flags
     ("chmod", (90, None), 1, {}),
     ("fchmod", (91, 52), 1, {}),
     ("fchmodat", (268, 53), 2, {}),
@@ -86,7 +86,7 @@ SET_ID = [  # its number on x86_64 and aarch64 (None: there is no such call), wh
 
 @pytest.mark.parametrize("machine", ARCH)
 @pytest.mark.parametrize(("name", "numbers", "mode_at", "more"), SET_ID, ids=[one[0] for one in SET_ID])
-def test_no_file_gives_its_rights_to_who_starts_it(
+def test_the_filter_refuses_set_user_id_and_set_group_id_modes(
     machine: str, name: str, numbers, mode_at: int, more: dict[int, int]
 ):
     number = numbers[list(ARCH).index(machine)]
@@ -101,16 +101,17 @@ def test_no_file_gives_its_rights_to_who_starts_it(
 
 
 @pytest.mark.parametrize("machine", ARCH)
-def test_what_is_opened_and_not_made_has_no_mode(machine: str):
-    """The word is whatever was in the register."""
+def test_an_open_without_create_ignores_the_mode(machine: str):
+    """Without O_CREAT the register of the mode argument has a random value."""
     assert judge(machine, {"x86_64": 257, "aarch64": 56}[machine], 0, 0, 0o2, 0o6755) == ALLOW
-    assert judge(machine, 437) == ERRNO | errno.ENOSYS  # openat2 has its mode in memory
+    # Openat2 has its mode in memory, where the filter cannot read it.
+    assert judge(machine, 437) == ERRNO | errno.ENOSYS
 
 
-def test_another_table_of_calls_is_the_end():
+def test_a_call_of_another_system_call_table_kills_the_program():
     assert judge("x86_64", 20, arch=0x4000_0003) == KILL
     assert judge("aarch64", 20, arch=0x4000_0028) == KILL
 
 
-def test_other_processors_have_no_filter():
+def test_there_is_no_filter_for_other_processors():
     assert program_for("riscv64") is None

@@ -1,4 +1,4 @@
-"""User ids are given to one program at a time, and never while they own another's workspace."""
+"""A user id belongs to one program at a time, and to no other while it owns a workspace."""
 
 import fcntl
 import os
@@ -15,9 +15,7 @@ from onthedot.runners.guard.users import USERS, LevelUnavailable, NoFreeUser, ch
 @pytest.fixture(autouse=True)
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(users.STATE_VARIABLE, str(tmp_path / "state"))
-    monkeypatch.setattr(
-        process_tree, "all_processes", lambda: iter(())
-    )  # other tests' programs run as these users, too
+    monkeypatch.setattr(process_tree, "all_processes", lambda: iter(()))  # programs of other tests use these users, too
     return tmp_path / "state" / "users"
 
 
@@ -27,7 +25,7 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-def test_a_user_is_given_to_one_at_a_time(work):
+def test_a_user_id_is_used_by_one_program_at_a_time(work):
     first, second = take_user(str(work)), take_user(str(work))
     assert first.uid != second.uid
     assert {first.uid, second.uid} <= set(USERS)
@@ -38,7 +36,7 @@ def test_a_user_is_given_to_one_at_a_time(work):
     third.give_back()
 
 
-def test_when_all_are_taken_it_says_so(work, monkeypatch):
+def test_an_error_says_that_all_user_ids_are_taken(work, monkeypatch):
     monkeypatch.setattr(users, "USERS", range(USERS.start, USERS.start + 1))
     one = take_user(str(work))
     with pytest.raises(NoFreeUser, match="expected a free user id"):
@@ -46,21 +44,21 @@ def test_when_all_are_taken_it_says_so(work, monkeypatch):
     one.give_back()
 
 
-def test_locks_are_closed_for_others(work, locks):
+def test_other_users_cannot_open_the_locks(work, locks):
     take_user(str(work)).give_back()
     assert stat.S_IMODE(locks.stat().st_mode) == 0o700
     assert stat.S_IMODE(locks.parent.stat().st_mode) == 0o711
     assert {stat.S_IMODE(lock.stat().st_mode) for lock in locks.iterdir()} == {0o600}
 
 
-def test_a_folder_of_locks_that_others_may_write_to_is_refused(work, locks):
+def test_a_lock_folder_that_others_can_write_to_is_refused(work, locks):
     locks.mkdir(parents=True)
     locks.chmod(0o777)
     with pytest.raises(LevelUnavailable, match=r"closed for others; got one of user .* with mode 777"):
         take_user(str(work))
 
 
-def test_a_lock_is_no_link(work, locks, tmp_path):
+def test_a_lock_that_is_a_symbolic_link_is_refused(work, locks, tmp_path):
     take_user(str(work)).give_back()
     (locks / str(USERS.start)).unlink()
     (locks / str(USERS.start)).symlink_to(tmp_path / "elsewhere")
@@ -70,7 +68,7 @@ def test_a_lock_is_no_link(work, locks, tmp_path):
 
 
 @pytest.mark.usefixtures("root")
-def test_an_id_that_owns_a_workspace_is_given_to_no_other(work, tmp_path):
+def test_an_id_that_owns_a_workspace_is_reserved_for_it(work, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     first = take_user(str(work))
@@ -89,7 +87,7 @@ def test_an_id_that_owns_a_workspace_is_given_to_no_other(work, tmp_path):
 
 
 @pytest.mark.usefixtures("root")
-def test_an_id_is_free_when_its_workspace_has_gone(work, tmp_path):
+def test_an_id_is_free_after_its_workspace_is_removed(work, tmp_path):
     first = take_user(str(work))
     first.own(str(work))
     first.give_back()
@@ -100,14 +98,14 @@ def test_an_id_is_free_when_its_workspace_has_gone(work, tmp_path):
 
 
 @pytest.mark.usefixtures("root")
-def test_what_is_taken_back_is_closed_and_gives_no_rights(work):
+def test_a_reclaimed_workspace_is_closed_and_has_no_set_user_id_files(work):
     user = take_user(str(work))
     (work / "folder").mkdir()
     (work / "folder" / "file").write_text("x")
     user.own(str(work))
     work.chmod(0o777)
     (work / "folder" / "file").chmod(0o6777)
-    assert not reclaim(str(work))  # a program runs in it
+    assert not reclaim(str(work))  # a program still uses it
     user.give_back()
     assert reclaim(str(work))
     assert (work.stat().st_uid, stat.S_IMODE(work.stat().st_mode)) == (0, 0o700)
@@ -116,7 +114,7 @@ def test_what_is_taken_back_is_closed_and_gives_no_rights(work):
 
 
 @pytest.mark.usefixtures("root")
-def test_files_with_two_names_go_along_if_both_are_inside(work, tmp_path):
+def test_a_hard_link_changes_owner_only_if_both_names_are_inside(work, tmp_path):
     (tmp_path / "precious").write_text("of root")
     (work / "linked").hardlink_to(tmp_path / "precious")
     (work / "one").write_text("")
@@ -130,7 +128,7 @@ def test_files_with_two_names_go_along_if_both_are_inside(work, tmp_path):
     assert (work / "one").stat().st_uid == 0
 
 
-def test_what_was_never_given_away_stays_as_it_is(work):
+def test_reclaim_does_not_change_a_folder_that_was_never_given_away(work):
     work.chmod(0o755)
     assert reclaim(str(work))
     assert reclaim(str(work / "nowhere"))
@@ -138,13 +136,13 @@ def test_what_was_never_given_away_stays_as_it_is(work):
 
 
 @pytest.mark.usefixtures("root")
-def test_a_workspace_that_another_program_is_given_is_not_taken_back(work):
+def test_a_workspace_that_another_program_uses_is_not_reclaimed(work):
     first = take_user(str(work))
     first.own(str(work))
     second = take_user(str(work))
     first.give_back()
     folder = os.open(work, os.O_RDONLY)
-    fcntl.flock(folder, fcntl.LOCK_EX)  # so far it has come
+    fcntl.flock(folder, fcntl.LOCK_EX)  # as the second program locks it before it takes ownership
     assert not reclaim(str(work))
     os.close(folder)
     second.own(str(work))
@@ -154,7 +152,7 @@ def test_a_workspace_that_another_program_is_given_is_not_taken_back(work):
 
 
 @pytest.mark.usefixtures("root")
-def test_the_folder_above_lets_its_user_pass_and_no_other(tmp_path):
+def test_only_its_user_can_pass_the_folder_above_the_workspace(tmp_path):
     run = tmp_path / "run"
     (run / "work").mkdir(parents=True)
     run.chmod(0o710)
@@ -167,7 +165,7 @@ def test_the_folder_above_lets_its_user_pass_and_no_other(tmp_path):
 
 
 @pytest.mark.usefixtures("root")
-def test_a_folder_above_that_is_somebody_elses_is_left_alone(tmp_path):
+def test_the_group_of_a_folder_that_is_open_for_all_does_not_change(tmp_path):
     run = tmp_path / "run"
     (run / "work").mkdir(parents=True)
     run.chmod(0o711)
@@ -178,8 +176,8 @@ def test_a_folder_above_that_is_somebody_elses_is_left_alone(tmp_path):
     reclaim(str(run / "work"))
 
 
-def test_only_the_nearest_folder_may_be_closed_for_others():
-    with tempfile.TemporaryDirectory() as above:  # the other one is below a folder that is closed itself
+def test_only_the_nearest_folder_above_may_be_closed_for_others():
+    with tempfile.TemporaryDirectory() as above:  # tmp_path is below a folder that is closed itself
         run = Path(above, "run")
         (run / "work").mkdir(parents=True)
         Path(above).chmod(0o711)
@@ -191,8 +189,8 @@ def test_only_the_nearest_folder_may_be_closed_for_others():
 
 
 @pytest.mark.parametrize("which", range(4))
-def test_an_id_that_a_process_still_has_is_given_to_nobody(work, monkeypatch, which):
-    """Real, effective, saved, or of the filesystem."""
+def test_an_id_that_a_process_still_uses_is_not_free(work, monkeypatch, which):
+    """As its real, effective, saved or file system id."""
     free = take_user(str(work))
     free.give_back()
     ids = [[1000] * 4]
@@ -208,13 +206,13 @@ def test_an_id_that_a_process_still_has_is_given_to_nobody(work, monkeypatch, wh
     again.give_back()
 
 
-def test_all_ids_of_a_process_are_seen():
+def test_all_user_ids_of_a_process_are_read():
     assert process_tree.users_of(os.getpid()) == set(os.getresuid())
     assert process_tree.users_of(2**22 + 1) == set()
 
 
 @pytest.mark.usefixtures("root")
-def test_a_deep_tree_is_given_and_taken_back(work):
+def test_a_deep_tree_changes_its_owner_and_is_reclaimed(work):
     top = os.open(work, os.O_RDONLY)
     at = os.dup(top)
     for _ in range(2_100):
@@ -235,7 +233,7 @@ def test_a_deep_tree_is_given_and_taken_back(work):
 
 
 @pytest.mark.usefixtures("root")
-def test_what_cannot_be_walked_through_is_not_taken_for_given(work, monkeypatch):
+def test_a_tree_that_moves_during_the_walk_is_an_error(work, monkeypatch):
     (work / "one" / "two").mkdir(parents=True)
     real = os.open
 

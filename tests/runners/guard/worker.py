@@ -1,4 +1,4 @@
-"""`python -m tests.runners.guard.worker DIR LEASE`: a worker that renews its lease and runs a program."""
+"""A worker that renews its lease and runs a program: `python -m tests.runners.guard.worker DIR LEASE`."""
 
 from __future__ import annotations
 

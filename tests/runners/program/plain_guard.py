@@ -1,4 +1,4 @@
-"""A guard for tests: real processes, without a process of its own between them and the worker."""
+"""A guard for tests: real programs as direct children of the worker, without a guard process between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onthedot.runners.program import services
 
 
 class PlainGuard:
-    """Starts each program in a session of its own, and kills that."""
+    """Starts each program in its own session, and kills that session at the end."""
 
     def __init__(self, levels: frozenset[Level] = frozenset({"none"})) -> None:
         self.levels = levels
@@ -40,7 +40,7 @@ class PlainGuard:
             await asyncio.shield(starting)
         except OSError as error:
             return ProgramEnd("refused", error=f"{program.argv[0]}: {error.strerror}")
-        except asyncio.CancelledError:  # it may be there, and have said something
+        except asyncio.CancelledError:  # the process may run already, and have printed something
             is_cancelled = True
         process = await starting
         reading = asyncio.create_task(self._read(process, program, said))
@@ -103,7 +103,7 @@ class PlainGuard:
 
 @pytest.fixture
 def guard(monkeypatch: pytest.MonkeyPatch) -> PlainGuard:
-    """The guard of every scheduler that is started in this test."""
+    """Every scheduler of this test gets this guard."""
     made = PlainGuard()
 
     async def guard_of(settings: object) -> PlainGuard:

@@ -1,4 +1,4 @@
-"""What programs leave behind is kept, and read back from anywhere: with the real guard, in a directory and in S3."""
+"""The output of programs is kept and can be read from any node: with the real guard, in a directory and in S3."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def node(tmp_path: Path, place: str, name: str) -> otd.Scheduler:
 
 
 def look_until_kept(folder: Path, url: str) -> None:
-    """Wait until nothing is left in the spool of a node on this store."""
+    """Wait until the spool of a node on this store is empty."""
     place = spool_folder(str(folder), url)
     assert place is not None
     assert place.is_dir()
@@ -65,7 +65,7 @@ def look_until_kept(folder: Path, url: str) -> None:
         time.sleep(0.02)
 
 
-async def test_output_is_read_back_where_nothing_of_the_run_is_left(tmp_path, place, monkeypatch):
+async def test_output_can_be_read_on_another_node_after_the_spool_is_gone(tmp_path, place, monkeypatch):
     monkeypatch.setenv("OTD_SECRET_T", SECRET)
     first = node(tmp_path, place, "first")
     first.add(otd.Job(name="it", task=TASK))
@@ -74,7 +74,7 @@ async def test_output_is_read_back_where_nothing_of_the_run_is_left(tmp_path, pl
         await run.result(timeout="30s")
         await asyncio.to_thread(
             look_until_kept, tmp_path / "first", f"sqlite:///{tmp_path / 'it.db'}"
-        )  # a node that stops waits for a moment only, and the server may be slow
+        )  # a stopping node waits only briefly for the upload, and the server may be slow
     shutil.rmtree(tmp_path / "first")
     async with node(tmp_path, place, "second") as second:
         [log] = await second.logs(run.id)
@@ -93,7 +93,7 @@ async def test_output_is_read_back_where_nothing_of_the_run_is_left(tmp_path, pl
     assert (artifact.name, await outputs.read(name, artifact)) == ("out/it.txt", b"built\n")
 
 
-async def test_no_kept_byte_has_the_secret(tmp_path, monkeypatch):
+async def test_kept_output_does_not_contain_the_secret(tmp_path, monkeypatch):
     monkeypatch.setenv("OTD_SECRET_T", SECRET)
     sched = node(tmp_path, str(tmp_path / "kept"), "spool")
     quoted = 'python3 -c \'import os, urllib.parse; print(urllib.parse.quote(os.environ["TOKEN"], safe=""))\''
@@ -110,7 +110,7 @@ async def test_no_kept_byte_has_the_secret(tmp_path, monkeypatch):
         assert not any(form in content for form in forms), path
 
 
-async def test_live_lines_have_what_their_records_will_have(tmp_path, monkeypatch):
+async def test_live_lines_and_kept_records_have_the_same_content(tmp_path, monkeypatch):
     monkeypatch.setenv("OTD_SECRET_T", SECRET)
     sched = node(tmp_path, str(tmp_path / "kept"), "spool")
     go = tmp_path / "go"
@@ -132,20 +132,20 @@ async def test_live_lines_have_what_their_records_will_have(tmp_path, monkeypatc
         before = SystemClock().now()
         run = await sched.submit("it")
         async with asyncio.timeout(30):
-            told = await read(None)
-            while not told or "token" not in told[0].text:
-                told, _ = await asyncio.gather(read(None), asyncio.sleep(0.05))
+            live_outputs = await read(None)
+            while not live_outputs or "token" not in live_outputs[0].text:
+                live_outputs, _ = await asyncio.gather(read(None), asyncio.sleep(0.05))
         await asyncio.to_thread(go.touch)
         await run.result(timeout="30s")
         await asyncio.to_thread(look_until_kept, tmp_path / "spool", url)
     store = await open_store(url, read_only=True)
     owner = await find_owner(store)
     await store.close()
-    [live], [kept] = told, await read(OutputStore(owner.location(str(tmp_path / "kept"), None)))
+    [live], [kept] = live_outputs, await read(OutputStore(owner.location(str(tmp_path / "kept"), None)))
     assert (live.kept, kept.kept) == (False, True)
-    for said, end in ((live, "\n"), (kept, "")):  # a live line that is told has ended
-        assert said.records is not None
-        parts = groupby(said.records, lambda record: (record.step, record.stream))
+    for output, end in ((live, "\n"), (kept, "")):  # a live line is complete, so it ends with a newline
+        assert output.records is not None
+        parts = groupby(output.records, lambda record: (record.step, record.stream))
         assert [(*of, "".join(record.text for record in some)) for of, some in parts] == [
             ("build", "otd", "onthedot: step 1 of 3: build\n"),
             ("build", "out", f"builds\nhalf{end}"),
@@ -154,7 +154,7 @@ async def test_live_lines_have_what_their_records_will_have(tmp_path, monkeypatc
             ("test", "otd", "onthedot: step 3 of 3: test\n"),
             ("test", "out", "token ***\n"),
         ]
-        instants = [record.at for record in said.records]
+        instants = [record.at for record in output.records]
         assert before <= instants[0] <= instants[-1] <= SystemClock().now()
         assert instants == sorted(instants)
 
@@ -162,7 +162,7 @@ async def test_live_lines_have_what_their_records_will_have(tmp_path, monkeypatc
 # ── secrets ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 CANARY = 'kAn4ry/"bird"&cage=+é'
-SINGING = """
+PRINTS_CANARY = """
 import base64, json, os, sys
 from urllib.parse import quote
 secret = os.environ["TOKEN"]
@@ -184,15 +184,15 @@ print(*forms, file=sys.stderr)
 """
 
 
-def telltales() -> list[bytes]:
-    """Pieces that would give the secret away."""
+def parts_of_the_secret() -> list[bytes]:
+    """Returns parts of the encoded secret. Each would reveal it."""
     raw = CANARY.encode()
     encoded = [base64.b64encode(raw)[4:12], quote(CANARY, safe="").encode()[:8], raw.hex().encode()[:12]]
     return [raw[:6], raw[-8:], *encoded]
 
 
-def persisted(*folders: Path) -> bytes:
-    """All bytes of all files, and what they are called."""
+def content_of(*folders: Path) -> bytes:
+    """Returns the content and the names of all files."""
     found = b""
     for path in (path for folder in folders for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
         data = path.read_bytes()
@@ -206,7 +206,7 @@ async def test_no_persisted_byte_of_a_run_holds_a_secret(tmp_path, monkeypatch, 
     monkeypatch.setenv("OTD_SECRET_T", CANARY)
     env = {"TOKEN": "${{ secrets.T }}"}
     steps = (
-        Step(name="sing", argv=(sys.executable, "-c", SINGING), env=env),
+        Step(name="sing", argv=(sys.executable, "-c", PRINTS_CANARY), env=env),
         Step(name="echo", script=f'echo "later: $OTD_OUTPUT_SING_PLAIN $OTD_OUTPUT_SING_FORM0"; {ends}', env=env),
     )
     sched = node(tmp_path, str(tmp_path / "kept"), "spool")
@@ -231,11 +231,11 @@ async def test_no_persisted_byte_of_a_run_holds_a_secret(tmp_path, monkeypatch, 
     assert index is not None
     assert sorted(one.name for one in index.artifacts) == ["out/***", "out/*** (2)", "out/***.txt"]
     shutil.rmtree(tmp_path / "spool" / "work", ignore_errors=True)
-    for folder in (tmp_path / "spool").glob("*/work"):  # what the program itself wrote, on this machine only
+    for folder in (tmp_path / "spool").glob("*/work"):  # the program's own files, which stay on this machine
         shutil.rmtree(folder)
-    everything = persisted(tmp_path) + repr((record, log, attempt)).encode()
+    everything = content_of(tmp_path) + repr((record, log, attempt)).encode()
     assert b"***" in everything
-    assert [part for part in telltales() if part in everything] == []
+    assert [part for part in parts_of_the_secret() if part in everything] == []
 
 
 async def test_no_checkpoint_holds_a_secret(tmp_path, monkeypatch):
@@ -252,6 +252,6 @@ async def test_no_checkpoint_holds_a_secret(tmp_path, monkeypatch):
         text = "".join(log.text for log in await sched.logs(run))
     assert saved is not None
     assert "at 7, ***" in saved.value
-    assert "at 7, ***" in text  # the second attempt is given what is stored
+    assert "at 7, ***" in text  # the second attempt gets the stored checkpoint
     assert "onthedot: a secret was taken out of what the program has saved" in text
-    assert [part for part in telltales() if part in (saved.value + text).encode()] == []
+    assert [part for part in parts_of_the_secret() if part in (saved.value + text).encode()] == []

@@ -1,6 +1,7 @@
-"""Thousands of commands through scheduler, worker and guards leave nothing behind: no memory, descriptor or folder.
+"""Thousands of commands through scheduler, worker and guards leave no memory, descriptor or folder behind.
 
-1,000 in `make test`, 10,000 in `make soak`."""
+1,000 commands in `make test`, 10,000 in `make soak`.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +18,20 @@ from tests.runners.guard.guarded_programs import descriptors, rss
 
 MANY = 10_000 if SOAK else 1_000
 WARM = 400
-"""Until all that is made once has been made: guards, pools, caches, spare places."""
+"""Commands before the measurement, so that guards, pools, caches and spare folders exist."""
 KEPT = otd.Retention(age=None, count=100)
-"""Of what the store itself remembers, so little that it does not grow: this is about the rest."""
+"""The store keeps so few runs that it does not grow. This test is about the rest."""
 
 
-class Size(NamedTuple):
-    """What a process has."""
+class ProcessSize(NamedTuple):
+    """The memory and the descriptors of a process."""
 
     megabytes: float
     descriptors: int
 
 
-def size(pid: int) -> Size:
-    return Size(round(rss(pid) / (1 << 20), 1), descriptors(pid))
+def size(pid: int) -> ProcessSize:
+    return ProcessSize(round(rss(pid) / (1 << 20), 1), descriptors(pid))
 
 
 async def drain(sched: otd.Scheduler, count: int) -> None:
@@ -42,7 +43,7 @@ async def drain(sched: otd.Scheduler, count: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-async def test_worker_and_guards_are_as_large_after_thousands_as_before(tmp_path):
+async def test_worker_and_guards_do_not_grow_with_thousands_of_commands(tmp_path):
     spool, output = tmp_path / "spool", tmp_path / "output"
     settings = otd.Settings(retention=KEPT, spool=str(spool), output=str(output))
     sched = otd.Scheduler(f"sqlite:///{tmp_path / 'it.db'}", settings=settings)
@@ -53,17 +54,17 @@ async def test_worker_and_guards_are_as_large_after_thousands_as_before(tmp_path
         worker_before, before = size(os.getpid()), [size(pid) for pid in guards]
         await drain(sched, MANY)
         worker, after = size(os.getpid()), [size(pid) for pid in guards]
-        told = f"worker {worker_before} -> {worker}, guards {before} -> {after}"
-        print(told)
-        assert await sched._running().on_engine(pids_of_guards) == guards, "a guard has died on the way"
-        assert worker.descriptors <= worker_before.descriptors + 2, told  # readers of the store come and go
-        assert [each.descriptors for each in after] == [each.descriptors for each in before], told
-        assert worker.megabytes - worker_before.megabytes < 8, told
-        assert all(now.megabytes - was.megabytes < 2 for was, now in zip(before, after, strict=True)), told
+        sizes = f"worker {worker_before} -> {worker}, guards {before} -> {after}"
+        print(sizes)
+        assert await sched._running().on_engine(pids_of_guards) == guards, "a guard died during the test"
+        assert worker.descriptors <= worker_before.descriptors + 2, sizes  # the store opens and closes readers
+        assert [each.descriptors for each in after] == [each.descriptors for each in before], sizes
+        assert worker.megabytes - worker_before.megabytes < 8, sizes
+        assert all(now.megabytes - was.megabytes < 2 for was, now in zip(before, after, strict=True)), sizes
         failed = await sched.list_runs(states=[RunState.DEAD, RunState.LOST])
         assert failed == []
     left = await asyncio.to_thread(lambda: sorted(path.relative_to(spool).parts for path in spool.rglob("*")))
-    [[store], logs] = left  # the folder of this store, and in it nothing but the empty one of records
+    [[store], logs] = left  # one folder for this store, which contains only an empty folder for logs
     assert logs == (store, "logs")
     assert not await asyncio.to_thread(output.exists)
 

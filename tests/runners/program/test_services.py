@@ -1,4 +1,4 @@
-"""File operations of many attempts are done together, and each caller gets its own result."""
+"""File operations of many attempts run as one batch on a thread, and each caller gets its own result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from onthedot.runners.program.services import FileBatcher
 
 
-async def test_what_waits_is_done_in_one_go():
+async def test_waiting_operations_run_as_one_batch():
     files, begun, go_on = FileBatcher(), threading.Event(), threading.Event()
     threads: list[int] = []
 
@@ -36,7 +36,7 @@ async def test_what_waits_is_done_in_one_go():
     assert threading.get_ident() not in threads
 
 
-async def test_who_fails_fails_alone():
+async def test_a_failed_operation_does_not_affect_others():
     def trouble() -> None:
         raise OSError("no room")
 
@@ -45,7 +45,7 @@ async def test_who_fails_fails_alone():
     assert [str(answer) for answer in answers] == ["no room", "1", "no room"]
 
 
-async def test_who_is_cancelled_holds_up_nobody():
+async def test_a_cancelled_caller_does_not_delay_others():
     files, begun, go_on, done = FileBatcher(), threading.Event(), threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -62,4 +62,4 @@ async def test_who_is_cancelled_holds_up_nobody():
             await task
     go_on.set()
     assert await files.do(lambda: 7) == 7
-    assert done.is_set()  # what was asked for is done
+    assert done.is_set()  # the operation ran although its caller was cancelled

@@ -1,4 +1,4 @@
-"""Steps: in order, resumed where they were left, on this machine or another; real processes."""
+"""Steps run in order and resume where they stopped, on the same machine or another one; real processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from onthedot.model.task import Source, Step, Steps
 from onthedot.runners.guard.protocol import Program, ProgramEnd
 from onthedot.runners.program import source as source_module
 from tests.runners.program.plain_guard import guard
-from tests.runners.program.test_commands import run_it, said, scheduler
+from tests.runners.program.test_commands import run_it, scheduler, wait_for_output
 
 pytestmark = pytest.mark.slow
 
@@ -33,11 +33,11 @@ def step(name: str, script: str, **more: Any) -> Step:
 
 
 def lines(log: str) -> list[str]:
-    """What the programs themselves have said."""
+    """Returns what the programs printed, without our own lines."""
     return [line for line in log.splitlines() if not line.startswith("onthedot:")]
 
 
-async def test_they_run_in_order_in_one_workspace(tmp_path, guard):
+async def test_steps_run_in_order_in_one_workspace(tmp_path, guard):
     steps = (step("one", "echo 1 > file"), step("two", "cat file; echo 2 >> file"), step("three", "cat file"))
     record, log = await run_it(scheduler(tmp_path, Steps(steps=steps)))
     assert record.state == "succeeded"
@@ -46,17 +46,18 @@ async def test_they_run_in_order_in_one_workspace(tmp_path, guard):
     assert record.progress == (3, 3)
 
 
-async def test_when_says_after_what_a_step_runs(tmp_path, guard):
+async def test_when_decides_if_a_step_runs(tmp_path, guard):
     steps = (
         step("tell", "echo never", when="failure"), step("build", "exit 4"), step("test", "echo never"),
         step("mourn", "echo mourns", when="failure"), step("clean", "echo cleans; exit 9", when="always"),
     )  # fmt: skip
     record, log = await run_it(scheduler(tmp_path, Steps(steps=steps)))
     assert lines(log) == ["mourns", "cleans"]
-    assert (record.state, record.error) == ("dead", "step 'build': exit code 4")  # the first failure counts
+    # The first failure is the error of the run.
+    assert (record.state, record.error) == ("dead", "step 'build': exit code 4")
 
 
-async def test_a_step_has_attempts_and_a_time_out_of_its_own(tmp_path, guard):
+async def test_a_step_has_its_own_attempts_and_time_out(tmp_path, guard):
     flaky = step("flaky", "echo x >> tries; test $(wc -l < tries) = 3", attempts=3, delay=timedelta(milliseconds=1))
     slow = step("slow", "sleep 60", timeout=timedelta(milliseconds=200))
     record, log = await run_it(scheduler(tmp_path, Steps(steps=(flaky, slow))))
@@ -65,7 +66,7 @@ async def test_a_step_has_attempts_and_a_time_out_of_its_own(tmp_path, guard):
     assert record.attempts == 1
 
 
-async def test_steps_hand_values_on(tmp_path, guard):
+async def test_steps_pass_values_to_later_steps(tmp_path, guard):
     steps = (
         step("Set up Go", "echo version=1.22 > $OTD_OUTPUT; echo 'path=a b' >> $OTD_OUTPUT"),
         step("use", 'echo "$OTD_OUTPUT_SET_UP_GO_VERSION, $OTD_OUTPUT_SET_UP_GO_PATH"; cat $OTD_OUTPUT || true'),
@@ -77,7 +78,7 @@ async def test_steps_hand_values_on(tmp_path, guard):
         assert "1.22, a b" in (await sched.logs(run))[0].text
 
 
-async def test_a_retry_goes_on_at_the_step_that_failed(tmp_path, guard):
+async def test_a_retry_resumes_at_the_failed_step(tmp_path, guard):
     steps = (
         step("load", "echo loads; echo n=7 > $OTD_OUTPUT"), step("work", "echo works; test $OTD_ATTEMPT = 2"),
         step("end", "echo ends with $OTD_OUTPUT_LOAD_N", when="always"),
@@ -89,8 +90,9 @@ async def test_a_retry_goes_on_at_the_step_that_failed(tmp_path, guard):
 
 
 @pytest.mark.parametrize("same_machine", [True, False])
-async def test_another_worker_goes_on_after_the_last_step_that_ended(tmp_path, guard, same_machine):
-    """The first one is stopped in the third of five steps; the second one has its spool, or another."""
+async def test_another_worker_resumes_after_the_last_finished_step(tmp_path, guard, same_machine):
+    """The first worker is stopped in the third of five steps. The second one has the same spool folder, or another
+    one."""
     journal, go_on = tmp_path / "journal", tmp_path / "go on"
     see = "test -f made && echo found || echo missed; touch made"
     steps = [step(f"s{n}", f"echo {n} >> {journal}; {see}") for n in range(1, 6)]
@@ -103,7 +105,7 @@ async def test_another_worker_goes_on_after_the_last_step_that_ended(tmp_path, g
     second.add(job)
     async with first:
         run = await first.submit("it")
-        await said(first, run.id, "waits")
+        await wait_for_output(first, run.id, "waits")
     go_on.touch()
     async with second:
         await second.result(run, timeout="20s")
@@ -117,7 +119,7 @@ async def test_another_worker_goes_on_after_the_last_step_that_ended(tmp_path, g
 
 
 async def test_a_lost_lease_ends_the_attempt(tmp_path, guard):
-    """Its run belongs to somebody else: no further step begins."""
+    """Another node has the run then, so no further step begins."""
     sched = scheduler(tmp_path, Steps(steps=(step("one", "echo 1"), step("two", "echo never"))))
     async with sched:
 
@@ -131,10 +133,11 @@ async def test_a_lost_lease_ends_the_attempt(tmp_path, guard):
         run = await sched.submit("it")
         with pytest.raises(otd.RunFailed, match="lost"):
             await run.result(timeout="20s")
-    assert [program.label for program in guard.programs] == ["one"] * 4  # and three recoveries, which meet the same
+    # The first attempt and three recoveries, which also lose their lease.
+    assert [program.label for program in guard.programs] == ["one"] * 4
 
 
-async def test_a_definition_that_changed_begins_where_it_differs(tmp_path, guard):
+async def test_after_an_edit_a_retry_begins_at_the_first_changed_step(tmp_path, guard):
     sched = scheduler(tmp_path, Steps(steps=(step("a", "echo a"), step("b", "exit 1"), step("c", "echo c"))))
     async with sched:
         run = await sched.submit("it")
@@ -148,7 +151,7 @@ async def test_a_definition_that_changed_begins_where_it_differs(tmp_path, guard
         assert lines((await sched.logs(again))[0].text) == ["x", "c"]
 
 
-async def test_a_run_can_be_had_again_from_the_step_that_failed_in_its_workspace(tmp_path, guard):
+async def test_a_dead_run_can_be_retried_from_its_failed_step_in_its_workspace(tmp_path, guard):
     steps = (
         step("build", "echo builds; echo v=7 > $OTD_OUTPUT; echo made > made"),
         step("test", "cat made; echo tests $OTD_OUTPUT_BUILD_V; test -f /nonexistent || exit $((2 - $OTD_RUN_ID))"),
@@ -165,12 +168,12 @@ async def test_a_run_can_be_had_again_from_the_step_that_failed_in_its_workspace
         assert record is not None
         assert record.trigger.startswith(f"rerun:{run.id}:1:")
         whole = await sched.retry_run(again, from_step="build")
-        with pytest.raises(otd.RunFailed):  # its id is 3
+        with pytest.raises(otd.RunFailed):  # it fails, because its run id is 3
             await whole.result(timeout="20s")
         assert lines((await sched.logs(whole))[0].text)[0] == "builds"
 
 
-async def test_the_workspace_of_another_job_is_never_taken_over(tmp_path, guard):
+async def test_a_run_never_takes_over_the_workspace_of_another_job(tmp_path, guard):
     sched = scheduler(tmp_path, Steps(steps=(step("keep", "echo mine > kept"), step("fail", "exit 1"))))
     async with sched:
         run = await sched.submit("it")
@@ -187,7 +190,7 @@ async def test_the_workspace_of_another_job_is_never_taken_over(tmp_path, guard)
         assert "continues run" not in log.text
 
 
-async def test_what_cannot_be_had_again_is_refused(tmp_path, guard):
+async def test_an_impossible_retry_is_refused(tmp_path, guard):
     sched = scheduler(tmp_path, Steps(steps=(step("a", "exit 1"), step("b", "true"))))
 
     @sched.job
@@ -216,7 +219,7 @@ async def test_what_cannot_be_had_again_is_refused(tmp_path, guard):
 
 
 def repository(folder: Path) -> Path:
-    """A git repository with two commits, the first one tagged v1, and a hook that would tell."""
+    """A git repository with two commits. The first one has the tag v1."""
     folder.mkdir()
 
     def git(*words: str) -> None:
@@ -241,7 +244,7 @@ async def test_the_source_is_checked_out_first(tmp_path, guard, ref, version):
     assert lines(log) == [version]
 
 
-async def test_a_source_that_cannot_be_had_fails_the_attempt(tmp_path, guard):
+async def test_a_source_that_cannot_be_fetched_fails_the_attempt(tmp_path, guard):
     source = Source(git=f"file://{tmp_path / 'nothing'}")
     record, log = await run_it(scheduler(tmp_path, Steps(steps=(step("see", "echo never"),), source=source)))
     assert record.error == "step 'source': exit code 128"
@@ -249,10 +252,10 @@ async def test_a_source_that_cannot_be_had_fails_the_attempt(tmp_path, guard):
 
 
 @pytest.fixture
-def leads_to(monkeypatch):
-    """Where names lead to."""
+def fake_dns(monkeypatch):
+    """Makes every name resolve to the given addresses. Returns the list of lookups."""
 
-    def lead(*addresses: str) -> list[str]:
+    def resolve_to(*addresses: str) -> list[str]:
         asked: list[str] = []
 
         async def resolve(host: str, port: int) -> list[Address]:
@@ -262,7 +265,7 @@ def leads_to(monkeypatch):
         monkeypatch.setattr(source_module, "resolve", resolve)
         return asked
 
-    return lead
+    return resolve_to
 
 
 @pytest.mark.parametrize(
@@ -274,10 +277,8 @@ def leads_to(monkeypatch):
         ("none", "user", "none"),
     ],
 )
-async def test_git_is_kept_apart_as_its_job_is_and_has_the_network(
-    tmp_path, guard, leads_to, isolation, offered, level
-):
-    leads_to("93.184.216.34")
+async def test_git_has_the_isolation_of_its_job_and_the_network(tmp_path, guard, fake_dns, isolation, offered, level):
+    fake_dns("93.184.216.34")
     guard.levels = frozenset({"none", "user", offered})
     guard.instead = lambda _: ProgramEnd("exited", code=0)
     task = Steps(steps=(step("see", "true"),), source=Source(git="https://example.org/shop.git"))
@@ -293,8 +294,8 @@ async def test_git_is_kept_apart_as_its_job_is_and_has_the_network(
         "ssh://git@internal.example.org:2222/x",
     ],
 )  # fmt: skip
-async def test_git_goes_nowhere_where_an_http_job_may_not_go(tmp_path, guard, leads_to, url):
-    leads_to("93.184.216.34", "192.168.1.1")
+async def test_git_is_refused_at_addresses_that_http_jobs_may_not_use(tmp_path, guard, fake_dns, url):
+    fake_dns("93.184.216.34", "192.168.1.1")
     task = Steps(steps=(step("see", "true"),), source=Source(git=url))
     record, _ = await run_it(scheduler(tmp_path, task))
     assert record.error.startswith("step 'source': refused: ")
@@ -303,7 +304,7 @@ async def test_git_goes_nowhere_where_an_http_job_may_not_go(tmp_path, guard, le
 
 
 async def listening() -> tuple[asyncio.Server, int, asyncio.Future[bytes]]:
-    """A server on loopback, and the first bytes that somebody says to it."""
+    """A server on loopback. Returns it, its port, and a future of the first bytes that it receives."""
     first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -316,30 +317,30 @@ async def listening() -> tuple[asyncio.Server, int, asyncio.Future[bytes]]:
     return server, server.sockets[0].getsockname()[1], first
 
 
-@pytest.mark.parametrize(("scheme", "said"), [("https", b"\x16\x03"), ("ssh", b"SSH-2.0-")])
-async def test_git_connects_to_the_address_that_was_judged(tmp_path, guard, leads_to, scheme, said):
-    """The name leads nowhere: only who was told its address comes there."""
+@pytest.mark.parametrize(("scheme", "greeting"), [("https", b"\x16\x03"), ("ssh", b"SSH-2.0-")])
+async def test_git_connects_to_the_address_that_was_checked(tmp_path, guard, fake_dns, scheme, greeting):
+    """The name does not exist, so git must have the address from us."""
     server, port, first = await listening()
-    asked = leads_to("127.0.0.1")
+    asked = fake_dns("127.0.0.1")
     task = Steps(steps=(step("see", "true"),), source=Source(git=f"{scheme}://git@shop.example.invalid:{port}/x"))
     async with server:
         record, _ = await run_it(scheduler(tmp_path, task, settings={"http_allow": ("127.0.0.0/8",)}))
-        assert (await asyncio.wait_for(first, 20)).startswith(said)
+        assert (await asyncio.wait_for(first, 20)).startswith(greeting)
     assert record.error == "step 'source': exit code 128"
     assert asked == [f"shop.example.invalid:{port}"]
 
 
-async def test_ssh_has_no_key_but_the_one_that_the_job_names(tmp_path, guard, leads_to, monkeypatch):
-    leads_to("93.184.216.34")
+async def test_ssh_uses_only_the_key_that_the_job_names(tmp_path, guard, fake_dns, monkeypatch):
+    fake_dns("93.184.216.34")
     seen: list[tuple[str, dict[str, str]]] = []
 
-    def look(program: Program) -> ProgramEnd:
+    def note_program(program: Program) -> ProgramEnd:
         folder = Path(program.workspace, ".otd", "git")
         found = {path.name: path.read_text() for path in folder.iterdir()} if folder.exists() else {}
         seen.append((program.env.get("GIT_SSH_COMMAND", ""), found))
         return ProgramEnd("exited", code=0)
 
-    guard.instead = look
+    guard.instead = note_program
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh" / "known_hosts").write_text("example.org ssh-ed25519 AAAA\n")
@@ -354,11 +355,11 @@ async def test_ssh_has_no_key_but_the_one_that_the_job_names(tmp_path, guard, le
     assert without[1] == {"known_hosts": "example.org ssh-ed25519 AAAA\n"}
     assert "-oPubkeyAuthentication=yes" in given[0]
     assert given[1]["key"] == "-----BEGIN KEY-----\nabcd\n-----END KEY-----\n"
-    assert seen[3] == seen[7] == ("", {})  # it is gone before the first step
+    assert seen[3] == seen[7] == ("", {})  # removed before the first step
 
 
-async def test_a_token_is_in_no_argument_and_in_no_step(tmp_path, guard, leads_to, monkeypatch):
-    leads_to("93.184.216.34")
+async def test_a_token_appears_in_no_argument_and_in_no_step(tmp_path, guard, fake_dns, monkeypatch):
+    fake_dns("93.184.216.34")
     guard.instead = lambda _: ProgramEnd("exited", code=0)
     monkeypatch.setenv("OTD_SECRET_DEPLOY", "tok-4711")
     source = Source(git="https://example.org/shop.git", key="${{ secrets.DEPLOY }}")
@@ -372,22 +373,22 @@ async def test_a_token_is_in_no_argument_and_in_no_step(tmp_path, guard, leads_t
 
 
 @pytest.mark.parametrize("url", ["ext::sh -c touch%20PWNED", "git://localhost/x", "--upload-pack=touch PWNED"])
-async def test_only_some_ways_to_a_source_are_taken(tmp_path, guard, url):
-    """Whatever a definition brought along."""
+async def test_a_source_with_an_unsafe_url_is_refused(tmp_path, guard, url):
+    """Also if the stored definition was not checked."""
     from onthedot.runners.program.source import checkout
 
     source = Source(git=url)
     assert checkout(source)[1][-3] == "--"
     task = Steps(steps=(step("see", "echo never"),), source=source)
     sched = scheduler(tmp_path, Steps(steps=task.steps))
-    object.__setattr__(sched.jobs["it"], "task", task)  # past the checks of a definition
+    object.__setattr__(sched.jobs["it"], "task", task)  # without the checks of a definition
     record, _ = await run_it(sched)
     assert record.error.startswith("step 'source': refused: expected a URL by https, ssh or file")
     assert guard.programs == []
     assert list(tmp_path.rglob("PWNED")) == []
 
 
-async def test_an_attempt_that_did_not_come_to_its_steps_checks_out_anew(tmp_path, guard):
+async def test_an_attempt_checks_out_again_after_an_incomplete_checkout(tmp_path, guard):
     source = Source(git=f"file://{repository(tmp_path / 'repo')}")
     ends = iter([ProgramEnd("exited", code=0), ProgramEnd("exited", code=1)])
     guard.instead = lambda _: next(ends, None)
@@ -397,7 +398,7 @@ async def test_an_attempt_that_did_not_come_to_its_steps_checks_out_anew(tmp_pat
     assert lines(log) == ["2"]
 
 
-async def test_old_workspaces_are_swept_away(tmp_path, guard):
+async def test_old_workspaces_are_removed(tmp_path, guard):
     from onthedot.runners.program.workspace import sweep
 
     await run_it(scheduler(tmp_path, Steps(steps=(step("a", "mkdir locked; touch locked/x; chmod 0 locked; exit 1"),))))
@@ -410,7 +411,7 @@ async def test_old_workspaces_are_swept_away(tmp_path, guard):
     assert {path.name for path in (tmp_path / "spool").iterdir()} == {"something else", "memory"}
 
 
-async def test_what_is_too_much_to_hand_on_fails_the_step(tmp_path, guard):
+async def test_outputs_that_are_too_large_fail_the_step(tmp_path, guard):
     much = (
         "i=0; while [ $i -lt 60 ]; do echo k$i=$(head -c 3000 /dev/zero | tr '\\0' x) >> $OTD_OUTPUT; i=$((i+1)); done"
     )

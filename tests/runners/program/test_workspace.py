@@ -1,4 +1,4 @@
-"""Workspaces: what is made, read and swept, and empty ones that the next run takes over."""
+"""Workspaces: how they are made, read, removed, and passed to the next run while empty."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def place_of(spool: Path, isolation: str = "none", attempt: int = 1, *, complete
     return place
 
 
-def heirs_lease() -> Any:
+def lease_of_another_run() -> Any:
     record = SimpleNamespace(job=SimpleNamespace(isolation="none"))
     return SimpleNamespace(run_id=8, created_at=255, attempt=1, record=record)
 
@@ -38,19 +38,19 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_it_is_for_nobody_else(tmp_path):
+def test_other_users_cannot_open_a_workspace(tmp_path):
     place = place_of(tmp_path / "spool")
     assert place.run.name == "7-ff"
     assert {mode(path) for path in (tmp_path / "spool", place.run, place.workspace, place.workspace / OTD)} == {0o700}
-    assert not place.log.exists()  # until something is said
+    assert not place.log.exists()  # created with the first record
     append(place.log, Record(1, "otd", "", "hello\n"))
     assert mode(place.log) == 0o600
 
 
 @pytest.mark.parametrize("before", [None, 0o711])
 @pytest.mark.parametrize(("uid", "modes"), [(0, [0o711, 0o710, 0o700]), (1000, [0o700, 0o700, 0o700])])
-def test_a_user_of_its_own_comes_to_the_workspace_and_nobody_else_does(tmp_path, monkeypatch, uid, modes, before):
-    if before is not None:  # made by an earlier version
+def test_only_its_own_user_can_reach_a_workspace(tmp_path, monkeypatch, uid, modes, before):
+    if before is not None:  # as an earlier version made it
         place_of(tmp_path / "spool", "user").run.chmod(before)
     monkeypatch.setattr("os.geteuid", lambda: uid)
     if uid != 0 and before is not None:
@@ -59,7 +59,7 @@ def test_a_user_of_its_own_comes_to_the_workspace_and_nobody_else_does(tmp_path,
     assert [mode(path) for path in (tmp_path / "spool", place.run, place.workspace)] == modes
 
 
-def test_it_is_found_again_only_when_it_was_complete(tmp_path):
+def test_a_workspace_is_reused_only_if_it_was_complete(tmp_path):
     place = place_of(tmp_path, complete=False)
     assert place.open(complete=False) is False
     place.ready()
@@ -68,18 +68,18 @@ def test_it_is_found_again_only_when_it_was_complete(tmp_path):
     place.discard()
     assert not place.workspace.exists()
     assert place.open() is False
-    assert place.open() is True  # there was nothing to wait for
+    assert place.open() is True  # without a source there is nothing to complete
 
 
-def test_an_unfinished_checkout_does_not_stay_unfinished_when_there_is_no_source_any_more(tmp_path):
+def test_a_workspace_without_a_source_is_complete_after_an_unfinished_checkout(tmp_path):
     place = place_of(tmp_path, complete=False)
     assert place.open() is False
     assert place.open() is True
 
 
-def test_another_run_adopts_what_is_complete(tmp_path):
+def test_another_run_adopts_a_complete_workspace(tmp_path):
     place = place_of(tmp_path, complete=False)
-    heir = RunFolder(tmp_path, heirs_lease())
+    heir = RunFolder(tmp_path, lease_of_another_run())
     assert heir.adopt(place.run.name) is False
     place.ready()
     (place.workspace / "made").touch()
@@ -90,7 +90,7 @@ def test_another_run_adopts_what_is_complete(tmp_path):
 
 
 @pytest.mark.parametrize("left", ["a file", "handed on", "saved", "temporary", "link"])
-def test_it_vanishes_only_if_nothing_was_left(tmp_path, left):
+def test_a_workspace_vanishes_only_if_it_is_empty(tmp_path, left):
     place = place_of(tmp_path)
     path = {
         "a file": place.workspace / "made",
@@ -112,7 +112,7 @@ def test_it_vanishes_only_if_nothing_was_left(tmp_path, left):
 
 
 @pytest.mark.parametrize("trick", ["link to a folder", "link to nothing", "file"])
-def test_our_folder_is_a_folder_whatever_a_program_puts_there(tmp_path, trick):
+def test_our_folder_is_restored_if_a_program_replaced_it(tmp_path, trick):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     place = place_of(tmp_path / "spool")
@@ -128,7 +128,7 @@ def test_our_folder_is_a_folder_whatever_a_program_puts_there(tmp_path, trick):
     assert list(elsewhere.iterdir()) == []
 
 
-def test_what_is_no_plain_file_is_not_read(tmp_path):
+def test_a_checkpoint_that_is_not_a_plain_file_is_not_read(tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("hunter2")
     place = place_of(tmp_path / "spool")
@@ -145,14 +145,14 @@ def test_what_is_no_plain_file_is_not_read(tmp_path):
     assert secret.read_text() == "hunter2"
 
 
-def test_a_checkpoint_that_is_too_long_is_none(tmp_path):
+def test_a_checkpoint_that_is_too_long_is_ignored(tmp_path):
     place = place_of(tmp_path)
     place.checkpoint_file.write_text("x" * 101)
     assert place.read_checkpoint(100) is None
 
 
 @pytest.mark.parametrize("where", ["link", "dangling", "inner/link", "file", "nowhere"])
-def test_a_job_that_is_kept_apart_does_not_learn_what_its_worker_sees(tmp_path, where):
+def test_an_isolated_job_cannot_probe_the_files_of_its_worker(tmp_path, where):
     (tmp_path / "secret").mkdir()
     place = place_of(tmp_path / "spool", "user")
     (place.workspace / "inner" / "deep").mkdir(parents=True)
@@ -165,7 +165,7 @@ def test_a_job_that_is_kept_apart_does_not_learn_what_its_worker_sees(tmp_path, 
     assert place.directory("./inner//deep/") == place.workspace / "inner" / "deep"
 
 
-def test_one_path_that_is_too_long_loses_no_other_artifact(tmp_path):
+def test_a_path_that_is_too_long_does_not_lose_other_artifacts(tmp_path):
     place = place_of(tmp_path)
     at = os.open(place.workspace, os.O_RDONLY)
     for _ in range((4_000 - len(str(place.workspace))) // 201):
@@ -193,7 +193,7 @@ def test_one_path_that_is_too_long_loses_no_other_artifact(tmp_path):
         ("**/tmp/*", []),
     ],
 )
-def test_artifacts_by_pattern(tmp_path, pattern, found):
+def test_artifacts_are_found_by_pattern(tmp_path, pattern, found):
     place = place_of(tmp_path)
     (place.workspace / "out" / "deep").mkdir(parents=True)
     for name in ("a.txt", "out/b.txt", "out/deep/c.txt", f"{OTD}/tmp/x.txt"):
@@ -201,7 +201,7 @@ def test_artifacts_by_pattern(tmp_path, pattern, found):
     assert sorted(place.artifacts([pattern])[0]) == found
 
 
-def test_artifacts_are_bounded_in_number_and_size(tmp_path, monkeypatch):
+def test_artifacts_are_limited_in_number_and_size(tmp_path, monkeypatch):
     place = place_of(tmp_path)
     for number in range(5):
         (place.workspace / f"{number}.txt").write_text("12345")
@@ -212,7 +212,7 @@ def test_artifacts_are_bounded_in_number_and_size(tmp_path, monkeypatch):
     assert list(place.artifacts(["*.txt"])[0]) == ["0.txt"]
 
 
-def test_a_job_that_is_kept_apart_gives_away_no_second_names(tmp_path):
+def test_an_isolated_job_cannot_keep_a_hard_link_as_an_artifact(tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("hunter2")
     place = place_of(tmp_path / "spool", "user")
@@ -221,13 +221,13 @@ def test_a_job_that_is_kept_apart_gives_away_no_second_names(tmp_path):
     assert (kept, len(left_out)) == ({}, 1)
 
 
-def test_where_the_spool_is(tmp_path, monkeypatch):
+def test_the_spool_folder_comes_from_settings_or_environment(tmp_path, monkeypatch):
     assert spool_of(Settings(spool=str(tmp_path))) == tmp_path
     monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
     assert spool_of(Settings()) == Path("/var/state/onthedot/spool")
 
 
-DEEP = 2_100  # more than Python recurses, than a path is long, and than most processes have descriptors
+DEEP = 2_100  # deeper than Python's recursion, a path or most limits on descriptors allow
 
 
 def make_deep(top: Path, depth: int = DEEP) -> None:
@@ -253,14 +253,14 @@ def test_a_deep_tree_is_removed(tmp_path):
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_a_deep_tree_is_swept(tmp_path):
+def test_a_sweep_removes_a_deep_tree(tmp_path):
     place = place_of(tmp_path)
     make_deep(place.workspace)
     assert workspace.sweep(tmp_path, now=2**62, keep=0, in_use=()) == 1
     assert not place.run.exists()
 
 
-def test_artifacts_of_a_deep_tree_are_found_as_far_as_a_path_reaches(tmp_path):
+def test_artifacts_of_a_deep_tree_are_found_up_to_the_longest_path(tmp_path):
     place = place_of(tmp_path)
     make_deep(place.workspace)
     (place.workspace / "a.txt").touch()
@@ -270,10 +270,10 @@ def test_artifacts_of_a_deep_tree_are_found_as_far_as_a_path_reaches(tmp_path):
     [remark] = left_out
     assert remark.endswith("cannot be looked into, and was left out")
     assert len(remark) < 300
-    place.discard()  # who cleans up after tests recurses
+    place.discard()  # pytest's own clean-up would recurse too deep
 
 
-def test_one_bad_place_does_not_stop_a_sweep(tmp_path, monkeypatch, caplog):
+def test_one_bad_folder_does_not_stop_a_sweep(tmp_path, monkeypatch, caplog):
     for name in ("1-ff", "2-ff", "3-ff"):
         (tmp_path / name / "work").mkdir(parents=True)
 
@@ -289,16 +289,16 @@ def test_one_bad_place_does_not_stop_a_sweep(tmp_path, monkeypatch, caplog):
     assert "too deep" in caplog.text
 
 
-async def test_the_service_sweeps_what_nobody_uses(tmp_path):
-    class At:
+async def test_the_service_removes_unused_workspaces(tmp_path):
+    class FileClock:
         def now(self) -> int:
             return place.run.stat().st_mtime_ns // 1_000 + 3 * SECOND
 
         steady = now
 
     place = place_of(tmp_path)
-    service = SpoolSweep(Settings(keep_workspaces=2 * SECOND), At())
-    assert await service.tick(0) is None  # this node runs no programs
+    service = SpoolSweep(Settings(keep_workspaces=2 * SECOND), FileClock())
+    assert await service.tick(0) is None  # this node runs no programs yet
     used: Any = SimpleNamespace(spool=tmp_path, places=lambda: {place.run.name})
     service.open(used)
     assert await service.tick(0) == 600 * SECOND
@@ -308,8 +308,8 @@ async def test_the_service_sweeps_what_nobody_uses(tmp_path):
     assert not place.run.exists()
 
 
-async def test_a_node_whose_first_program_comes_later_sweeps_too(tmp_path):
-    class Noted(SpoolSweep):
+async def test_a_node_sweeps_as_soon_as_it_runs_programs(tmp_path):
+    class NotedSweep(SpoolSweep):
         swept = asyncio.Event()
 
         async def tick(self, now: int) -> int | None:
@@ -319,7 +319,7 @@ async def test_a_node_whose_first_program_comes_later_sweeps_too(tmp_path):
 
     place = place_of(tmp_path)
     os.utime(place.run, (0, 0))
-    service = Noted(Settings(), SystemClock())
+    service = NotedSweep(Settings(), SystemClock())
     loop = Loop(SystemClock(), SeededIds(1), lambda *_: None)
     loop.add(service)
     loop.start()
@@ -333,16 +333,16 @@ async def test_a_node_whose_first_program_comes_later_sweeps_too(tmp_path):
     await loop.stop()
 
 
-def made(spool: Path, name: str) -> Path:
+def make_run_folder(spool: Path, name: str) -> Path:
     run = spool / name
     for folder in (run, *(run / inside for inside in INSIDE)):
         folder.mkdir(mode=0o700)
     return run
 
 
-def test_a_place_goes_from_run_to_run(tmp_path: Path):
+def test_a_spare_folder_passes_from_run_to_run(tmp_path: Path):
     spares = SpareFolders(1)
-    first = made(tmp_path, "1-a")
+    first = make_run_folder(tmp_path, "1-a")
     number = (first / "work").stat().st_ino
     assert spares.take(tmp_path / "2-b") is False
     assert spares.give(first) is True
@@ -375,8 +375,8 @@ def _link(work: Path) -> None:
         _link,
     ],
 )
-def test_what_was_changed_is_not_for_others(tmp_path: Path, change: Callable[[Path], object]):
-    spares, run = SpareFolders(9), made(tmp_path / "", "1-a")
+def test_a_changed_folder_does_not_become_a_spare(tmp_path: Path, change: Callable[[Path], object]):
+    spares, run = SpareFolders(9), make_run_folder(tmp_path / "", "1-a")
     change(run / "work")
     before = sorted(path.relative_to(run) for path in run.rglob("*"))
     assert spares.give(run) is False
@@ -384,34 +384,34 @@ def test_what_was_changed_is_not_for_others(tmp_path: Path, change: Callable[[Pa
     assert spares.take(tmp_path / "2-b") is False
 
 
-def test_a_run_that_has_been_here_keeps_what_it_has(tmp_path: Path):
+def test_a_run_that_has_a_folder_gets_no_spare(tmp_path: Path):
     spares = SpareFolders(1)
-    assert spares.give(made(tmp_path, "1-a"))
-    (made(tmp_path, "2-b") / "work" / "mine").touch()
+    assert spares.give(make_run_folder(tmp_path, "1-a"))
+    (make_run_folder(tmp_path, "2-b") / "work" / "mine").touch()
     assert spares.take(tmp_path / "2-b") is False
     assert (tmp_path / "2-b" / "work" / "mine").exists()
     assert spares.take(tmp_path / "3-c") is True
 
 
-def test_no_more_wait_than_there_are_seats_and_none_at_the_end(tmp_path: Path):
+def test_at_most_one_spare_per_seat_is_kept_and_all_are_removed_at_the_end(tmp_path: Path):
     spares = SpareFolders(2)
     for number in range(4):
-        assert spares.give(made(tmp_path, f"{number + 1}-a"))
+        assert spares.give(make_run_folder(tmp_path, f"{number + 1}-a"))
     assert len(list(tmp_path.iterdir())) == 2
     spares.clear()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_those_of_a_killed_worker_are_swept_away(tmp_path: Path):
+def test_a_sweep_removes_the_spares_of_a_killed_worker(tmp_path: Path):
     spares = SpareFolders(2)
-    assert spares.give(made(tmp_path, "41-4fe2"))
+    assert spares.give(make_run_folder(tmp_path, "41-4fe2"))
     assert sweep(tmp_path, now=2**62, keep=0, in_use=()) == 1
     assert list(tmp_path.iterdir()) == []
     assert spares.take(tmp_path / "2-b") is False
 
 
-def test_only_what_is_empty_is_removed(tmp_path: Path):
-    run = made(tmp_path, "1-a")
+def test_only_an_empty_folder_is_removed(tmp_path: Path):
+    run = make_run_folder(tmp_path, "1-a")
     (run / "work" / "made").touch()
     assert remove_empty(run) is False
     assert (run / "work" / "made").exists()
