@@ -1,4 +1,4 @@
-"""Another event loop, on a thread of its own: as the handlers of a program have one."""
+"""Another event loop on its own thread, such as the one on which a program's handlers run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE = 30.0
 
 
 class OtherLoop:
-    """Runs until it is stopped, which leaves it open, and ends everything that is its own when it is closed."""
+    """Runs until `stop`, which leaves the loop open. `close` also ends its generators."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -24,14 +24,14 @@ class OtherLoop:
         self._thread.start()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it there, and wait here."""
+        """Run this on the other loop, and wait for it here."""
         return await asyncio.wait_for(asyncio.wrap_future(self.begin(work)), PATIENCE)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     async def block(self, until: threading.Event) -> None:
-        """Give it something that leaves it no time."""
+        """Block the other loop until the event is set."""
         blocked = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -47,12 +47,12 @@ class OtherLoop:
         await asyncio.to_thread(self._thread.join, PATIENCE)
 
     async def close(self) -> None:
-        """As `asyncio.run` ends: generators first."""
+        """Stop, and end as `asyncio.run` does: generators first."""
         await self.stop()
         await asyncio.to_thread(self.end)
 
     def end(self) -> None:
-        """When it is stopped. Blocks."""
+        """Close the stopped loop. Blocks the caller."""
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
@@ -67,10 +67,10 @@ class OtherLoop:
 
 
 async def look_until(found: Callable[[], object], what: str) -> None:
-    """Look again and again: for what a server notices in its own time."""
+    """Poll: a server notices some things only after a while."""
     give_up_at = time.monotonic() + PATIENCE
     while time.monotonic() < give_up_at:
         if found():
             return
         await asyncio.sleep(0.005)
-    raise AssertionError(f"waited in vain for {what}")
+    raise AssertionError(f"expected in time: {what}")

@@ -1,4 +1,4 @@
-"""What the URLs of all stores have in common; above all, that nobody reads a password in one."""
+"""URLs of stores: how they are split and shown. No password ever appears in a message."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from onthedot.stores.redis.connections import read_url as read_redis
         ("postgresql://db1:5432,db2/shop", "postgresql://db1:5432,db2/shop"),
         ("postgresql://[::1]:5432/shop", "postgresql://[::1]:5432/shop"),
         ("postgresql://ann:secret@[::1/shop", "postgresql://ann:***@[::1/shop"),
-        # encoded as it should be, and not
+        # encoded correctly, and not
         ("redis://ann:se%40%2Fcret@db/0", "redis://ann:***@db/0"),
         ("postgresql://ann:a@b:c@db/shop", "postgresql://ann:***@db/shop"),
         ("postgresql://ann:se/cret@db/shop", "postgresql://ann:***@db/shop"),
@@ -43,13 +43,13 @@ from onthedot.stores.redis.connections import read_url as read_redis
         ("postgresql://ann:se?cret@db/shop?schema=jobs", "postgresql://ann:***@db/shop"),
         ("postgresql://ann:se#cret@db/shop", "postgresql://ann:***@db/shop"),
         ("postgresql://ann:se://cret@db/shop", "postgresql://ann:***@db/shop"),
-        # what is no store's URL
+        # not a URL of a store
         ("postgresql://ann:secret", "postgresql://ann:***"),
         ("postgresql:ann:secret@db/shop", "postgresql:***@db/shop"),
         ("ann:secret@db/shop", "ann:***@db/shop"),
         ("ann:se://cret@db/shop", "ann:***@db/shop"),
         ("memory:", "memory:"),
-        # files have no passwords, and any name
+        # files have no passwords, and may have any name
         ("sqlite:///shop.db", "sqlite:///shop.db"),
         ("sqlite:////home/ann@work/a:b?c.db", "sqlite:////home/ann@work/a:b?c.db"),
         ("sqlite://ann:secret@db/shop", "sqlite://ann:***@db/shop"),
@@ -59,7 +59,7 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str):
     assert shown_url(url) == shown
 
 
-def test_ours_are_taken_out_and_theirs_stay_as_they_were():
+def test_our_options_are_removed_and_others_stay_unchanged():
     url = "postgresql://ann:se%40cret@%2Frun%2Fpg,db2:5433/shop?ours=1&password=a%26b&sslrootcert=%2Fca.pem"
     dsn, own = split_options(url, ["ours", "other"])
     assert dsn == "postgresql://ann:se%40cret@%2Frun%2Fpg,db2:5433/shop?password=a%26b&sslrootcert=%2Fca.pem"
@@ -68,7 +68,7 @@ def test_ours_are_taken_out_and_theirs_stay_as_they_were():
 
 @pytest.mark.parametrize("place", ["db", "db:5432", "db:", "db1:1,db2:65535", "[::1]:5432", "[::1]", "%2Frun:5432", ""])
 @pytest.mark.parametrize("who", ["", "ann@", "ann:secret@"])
-def test_a_place_may_have_several_hosts_and_ports(who: str, place: str):
+def test_a_url_may_have_several_hosts_and_ports(who: str, place: str):
     assert split_options(f"postgresql://{who}{place}/shop", ()) == (f"postgresql://{who}{place}/shop", {})
 
 
@@ -88,7 +88,7 @@ def test_a_place_may_have_several_hosts_and_ports(who: str, place: str):
     ],
 )
 @pytest.mark.parametrize("who", ["", "ann:secret@"])
-def test_a_place_that_is_none_is_refused(who: str, place: str):
+def test_invalid_hosts_and_ports_are_refused(who: str, place: str):
     with pytest.raises(DefinitionError, match=r"store URL: expected .*, got 'postgresql://.*'; mend") as refused:
         split_options(f"postgresql://{who}{place}/shop", ())
     assert "secret" not in str(refused.value)
@@ -96,7 +96,7 @@ def test_a_place_that_is_none_is_refused(who: str, place: str):
 
 @pytest.mark.parametrize("read", [read_postgres, read_redis])
 @pytest.mark.parametrize("password", ["se/cret", "se?cret", "se#cret"])
-def test_who_did_not_encode_a_password_is_told_how(read, password: str):
+def test_an_unencoded_password_is_refused_with_instructions(read, password: str):
     with pytest.raises(DefinitionError, match=r"in a password write / [?] # @ as %2F %3F %23 %40") as refused:
         read(f"redis://ann:{password}@db/0")
     assert "se" not in str(refused.value).partition("got ")[2].partition(";")[0]
@@ -104,7 +104,7 @@ def test_who_did_not_encode_a_password_is_told_how(read, password: str):
 
 
 @pytest.mark.parametrize("read", [read_postgres, read_redis])
-def test_an_address_that_is_printed_whole_has_no_password(read):
+def test_the_repr_of_an_address_has_no_password(read):
     assert "secret" not in repr(read("rediss://ann:secret@db/0?password=secret&listen_url=postgresql://a:secret@db"))
 
 
@@ -117,27 +117,27 @@ def test_an_address_that_is_printed_whole_has_no_password(read):
      "postgresql://ann:secret@db:port/shop", "postgresql://ann:secret@/shop?host=db&port=port",
      "postgresql://ann:secret@db/shop?listen_url=postgresql://a:secret@b:port"],
 )  # fmt: skip
-async def test_what_cannot_be_opened_is_refused_without_its_password(url: str):
+async def test_a_url_that_cannot_be_opened_is_refused_without_its_password(url: str):
     with pytest.raises(DefinitionError) as refused:
         await open_store(url)
     assert "expected" in str(refused.value)
     assert "secret" not in str(refused.value).replace("'secrets'", "")
 
 
-def test_a_number_is_what_was_said_or_the_default():
+def test_a_number_is_that_of_the_url_or_the_default():
     assert read_number({}, "timeout", 8.0, least=0.1) == 8.0
     assert read_number({"timeout": "2.5"}, "timeout", 8.0, least=0.1) == 2.5
 
 
 @pytest.mark.parametrize("text", ["", "many", "0", "-1", "1001", "nan", "inf"])
-def test_a_number_that_cannot_be_is_refused(text: str):
+def test_an_invalid_number_is_refused(text: str):
     with pytest.raises(
         DefinitionError, match=f"option timeout: expected a number from 0.1 .*, got {text!r}; change it"
     ):
         read_number({"timeout": text}, "timeout", 8.0, least=0.1)
 
 
-def test_a_refusal_says_what_was_expected_what_came_and_what_to_do():
+def test_a_refusal_says_what_was_expected_found_and_what_to_do():
     with pytest.raises(DefinitionError) as option:
         refuse_option("schema", "a name", "1")
     assert str(option.value) == (
@@ -148,6 +148,6 @@ def test_a_refusal_says_what_was_expected_what_came_and_what_to_do():
     assert str(url.value) == "store URL: expected one host, got 'redis://a:***@c'; name the primary"
 
 
-def test_the_examples():
+def test_the_docstring_examples_are_right():
     assert doctest.testmod(addresses).attempted
     assert not doctest.testmod(addresses).failed

@@ -1,4 +1,4 @@
-"""What every listener does, with a made-up server."""
+"""The common part of all hint listeners, with a fake server."""
 
 from __future__ import annotations
 
@@ -12,65 +12,65 @@ from onthedot.stores.hints import KINDS, BaseListener, Hints
 from tests.stores.loops import look_until
 
 
-class Listener(BaseListener):
-    """Plays one scene after the other; the last one goes on for ever."""
+class FakeListener(BaseListener):
+    """Raises one error per connection, then listens for ever."""
 
     trouble = (OSError,)
 
-    def __init__(self, *scenes: Exception) -> None:
+    def __init__(self, *errors: Exception) -> None:
         super().__init__("me", Hints())
         self.heard: list[str] = []
         self._hints.listen(lambda hint: self.heard.append(hint.kind))
-        self.scenes = list(scenes)
+        self.errors = list(errors)
         self.connected = 0
         self.stubborn = False
 
     async def _listen_once(self, *, missed: bool) -> None:
         self._is_listening(missed=missed)
         self.connected += 1
-        if self.scenes:
-            raise self.scenes.pop(0)
+        if self.errors:
+            raise self.errors.pop(0)
         if self.stubborn:
             with suppress(asyncio.CancelledError):
                 await asyncio.Event().wait()
         await asyncio.Event().wait()
 
 
-async def started(listener: Listener, connections: int = 1) -> Listener:
+async def started(listener: FakeListener, connections: int = 1) -> FakeListener:
     listener.start()
     await look_until(lambda: listener.connected >= connections, "it to listen")
     return listener
 
 
-async def test_hints_of_others_are_passed_on_and_ones_own_are_not():
-    listener = await started(Listener())
+async def test_hints_of_others_are_passed_on_and_own_hints_are_not():
+    listener = await started(FakeListener())
     listener._heard("me", ["runs"])
     listener._heard("other", ["terms", "runs", "unheard of"])
     assert listener.heard == ["runs", "terms"]
     await listener.close()
 
 
-async def test_who_lost_its_server_listens_again_and_has_everybody_look(monkeypatch: pytest.MonkeyPatch):
+async def test_a_listener_that_lost_its_server_reconnects_and_sends_all_hints(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(hints, "LONGEST_PAUSE", 0.0)
-    listener = await started(Listener(OSError("gone"), OSError("gone")), connections=3)
-    assert listener.heard == [*KINDS, *KINDS]  # once for each time that it was away
+    listener = await started(FakeListener(OSError("gone"), OSError("gone")), connections=3)
+    assert listener.heard == [*KINDS, *KINDS]  # once after each loss
     assert listener.listening.is_set()
     await listener.close()
 
 
-async def test_a_cancellation_that_was_swallowed_is_said_again():
-    listener = Listener()
+async def test_a_swallowed_cancellation_is_repeated():
+    listener = FakeListener()
     listener.stubborn = True
     await started(listener)
     await asyncio.wait_for(listener.close(), 10)
     await listener.close()
 
 
-async def test_a_bug_is_told_when_it_is_closed():
-    listener = await started(Listener(RuntimeError("a bug")))
+async def test_an_unexpected_error_is_raised_at_the_close():
+    listener = await started(FakeListener(RuntimeError("a bug")))
     with pytest.raises(RuntimeError, match="a bug"):
         await listener.close()
 
 
-async def test_one_that_was_never_started_is_closed():
-    await Listener().close()
+async def test_a_listener_that_was_never_started_can_be_closed():
+    await FakeListener().close()

@@ -1,4 +1,4 @@
-"""The store in memory: what it costs, what it gives back, and what an error leaves of it."""
+"""The store in memory: its cost, its clean-up, and what an error leaves behind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECOND = 1_000_000
 
 
 @pytest.mark.parametrize("waiting", [10, 2_000])
-async def test_passing_a_gate_on_costs_the_same_however_many_wait(waiting):
+async def test_passing_a_gate_to_the_next_run_costs_the_same_however_many_wait(waiting):
     store, ids = MemoryStore(), SeededIds(1)
     job = Job(name="job", task=Call(handler="job"), concurrency=Limit(1))
     put = await store.put_job(job)
@@ -43,12 +43,12 @@ async def test_passing_a_gate_on_costs_the_same_however_many_wait(waiting):
     with Instructions(store) as instructions:
         finish = Finish(leases[0], Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED), 1, 2)
         assert await store.finish([finish]) == [True]
-    assert instructions.count < 2_000 + 20 * waiting  # of those who wait, a word of the index each
+    assert instructions.count < 2_000 + 20 * waiting  # about one word of the index for each waiting run
     assert behind(store, "SELECT id FROM runs WHERE blocked_on IS NULL") == [(leases[1].run_id,)]
 
 
-async def test_a_call_that_comes_again_prepares_nothing():
-    """Each line that a worker looks into uses the same prepared statements."""
+async def test_a_repeated_call_prepares_no_statements():
+    """The queries for all priorities use the same prepared statements."""
     store = MemoryStore()
     bench = Workbench(store)
     for level in ("low", "normal", "high", "critical"):
@@ -70,7 +70,7 @@ async def test_a_call_that_comes_again_prepares_nothing():
     assert prepared == 0
 
 
-async def test_what_raises_leaves_nothing(monkeypatch: pytest.MonkeyPatch):
+async def test_a_call_that_raises_leaves_nothing(monkeypatch: pytest.MonkeyPatch):
     store = MemoryStore()
     bench = Workbench(store)
     record = await bench.define()
@@ -88,7 +88,7 @@ async def test_what_raises_leaves_nothing(monkeypatch: pytest.MonkeyPatch):
     assert (await bench.define("other")).id > record.id
 
 
-async def test_an_error_of_the_database_is_told_in_our_words():
+async def test_an_error_of_the_database_becomes_one_of_our_errors():
     store = MemoryStore()
     behind(store, "DROP TABLE layouts")
     with pytest.raises(StoreUnusable, match="expected a database that can be read and written"):
@@ -97,8 +97,8 @@ async def test_an_error_of_the_database_is_told_in_our_words():
         await store.set_shards(2)
 
 
-async def test_an_error_of_the_handlers_database_is_raised_as_it_is():
-    """And the run has not ended."""
+async def test_an_error_of_the_handlers_database_is_raised_unchanged():
+    """The run has not ended then."""
 
     class Deferred:
         undone = 0
@@ -120,13 +120,13 @@ async def test_an_error_of_the_handlers_database_is_raised_as_it_is():
     assert await bench.state(run_id) == RunState.RUNNING
 
 
-async def test_two_stores_have_nothing_in_common():
+async def test_two_stores_share_nothing():
     one, other = MemoryStore(), MemoryStore()
     await Workbench(one).define("mine")
     assert await other.queries.list_jobs() == []
 
 
-async def test_a_store_that_nobody_has_is_gone():
+async def test_an_unreferenced_store_is_freed():
     store = MemoryStore()
     gone = weakref.ref(store.database.records)
     await Workbench(store).define()
@@ -136,7 +136,7 @@ async def test_a_store_that_nobody_has_is_gone():
 
 
 def test_loops_of_several_threads_may_share_a_store():
-    """The program's loop asks while the engine's loop writes."""
+    """The program's loop reads while the engine's loop writes."""
     store = MemoryStore()
     record = run_now(Workbench(store).define())
 

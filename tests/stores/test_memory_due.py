@@ -1,4 +1,4 @@
-"""Due schedules are found without a look at the others, and are the same as those of a look at all."""
+"""Due schedules are found without reading the others, and are those that a full search finds."""
 
 import random
 
@@ -13,8 +13,8 @@ from onthedot_verify.contract.workbench import Workbench, at, every, window
 from tests.behind import Instructions
 
 
-async def many(count: int) -> tuple[MemoryStore, Workbench]:
-    """Jobs whose next slots are a second apart."""
+async def store_with_jobs(count: int) -> tuple[MemoryStore, Workbench]:
+    """A store with jobs whose next slots are a second apart."""
     store = MemoryStore()
     bench = Workbench(store)
     for number in range(count):
@@ -24,20 +24,20 @@ async def many(count: int) -> tuple[MemoryStore, Workbench]:
 
 
 async def cost(store: MemoryStore, until: float, limit: int = 500) -> int:
-    """How many of SQLite's instructions it takes to find what is due."""
+    """Returns how many instructions SQLite executes to find the due schedules."""
     with Instructions(store) as instructions:
         await store.due_schedules(until=at(until), limit=limit)
     return instructions.count
 
 
 @pytest.mark.parametrize(("until", "limit"), [(-1, 500), (9, 500), (19, 500), (19, 10)])
-async def test_only_what_is_due_is_touched(until, limit):
-    (few, _), (many_more, _) = await many(20), await many(2_000)
+async def test_only_due_schedules_are_read(until, limit):
+    (few, _), (many_more, _) = await store_with_jobs(20), await store_with_jobs(2_000)
     assert await cost(many_more, until, limit) < 1.05 * await cost(few, until, limit)
 
 
-async def test_what_is_paused_is_left_aside_and_comes_back():
-    store, bench = await many(100)
+async def test_paused_schedules_are_left_out_until_they_are_resumed():
+    store, bench = await store_with_jobs(100)
     for record in (await store.queries.list_jobs())[:50]:
         await store.pause_job(record.id, reason="", now=bench.now)
     assert (await bench.due(99))[0] == "job0050/s"
@@ -46,7 +46,7 @@ async def test_what_is_paused_is_left_aside_and_comes_back():
     assert (await bench.due(99))[0] == "job0007/s"
 
 
-async def by_looking_at_all(store: MemoryStore, until: int, shard: int) -> list[tuple[int, int, str]]:
+async def find_by_full_search(store: MemoryStore, until: int, shard: int) -> list[tuple[int, int, str]]:
     buckets = buckets_of(shard, (await store.queries.get_layout()).shards)
     found = [
         (state.next_at, record.id, state.schedule_id)
@@ -58,8 +58,8 @@ async def by_looking_at_all(store: MemoryStore, until: int, shard: int) -> list[
     return sorted(found)
 
 
-class Anything:
-    """Does to a few jobs whatever can be done to them."""
+class RandomChanges:
+    """Makes random changes to a few jobs."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -99,9 +99,9 @@ class Anything:
             await store.plan(term, [(state, moved)], now=now)
 
     async def compare(self, shard: int) -> int:
-        """How many schedules are due, by both ways."""
+        """Compare both ways. Returns how many schedules are due."""
         until, limit = self.bench.now + self.chance.randrange(60 * SECOND), 1 + self.chance.randrange(6)
-        expected = await by_looking_at_all(self.store, until, shard)
+        expected = await find_by_full_search(self.store, until, shard)
         due = await self.store.due_schedules(until=until, limit=limit, shard=shard)
         found = [(state.next_at, state.record.id, state.schedule_id) for state in due.schedules]
         assert found == expected[:limit]
@@ -110,10 +110,10 @@ class Anything:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_it_finds_what_one_finds_who_looks_at_all(seed):
-    anything, found = Anything(seed), 0
+async def test_the_search_finds_the_same_as_a_full_search(seed):
+    changes, found = RandomChanges(seed), 0
     for second in range(120):
-        await anything.one_step(second)
-        for shard in range((await anything.store.queries.get_layout()).shards):
-            found += await anything.compare(shard)
+        await changes.one_step(second)
+        for shard in range((await changes.store.queries.get_layout()).shards):
+            found += await changes.compare(shard)
     assert found > 50

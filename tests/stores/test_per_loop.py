@@ -1,4 +1,4 @@
-"""What a store has for each event loop: how it is made and closed, and how its connections are lent."""
+"""Each event loop has its own resources of a store: how they are made, closed, and lent."""
 
 from __future__ import annotations
 
@@ -21,87 +21,87 @@ from tests.stores.loops import OtherLoop, look_until
 CLOSED = "expected an open store, but it was closed; open it again"
 
 
-class House:
-    """Notes which loop it was left on, after a few turns of it."""
+class FakeResource:
+    """Records the loop on which it was closed, after a few turns of it."""
 
     def __init__(self) -> None:
-        self.left: list[asyncio.AbstractEventLoop] = []
+        self.closed_on: list[asyncio.AbstractEventLoop] = []
 
     async def close(self) -> None:
         for _ in range(10):
             await asyncio.sleep(0)
-        self.left.append(asyncio.get_running_loop())
+        self.closed_on.append(asyncio.get_running_loop())
 
 
-def made() -> tuple[Homes[House], list[House]]:
-    built: list[House] = []
+def make_homes() -> tuple[Homes[FakeResource], list[FakeResource]]:
+    built: list[FakeResource] = []
 
-    def make() -> House:
-        built.append(House())
+    def make() -> FakeResource:
+        built.append(FakeResource())
         return built[-1]
 
     return Homes(make, "store"), built
 
 
-async def test_each_loop_has_one():
-    all_of_them, built = made()
+async def test_each_loop_has_its_own_resource():
+    homes, built = make_homes()
     async with OtherLoop() as other:
-        assert await all_of_them.here() is await all_of_them.here() is built[0]
-        assert await other.run(all_of_them.here()) is await other.run(all_of_them.here()) is built[1]
-        await all_of_them.close()
+        assert await homes.here() is await homes.here() is built[0]
+        assert await other.run(homes.here()) is await other.run(homes.here()) is built[1]
+        await homes.close()
 
 
-async def test_all_are_closed_each_on_its_own_loop_and_waited_for():
-    all_of_them, built = made()
+async def test_close_closes_each_resource_on_its_loop_and_waits():
+    homes, built = make_homes()
     async with OtherLoop() as one, OtherLoop() as two:
-        await all_of_them.here()
-        await one.run(all_of_them.here())
-        await two.run(all_of_them.here())
-        await all_of_them.close()
-        assert [house.left for house in built] == [[asyncio.get_running_loop()], [one.loop], [two.loop]]
-        await all_of_them.close()
+        await homes.here()
+        await one.run(homes.here())
+        await two.run(homes.here())
+        await homes.close()
+        assert [house.closed_on for house in built] == [[asyncio.get_running_loop()], [one.loop], [two.loop]]
+        await homes.close()
         with pytest.raises(StateError, match=f"^store: {CLOSED}"):
-            await one.run(all_of_them.here())
-    assert [len(house.left) for house in built] == [1, 1, 1]
+            await one.run(homes.here())
+    assert [len(house.closed_on) for house in built] == [1, 1, 1]
 
 
-async def test_a_loop_that_does_not_run_is_not_asked_and_closes_its_own():
-    all_of_them, built = made()
+async def test_the_resource_of_a_stopped_loop_is_closed_when_that_loop_ends():
+    homes, built = make_homes()
     async with OtherLoop() as other:
-        await other.run(all_of_them.here())
+        await other.run(homes.here())
         await other.stop()
-        await asyncio.wait_for(all_of_them.close(), per_loop.CLOSE_PATIENCE / 2)
-        assert built[0].left == []
+        await asyncio.wait_for(homes.close(), per_loop.CLOSE_PATIENCE / 2)
+        assert built[0].closed_on == []
         await asyncio.to_thread(other.end)
-        assert built[0].left == [other.loop]
+        assert built[0].closed_on == [other.loop]
 
 
-async def test_a_loop_that_has_no_time_is_not_waited_for_and_closes_its_own(monkeypatch: pytest.MonkeyPatch):
+async def test_close_does_not_wait_for_a_blocked_loop_which_closes_its_resource_later(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(per_loop, "CLOSE_PATIENCE", 0.02)
-    all_of_them, built = made()
+    homes, built = make_homes()
     release = threading.Event()
     async with OtherLoop() as other:
-        await other.run(all_of_them.here())
+        await other.run(homes.here())
         await other.block(release)
-        await all_of_them.close()
-        assert built[0].left == []
+        await homes.close()
+        assert built[0].closed_on == []
         release.set()
-        await look_until(lambda: built[0].left, "the other loop to close what is its own")
-    assert len(built[0].left) == 1
+        await look_until(lambda: built[0].closed_on, "the other loop to close its resource")
+    assert len(built[0].closed_on) == 1
 
 
-async def test_the_end_of_a_loop_closes_its_own_and_the_next_asker_forgets_it():
-    all_of_them, built = made()
+async def test_the_end_of_a_loop_closes_its_resource_for_good():
+    homes, built = make_homes()
     async with OtherLoop() as other:
-        await other.run(all_of_them.here())
-    assert built[0].left == [other.loop]
-    await all_of_them.here()
-    await all_of_them.close()
-    assert [len(house.left) for house in built] == [1, 1]
+        await other.run(homes.here())
+    assert built[0].closed_on == [other.loop]
+    await homes.here()
+    await homes.close()
+    assert [len(house.closed_on) for house in built] == [1, 1]
 
 
-async def test_what_goes_wrong_elsewhere_is_told_when_all_are_closed():
-    class Broken(House):
+async def test_an_error_on_another_loop_is_raised_after_all_are_closed():
+    class Broken(FakeResource):
         async def close(self) -> None:
             await super().close()
             if len(built) > 1 and self is built[1]:
@@ -113,13 +113,13 @@ async def test_what_goes_wrong_elsewhere_is_told_when_all_are_closed():
         built.append(Broken())
         return built[-1]
 
-    all_of_them = Homes(make, "store")
+    homes = Homes(make, "store")
     async with OtherLoop() as other:
-        await all_of_them.here()
-        await other.run(all_of_them.here())
+        await homes.here()
+        await other.run(homes.here())
         with pytest.raises(RuntimeError, match="a bug"):
-            await all_of_them.close()
-        assert [len(house.left) for house in built] == [1, 1]
+            await homes.close()
+        assert [len(house.closed_on) for house in built] == [1, 1]
 
 
 # ── every driver ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -130,8 +130,8 @@ SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'onth
 
 @pytest.fixture(params=["postgres", "redis"])
 def server(request: pytest.FixtureRequest) -> tuple[str, Count]:
-    """A store's URL, and how many connections of ours its server has."""
-    if request.param == "postgres":  # a database of its own: nobody else's connections are in it
+    """Returns the URL of a store, and a function that counts our connections to its server."""
+    if request.param == "postgres":  # its own database, without connections of other tests
         url: str = request.getfixturevalue("postgres_url")
         asyncio.run(_migrate(url))
     else:
@@ -154,7 +154,7 @@ async def _migrate(url: str) -> None:
 
 
 async def opened(url: str) -> Store:
-    """Open, and heard by nobody: only connections that calls have made are counted."""
+    """Open without a listener, so that only connections of calls are counted."""
     store = await open_store(url, read_only=True)
     assert await store.queries.list_jobs() == []
     return store
@@ -173,7 +173,7 @@ async def test_a_store_closes_the_connections_of_every_loop(server: tuple[str, C
                 await asking
 
 
-async def test_a_store_is_closed_though_a_loop_no_longer_runs(server: tuple[str, Count]):
+async def test_a_store_can_be_closed_although_a_loop_is_stopped(server: tuple[str, Count]):
     url, count = server
     store = await opened(url)
     async with OtherLoop() as other:
@@ -185,7 +185,7 @@ async def test_a_store_is_closed_though_a_loop_no_longer_runs(server: tuple[str,
         await look_until(lambda: count() == 0, "the server to have no connection of ours")
 
 
-async def test_a_store_does_not_wait_for_ever_for_a_loop_that_has_no_time(
+async def test_the_close_of_a_store_does_not_wait_for_ever_for_a_blocked_loop(
     server: tuple[str, Count], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(per_loop, "CLOSE_PATIENCE", 0.02)
@@ -200,36 +200,36 @@ async def test_a_store_does_not_wait_for_ever_for_a_loop_that_has_no_time(
         await look_until(lambda: count() == 0, "the server to have no connection of ours")
 
 
-class Wire:
-    """A connection that only notes what becomes of it."""
+class FakeConnection:
+    """A fake connection that records its state."""
 
     def __init__(self) -> None:
         self.state = "open"
 
 
-class Wires(Pool[Wire]):
+class FakePool(Pool[FakeConnection]):
     trouble = (OSError,)
 
     def __init__(self, *, connections: int = 2, timeout: float = 0.02) -> None:
         super().__init__(ServerAddress("dsn", "store", connections=connections, timeout=timeout))
-        self.made: list[Wire] = []
+        self.made: list[FakeConnection] = []
         self.opening: BaseException | asyncio.Event | None = None
 
-    async def open(self) -> Wire:
+    async def open(self) -> FakeConnection:
         if isinstance(self.opening, asyncio.Event):
             await self.opening.wait()
         elif self.opening is not None:
             raise self.opening
-        self.made.append(Wire())
+        self.made.append(FakeConnection())
         return self.made[-1]
 
-    async def end(self, db: Wire) -> None:
+    async def end(self, db: FakeConnection) -> None:
         db.state = "ended"
 
-    async def part(self, db: Wire) -> None:
+    async def part(self, db: FakeConnection) -> None:
         db.state = "parted"
 
-    def is_fit(self, db: Wire) -> bool:
+    def is_fit(self, db: FakeConnection) -> bool:
         return db.state == "open"
 
     @staticmethod
@@ -241,45 +241,45 @@ class Wires(Pool[Wire]):
         return [wire.state for wire in self.made]
 
 
-async def kept(wire: Wire) -> Wire:
+async def return_it(wire: FakeConnection) -> FakeConnection:
     return wire
 
 
-def failing(error: Exception) -> Callable[[Wire], Awaitable[None]]:
-    async def work(wire: Wire) -> None:
+def failing(error: Exception) -> Callable[[FakeConnection], Awaitable[None]]:
+    async def work(wire: FakeConnection) -> None:
         raise error
 
     return work
 
 
-async def use_both(pool: Wires) -> None:
+async def use_both(pool: FakePool) -> None:
     for wire in [await pool.take(), await pool.take()]:
         await pool.give_back(wire)
 
 
-async def test_the_last_used_is_lent_first_and_none_to_two():
-    pool = Wires()
+async def test_the_last_used_connection_is_lent_first_and_only_once():
+    pool = FakePool()
     one, other = await pool.take(), await pool.take()
     assert one is not other
     await pool.give_back(other)
     await pool.give_back(one)
-    assert await pool.use(kept) is one  # given back last
+    assert await pool.use(return_it) is one  # given back last
     assert pool.states == ["open", "open"]
 
 
-async def test_an_answer_that_is_an_error_leaves_the_connection_as_it_was():
-    pool = Wires()
+async def test_an_error_of_the_server_keeps_the_connection():
+    pool = FakePool()
     with pytest.raises(ValueError, match="no"):
         await pool.use(failing(ValueError("no")))
     assert await pool.take() is pool.made[0]
 
 
-async def test_a_cancelled_call_ends_its_connection_and_no_other():
-    pool = Wires()
+async def test_a_cancelled_call_ends_only_its_own_connection():
+    pool = FakePool()
     await use_both(pool)
     lent = asyncio.Event()
 
-    async def stay(wire: Wire) -> None:
+    async def stay(wire: FakeConnection) -> None:
         lent.set()
         await asyncio.Event().wait()
 
@@ -289,31 +289,31 @@ async def test_a_cancelled_call_ends_its_connection_and_no_other():
     await asyncio.wait([task])
     assert task.cancelled()
     assert sorted(pool.states) == ["ended", "open"]
-    await use_both(pool)  # there is room for both
+    await use_both(pool)  # the pool may open a second one again
 
 
-async def test_a_way_that_leads_nowhere_ends_the_idle_ones_too():
-    pool = Wires()
+async def test_a_broken_connection_ends_the_idle_ones_too():
+    pool = FakePool()
     await use_both(pool)
     with pytest.raises(OSError, match="gone"):
         await pool.use(failing(OSError("gone")))
     assert pool.states == ["ended", "ended"]
 
 
-async def test_an_unfit_one_is_not_lent_again():
-    pool = Wires()
+async def test_an_unfit_connection_is_not_lent_again():
+    pool = FakePool()
     unfit = await pool.take()
     unfit.state = "half done"
     await pool.give_back(unfit)
     gone = await pool.take()
     await pool.give_back(gone)
-    gone.state = "gone"  # while it was idle
+    gone.state = "gone"  # it broke while it was idle
     assert await pool.take() is pool.made[2]
     assert pool.states == ["ended", "gone", "open"]
 
 
-async def test_when_all_are_in_use_it_says_so():
-    pool = Wires()
+async def test_an_error_says_that_all_connections_are_in_use():
+    pool = FakePool()
     lent = [await pool.take(), await pool.take()]
     with pytest.raises(StoreUnavailable, match=r"^store: expected one of 2 connections to be free, .*; ask again"):
         await pool.take()
@@ -322,8 +322,8 @@ async def test_when_all_are_in_use_it_says_so():
 
 
 @pytest.mark.parametrize("error", [OSError("away"), RuntimeError("a bug")])
-async def test_who_cannot_connect_leaves_room(error: Exception):
-    pool = Wires(connections=1)
+async def test_a_failed_connect_frees_its_place(error: Exception):
+    pool = FakePool(connections=1)
     pool.opening = error
     for _ in range(2):
         with pytest.raises(type(error)):
@@ -332,8 +332,8 @@ async def test_who_cannot_connect_leaves_room(error: Exception):
     assert await pool.take() is pool.made[0]
 
 
-async def test_who_is_cancelled_while_it_connects_leaves_room():
-    pool = Wires(connections=1)
+async def test_a_cancelled_connect_frees_its_place():
+    pool = FakePool(connections=1)
     pool.opening = asyncio.Event()
     task = asyncio.create_task(pool.take())
     await asyncio.sleep(0)
@@ -343,8 +343,8 @@ async def test_who_is_cancelled_while_it_connects_leaves_room():
     assert await pool.take() is pool.made[0]
 
 
-async def test_closing_ends_what_is_lent_and_parts_from_what_is_idle():
-    pool = Wires()
+async def test_close_ends_lent_connections_and_parts_from_idle_ones():
+    pool = FakePool()
     lent = await pool.take()
     await pool.give_back(await pool.take())
     await pool.close()

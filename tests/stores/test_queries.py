@@ -1,4 +1,4 @@
-"""Cursors, pages from scans, and runs that move while they are read."""
+"""Cursors and pages of lists, also when runs change between two reads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 @given(CURSORS)
-def test_a_cursor_comes_back_as_it_was(cursor: Cursor):
+def test_a_cursor_is_decoded_unchanged(cursor: Cursor):
     text = encode_cursor(cursor)
     assert set(text) <= set(URL_SAFE)
     assert decode_cursor(text, type(cursor)) == cursor
@@ -53,7 +53,7 @@ def test_a_cursor_that_was_changed_is_refused(cursor: Cursor, data: st.DataObjec
 
 
 @given(st.text())
-def test_any_text_is_refused_in_our_words(text: str):
+def test_any_other_text_is_refused_with_our_error(text: str):
     with pytest.raises(DefinitionError):
         decode_cursor(text, JobCursor)
     with pytest.raises(DefinitionError):
@@ -70,17 +70,17 @@ def test_any_text_is_refused_in_our_words(text: str):
         (AttemptCursor, (10**40, 1, 1)),
     ],
 )
-def test_a_cursor_that_somebody_has_made_is_refused(kind: type[Cursor], fields: tuple[Any, ...]):
+def test_a_forged_cursor_is_refused(kind: type[Cursor], fields: tuple[Any, ...]):
     with pytest.raises(DefinitionError, match="as it was answered"):
         decode_cursor(encode_cursor(kind(*fields)), kind)
 
 
-def test_a_cursor_of_something_else_is_refused():
+def test_a_cursor_of_another_list_is_refused():
     with pytest.raises(DefinitionError):
         decode_cursor(encode_cursor(JobCursor("default", "report")), RunCursor)
 
 
-def test_states_that_are_not_asked_for_are_all_of_them():
+def test_a_filter_without_states_means_all_states():
     assert (RunFilter().live_states, RunFilter().ended_states) == (LIVE, TERMINAL)
     some = RunFilter(states=frozenset({RunState.DEAD, RunState.RUNNING}))
     assert set(some.live_states) == {RunState.RUNNING}
@@ -92,8 +92,8 @@ def run(number: int, *, due: int = 5, ended: int | None = None) -> RunRecord:
     return RunRecord(number, "job", "default", "submit:x", due, due, state, "", 0, 0, 0, 0, ended_at=ended)
 
 
-class Scripted(SqlQueries):
-    """Answers scans as it was told, one after the other."""
+class ScriptedQueries(SqlQueries):
+    """Answers scans with the given results, one after the other."""
 
     def __init__(self, live: list[RunScan], ended: list[RunScan]) -> None:
         super().__init__(MemoryStore().database)
@@ -106,25 +106,25 @@ class Scripted(SqlQueries):
         return self.ended.pop(0)
 
 
-async def test_a_page_that_found_nothing_yet_says_where_to_go_on():
-    queries = Scripted([Scan([], RunCursor(False, 7, 3))], [])
+async def test_an_empty_page_has_a_cursor_to_continue():
+    queries = ScriptedQueries([Scan([], RunCursor(False, 7, 3))], [])
     assert await queries.find_runs(RunFilter()) == ([], RunCursor(False, 7, 3))
 
 
-async def test_a_page_that_is_full_of_live_runs_goes_on_with_finished_ones():
-    queries = Scripted([Scan([run(1)])], [])
+async def test_a_page_full_of_live_runs_continues_with_finished_ones():
+    queries = ScriptedQueries([Scan([run(1)])], [])
     assert await queries.find_runs(RunFilter(), limit=1) == ([run(1)], FIRST_ENDED)
-    queries = Scripted([Scan([run(1)])], [])
+    queries = ScriptedQueries([Scan([run(1)])], [])
     alive = RunFilter(states=frozenset({RunState.SCHEDULED}))
     assert await queries.find_runs(alive, limit=1) == ([run(1)], None)
 
 
-async def test_a_run_that_ends_between_two_looks_is_on_a_page_once():
-    queries = Scripted([Scan([run(1), run(2)])], [Scan([run(1, ended=9), run(3, ended=8)])])
+async def test_a_run_that_ends_between_two_scans_is_on_a_page_once():
+    queries = ScriptedQueries([Scan([run(1), run(2)])], [Scan([run(1, ended=9), run(3, ended=8)])])
     assert await queries.find_runs(RunFilter()) == ([run(1), run(2), run(3, ended=8)], None)
 
 
-async def test_a_list_shows_a_run_that_has_moved_as_it_was_seen_last():
+async def test_a_list_shows_the_latest_state_of_a_run_that_moved():
     moved = replace(run(1), due_at=8)
-    queries = Scripted([Scan([run(1)], RunCursor(False, 5, 1)), Scan([moved, run(2, due=9)])], [Scan([])])
+    queries = ScriptedQueries([Scan([run(1)], RunCursor(False, 5, 1)), Scan([moved, run(2, due=9)])], [Scan([])])
     assert await queries.list_runs() == [moved, run(2, due=9)]

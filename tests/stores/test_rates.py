@@ -1,4 +1,4 @@
-"""Whatever workers ask of a store, and whenever: instants are handed out at the rate, and every run starts."""
+"""Whatever workers do and whenever: a rate never grants more starts than it allows, and every run starts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STEPS = st.one_of(
 
 
 class Bench:
-    """A worker that arms what it gets, when it is told to, and takes down when each run starts."""
+    """A worker that arms its runs when it is told to, and records when each run starts."""
 
     def __init__(self, store: Store, gate: RateGate, *, odd: str) -> None:
         self.bench = Workbench(store)
@@ -82,7 +82,7 @@ class Bench:
                 await bench.store.recount_gates(now=bench.now)
 
     async def arm(self, leases: list[Lease]) -> None:
-        """Arm a batch, and ask again for its answers, as if they had got lost."""
+        """Arm a batch, and repeat the call as if its answers were lost."""
         bench = self.bench
         due = [OnBusy("wait") if lease.due_at <= bench.now else None for lease in leases]
         gates = {lease.lease_id: GateAsk((), on_busy, self.gate) for lease, on_busy in zip(leases, due, strict=True)}
@@ -104,7 +104,7 @@ class Bench:
         self.instants.append(granted if late and granted is not None else start)
 
     async def drain(self) -> None:
-        """Another node goes from instant to instant: everybody starts."""
+        """Another node goes from instant to instant until every run has started."""
         self.node = await self.bench.node("another", ttl=1_000_000)
         for _ in range(4 * self.submitted + 10):
             got = await self.bench.reserve(self.node, seats=50, lapse=0.5)
@@ -118,7 +118,7 @@ class Bench:
 @pytest.mark.parametrize("odd", ["recount", "back"])
 @settings(max_examples=60, deadline=None)
 @given(gate=st.sampled_from(GATES), steps=st.lists(STEPS, max_size=25))
-def test_instants_are_handed_out_at_the_rate(kind, odd, gate, steps):
+def test_instants_are_granted_at_the_rate(kind, odd, gate, steps):
     async def main(path: str) -> Bench:
         store = MemoryStore() if kind == "memory" else await SqliteStore.open(Path(path) / "r.db", inline=True)
         bench = Bench(store, gate, odd=odd)

@@ -1,4 +1,4 @@
-"""A program's own connections, of every kind that runs can be submitted within."""
+"""Connections of a program, of every kind within which runs can be submitted."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from sqlalchemy.orm import Session
 
 
 @dataclass
-class Mine:
-    """A connection with a transaction that is open; after a commit or rollback it has the next one."""
+class Caller:
+    """A connection with an open transaction. After a commit or rollback it has the next one."""
 
     connection: Any
-    do: Callable[[str], Awaitable[Any]]  # a statement of the program's own
+    do: Callable[[str], Awaitable[Any]]  # executes a statement of the program
     commit: Callable[[], Awaitable[Any]]
     rollback: Callable[[], Awaitable[Any]]
 
 
-def aside(work: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """What blocks, as a coroutine."""
+def in_thread(work: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """Makes a coroutine function of a blocking function."""
 
     async def ask(*given: Any) -> Any:
         return await asyncio.to_thread(work, *given)
@@ -34,31 +34,31 @@ def aside(work: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
 
 
 @asynccontextmanager
-async def by_asyncpg(url: str) -> AsyncIterator[Mine]:
+async def by_asyncpg(url: str) -> AsyncIterator[Caller]:
     db = await asyncpg.connect(url, statement_cache_size=0)
     await db.execute("BEGIN")
-    yield Mine(db, db.execute, lambda: db.execute("COMMIT; BEGIN"), lambda: db.execute("ROLLBACK; BEGIN"))
+    yield Caller(db, db.execute, lambda: db.execute("COMMIT; BEGIN"), lambda: db.execute("ROLLBACK; BEGIN"))
     await db.close()
 
 
 @asynccontextmanager
-async def by_asyncpg_pool(url: str) -> AsyncIterator[Mine]:
+async def by_asyncpg_pool(url: str) -> AsyncIterator[Caller]:
     async with asyncpg.create_pool(url, min_size=1, statement_cache_size=0) as pool, pool.acquire() as db:
         await db.execute("BEGIN")
-        yield Mine(db, db.execute, lambda: db.execute("COMMIT; BEGIN"), lambda: db.execute("ROLLBACK; BEGIN"))
+        yield Caller(db, db.execute, lambda: db.execute("COMMIT; BEGIN"), lambda: db.execute("ROLLBACK; BEGIN"))
         await db.execute("ROLLBACK")
 
 
 @asynccontextmanager
-async def by_psycopg(url: str) -> AsyncIterator[Mine]:
+async def by_psycopg(url: str) -> AsyncIterator[Caller]:
     with psycopg.connect(url, prepare_threshold=None) as db:
-        yield Mine(db, aside(db.execute), aside(db.commit), aside(db.rollback))
+        yield Caller(db, in_thread(db.execute), in_thread(db.commit), in_thread(db.rollback))
 
 
 @asynccontextmanager
-async def by_async_psycopg(url: str) -> AsyncIterator[Mine]:
+async def by_async_psycopg(url: str) -> AsyncIterator[Caller]:
     async with await psycopg.AsyncConnection.connect(url, prepare_threshold=None) as db:
-        yield Mine(db, db.execute, db.commit, db.rollback)
+        yield Caller(db, db.execute, db.commit, db.rollback)
 
 
 def engine(url: str) -> sqlalchemy.Engine:
@@ -67,15 +67,19 @@ def engine(url: str) -> sqlalchemy.Engine:
 
 
 @asynccontextmanager
-async def by_sqlalchemy(url: str) -> AsyncIterator[Mine]:
+async def by_sqlalchemy(url: str) -> AsyncIterator[Caller]:
     with engine(url).connect() as db:
-        yield Mine(db, aside(lambda text: db.execute(sqlalchemy.text(text))), aside(db.commit), aside(db.rollback))
+        yield Caller(
+            db, in_thread(lambda text: db.execute(sqlalchemy.text(text))), in_thread(db.commit), in_thread(db.rollback)
+        )
 
 
 @asynccontextmanager
-async def by_sqlalchemy_session(url: str) -> AsyncIterator[Mine]:
+async def by_sqlalchemy_session(url: str) -> AsyncIterator[Caller]:
     with Session(engine(url)) as db:
-        yield Mine(db, aside(lambda text: db.execute(sqlalchemy.text(text))), aside(db.commit), aside(db.rollback))
+        yield Caller(
+            db, in_thread(lambda text: db.execute(sqlalchemy.text(text))), in_thread(db.commit), in_thread(db.rollback)
+        )
 
 
 def async_engine(url: str, driver: str) -> Any:
@@ -89,18 +93,18 @@ def async_engine(url: str, driver: str) -> Any:
 
 
 @asynccontextmanager
-async def by_async_sqlalchemy(url: str) -> AsyncIterator[Mine]:
+async def by_async_sqlalchemy(url: str) -> AsyncIterator[Caller]:
     async with async_engine(url, "asyncpg").connect() as db:
-        yield Mine(db, lambda text: db.execute(sqlalchemy.text(text)), db.commit, db.rollback)
+        yield Caller(db, lambda text: db.execute(sqlalchemy.text(text)), db.commit, db.rollback)
 
 
 @asynccontextmanager
-async def by_async_sqlalchemy_session(url: str) -> AsyncIterator[Mine]:
+async def by_async_sqlalchemy_session(url: str) -> AsyncIterator[Caller]:
     made = async_engine(url, "psycopg")
     from sqlalchemy.ext.asyncio import AsyncSession
 
     async with AsyncSession(made) as db:
-        yield Mine(db, lambda text: db.execute(sqlalchemy.text(text)), db.commit, db.rollback)
+        yield Caller(db, lambda text: db.execute(sqlalchemy.text(text)), db.commit, db.rollback)
 
 
 KINDS = {

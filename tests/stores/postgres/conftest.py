@@ -1,4 +1,4 @@
-"""A store on an empty database; and several, as several processes have them."""
+"""A store on an empty database, and several stores on it, as several processes have them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def store(empty_url: str) -> AsyncIterator[PostgresStore]:
 
 @pytest.fixture
 async def stores(empty_url: str) -> AsyncIterator[list[PostgresStore]]:
-    """Four nodes of a cluster, each with connections of its own. No two of their transactions may deadlock."""
+    """Four nodes of a cluster, each with its own connections. None of their transactions may deadlock."""
     before = deadlocks(empty_url)
     stores = [await PostgresStore.open(empty_url) for _ in range(4)]
     yield stores
@@ -29,7 +29,7 @@ async def stores(empty_url: str) -> AsyncIterator[list[PostgresStore]]:
 
 
 def deadlocks(url: str) -> int:
-    """How many the server has had to end in this database so far."""
+    """Returns how many deadlocks the server has ended in this database so far."""
     with psycopg.connect(url) as db:
         [[count]] = db.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
     return int(count)

@@ -1,11 +1,11 @@
-"""Which locks a store call holds after each of its statements, and which two calls could wait for each other.
+"""Records which locks a store call holds after each of its statements, and finds calls that could wait for each other.
 
-Row locks are not in `pg_locks`; the extension `pgrowlocks` reads them from the pages. A new row is seen from the inside
-only: whoever inserts the same key has to wait.
+Row locks are not in `pg_locks`, so the extension `pgrowlocks` reads them from the pages. A new row is visible only to
+its own transaction, but a second insert of the same key has to wait.
 
-A schedule of two calls that deadlock has a first wait: the first call has done some statements, and the second one
-meets a lock of these. So it is enough to look at each number of statements (`find_suspects`). What is found may still
-be fine, where a call does not wait for what it cannot get (SKIP LOCKED, NOWAIT): a race tells.
+Two calls deadlock in this order: the first call executes some statements, then the second call waits for a lock of
+these. So it is enough to try each number of statements of the first call (`find_suspects`). A suspect may be harmless,
+if a call does not wait for a lock (SKIP LOCKED, NOWAIT). A race on real connections decides.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FROM pg_index i JOIN pg_class t ON t.oid = i.indrelid
 WHERE i.indisunique AND t.relnamespace = 'onthedot'::regnamespace AND t.relkind = 'r' AND t.relname <> 'migrations'
 """
 
-# The numbers of a transaction and of its savepoints, and the advisory locks that it holds.
+# The ids of a transaction and of its savepoints, and its advisory locks.
 LIST_LOCKS = """
 SELECT transactionid::text, concat_ws(':', 'key', classid, objid), CASE mode WHEN 'ShareLock' THEN 2 ELSE 4 END
 FROM pg_locks WHERE pid = $1 AND locktype IN ('advisory', 'transactionid')
@@ -56,7 +56,7 @@ def is_conflict(one: int, other: int) -> bool:
 
 
 class Footprints:
-    """Looks at a database through a connection of its own."""
+    """Reads the locks of a database through its own connection."""
 
     def __init__(self, db: Any, unique: Sequence[tuple[str, bool, str]]) -> None:
         self._db = db
@@ -68,7 +68,7 @@ class Footprints:
 
     @classmethod
     async def open(cls, db: Any) -> Footprints:
-        """The state of the database now is the one that all calls begin with."""
+        """All calls begin with the current state of the database."""
         await db.execute("CREATE EXTENSION pgrowlocks; SET plan_cache_mode = force_generic_plan")
         rows = await db.fetch(LIST_UNIQUE)
         unique = [
@@ -80,12 +80,12 @@ class Footprints:
         return footprints
 
     def obstacle(self, lock: str) -> str:
-        """A statement that locks this row."""
+        """Returns a statement that locks this row."""
         table = lock.partition(":")[0]
         return f"SELECT 1 FROM onthedot.{table} WHERE {self._names[table]} = '{lock}' FOR UPDATE"  # noqa: S608
 
     async def look(self, holder: Any) -> Footprint:
-        """What the transaction on this connection holds now. There is no other one."""
+        """Returns what the transaction on this connection holds now. It must be the only one."""
         rows = await self._db.fetch(LIST_LOCKS, holder.get_server_pid())
         found = {key: mode for number, key, mode in rows if number is None}
         numbers = [number for number, _, _ in rows if number is not None]
@@ -96,8 +96,8 @@ class Footprints:
 
 
 class Suspect(NamedTuple):
-    """Two calls that may wait for each other: the second starts when the first has done `cut` statements, waits for
-    `wanted`, and has `held` that the first needs. With `obstacle` both lock several rows in one statement."""
+    """Two calls that may wait for each other. The second starts after `cut` statements of the first, waits for
+    `wanted`, and holds `held`, which the first needs. With `obstacle`, both lock several rows in one statement."""
 
     first: str
     second: str
@@ -108,14 +108,14 @@ class Suspect(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One statement of a call: what was held before, and what it gains."""
+    """One statement of a call: the locks before it, and the locks that it adds."""
 
     before: Footprint
     gained: Footprint
 
 
 def steps_of(trace: Sequence[Footprint]) -> list[Step]:
-    """The statements of a call."""
+    """Returns the statements of a call."""
     return [
         Step(before, {lock: mode for lock, mode in after.items() if mode > before.get(lock, 0)})
         for before, after in pairwise(trace)
@@ -127,8 +127,9 @@ def _met(some: Footprint, others: Footprint) -> list[str]:
 
 
 def find_suspects(first: str, second: str, calls: Mapping[str, Sequence[Step]]) -> Iterator[Suspect]:
-    """All ways in which the second call may wait for the first, and the first then for the second. Of several cuts that
-    stop the second call at the same place the earliest is given: then the first call has the most to do."""
+    """Yields all ways in which the second call may wait for the first, and the first then for the second. If several
+    cuts stop the second call at the same place, only the earliest is given, because the first call then has the most
+    left."""
     one, other = calls[first], calls[second]
     if not _met(one[-1].before | one[-1].gained, other[-1].before | other[-1].gained):
         return
@@ -137,7 +138,7 @@ def find_suspects(first: str, second: str, calls: Mapping[str, Sequence[Step]]) 
         for place, (before, gained) in enumerate(other):
             wanted = _met(gained, held)
             if wanted:
-                has = before | {lock: mode for lock, mode in gained.items() if lock not in wanted}  # or a part of it
+                has = before | {lock: mode for lock, mode in gained.items() if lock not in wanted}  # or some of them
                 needed = next((lock for step in one[cut:] for lock in _met(step.gained, has)), None)
                 if needed is not None and place not in places:
                     places.add(place)
@@ -145,9 +146,9 @@ def find_suspects(first: str, second: str, calls: Mapping[str, Sequence[Step]]) 
                 break
 
 
-def find_crowds(first: str, second: str, calls: Mapping[str, Sequence[Step]]) -> Iterator[Suspect]:
-    """All rows at which two statements may meet that each lock several of the same rows, if nothing else has kept
-    them apart before."""
+def find_common_rows(first: str, second: str, calls: Mapping[str, Sequence[Step]]) -> Iterator[Suspect]:
+    """Yields the rows at which two statements may meet that both lock several of the same rows, unless an earlier lock
+    keeps them apart."""
     for cut, (held, gains) in enumerate(calls[first]):
         for before, gained in calls[second]:
             shared = _met(gains, gained)

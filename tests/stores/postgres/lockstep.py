@@ -1,14 +1,14 @@
-"""Runs two store calls in lockstep: one stops between two of its statements while the other goes as far as it can.
+"""Runs two store calls in lockstep: one stops between two statements while the other continues as far as it can.
 
     with hooked():
         await race(watcher, first, second, cut=3)
 
 The first call stops before its fourth statement. The second one starts, and ends or waits for a lock. Then the first
-one goes on. If two calls can wait for each other, one of the cuts shows it: of two that do, one waits first, and all
-that the other has done by then is a number of statements.
+one continues. If two calls can wait for each other, one of the cuts shows it, because one of them waits first, after
+some number of statements of the other.
 
-That holds for locks of different statements. Two statements that lock several rows each, in different orders, meet
-at an obstacle: a row that a third transaction locks until both calls wait.
+This holds for locks of different statements. Two statements that lock several rows each, in different orders, meet at
+an obstacle: a row that a third transaction locks until both calls wait.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from onthedot.stores.postgres.connections import Limits
 from tests.stores.postgres.footprints import Footprint, Footprints
 
 LONGEST = 15.0
-"""How long a call may take, in seconds, in a race on a busy machine. A call that takes longer hangs."""
+"""Seconds that a call in a race may take on a busy machine. A call that takes longer hangs."""
 
 IS_BLOCKED = "SELECT cardinality(pg_blocking_pids($1)) > 0"
 
@@ -48,10 +48,10 @@ class Side:
     def __init__(self, cut: int | None = None, *, undo: bool = False, look: Look | None = None) -> None:
         self.cut = cut
         self.undo = undo
-        self.look = look  # at its connection, after each statement
+        self.look = look  # called with its connection after each statement
         self.count = 0  # statements of its transactions that write
         self.pid = 0
-        self.halted = asyncio.Event()  # it has stopped, was rolled back, or is over
+        self.halted = asyncio.Event()  # set when it has stopped, was rolled back, or has ended
         self.go = asyncio.Event()
         self.deadlocks: list[str] = []
         self.rolled_back = False
@@ -66,7 +66,7 @@ class Side:
             self.rolled_back = True
             self.halted.set()
         elif self.undo and self.rolled_back:
-            raise Undone  # once is enough
+            raise Undone  # undo only once
         elif db.is_in_transaction() and not self._reading:
             await self._count(is_commit=words[0].startswith("COMMIT"))
         try:
@@ -105,7 +105,7 @@ def _stepping(method: Callable[..., Awaitable[object]]) -> Callable[..., Awaitab
 
 @contextmanager
 def hooked() -> Iterator[None]:
-    """Let every statement of a side ask first. No transaction is ended because it stops for a while."""
+    """Pass every statement of a side through `Side.step`. No transaction times out while it is stopped."""
     with pytest.MonkeyPatch.context() as patch:
         for name in _METHODS:
             patch.setattr(asyncpg.Connection, name, _stepping(getattr(asyncpg.Connection, name)))
@@ -114,7 +114,7 @@ def hooked() -> Iterator[None]:
 
 
 class Outcome(NamedTuple):
-    """What a race showed. `blocked`: the second call had to wait for the first."""
+    """The result of a race. `blocked`: the second call had to wait for the first."""
 
     blocked: bool
     deadlocks: list[str]
@@ -123,14 +123,14 @@ class Outcome(NamedTuple):
 
 
 class Watcher:
-    """A connection that looks at the others, and one that locks obstacles."""
+    """One connection that observes the others, and one that locks obstacles."""
 
     def __init__(self, watching: Any, locking: Any) -> None:
         self.watching = watching
         self.locking = locking
 
     async def settle(self, side: Side) -> bool:
-        """Wait until a side has stopped, has ended or waits for a lock; whether it waits."""
+        """Wait until a side has stopped, has ended or waits for a lock. Returns whether it waits."""
         while True:
             try:
                 async with asyncio.timeout(0.004):
@@ -142,7 +142,7 @@ class Watcher:
 
 
 async def _run(side: Side, call: Call) -> Exception | None:
-    """Make a call as a side; what it raised, but for refusals that belong to the protocol."""
+    """Run a call as a side. Returns its error. Refusals that belong to the protocol are no errors."""
     _side.set(side)
     limit = asyncio.timeout(LONGEST)
     try:
@@ -168,7 +168,8 @@ def _begin(side: Side, call: Call) -> asyncio.Task[Exception | None]:
 async def race(
     watcher: Watcher, first: Call, second: Call, *, cut: int | None = None, obstacle: str | None = None
 ) -> Outcome:
-    """Make both calls: see above. `obstacle` is a statement that locks rows until both have come as far as they can."""
+    """Run both calls as the module describes. `obstacle` is a statement that locks rows until both have come as far as
+    they can."""
     one, other = Side(cut), Side()
     tasks: list[asyncio.Task[Exception | None]] = []
     try:
@@ -183,7 +184,7 @@ async def race(
         if obstacle is not None:
             await watcher.locking.execute("ROLLBACK")
         errors = [error for error in await asyncio.gather(*tasks) if error is not None]
-    finally:  # after an error nothing is left that holds a lock or waits for one
+    finally:  # also after an error, no transaction may hold a lock or wait for one
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -193,7 +194,8 @@ async def race(
 
 
 async def trace(footprints: Footprints, call: Call) -> list[Footprint]:
-    """The locks that a call holds after each statement of its transaction; the first are none. It is undone."""
+    """Returns the locks that a call holds after each statement of its transaction, beginning with none. The call is
+    undone."""
     found: list[Footprint] = []
 
     async def look(db: Any) -> None:

@@ -1,4 +1,4 @@
-"""Every call of the store that writes, over the state of `scene.py`. Some have several forms with other locks."""
+"""Every store call that writes, on the state of `scene.py`. Some have several forms that take other locks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.stores.postgres.scene import BEFORE, NOW, SOON, TTL, Scene, asks, job
 Move = Callable[[Scene, PostgresStore], Awaitable[object]]
 
 MOVES: dict[str, Move] = {}
-"""By name."""
+"""The calls by name."""
 
 
 def _move(function: Move) -> Move:
@@ -153,7 +153,7 @@ async def cancel_running(scene: Scene, store: PostgresStore) -> object:
 
 @_move
 async def cancel_first(scene: Scene, store: PostgresStore) -> object:
-    """A process that has ended no run yet makes sure that there are partitions."""
+    """The first end of a run in a process also makes sure that the partitions exist."""
     store.database.months = frozenset()
     return await store.cancel([*scene.waiting["late"], *scene.ids("fair")], why="race", now=NOW)
 
@@ -207,7 +207,7 @@ async def submit_noted(scene: Scene, store: PostgresStore) -> object:
 
 @_move
 async def submit_again(scene: Scene, store: PostgresStore) -> object:
-    """Runs that are there already, and may be ending."""
+    """Runs that exist already, and may be ending."""
     leases = [scene.running[name][0] for name in ("right", "left", "plain")]
     return await store.submit([NewRun(one.record.id, one.trigger, one.due_at) for one in leases], now=NOW)
 
@@ -303,7 +303,7 @@ async def finish(scene: Scene, store: PostgresStore) -> object:
 
 @_move
 async def finish_fast(scene: Scene, store: PostgresStore) -> object:
-    """In one statement. It is for stores in which no job runs after another."""
+    """In one statement. Stores use it if no job runs after another."""
     ends = [Finish(replace(lease), SUCCESS, BEFORE, NOW) for lease in scene.running["plain"]]
     return await store.finish(ends, now=NOW)
 
@@ -330,7 +330,7 @@ async def finish_delays(scene: Scene, store: PostgresStore) -> object:
 
 @_move
 async def finish_ahead(scene: Scene, store: PostgresStore) -> object:
-    """Runs that were armed ahead and ended before their instants, in no order."""
+    """Runs that were armed ahead and ended before their instants, in mixed order."""
     return await store.finish(sorted(scene.finishes("done"), key=lambda one: one.lease.trigger, reverse=True), now=NOW)
 
 

@@ -1,4 +1,4 @@
-"""How the server would execute a statement of the store: the plan that it makes once and keeps for a session."""
+"""Reads the plan of a statement of the store: the generic plan that the server keeps for a session."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ PlanNode = dict[str, Any]
 
 
 async def plan_of(store: PostgresStore, statement: str) -> list[PlanNode]:
-    """All nodes of the plan, on a connection of the store with its settings. No value matters for a plan that is kept:
-    `EXPLAIN` with values would show one that was made for them."""
+    """Returns all nodes of the plan, from a connection of the store with its settings. The plan does not depend on
+    values. `EXPLAIN` with values would show a plan made for these values."""
 
     async def explain(tx: Transaction) -> str:
         await tx.db.execute(f"PREPARE planned AS {statement}")

@@ -1,4 +1,4 @@
-"""Fixtures for whoever tests on a PostgreSQL store."""
+"""Fixtures for tests on a PostgreSQL store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.stores.postgres.emptied import empty
 
 @pytest.fixture(scope="session")
 def migrated_url(postgres: SharedPostgres) -> Iterator[str]:
-    """A database of this process, with our tables in it."""
+    """A database of this test process, with our tables in it."""
     from onthedot.stores.postgres import PostgresStore
 
     async def migrate() -> None:
@@ -27,6 +27,6 @@ def migrated_url(postgres: SharedPostgres) -> Iterator[str]:
 
 @pytest.fixture
 def empty_url(migrated_url: str) -> str:
-    """The same, with nothing in the tables."""
+    """The same database with empty tables."""
     empty(migrated_url)
     return migrated_url

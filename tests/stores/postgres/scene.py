@@ -1,7 +1,6 @@
-"""A small state that every writing call of a store meets: few jobs, with shared gates, one fair queue, two nodes.
+"""A small state for all writing calls of a store: few jobs, with shared gates, one fair queue, two nodes.
 
-Ids do not follow the order of instants, so that rows which are found by an
-instant come in another order than by their ids.
+Ids do not follow the order of instants, so that rows found by an instant come in another order than by their ids.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ _numbers = count(1)
 
 
 def token() -> str:
-    """A name that no run or lease has had."""
+    """Returns a name that no run or lease has had."""
     return f"t{next(_numbers)}"
 
 
 @dataclass(slots=True)
 class Scene:
-    """What the calls speak of. `leases` and `runs` are by job; leases are copied before they are used."""
+    """The data with which the calls are made. `leases` and `runs` are by job. Leases are copied before each use."""
 
     url: str
     jobs: dict[str, JobRecord] = field(default_factory=dict)
@@ -52,14 +51,15 @@ class Scene:
     version: int = 0
 
     def ids(self, *names: str) -> list[int]:
-        """The running runs of some jobs."""
+        """Returns the ids of the running runs of some jobs."""
         return [lease.run_id for name in names for lease in self.running[name]]
 
     def reserved(self, *names: str) -> list[Lease]:
         return [replace(lease) for name in names for lease in self.held[name]]
 
     def finishes(self, *names: str, verdict: Verdict = SUCCESS) -> list[Finish]:
-        """The verdicts of all running attempts of some jobs. Without a fence they go the long way (`finish_plain`)."""
+        """Returns the verdicts of all running attempts of some jobs. Without a fence they take the slow path
+        (`finish_plain`)."""
         leases = [lease for name in names for lease in self.running[name]]
         return [Finish(replace(lease, fence=0), verdict, BEFORE, NOW) for lease in leases]
 
@@ -84,7 +84,7 @@ class _Builder:
         return ids
 
     async def take(self, name: str, seats: int, *, who: str = "", ahead: int = 0, **ask: Any) -> None:
-        """Reserve runs of one job; those that are due and need no gate run."""
+        """Reserve runs of one job. Those that are due and have no gate are running afterwards."""
         record = self.scene.jobs[name]
         wanted = ReserveRequest(
             who or self.scene.one, [token() for _ in range(seats + ahead)], seats, ahead, horizon=TTL, lapse=TTL,
@@ -137,8 +137,8 @@ async def build(store: PostgresStore, url: str) -> Scene:
 
 
 async def _add_plain(to: _Builder) -> None:
-    """Runs that need no gate: waiting, reserved and running, later ones with the smaller ids."""
-    await to.put("child", after=After("left", "right", any=True))  # its id is smaller than its parents'
+    """Runs without a gate: waiting, reserved and running. The later ones have the smaller ids."""
+    await to.put("child", after=After("left", "right", any=True))  # its id is smaller than those of its parents
     for name in ("left", "right"):
         await to.put(name)
         await to.submit(name, 30)
@@ -165,7 +165,7 @@ async def _add_plain(to: _Builder) -> None:
 
 
 async def _add_schedules(to: _Builder) -> None:
-    """Schedules: two of one job, whose runs were armed ahead; and fixed delays."""
+    """Two schedules of one job, whose runs were armed ahead, and fixed delays."""
     two = [window(0, 200, [10, 150], name=name, next_at=210) for name in ("b", "a")]
     await to.put("done", every(name="b"), every(name="a"), windows=two)
     await to.take("done", 2, ahead=2)
@@ -180,14 +180,14 @@ async def _add_schedules(to: _Builder) -> None:
 
 
 async def _add_gated(to: _Builder) -> None:
-    """Overlap gates with a holder and a line; a limit that two jobs share; and a run under exactly_once."""
+    """Overlap gates with a holder and waiting runs, a limit that two jobs share, and a run under exactly_once."""
     slots = [window(0, 200, [10, 20, 30, 150], next_at=210)]
     for name, overlap in (("wait", Overlap("wait")), ("skip", Overlap("skip")), ("swap", Overlap("replace"))):
         await to.put(name, every(), windows=slots, overlap=overlap)
         await to.take(name, 3)
         await to.arm(name)
         await to.arm(name, Blocked)
-    [lease] = to.scene.running.pop("swap")  # the holder backs off
+    [lease] = to.scene.running.pop("swap")  # the holder waits for its retry
     assert await to.store.finish([Finish(lease, retry(90), BEFORE, BEFORE)], now=BEFORE) == [True]
     for name in ("la", "lb"):
         await to.put(name, concurrency=Limit(1, name="pool"))
@@ -205,7 +205,7 @@ async def _add_gated(to: _Builder) -> None:
 
 
 async def _add_stuck(to: _Builder) -> None:
-    """A place in a limit that no living node can use, a run that waits for it, and a rate that is idle."""
+    """A place in a limit that no living node can use, a run that waits for it, and an idle rate."""
     limits: dict[str, Any] = {"concurrency": Limit(1, name="rare"), "rate": Rate(1000, "1h", name="rare")}
     await to.put("rare", **limits)
     await to.put("odd", labels=frozenset({"gpu"}), **limits)
@@ -226,7 +226,7 @@ async def _add_stuck(to: _Builder) -> None:
 
 
 async def _add_past(to: _Builder) -> None:
-    """Dead letters, and runs of two schedules that have ended."""
+    """Dead letters, and ended runs of two schedules."""
     await to.submit("plain", 30, 25)
     await to.take("plain", 2)
     letters = [to.scene.running["plain"].pop() for _ in range(2)]
@@ -239,13 +239,13 @@ async def _add_past(to: _Builder) -> None:
 
 
 def job(name: str, *schedules: Schedule, **fields: Any) -> Job:
-    """A job with a handler of its own, so that runs of it can be taken by themselves."""
+    """A job with its own handler, so that its runs can be reserved alone."""
     fields = {"task": Call(handler=name), "overlap": Overlap("allow"), **fields}
     return Job(name=name, schedules=schedules, **fields)
 
 
 def asks(leases: Iterable[Lease], on_busy: OnBusy | None = SOON) -> Mapping[str, GateAsk]:
-    """What a worker asks for these leases."""
+    """Returns the gates that a worker asks for with these leases."""
     found = {}
     for lease in leases:
         gates = gates_of(lease.record, target="", arguments={})

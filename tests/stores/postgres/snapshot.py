@@ -1,5 +1,6 @@
-"""The schema of PostgreSQL as text, as `schema.sql` has it. To write that anew after adding a migration, with the URL
-of a database that may be filled with tables:
+"""Writes the schema of PostgreSQL as text, as in `schema.sql`.
+
+Write it again after you add a migration, with the URL of an empty database:
 
     python -m tests.stores.postgres.snapshot postgresql://… > src/onthedot/stores/postgres/schema.sql
 """
@@ -35,7 +36,7 @@ LIST_INDEXES = "SELECT indexdef FROM pg_indexes WHERE schemaname = $1 AND tablen
 
 
 async def snapshot(url: str) -> str:
-    """The whole schema after all migrations."""
+    """Returns the whole schema after all migrations."""
     address = read_url(url)
     await prepare(address)
     db = await connect(address.dsn, address)
@@ -45,7 +46,7 @@ async def snapshot(url: str) -> str:
 
 
 async def dump(db: Any, schema: str) -> str:
-    """Tables with their columns and indexes, by name, as the server keeps them."""
+    """Returns tables with their columns and indexes, by name, as the server stores them."""
     lines = ["-- Made by the migrations. Written by `tests.stores.postgres.snapshot`; do not edit.", ""]
     lines += [f"CREATE SEQUENCE {name};" for (name,) in await db.fetch(LIST_SEQUENCES, schema)]
     for table, partitions, options in await db.fetch(LIST_TABLES, schema):
@@ -53,8 +54,8 @@ async def dump(db: Any, schema: str) -> str:
         lines += ["", f"CREATE TABLE {table} ("]
         lines += [f"    {name} {''.join(rest)}," for name, *rest in columns]
         lines[-1] = lines[-1].removesuffix(",")
-        said = [f" PARTITION BY {partitions}" if partitions else "", f" WITH {options}" if options else ""]
-        lines.append(f"){''.join(said)};")
+        clauses = [f" PARTITION BY {partitions}" if partitions else "", f" WITH {options}" if options else ""]
+        lines.append(f"){''.join(clauses)};")
         for (index,) in await db.fetch(LIST_INDEXES, schema, table):
             lines.append(index.replace(f" {schema}.", " ") + ";")
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What goes to the server as one text comes there as the array it was."""
+"""Arrays that are sent to the server as one text arrive unchanged."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from onthedot.stores.sql.port import sql
     "values",
     [[], [""], ["a", "b"], ["NULL", "null"], ['say "so"', "back\\slash", "{a,b}", " x ", "a,b"], ["ä", "\n", "\t"]],
 )
-async def test_words_arrive_as_they_were(store: PostgresStore, values: list[str]):
+async def test_arrays_of_words_arrive_unchanged(store: PostgresStore, values: list[str]):
     assert await store.database.look(lambda tx: tx.value(sql("SELECT $1::text::text[]"), words(values))) == values
 
 
-async def test_numbers_arrive_as_they_were(store: PostgresStore):
+async def test_arrays_of_numbers_arrive_unchanged(store: PostgresStore):
     given = numbers([1, -2, 9_223_372_036_854_775_807, "NULL"])
     found = await store.database.look(lambda tx: tx.value(sql("SELECT $1::text::bigint[]"), given))
     assert found == [1, -2, 9_223_372_036_854_775_807, None]
 
 
 @pytest.mark.parametrize(("kind", "times"), [("pg_catalog.int2", 1), ("public.mood", 2)])
-async def test_a_process_asks_once_about_an_array_type_of_postgresql(
+async def test_a_process_looks_up_a_built_in_array_type_once(
     empty_url: str, monkeypatch: pytest.MonkeyPatch, kind: str, times: int
 ):
-    """A type that belongs to a database is asked about on each connection."""
+    """A type that belongs to a database is looked up on each connection."""
     asked = []
     ask = asyncpg.Connection._introspect_types  # type: ignore[attr-defined]
 

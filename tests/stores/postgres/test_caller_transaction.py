@@ -1,4 +1,4 @@
-"""Submitted inside a transaction of the caller's own: there exactly if that is committed, by any connection."""
+"""Runs submitted inside the caller's transaction exist only if it commits, with any kind of connection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from onthedot.stores.protocol import Store
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import name_of
 from tests.servers.shared import SharedPostgres
-from tests.stores.postgres.callers import KINDS, Mine, by_asyncpg, by_psycopg
+from tests.stores.postgres.callers import KINDS, Caller, by_asyncpg, by_psycopg
 
 PREPARE = "DROP TABLE IF EXISTS public.orders; CREATE TABLE public.orders (id bigint PRIMARY KEY)"
 
@@ -78,82 +78,84 @@ async def sched(url: str) -> AsyncIterator[otd.Scheduler]:
 
 
 @pytest.fixture(params=KINDS)
-async def mine(request: pytest.FixtureRequest, url: str) -> AsyncIterator[Mine]:
-    async with KINDS[request.param](url) as mine:
-        yield mine
+async def caller(request: pytest.FixtureRequest, url: str) -> AsyncIterator[Caller]:
+    async with KINDS[request.param](url) as caller:
+        yield caller
 
 
-async def test_what_is_committed_starts_with_what_was_written(sched: otd.Scheduler, mine: Mine, url: str):
-    await mine.do("INSERT INTO orders VALUES (7)")
-    run = await sched.submit(*call(7), connection=mine.connection)
+async def test_a_committed_submit_starts_and_sees_the_callers_writes(sched: otd.Scheduler, caller: Caller, url: str):
+    await caller.do("INSERT INTO orders VALUES (7)")
+    run = await sched.submit(*call(7), connection=caller.connection)
     assert run.created
-    await mine.do("INSERT INTO orders VALUES (8)")  # in public, still: the search path is the caller's own
-    assert await sched.get_run(run) is None  # nobody sees it yet
-    await mine.commit()
+    await caller.do(
+        "INSERT INTO orders VALUES (8)"
+    )  # written to schema public: the caller's search path did not change
+    assert await sched.get_run(run) is None  # not visible before the commit
+    await caller.commit()
     assert await run.result(timeout="20s") == "t1: 7"
     record = await sched.get_run(run)
     assert record is not None
     assert (record.queue, record.priority, orders(url)) == ("mail", "high", [7, 8])
 
 
-async def test_what_is_rolled_back_never_was(sched: otd.Scheduler, mine: Mine, url: str):
-    await mine.do("INSERT INTO orders VALUES (7)")
-    run = await sched.submit(*call(7), connection=mine.connection, key="k")
-    await mine.rollback()
+async def test_a_rolled_back_submit_leaves_nothing(sched: otd.Scheduler, caller: Caller, url: str):
+    await caller.do("INSERT INTO orders VALUES (7)")
+    run = await sched.submit(*call(7), connection=caller.connection, key="k")
+    await caller.rollback()
     with pytest.raises(UnknownRun):
         await run.result(timeout="5s")
     assert (orders(url), await sched.list_runs()) == ([], [])
-    assert (await sched.submit(*call(8), key="k")).created  # its key is free, too
+    assert (await sched.submit(*call(8), key="k")).created  # its key is free again
 
 
-async def test_the_same_key_is_the_same_run(sched: otd.Scheduler, mine: Mine):
-    first = await sched.submit(*call(7), connection=mine.connection, key="k")
-    again = await sched.submit(*call(7), connection=mine.connection, key="k")
-    await mine.commit()
-    later = await sched.submit(*call(7), connection=mine.connection, key="k")
-    await mine.commit()
+async def test_the_same_key_gives_the_same_run(sched: otd.Scheduler, caller: Caller):
+    first = await sched.submit(*call(7), connection=caller.connection, key="k")
+    again = await sched.submit(*call(7), connection=caller.connection, key="k")
+    await caller.commit()
+    later = await sched.submit(*call(7), connection=caller.connection, key="k")
+    await caller.commit()
     outside = await sched.submit(*call(7), key="k")
     assert first == again == later == outside
     assert [run.created for run in (first, again, later, outside)] == [True, False, False, False]
     assert len(await sched.list_runs()) == 1
 
 
-async def test_a_conflict_leaves_the_transaction_as_it_was(sched: otd.Scheduler, mine: Mine, url: str):
+async def test_a_conflict_leaves_the_transaction_usable(sched: otd.Scheduler, caller: Caller, url: str):
     await sched.submit(*call(7), key="k")
-    await mine.do("INSERT INTO orders VALUES (1)")
+    await caller.do("INSERT INTO orders VALUES (1)")
     with pytest.raises(KeyConflict, match="used before by run 1"):
-        await sched.submit(*call(8), connection=mine.connection, key="k")
+        await sched.submit(*call(8), connection=caller.connection, key="k")
     calls = [bound(order) for order in (8, 9)]
     with pytest.raises(KeyConflict):
-        await sched.submit_many(calls, keys=["new", "k"], connection=mine.connection)
-    await mine.do("INSERT INTO orders VALUES (2)")
-    await mine.commit()
+        await sched.submit_many(calls, keys=["new", "k"], connection=caller.connection)
+    await caller.do("INSERT INTO orders VALUES (2)")
+    await caller.commit()
     assert orders(url) == [1, 2]
     assert len(await sched.list_runs()) == 1
     assert (await sched.submit(*call(9), key="new")).created
 
 
-async def test_wrong_arguments_are_refused_before_anything_is_written(sched: otd.Scheduler, mine: Mine):
+async def test_wrong_arguments_are_refused_before_anything_is_written(sched: otd.Scheduler, caller: Caller):
     with pytest.raises(ArgumentsError, match="missing a required argument: 'order'"):
-        await sched.submit("receipt", {"tenant": "t1"}, connection=mine.connection)
+        await sched.submit("receipt", {"tenant": "t1"}, connection=caller.connection)
     with pytest.raises(UnknownJob, match="did you mean 'receipt'"):
-        await sched.submit("reciept", {"tenant": "t1"}, connection=mine.connection)
-    await mine.commit()
+        await sched.submit("reciept", {"tenant": "t1"}, connection=caller.connection)
+    await caller.commit()
     assert await sched.list_runs() == []
 
 
-async def test_many_are_one_commit(sched: otd.Scheduler, mine: Mine):
+async def test_many_submits_are_one_commit(sched: otd.Scheduler, caller: Caller):
     calls = [bound(order, f"t{order % 3}") for order in range(1200)]
-    runs = await sched.submit_many(calls, connection=mine.connection, delay="1h", keys=[f"k{n}" for n in range(1200)])
+    runs = await sched.submit_many(calls, connection=caller.connection, delay="1h", keys=[f"k{n}" for n in range(1200)])
     assert len(set(runs)) == 1200
     assert await sched.list_runs() == []
-    await mine.commit()
+    await caller.commit()
     assert len(await sched.list_runs(limit=5000)) == 1200
 
 
-async def test_delay_and_expiry_are_those_of_any_submit(sched: otd.Scheduler, mine: Mine, url: str):
-    await sched.submit(*call(1), connection=mine.connection, delay="1h", expires="1m")
-    await mine.commit()
+async def test_delay_and_expiry_work_as_in_any_submit(sched: otd.Scheduler, caller: Caller, url: str):
+    await sched.submit(*call(1), connection=caller.connection, delay="1h", expires="1m")
+    await caller.commit()
     await sched.submit(*call(1), delay="1h", expires="1m")
     with psycopg.connect(url, autocommit=True) as db:
         (ours, lives), (theirs, live) = db.execute("SELECT due_at, expires_at - due_at FROM onthedot.runs").fetchall()
@@ -161,14 +163,14 @@ async def test_delay_and_expiry_are_those_of_any_submit(sched: otd.Scheduler, mi
     assert abs(ours - theirs) < 20_000_000
 
 
-async def test_the_commit_itself_wakes_a_worker(url: str, mine: Mine):
-    """With polls that are minutes apart."""
+async def test_the_commit_wakes_a_worker(url: str, caller: Caller):
+    """The next poll would be minutes later."""
     settings = otd.Settings(poll_every=600_000_000)
     async with program(url, settings=settings) as sched:
-        await (await sched.submit(*call(1))).result(timeout="20s")  # it listens by now
-        run = await sched.submit(*call(2), connection=mine.connection)
-        await asyncio.sleep(0.2)  # whoever looks meanwhile finds nothing
-        await mine.commit()
+        await (await sched.submit(*call(1))).result(timeout="20s")  # after this run the worker listens
+        run = await sched.submit(*call(2), connection=caller.connection)
+        await asyncio.sleep(0.2)  # a worker that looks now finds nothing
+        await caller.commit()
         assert await run.result(timeout="10s") == "t1: 2"
 
 
@@ -187,20 +189,20 @@ async def test_a_connection_without_a_transaction_is_refused(sched: otd.Schedule
 
 
 async def test_a_connection_to_another_database_is_refused(sched: otd.Scheduler, postgres: SharedPostgres):
-    """One that is empty, and one with a store of its own that even has a job of this name."""
+    """An empty database, and one with a store that even has a job of this name."""
     other = postgres.create()
     for _ in range(2):
-        async with by_asyncpg(other) as mine:
+        async with by_asyncpg(other) as caller:
             with pytest.raises(StateError, match="expected one to the database of the store, postgresql://"):
-                await sched.submit(*call(1), connection=mine.connection)
-            await mine.do("SELECT 1")  # the transaction goes on
-            await mine.rollback()
+                await sched.submit(*call(1), connection=caller.connection)
+            await caller.do("SELECT 1")  # the transaction is still usable
+            await caller.rollback()
         async with program(other):
             pass
     postgres.drop(other)
 
 
-async def test_what_is_no_connection_is_refused_by_name(sched: otd.Scheduler, url: str):
+async def test_an_unsupported_connection_is_refused_by_its_type(sched: otd.Scheduler, url: str):
     with pytest.raises(DefinitionError, match=r"connection of asyncpg or psycopg 3, .* got builtins.object"):
         await sched.submit(*call(1), connection=object())
     engine = sqlalchemy.create_engine("sqlite://")
@@ -216,51 +218,51 @@ async def test_what_is_no_connection_is_refused_by_name(sched: otd.Scheduler, ur
 
 
 @pytest.mark.parametrize("store", ["memory:", "sqlite:///jobs.db"])
-async def test_stores_that_cannot_say_who_can(store: str, url: str, tmp_path, monkeypatch):
+async def test_a_store_without_caller_transactions_names_one_that_has_them(store: str, url: str, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    async with program(store) as sched, by_asyncpg(url) as mine:
+    async with program(store) as sched, by_asyncpg(url) as caller:
         with pytest.raises(DefinitionError, match=r"expected a store that can take part .*PostgreSQL"):
-            await sched.submit(*call(1), connection=mine.connection)
+            await sched.submit(*call(1), connection=caller.connection)
         assert await sched.list_runs() == []
 
 
-async def test_who_asks_with_the_same_key_waits_for_the_commit(sched: otd.Scheduler, url: str):
-    """Also on connections that block: nobody else's loop or thread is needed to go on."""
+async def test_a_submit_with_the_same_key_waits_for_the_commit(sched: otd.Scheduler, url: str):
+    """Also on blocking connections: the wait blocks no loop or thread of another caller."""
     async with by_psycopg(url) as first, by_psycopg(url) as second:
 
-        async def by_the_second() -> otd.Run:
+        async def submit_by_second() -> otd.Run:
             run = await sched.submit(*call(7), connection=second.connection, key="k")
             await second.commit()
             return run
 
         one = await sched.submit(*call(7), connection=first.connection, key="k")
-        others = [asyncio.create_task(by_the_second()), asyncio.create_task(sched.submit(*call(7), key="k"))]
+        others = [asyncio.create_task(submit_by_second()), asyncio.create_task(sched.submit(*call(7), key="k"))]
         done, _ = await asyncio.wait(others, timeout=0.3)
         assert not done
         await first.commit()
         assert [((run := await other), run.created) for other in others] == [(one, False)] * 2
 
 
-async def test_who_asks_with_another_key_waits_for_nobody(sched: otd.Scheduler, url: str):
-    """However many keys a transaction has."""
-    async with by_asyncpg(url) as mine:
+async def test_a_submit_with_another_key_does_not_wait(sched: otd.Scheduler, url: str):
+    """However many keys the open transaction has."""
+    async with by_asyncpg(url) as caller:
         keys = [f"k{number}" for number in range(2_000)]
-        await sched.submit_many([bound(n) for n in range(2_000)], keys=keys, connection=mine.connection, delay="1h")
+        await sched.submit_many([bound(n) for n in range(2_000)], keys=keys, connection=caller.connection, delay="1h")
         async with asyncio.timeout(10):
             assert (await sched.submit(*call(1), key="another", delay="1h")).created
             async with by_psycopg(url) as other:
                 assert (await sched.submit(*call(2), key="a third", connection=other.connection)).created
-        await mine.rollback()
+        await caller.rollback()
 
 
-async def test_who_is_cancelled_ends_first_and_its_transaction_can_be_used(sched: otd.Scheduler, url: str):
+async def test_a_cancelled_submit_leaves_its_transaction_usable(sched: otd.Scheduler, url: str):
     async with by_psycopg(url) as first, by_psycopg(url) as second:
         await sched.submit(*call(7), connection=first.connection, key="k")
         waiting = asyncio.create_task(sched.submit(*call(7), connection=second.connection, key="k"))
         await asyncio.sleep(0.2)
         waiting.cancel()
         done, _ = await asyncio.wait({waiting}, timeout=0.2)
-        assert not done  # its thread waits for the key still
+        assert not done  # its thread still waits for the key
         await first.rollback()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -276,7 +278,7 @@ SAY = otd.Job(
 MORE = replace(SAY, params=(otd.Param(name="word"), otd.Param(name="more", required=False)))
 
 
-async def test_a_job_that_was_read_before_is_not_read_again_unless_it_was_edited(
+async def test_a_known_job_is_read_again_only_after_an_edit(
     sched: otd.Scheduler, url: str, monkeypatch: pytest.MonkeyPatch
 ):
     await sched.put(SAY)
@@ -293,81 +295,81 @@ async def test_a_job_that_was_read_before_is_not_read_again_unless_it_was_edited
         monkeypatch.setattr(store.queries, "get_job", counted)
 
     await sched._running().on_store(count_reads)
-    async with by_asyncpg(url) as mine:
-        await sched.submit("say", {"word": "a"}, connection=mine.connection)
+    async with by_asyncpg(url) as caller:
+        await sched.submit("say", {"word": "a"}, connection=caller.connection)
         assert reads == []
-        await mine.commit()
+        await caller.commit()
     async with opened(url) as other:
         await other.verbs().put(MORE)
-    async with by_asyncpg(url) as mine:
-        await mine.do("INSERT INTO orders VALUES (1)")
-        await sched.submit("say", {"word": "a", "more": "b"}, connection=mine.connection)
+    async with by_asyncpg(url) as caller:
+        await caller.do("INSERT INTO orders VALUES (1)")
+        await sched.submit("say", {"word": "a", "more": "b"}, connection=caller.connection)
         assert reads == ["say"]
-        await mine.commit()
+        await caller.commit()
     async with opened(url) as other:
         await other.verbs().put(SAY)
-    async with by_asyncpg(url) as mine:
+    async with by_asyncpg(url) as caller:
         with pytest.raises(ArgumentsError, match="more"):
-            await sched.submit("say", {"word": "a", "more": "b"}, connection=mine.connection)
-        await mine.do("INSERT INTO orders VALUES (2)")  # the transaction is as good as before
-        await mine.commit()
+            await sched.submit("say", {"word": "a", "more": "b"}, connection=caller.connection)
+        await caller.do("INSERT INTO orders VALUES (2)")  # the transaction is still usable
+        await caller.commit()
     assert (len(await sched.list_runs("say")), orders(url)) == (3, [1, 2])
 
 
-async def test_a_transaction_that_sees_an_older_revision_is_told(sched: otd.Scheduler, url: str):
-    """Its arguments were checked by a revision that its snapshot does not have: nothing is stored by chance."""
+async def test_a_snapshot_with_an_older_revision_is_refused(sched: otd.Scheduler, url: str):
+    """The arguments were checked against a revision that the snapshot of the transaction does not have."""
     await sched.put(SAY)
-    async with by_asyncpg(url) as mine:
-        await mine.do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        await mine.do("INSERT INTO orders VALUES (1)")
+    async with by_asyncpg(url) as caller:
+        await caller.do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        await caller.do("INSERT INTO orders VALUES (1)")
         await sched.put(MORE)
         with pytest.raises((RevisionConflict, asyncpg.SerializationError)):
-            await sched.submit("say", {"word": "a", "more": "b"}, connection=mine.connection)
-        await mine.rollback()
+            await sched.submit("say", {"word": "a", "more": "b"}, connection=caller.connection)
+        await caller.rollback()
     assert await sched.list_runs("say") == []
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-async def test_the_caller_chooses_its_isolation(sched: otd.Scheduler, url: str, level: str):
-    async with by_asyncpg(url) as mine:
-        await mine.do(f"SET TRANSACTION ISOLATION LEVEL {level}")
-        await mine.do("INSERT INTO orders VALUES (1)")
-        run = await sched.submit(*call(7), connection=mine.connection, key="k")
-        await mine.commit()
+async def test_the_caller_chooses_the_isolation_level(sched: otd.Scheduler, url: str, level: str):
+    async with by_asyncpg(url) as caller:
+        await caller.do(f"SET TRANSACTION ISOLATION LEVEL {level}")
+        await caller.do("INSERT INTO orders VALUES (1)")
+        run = await sched.submit(*call(7), connection=caller.connection, key="k")
+        await caller.commit()
     assert await run.result(timeout="20s") == "t1: 7"
 
 
 @pytest.mark.slow
-def test_nothing_is_imported_for_connections_that_nobody_has():
+def test_libraries_of_unused_connections_are_not_imported():
     module = "onthedot.stores.postgres.caller_transaction"
     program = f"import sys, {module}; print(*{{'psycopg', 'sqlalchemy'}} & sys.modules.keys())"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == ""
 
 
-async def test_an_open_transaction_keeps_no_worker_from_its_work(sched: otd.Scheduler, url: str):
-    """Not in a queue that is shared fairly either, where whoever gives turns holds the queue."""
+async def test_an_open_transaction_does_not_block_workers(sched: otd.Scheduler, url: str):
+    """Not even in a fair queue, which a worker locks to give turns."""
     await sched._running().on_store(lambda store: store.share_queue("mail", {"t1": 2}))
-    async with by_asyncpg(url) as mine:
-        inside = await sched.submit(*call(1), connection=mine.connection)
+    async with by_asyncpg(url) as caller:
+        inside = await sched.submit(*call(1), connection=caller.connection)
         outside = await sched.submit(*call(2))
         assert await outside.result(timeout="20s") == "t1: 2"
-        await mine.commit()
+        await caller.commit()
         assert await inside.result(timeout="20s") == "t1: 1"
 
 
-async def test_a_paused_job_keeps_what_was_committed_until_it_goes_on(sched: otd.Scheduler, url: str):
+async def test_a_paused_job_keeps_committed_runs_until_it_is_resumed(sched: otd.Scheduler, url: str):
     await sched.pause("receipt")
-    async with by_asyncpg(url) as mine:
-        run = await sched.submit(*call(1), connection=mine.connection, expires="1ms")
-        await mine.commit()
+    async with by_asyncpg(url) as caller:
+        run = await sched.submit(*call(1), connection=caller.connection, expires="1ms")
+        await caller.commit()
     assert await run.state() is RunState.SCHEDULED
     await sched.resume("receipt")
     assert await run.result(timeout="20s") == "t1: 1"
 
 
-async def test_a_handler_submits_with_its_own_effects(url: str):
-    """What follows is there exactly if the attempt has succeeded."""
+async def test_a_handler_can_submit_in_its_transaction(url: str):
+    """The follow-up run exists only if the attempt succeeded."""
     sched = otd.Scheduler(url)
     tries: list[int] = []
 
@@ -391,7 +393,7 @@ async def test_a_handler_submits_with_its_own_effects(url: str):
     assert (tries, orders(url)) == ([7, 7], [7])
 
 
-def test_a_plain_function_submits_with_its_own_effects(url: str):
+def test_a_plain_function_can_submit_in_its_transaction(url: str):
     sched = otd.Scheduler(url)
     blocking = otd.BlockingScheduler(sched)
 
@@ -413,16 +415,16 @@ def test_a_plain_function_submits_with_its_own_effects(url: str):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_through_a_pooler(kind: str, url: str, pgbouncer: PgBouncer):
+async def test_a_submit_works_through_a_pooler(kind: str, url: str, pgbouncer: PgBouncer):
     pooled = pgbouncer.url(name_of(url))
-    async with program(f"{pooled}?pooler=transaction") as sched, KINDS[kind](pooled) as mine:
-        run = await sched.submit(*call(7), connection=mine.connection, key="k")
-        await mine.commit()
+    async with program(f"{pooled}?pooler=transaction") as sched, KINDS[kind](pooled) as caller:
+        run = await sched.submit(*call(7), connection=caller.connection, key="k")
+        await caller.commit()
         assert await run.result(timeout="20s") == "t1: 7"
 
 
-def test_without_an_event_loop(url: str):
-    """As Flask and Django do it: a session of SQLAlchemy, or psycopg, and the blocking verbs."""
+def test_a_submit_works_without_an_event_loop(url: str):
+    """As in Flask and Django: a session of SQLAlchemy, or psycopg, and the blocking verbs."""
     sched = program(url)
     engine = engine_of(url)
     with otd.BlockingScheduler(sched) as blocking:
@@ -436,18 +438,18 @@ def test_without_an_event_loop(url: str):
     assert orders(url) == [1]
 
 
-async def test_a_submit_is_recorded_before_the_callers_transaction_ends(sched: otd.Scheduler, url: str):
-    """The list of the audit is not locked meanwhile: others record at once."""
+async def test_a_submit_is_audited_before_the_callers_transaction_ends(sched: otd.Scheduler, url: str):
+    """The audit list is not locked meanwhile, so others can write to it."""
 
     async def recorded() -> list[object]:
         return [entry.after for entry in await sched._running().on_store(audit.read) if entry.verb == "runs.submit"]
 
-    async with by_asyncpg(url) as mine:
-        await sched.submit(*call(7), connection=mine.connection)
+    async with by_asyncpg(url) as caller:
+        await sched.submit(*call(7), connection=caller.connection)
         assert await recorded() == [{"runs": 1}]
-        await sched.submit_many([bound(8), bound(9)], connection=mine.connection)
+        await sched.submit_many([bound(8), bound(9)], connection=caller.connection)
         await sched.pause_queue("mail")
-        await mine.rollback()
+        await caller.rollback()
     await sched.stop()
     await sched.start()
     assert await recorded() == [{"runs": 1}, {"runs": 2}]

@@ -1,4 +1,4 @@
-"""What a URL says, and what it may not say."""
+"""The options of a PostgreSQL URL: what they mean, their defaults, and which are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onthedot.stores.connect import open_store
 from onthedot.stores.postgres.connections import read_url
 
 
-def test_our_options_are_ours_and_all_others_go_to_the_library():
+def test_our_options_are_removed_and_others_go_to_the_library():
     url = "postgresql://me:secret@db:6432/shop?schema=jobs&sslmode=verify-full&sslrootcert=%2Fca.pem&pooler=transaction"
     address = read_url(url + "&listen_url=postgresql%3A%2F%2Fdb%2Fshop&connections=4&timeout=2.5")
     assert address.dsn == "postgresql://me:secret@db:6432/shop?sslmode=verify-full&sslrootcert=%2Fca.pem"
@@ -24,7 +24,7 @@ def test_our_options_are_ours_and_all_others_go_to_the_library():
 @pytest.mark.parametrize(
     "host", ["", "localhost", "LOCALHOST:5432", "127.0.0.1", "127.9.9.9:6432", "[::1]:5432", "%2Frun%2Fpostgresql"]
 )
-def test_on_this_machine_tls_is_not_asked_for(host: str):
+def test_tls_is_not_required_on_this_machine(host: str):
     url = f"postgresql://me:secret@{host}/shop"
     assert read_url(url).dsn == url
     assert exposed(url) == ""
@@ -33,7 +33,7 @@ def test_on_this_machine_tls_is_not_asked_for(host: str):
 @pytest.mark.parametrize(
     "host", ["db", "db:6432", "10.0.0.7", "[fe80::1]", "localhost,db", "localhost.example.org", "127.0.0.1.example.org"]
 )
-def test_on_another_machine_it_is_and_the_certificate_is_checked(host: str, monkeypatch: pytest.MonkeyPatch):
+def test_tls_with_a_checked_certificate_is_required_on_another_machine(host: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("PGSSLMODE", raising=False)
     url = f"postgresql://me:secret@{host}/shop"
     address = read_url(f"{url}?schema=jobs")
@@ -43,7 +43,7 @@ def test_on_another_machine_it_is_and_the_certificate_is_checked(host: str, monk
 
 
 @pytest.mark.parametrize("mode", ["disable", "prefer", "require", "verify-ca"])
-def test_what_the_url_says_of_tls_holds_and_is_told(mode: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_weaker_tls_mode_of_the_url_is_used_and_reported(mode: str, monkeypatch: pytest.MonkeyPatch):
     url = f"postgresql://db/shop?sslmode={mode}"
     assert read_url(url).dsn == url
     assert exposed(url).endswith("; use sslmode=verify-full")
@@ -53,7 +53,7 @@ def test_what_the_url_says_of_tls_holds_and_is_told(mode: str, monkeypatch: pyte
     assert exposed("postgresql://db/shop") == exposed(url)
 
 
-def test_a_root_certificate_of_its_own_stays(monkeypatch: pytest.MonkeyPatch):
+def test_the_users_own_root_certificate_is_kept(monkeypatch: pytest.MonkeyPatch):
     own = "postgresql://db/shop?sslrootcert=%2Fca.pem"
     assert read_url(own).dsn == f"{own}&sslmode=verify-full"
     monkeypatch.setenv("PGSSLROOTCERT", "/ca.pem")
@@ -62,11 +62,11 @@ def test_a_root_certificate_of_its_own_stays(monkeypatch: pytest.MonkeyPatch):
     assert read_url("postgresql:///shop").dsn == "postgresql:///shop?sslmode=verify-full"
 
 
-def test_a_password_is_shown_to_nobody():
+def test_a_shown_url_has_no_password():
     assert read_url("postgres://me:secret@db/shop?password=x").shown == "postgres://me:***@db/shop"
 
 
-def test_nobody_listens_through_a_pooler():
+def test_a_store_does_not_listen_through_a_pooler():
     assert read_url("postgresql://db/shop?pooler=transaction").listen_dsn is None
     assert read_url("postgresql://localhost/shop").listen_dsn == "postgresql://localhost/shop"
 
@@ -82,13 +82,13 @@ def test_nobody_listens_through_a_pooler():
         ("timeout=0", "option timeout: expected a number from 0.1 to 1000, got '0'"),
     ],
 )
-def test_what_cannot_be_is_refused(options: str, words: str):
+def test_an_invalid_option_is_refused(options: str, words: str):
     with pytest.raises(DefinitionError, match="store URL, option") as refused:
         read_url(f"postgresql://db/shop?{options}")
     assert words in str(refused.value)
 
 
-async def test_without_the_library_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
+async def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     with pytest.raises(DefinitionError, match=r"pip install 'onthedot\[postgres\]'"):
         await open_store("postgresql://db/shop")

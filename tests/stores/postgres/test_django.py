@@ -1,4 +1,4 @@
-"""Submitted inside of Django's `transaction.atomic()`, with Django's own `connection`."""
+"""Runs submitted inside of Django's `transaction.atomic()`, with Django's own `connection`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def insert(number: int) -> None:
         cursor.execute("INSERT INTO orders VALUES (%s)", [number])
 
 
-def test_what_is_committed_starts_with_what_was_written(blocking: otd.BlockingScheduler, url: str):
+def test_a_committed_submit_starts_and_sees_the_callers_writes(blocking: otd.BlockingScheduler, url: str):
     with transaction.atomic():
         insert(7)
         run = blocking.submit(*call(7), connection=connection)
@@ -68,7 +68,7 @@ def test_what_is_committed_starts_with_what_was_written(blocking: otd.BlockingSc
     assert orders(url) == [7, 8]
 
 
-def test_what_is_rolled_back_never_was(blocking: otd.BlockingScheduler, url: str):
+def test_a_rolled_back_submit_leaves_nothing(blocking: otd.BlockingScheduler, url: str):
     with transaction.atomic():
         insert(7)
         blocking.submit(*call(7), connection=connection)
@@ -81,7 +81,7 @@ def test_what_is_rolled_back_never_was(blocking: otd.BlockingScheduler, url: str
     assert (orders(url), blocking.list_runs()) == ([8], [])
 
 
-def test_the_wrapper_itself_and_transactions_without_atomic_will_do(blocking: otd.BlockingScheduler):
+def test_the_connection_wrapper_and_transactions_without_atomic_are_accepted(blocking: otd.BlockingScheduler):
     with transaction.atomic():
         blocking.submit(*call(1), connection=connections["default"])
     transaction.set_autocommit(False)
@@ -93,7 +93,7 @@ def test_the_wrapper_itself_and_transactions_without_atomic_will_do(blocking: ot
     assert len(blocking.list_runs()) == 2
 
 
-def test_no_transaction_is_refused_and_nothing_is_stored(blocking: otd.BlockingScheduler):
+def test_a_submit_without_a_transaction_is_refused_and_stores_nothing(blocking: otd.BlockingScheduler):
     with pytest.raises(StateError, match=NO_TRANSACTION):
         blocking.submit(*call(1), connection=connection)  # not even connected
     insert(1)
@@ -123,7 +123,7 @@ def test_django_on_the_older_driver_is_refused():
 
 
 @pytest.mark.parametrize("store", ["memory:", "sqlite"])
-async def test_none_is_refused_by_every_store(store: str, tmp_path: Path):
+async def test_a_missing_connection_is_refused_by_every_store(store: str, tmp_path: Path):
     async with program(store if store == "memory:" else f"sqlite:///{tmp_path}/one.db") as sched:
         with pytest.raises(DefinitionError, match="leave 'connection' out to submit without one"):
             await sched.submit(*call(1), connection=None)

@@ -1,4 +1,4 @@
-"""Servers that are away, slow or restarted; calls that are cancelled. What is told, and what goes on by itself."""
+"""PostgreSQL servers that are away, slow or restarted, and cancelled calls: errors and recovery."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ WHERE application_name = 'onthedot' AND datname = current_database()
 
 
 async def sessions_left(url: str) -> list[tuple[object, ...]]:
-    """The sessions of ours that the server still has in this database; it may take a moment to notice an end."""
+    """Returns our sessions that the server still has in this database. The server may notice an end late."""
     with psycopg.connect(url, autocommit=True) as db:
         left = db.execute(SESSIONS).fetchall()
-        for _ in range(1_500):  # half a minute: on a busy machine a session takes its time to end
+        for _ in range(1_500):  # half a minute: on a busy machine a session ends late
             if not left:
                 break
             await asyncio.sleep(0.02)
@@ -38,7 +38,7 @@ async def sessions_left(url: str) -> list[tuple[object, ...]]:
     return left
 
 
-async def test_nobody_listens_there():
+async def test_a_server_that_is_not_running_is_unavailable():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}/shop: expected a server that answers"):
@@ -46,20 +46,20 @@ async def test_nobody_listens_there():
 
 
 @pytest.mark.parametrize("option", ["sslmode=bogus", "target_session_attrs=bogus"])
-async def test_an_option_that_makes_no_sense_will_not_get_better(option: str):
+async def test_an_invalid_option_makes_the_store_unusable(option: str):
     with pytest.raises(StoreUnusable, match=r"127.0.0.1/shop: expected options .* mend the URL"):
         await PostgresStore.open(f"postgresql://me:secret@127.0.0.1/shop?{option}")
 
 
-def test_an_error_of_several_lines_is_told_in_one():
+def test_an_error_of_several_lines_becomes_one_line():
     error = asyncpg.exceptions.InvalidCatalogNameError("no such thing")
     error.detail = "more of it"
-    told = str(translate(error, "there"))
-    assert "more of it" in told
-    assert "\n" not in told
+    shown = str(translate(error, "there"))
+    assert "more of it" in shown
+    assert "\n" not in shown
 
 
-async def test_a_wrong_password_and_a_missing_database_will_not_get_better(postgres_url: str):
+async def test_a_wrong_password_or_missing_database_makes_the_store_unusable(postgres_url: str):
     wrong = psycopg.conninfo.conninfo_to_dict(postgres_url)
     place = f"127.0.0.1:{wrong['port']}"
     with pytest.raises(StoreUnusable, match="does not let this user in") as refused:
@@ -69,7 +69,7 @@ async def test_a_wrong_password_and_a_missing_database_will_not_get_better(postg
         await PostgresStore.open(postgres_url.replace(str(wrong["dbname"]), "nowhere"))
 
 
-async def test_a_restarted_server_is_found_again(postgres_server: PostgresServer):
+async def test_a_store_reconnects_to_a_restarted_server(postgres_server: PostgresServer):
     store = await PostgresStore.open(postgres_server.create_database())
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
     postgres_server.restart_immediately()
@@ -96,9 +96,9 @@ async def test_a_restarted_server_is_found_again(postgres_server: PostgresServer
     await store.close()
 
 
-async def test_a_frozen_server_is_given_up_in_time(postgres_server: PostgresServer):
+async def test_a_call_to_a_frozen_server_times_out(postgres_server: PostgresServer):
     url = postgres_server.create_database()
-    await (await PostgresStore.open(url)).close()  # its tables take longer than what follows
+    await (await PostgresStore.open(url)).close()  # making the tables takes longer than the time-out below
     store = await PostgresStore.open(url + "?timeout=1")
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
     postgres_server.pause()
@@ -114,8 +114,8 @@ async def test_a_frozen_server_is_given_up_in_time(postgres_server: PostgresServ
     await store.close()
 
 
-async def test_a_call_that_is_cancelled_leaves_its_connection_to_nobody(store: PostgresStore, empty_url: str):
-    """What the server was asked for is undone, and the next call reads its own answer."""
+async def test_the_connection_of_a_cancelled_call_is_not_reused(store: PostgresStore, empty_url: str):
+    """The server undoes the cancelled call, and the next call reads its own answer."""
     asked = asyncio.Event()
 
     async def echo(number: int) -> object:
@@ -135,8 +135,8 @@ async def test_a_call_that_is_cancelled_leaves_its_connection_to_nobody(store: P
     assert await store.queries.list_queues() == []
 
 
-async def test_a_transaction_that_others_keep_from_passing_is_made_again(store: PostgresStore):
-    """Two that lock the same rows in opposite orders: the server ends one, and it is made anew."""
+async def test_a_transaction_is_repeated_after_a_deadlock(store: PostgresStore):
+    """Two transactions lock the same rows in opposite orders. The server ends one, and the store repeats it."""
     await store.pause_queue("a", reason="")
     await store.pause_queue("b", reason="")
     meet = asyncio.Barrier(2)
@@ -152,14 +152,14 @@ async def test_a_transaction_that_others_keep_from_passing_is_made_again(store: 
                     await meet.wait()
             await tx.do(sql("UPDATE queues SET reason = reason || $1"), names[0])
 
-        await store.database.write_long(work)  # it takes the server a second to find out
+        await store.database.write_long(work)  # the server needs a second to notice the deadlock
 
     await asyncio.gather(lock("ab"), lock("ba"))
     assert tries == 3
     assert sorted(queue.reason for queue in await store.queries.list_queues())[0] in ("ab", "ba")
 
 
-async def test_when_all_connections_are_in_use_it_says_so(empty_url: str):
+async def test_an_error_says_that_all_connections_are_in_use(empty_url: str):
     store = await PostgresStore.open(f"{empty_url}?connections=2&timeout=1")
     leave = asyncio.Event()
 
@@ -176,7 +176,7 @@ async def test_when_all_connections_are_in_use_it_says_so(empty_url: str):
     await store.close()
 
 
-async def test_a_closed_store_says_so_and_leaves_nothing_behind(store: PostgresStore, empty_url: str):
+async def test_a_closed_store_refuses_calls_and_leaves_no_sessions(store: PostgresStore, empty_url: str):
     await store.queries.list_jobs()
     await store.close()
     await store.close()
@@ -185,13 +185,13 @@ async def test_a_closed_store_says_so_and_leaves_nothing_behind(store: PostgresS
     assert await sessions_left(empty_url) == []
 
 
-async def test_text_that_the_server_cannot_keep_is_kept_as_well_as_it_can(store: PostgresStore):
+async def test_characters_that_the_server_cannot_store_are_replaced(store: PostgresStore):
     queue = await store.pause_queue("mail", reason="a\0b")
     assert queue.reason == "a?b"
 
 
-async def test_a_call_that_is_cancelled_while_it_is_undone_is_not_made_again(store: PostgresStore):
-    """The error before the cancel is one after which a transaction is made again."""
+async def test_a_call_that_is_cancelled_during_its_rollback_is_not_repeated(store: PostgresStore):
+    """Without the cancel, the transaction would be repeated after this error."""
     tries = 0
 
     async def work(tx: Transaction) -> None:

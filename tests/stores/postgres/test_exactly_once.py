@@ -1,4 +1,4 @@
-"""Effects, fence check and completion in one commit, through a whole scheduler and by hand."""
+"""Effects, fence check and completion are one commit on PostgreSQL: through a whole scheduler, and call by call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def orders(url: str) -> dict[int, int]:
 
 @pytest.fixture
 def shop(empty_url: str) -> str:
-    """A store in the database of a shop, which has a table of its own."""
+    """A store in the database of a shop, which has its own table."""
     with psycopg.connect(empty_url, autocommit=True) as db:
         db.execute(PREPARE)
         db.execute("INSERT INTO orders (id) SELECT generate_series(1, 30)")
@@ -42,8 +42,8 @@ async def running(bench: Workbench) -> Lease:
     return lease
 
 
-async def test_every_effect_is_there_once_though_attempts_fail_before_and_after(shop: str):
-    """A third fails inside, a third after the commit: what was committed counts, and only that."""
+async def test_every_effect_exists_once_although_attempts_fail_before_and_after_the_commit(shop: str):
+    """A third of the runs fail inside the transaction and a third after the commit. Only committed effects count."""
     sched = otd.Scheduler(shop)
     tries: dict[int, int] = {}
 
@@ -64,7 +64,7 @@ async def test_every_effect_is_there_once_though_attempts_fail_before_and_after(
     assert {order for order, count in tries.items() if count > 1} == set(range(3, 31, 3))
 
 
-async def test_who_lost_its_lease_while_it_wrote_has_written_nothing(shop: str):
+async def test_a_commit_without_the_lease_writes_nothing(shop: str):
     store = await PostgresStore.open(shop)
     bench = Workbench(store)
     lease = await running(bench)
@@ -76,8 +76,8 @@ async def test_who_lost_its_lease_while_it_wrote_has_written_nothing(shop: str):
     await store.close()
 
 
-async def test_a_verdict_and_a_commit_at_once_are_one(shop: str):
-    """Whichever the store sees first holds; the other is refused."""
+async def test_of_a_verdict_and_a_commit_at_once_only_one_is_accepted(shop: str):
+    """The store accepts the first one and refuses the other."""
     store = await PostgresStore.open(shop)
     bench = Workbench(store)
     record = await bench.define(guarantee=Guarantee.EXACTLY_ONCE)
@@ -97,12 +97,13 @@ async def test_a_verdict_and_a_commit_at_once_are_one(shop: str):
     await store.close()
 
 
-async def test_what_the_effects_owe_is_told_as_it_is_and_nothing_is_left(shop: str):
+async def test_an_error_of_a_deferred_constraint_is_raised_and_rolls_back(shop: str):
     store = await PostgresStore.open(shop)
     bench = Workbench(store)
     lease = await running(bench)
     transaction = await store.transactions.begin(lease)
-    await transaction.connection.execute("UPDATE orders SET twin = 7")  # deferred: nobody minds yet
+    # Deferred: the constraint is checked at the commit.
+    await transaction.connection.execute("UPDATE orders SET twin = 7")
     with pytest.raises(asyncpg.UniqueViolationError):
         await transaction.commit(bench.finished(lease))
     assert await bench.state(lease.run_id) is RunState.RUNNING
@@ -110,7 +111,7 @@ async def test_what_the_effects_owe_is_told_as_it_is_and_nothing_is_left(shop: s
 
 
 @pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK", "COMMIT; BEGIN"])
-async def test_a_handler_that_ends_the_transaction_itself_is_told(shop: str, statement: str):
+async def test_a_handler_that_ends_the_transaction_itself_gets_an_error(shop: str, statement: str):
     store = await PostgresStore.open(shop)
     bench = Workbench(store)
     lease = await running(bench)
@@ -122,8 +123,9 @@ async def test_a_handler_that_ends_the_transaction_itself_is_told(shop: str, sta
     await store.close()
 
 
-async def test_the_connection_is_the_users_own_and_comes_back_as_it_was(shop: str):
-    """Its search path, its isolation; savepoints by `transaction()`; and nothing of it is left for the next one."""
+async def test_a_handler_may_change_its_connection_which_is_reset_afterwards(shop: str):
+    """It has the user's search path and isolation level, and savepoints by `transaction()`. The next user gets it
+    without any of these changes."""
     store = await PostgresStore.open(shop)
     bench = Workbench(store)
     record = await bench.define(guarantee=Guarantee.EXACTLY_ONCE)
@@ -146,7 +148,7 @@ async def test_the_connection_is_the_users_own_and_comes_back_as_it_was(shop: st
     await store.close()
 
 
-async def test_a_commit_without_an_answer_is_not_known(shop: str):
+async def test_a_commit_without_an_answer_is_an_error(shop: str):
     store = await PostgresStore.open(shop)
     bench = Workbench(store)
     lease = await running(bench)
@@ -158,5 +160,5 @@ async def test_a_commit_without_an_answer_is_not_known(shop: str):
         with pytest.raises(StoreUnavailable):
             await transaction.commit(bench.finished(lease))
     await transaction.rollback()
-    assert await bench.finish(lease)  # here it was not
+    assert await bench.finish(lease)  # in this test it was not committed
     await store.close()

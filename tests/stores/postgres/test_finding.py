@@ -1,4 +1,4 @@
-"""Finding in PostgreSQL: how much a page reads."""
+"""Finding in PostgreSQL: the number of rows that a page reads is limited."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ FILTERS: dict[str, Any] = {
     "jobs that nobody may see": JobFilter(namespaces=("none",)),
 }
 
-READ = 400  # rows that a call may look through here, of 30,000
+READ = 400  # rows that a call may read here, of 30,000
 
 
 def rows_read(plan: dict[str, Any]) -> int:
-    """How many rows of runs, history, attempts and skips were looked at, those that did not match included."""
+    """Returns how many rows of runs, history, attempts and skips were read, also those that did not match."""
     looked = 0
     if str(plan.get("Relation Name", "")).startswith(("runs", "history", "attempts", "skips")):
         per_loop = (
@@ -92,13 +92,14 @@ async def full(store: PostgresStore) -> PostgresStore:
         await tx.db.execute(FILL.format(definition=definition, start=START))
 
     await store.database.write_long(work)
-    await store.database.write_long(lambda tx: tx.db.execute("ANALYZE"))  # of rows that all can see
+    # In a new transaction, after the rows are committed.
+    await store.database.write_long(lambda tx: tx.db.execute("ANALYZE"))
     return store
 
 
 @pytest.mark.timeout(120)
-async def test_no_page_reads_more_than_it_may(full: PostgresStore, monkeypatch: pytest.MonkeyPatch):
-    """Whatever is asked for, by the plans that the server makes for these values, counted as it goes along them."""
+async def test_every_page_reads_a_limited_number_of_rows(full: PostgresStore, monkeypatch: pytest.MonkeyPatch):
+    """For every filter, with the plans that the server makes for these values."""
     monkeypatch.setattr(find, "SCANNED", READ)
     asked: list[tuple[str, tuple[object, ...]]] = []
     rows, row, value = Transaction.rows, Transaction.row, Transaction.value
@@ -136,7 +137,7 @@ async def test_no_page_reads_more_than_it_may(full: PostgresStore, monkeypatch: 
                         f"EXPLAIN (ANALYZE, FORMAT JSON) {getattr(statement, 'postgres', statement)}", *values
                     )
                     looked += rows_read(json.loads(plan)[0]["Plan"])
-                if looked > 6 * READ:  # runs and their attempts, live ones and finished, and where to stop
+                if looked > 6 * READ:  # live and finished runs, their attempts, and the search for the end
                     too_many[name] = looked
                 after = page.next
                 if after is None:

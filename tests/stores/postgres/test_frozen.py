@@ -1,4 +1,4 @@
-"""A client that freezes in the middle of a transaction: how long its locks keep others waiting."""
+"""A client that freezes in the middle of a transaction: how long its locks delay others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.servers.shared import SharedPostgres
 from tests.stores.postgres.texts import TableOfTexts
 
 TTL = 60 * SECOND
-PROMPT = 1.0  # seconds; a call that waits for nobody takes milliseconds
+PROMPT = 1.0  # seconds; a call that does not wait takes milliseconds
 PATIENCE = 10.0
 ONE_OF_EACH = list({check.slice: check for check in contract.checks()}.values())
 
@@ -47,7 +47,7 @@ def through(proxy: Proxy, postgres: SharedPostgres, empty_url: str) -> str:
 
 @pytest.fixture
 async def freezing(through: str) -> AsyncIterator[PostgresStore]:
-    """The store as the client that freezes has it."""
+    """The store of the client that freezes."""
     store = await PostgresStore.open(through + "?timeout=30")
     yield store
     await store.close()
@@ -55,7 +55,7 @@ async def freezing(through: str) -> AsyncIterator[PostgresStore]:
 
 @pytest.fixture
 async def db(empty_url: str) -> AsyncIterator[asyncpg.Connection]:
-    """A session of somebody else, which holds what it is told to hold."""
+    """A connection of another program, which holds locks for the test."""
     connection = await asyncpg.connect(empty_url, server_settings={"search_path": "onthedot"})
     yield connection
     connection.terminate()
@@ -75,7 +75,7 @@ async def submit(store: PostgresStore, job: JobRecord, name: str) -> None:
 
 
 async def reserve(store: PostgresStore, who: str, seats: int = 1) -> list[Lease]:
-    """Runs of gated jobs, which are armed in a second write."""
+    """Reserve runs of jobs with gates, which a second write arms."""
     ids = [f"{who}/{place}" for place in range(seats)]
     return (
         await store.reserve(ReserveRequest(who, ids, seats, tasks=frozenset({"call:work"}), lapse=60 * SECOND))
@@ -87,15 +87,17 @@ async def arm(store: PostgresStore, leases: list[Lease]) -> list[ArmAnswer]:
     return await store.arm(leases, gates=asks)
 
 
-async def freeze(proxy: Proxy) -> None:
-    """Wait until it has."""
-    assert await asyncio.to_thread(proxy.frozen.wait, PATIENCE), "the client did not come to where it was to freeze"
+async def wait_frozen(proxy: Proxy) -> None:
+    """Wait until the client is frozen."""
+    assert await asyncio.to_thread(proxy.frozen.wait, PATIENCE), (
+        "the client did not reach the point at which it freezes"
+    )
 
 
 async def test_a_client_that_freezes_after_flush_holds_its_gate_for_2_s(
     store: PostgresStore, freezing: PostgresStore, proxy: Proxy
 ):
-    """It has locked node, job and gate, and has the next statement parsed; the server waits for what follows."""
+    """It has locked node, job and gate, and has its next statement parsed. The server waits for the rest."""
     job = await define(store)
     for name in ("first", "second"):
         await submit(store, job, name)
@@ -103,50 +105,50 @@ async def test_a_client_that_freezes_after_flush_holds_its_gate_for_2_s(
     [slept], [other] = await reserve(freezing, sleeper), await reserve(store, healthy)
     proxy.freeze_at("'earlier'")
     asleep = asyncio.create_task(arm(freezing, [slept]))
-    await freeze(proxy)
+    await wait_frozen(proxy)
     began = time.monotonic()
     waiting = asyncio.create_task(arm(store, [other]))
     async with asyncio.timeout(4):
         while not waiting.done():
             beats = time.monotonic()
             await store.beat(healthy, ttl=TTL)
-            assert time.monotonic() - beats < PROMPT, "a beat had to wait for the arm of its own node"
+            assert time.monotonic() - beats < PROMPT, "a heartbeat waited for the arm of its own node"
             await asyncio.sleep(0.05)
     [answer] = await waiting
     assert isinstance(answer, Armed)
-    assert time.monotonic() - began > 0.5, "it did not wait: the frozen one had no lock"
+    assert time.monotonic() - began > 0.5, "the arm did not wait, so the frozen client had no lock"
     proxy.heal()
     with pytest.raises(StoreUnavailable):
         await asleep
-    [answer] = await arm(freezing, [slept])  # on a new connection, and the run is still its own
+    [answer] = await arm(freezing, [slept])  # on a new connection; the run still belongs to it
     assert isinstance(answer, Armed)
 
 
-async def test_a_beat_passes_an_arm_that_waits(store: PostgresStore, db: asyncpg.Connection):
+async def test_a_heartbeat_does_not_wait_for_an_arm_that_waits(store: PostgresStore, db: asyncpg.Connection):
     job, who = await define(store), await join(store, "node")
     await submit(store, job, "first")
     leases = await reserve(store, who)
     async with db.transaction():
-        await db.execute("SELECT 1 FROM jobs FOR UPDATE")  # as an edit has it
+        await db.execute("SELECT 1 FROM jobs FOR UPDATE")  # as an edit locks them
         waiting = asyncio.create_task(arm(store, leases))
-        await until_somebody_waits(db)
+        await wait_for_a_blocked_call(db)
         async with asyncio.timeout(PROMPT):
             await store.beat(who, ttl=TTL)
         assert not waiting.done()
     await waiting
 
 
-async def until_somebody_waits(db: asyncpg.Connection) -> None:
+async def wait_for_a_blocked_call(db: asyncpg.Connection) -> None:
     async with asyncio.timeout(PATIENCE):
         while not await db.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
             pass
 
 
 @pytest.mark.parametrize("change", ["drain", "void", "leave", "reap"])
-async def test_what_is_decided_about_a_node_is_seen_by_who_asks_at_that_moment(
+async def test_a_reserve_that_waits_for_a_lock_sees_changes_of_its_node(
     store: PostgresStore, db: asyncpg.Connection, change: str
 ):
-    """The asking statement has taken its snapshot, and waits for a lock: then the node is ended, drained or voided."""
+    """The reserve has taken its snapshot and waits for a lock. Then its node leaves, is reaped, drained or voided."""
     job, who = await define(store), await join(store, "node", ttl=SECOND if change == "reap" else TTL)
     for name in ("first", "second"):
         await submit(store, job, name)
@@ -154,9 +156,9 @@ async def test_what_is_decided_about_a_node_is_seen_by_who_asks_at_that_moment(
     if change == "reap":
         await arm(store, leases)
     async with db.transaction():
-        await db.fetch(LOCK_KEYS.postgres, [QUEUES])  # as who pauses a queue has it
+        await db.fetch(LOCK_KEYS.postgres, [QUEUES])  # as a pause of a queue locks them
         asking = asyncio.create_task(reserve(store, who))
-        await until_somebody_waits(db)
+        await wait_for_a_blocked_call(db)
         if change == "drain":
             assert await store.drain("node") == 1
         elif change == "void":
@@ -174,14 +176,14 @@ async def test_what_is_decided_about_a_node_is_seen_by_who_asks_at_that_moment(
         assert await asking == []
 
 
-async def test_an_ended_lease_gets_nothing_once_it_was_noted_as_empty(store: PostgresStore, db: asyncpg.Connection):
-    """Else its run would never be found: whoever looks for orphans looks once at each end of a lease."""
+async def test_a_node_whose_ended_lease_was_found_empty_gets_no_runs(store: PostgresStore, db: asyncpg.Connection):
+    """The search for orphans looks once at each ended lease, so it would never find a later run."""
     job, who = await define(store), await join(store, "node", ttl=SECOND // 2)
     await submit(store, job, "first")
     async with db.transaction():
         await db.fetch(LOCK_KEYS.postgres, [QUEUES])
         asking = asyncio.create_task(reserve(store, who))
-        await until_somebody_waits(db)
+        await wait_for_a_blocked_call(db)
         async with asyncio.timeout(PATIENCE):
             while not await db.fetchval("SELECT count(*) FROM nodes WHERE empty_at = lease_until"):
                 assert await store.orphans(limit=9) == []
@@ -189,9 +191,7 @@ async def test_an_ended_lease_gets_nothing_once_it_was_noted_as_empty(store: Pos
         await asking
 
 
-async def test_a_dead_node_that_is_locked_does_not_hold_up_the_recovery_of_others(
-    store: PostgresStore, db: asyncpg.Connection
-):
+async def test_a_locked_dead_node_does_not_delay_the_recovery_of_others(store: PostgresStore, db: asyncpg.Connection):
     job = await define(store)
     leases = {}
     for name in ("frozen", "dead"):
@@ -211,8 +211,8 @@ async def test_a_dead_node_that_is_locked_does_not_hold_up_the_recovery_of_other
     assert await store.reap(both[:1], now=later) == [True]
 
 
-async def test_a_transaction_beyond_its_limit_is_undone_and_told_and_the_next_gets_longer(store: PostgresStore):
-    """What is too slow once is not too slow for ever. The connection, which the server has ended, is replaced."""
+async def test_a_transaction_over_its_time_limit_is_undone_and_the_next_one_gets_longer(store: PostgresStore):
+    """A repeated call must not fail for ever. The server has ended the connection, so it is replaced."""
     slept = 0.0
 
     async def work(tx: Transaction) -> None:
@@ -233,8 +233,8 @@ async def test_a_transaction_beyond_its_limit_is_undone_and_told_and_the_next_ge
     assert [queue.name for queue in await store.queries.list_queues()] == ["slow"]
 
 
-async def test_a_single_statement_beyond_its_limit_gets_longer_the_next_time(store: PostgresStore):
-    """It is a transaction of its own, as a batch of verdicts is; the second time it needs a BEGIN for that."""
+async def test_a_single_statement_over_its_time_limit_gets_longer_the_next_time(store: PostgresStore):
+    """A batch of verdicts is one statement without BEGIN. The second time it needs a BEGIN for the longer limit."""
     slow = sql("INSERT INTO queues (name) SELECT 'slow' FROM pg_sleep(3) RETURNING name")
     with pytest.raises(StoreUnavailable, match="ask again"):
         await store.database.at_once(slow, hint=Hint("runs", 0))
@@ -243,7 +243,7 @@ async def test_a_single_statement_beyond_its_limit_gets_longer_the_next_time(sto
     assert [queue.name for queue in await store.queries.list_queues()] == ["slow"]
 
 
-async def test_an_idle_transaction_beyond_its_limit_is_undone_too(store: PostgresStore):
+async def test_an_idle_transaction_over_its_time_limit_is_undone(store: PostgresStore):
     async def work(tx: Transaction) -> None:
         await tx.do(sql("INSERT INTO queues (name) VALUES ($1)"), "idle")
         await asyncio.sleep(2.5)
@@ -253,37 +253,37 @@ async def test_an_idle_transaction_beyond_its_limit_is_undone_too(store: Postgre
     assert await store.queries.list_queues() == []
 
 
-# ── servers that do not end a transaction in time ────────────────────────────────────────────────────────────────
+# ── servers without a time limit for transactions ────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture
-def older(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server is taken for one that knows no limit for transactions."""
+def no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store takes the server for an older one, which has no time limit for transactions."""
     monkeypatch.setattr(connections, "LIMITED_FROM", 99)
 
 
 def parsed_in_writes(proxy: Proxy) -> set[str]:
-    """What was parsed inside of a transaction that may hold locks, with a wait for the answer."""
+    """Returns the statements that were parsed inside a transaction that may hold locks, with a wait for the answer."""
     return {statement for begun_by, statement in proxy.waited_for if "READ ONLY" not in begun_by}
 
 
-@pytest.mark.usefixtures("older")
+@pytest.mark.usefixtures("no_time_limit")
 @pytest.mark.parametrize("check", ONE_OF_EACH, ids=str)
-async def test_an_older_server_parses_nothing_inside_of_a_transaction(
+async def test_on_an_older_server_nothing_is_parsed_inside_a_transaction(
     check: contract.Check, freezing: PostgresStore, proxy: Proxy, empty_url: str
 ):
     await check(contract.Workbench(freezing, contract.Capabilities(effects=TableOfTexts(empty_url))))
-    if check.slice != "transactions":  # in a handler's own transaction statements are the handler's affair
+    if check.slice != "transactions":  # the statements in a handler's transaction are those of the handler
         assert parsed_in_writes(proxy) == set()
 
 
-async def test_the_proxy_sees_what_is_parsed_inside_of_a_transaction(freezing: PostgresStore, proxy: Proxy):
+async def test_the_proxy_sees_statements_that_are_parsed_inside_a_transaction(freezing: PostgresStore, proxy: Proxy):
     await join(freezing, "node")
     assert any("INSERT INTO nodes" in statement for statement in parsed_in_writes(proxy))
 
 
-@pytest.mark.usefixtures("older")
-async def test_on_an_older_server_a_frozen_client_holds_its_gate_for_its_lease(
+@pytest.mark.usefixtures("no_time_limit")
+async def test_on_an_older_server_a_frozen_client_holds_its_gate_until_its_lease_ends(
     store: PostgresStore, freezing: PostgresStore, proxy: Proxy
 ):
     job = await define(store)
@@ -293,7 +293,7 @@ async def test_on_an_older_server_a_frozen_client_holds_its_gate_for_its_lease(
     [slept], [other] = await reserve(freezing, sleeper), await reserve(store, healthy)
     proxy.freeze_at("'earlier'", "sync")
     asleep = asyncio.create_task(arm(freezing, [slept]))
-    await freeze(proxy)
+    await wait_frozen(proxy)
     began = time.monotonic()
     [answer] = await arm(store, [other])
     assert isinstance(answer, Armed)
@@ -303,14 +303,14 @@ async def test_on_an_older_server_a_frozen_client_holds_its_gate_for_its_lease(
         await asleep
 
 
-def test_rows_are_sent_in_pieces_that_need_no_wait():
+def test_rows_are_sent_in_pieces_small_enough_not_to_block():
     assert [len(piece) for piece in _in_pieces([("x" * 1000, 1)] * 40)] == [16, 16, 8]
     assert [len(piece) for piece in _in_pieces([("x" * 100_000,), ("y",), ("z" * 100_000,)])] == [1, 1, 1]
     assert list(_in_pieces([])) == []
 
 
-async def test_an_older_slot_that_somebody_is_at_holds_up_no_other_run(store: PostgresStore, db: asyncpg.Connection):
-    """The newer slot asks again in a moment. A run of another job, armed together with it, starts at once."""
+async def test_a_locked_older_slot_does_not_delay_other_runs(store: PostgresStore, db: asyncpg.Connection):
+    """The newer slot is asked again after a moment. A run of another job that is armed with it starts at once."""
     bench = contract.Workbench(store)
     await bench.define("late", (10, 20), overlap=Overlap("wait"))
     other, node = await bench.define("other", (20,), overlap=Overlap("wait")), await bench.node("node")

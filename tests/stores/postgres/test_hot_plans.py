@@ -1,4 +1,4 @@
-"""The hot path's plans: those that the server makes once and keeps, on a full queue that it knows."""
+"""The plans of the most frequent statements, on a full queue with fresh statistics."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ PLANNED = {"due": LIST_DUE.postgres, "arm": ARM_NOW.postgres, "finish": FINISH.p
 
 @pytest.fixture
 async def full(store: PostgresStore) -> PostgresStore:
-    """Three thousand runs that are due, and a server that has looked at its tables."""
+    """Three thousand due runs, and a server with fresh statistics."""
     await fill(store, 3_000, seed=1)
     await store.database.write(lambda tx: tx.rows(sql("ANALYZE")))
     return store
 
 
-async def test_what_is_due_is_read_in_the_order_of_the_index_and_never_sorted(full: PostgresStore):
+async def test_due_runs_are_read_in_index_order_without_a_sort(full: PostgresStore):
     nodes = await plan_of(full, PLANNED["due"])
     assert "Sort" not in {node["Node Type"] for node in nodes}
     assert "runs_ready" in {node.get("Index Name") for node in nodes}
 
 
 @pytest.mark.parametrize("name", ["arm", "finish"])
-async def test_runs_are_found_by_the_primary_key_alone(full: PostgresStore, name: str):
+async def test_runs_are_found_only_by_the_primary_key(full: PostgresStore, name: str):
     nodes = await plan_of(full, PLANNED[name])
     reads = [node for node in nodes if node.get("Relation Name") == "runs" and "Scan" in str(node["Node Type"])]
     assert reads
@@ -45,13 +45,13 @@ async def test_runs_are_found_by_the_primary_key_alone(full: PostgresStore, name
     assert {node["Index Name"] for node in nodes if str(node.get("Index Name", "")).startswith("runs")} == {"runs_pkey"}
 
 
-async def test_verdicts_are_joined_to_what_was_deleted_by_a_hash(full: PostgresStore):
+async def test_verdicts_are_joined_to_deleted_rows_by_a_hash(full: PostgresStore):
     kinds = [str(node["Node Type"]) for node in await plan_of(full, PLANNED["finish"])]
     assert {kind for kind in kinds if "Join" in kind or kind == "Nested Loop"} == {"Hash Join"}
 
 
-async def test_a_reserve_looks_at_no_more_runs_than_it_has_room_for(full: PostgresStore, monkeypatch):
-    """Each run that it looks at it locks, and others have to step over it."""
+async def test_a_reserve_reads_only_as_many_runs_as_it_can_take(full: PostgresStore, monkeypatch):
+    """It locks each run that it reads, and others have to skip these."""
     looked: list[int] = []
     scan = Transaction.scan
 
@@ -70,7 +70,7 @@ async def test_a_reserve_looks_at_no_more_runs_than_it_has_room_for(full: Postgr
     assert looked == [65, 501]
 
 
-async def test_quick_runs_behind_a_backlog_are_found_by_a_second_look(store: PostgresStore):
+async def test_quick_runs_behind_a_backlog_are_found_by_a_second_query(store: PostgresStore):
     slow, quick = [(await store.put_job(Job(name=name, task=Call(handler="noop")))).record for name in "ab"]
     now = await store.tell_time()
     await store.submit([NewRun(slow.id, f"submit:{n}", now - 1_000 + n) for n in range(20)])

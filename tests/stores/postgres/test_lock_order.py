@@ -1,9 +1,9 @@
-"""No two calls of a store wait for each other on PostgreSQL, whichever of their statements come first.
+"""No two calls of a store deadlock on PostgreSQL, in whatever order their statements are executed.
 
-The order of locks is in docs/design/store-moves.md. Every writing call (`moves.py`) is traced once: which locks it
-holds after each of its statements (`footprints.py`). Of every two calls that is compared, and each way in which they
-could wait for each other is raced on real connections (`lockstep.py`). `make soak` also races all pairs at points of
-chance.
+The order of locks is in docs/design/store-moves.md. Every writing call (`moves.py`) is traced once to find which locks
+it holds after each of its statements (`footprints.py`). For every two calls these traces are compared. Each way in
+which the calls could wait for each other is then raced on real connections (`lockstep.py`). `make soak` also races all
+pairs at random points.
 """
 
 from __future__ import annotations
@@ -29,14 +29,22 @@ from tests.lanes import SEED
 from tests.servers.postgres import name_of
 from tests.servers.shared import SharedPostgres
 from tests.stores.postgres import lockstep, moves
-from tests.stores.postgres.footprints import KEY_SHARE, Footprints, Step, Suspect, find_crowds, find_suspects, steps_of
+from tests.stores.postgres.footprints import (
+    KEY_SHARE,
+    Footprints,
+    Step,
+    Suspect,
+    find_common_rows,
+    find_suspects,
+    steps_of,
+)
 from tests.stores.postgres.lockstep import Call, Watcher, hooked, race, trace
 from tests.stores.postgres.moves import MOVES
 from tests.stores.postgres.scene import NOW, Scene, build
 
 DEADLOCK_TIMEOUT = "20ms"
 
-# For the connections of the test itself. Without limits they wait for ever for a lock that a broken race has left.
+# For the connections of the test. Without limits they would wait for ever for a lock that a failed race left.
 LIMITS = {"lock_timeout": "5s", "statement_timeout": "20s"}
 
 LIST_TABLES = """
@@ -49,7 +57,7 @@ DELETE FROM onthedot.{table};
 INSERT INTO onthedot.{table} OVERRIDING SYSTEM VALUE SELECT * FROM saved.{table};
 """
 
-# These are in the file from the last to the first: statements that do not lock them in order show it.
+# These rows are in the file from last to first, which reveals statements that do not lock them in order.
 BACKWARDS = {"runs": "id", "terms": "shard", "history": "id"}
 RESTORE_BACKWARDS = """
 TRUNCATE onthedot.{table};
@@ -74,21 +82,21 @@ OTHERS = {"about", "clock", "close", "documents", "hints", "probe", "queries", "
 
 
 class Arena:
-    """Two stores on one database, and the state that every race begins with."""
+    """Two stores on one database, and the state with which every race begins."""
 
     def __init__(self, stores: list[PostgresStore], scene: Scene, watcher: Watcher) -> None:
         self.moves = dict(MOVES)
         self.scene = scene
         self.footprints: Footprints
         self.deadlocks = 0
-        self._calls: dict[bool, dict[str, list[Step]]] = {True: {}, False: {}}  # whether jobs run after others
+        self._calls: dict[bool, dict[str, list[Step]]] = {True: {}, False: {}}  # by whether jobs run after others
         self._db = watcher.locking
         self._watcher = watcher
         self._stores = stores
         self._months = stores[0].database.months
 
     async def save(self) -> None:
-        """The state now is the one that every race begins with."""
+        """Save the current state: every race begins with it."""
         await self._db.execute("CREATE SCHEMA saved")
         body = ""
         for (table,) in await self._db.fetch(LIST_TABLES):
@@ -112,31 +120,31 @@ class Arena:
         return partial(self.moves[name], self.scene, self._stores[place])
 
     async def trace(self, *names: str) -> None:
-        """Note which locks these calls take, and in which order."""
+        """Trace which locks these calls take, and in which order."""
         for followed in (True, False):
             await self.restore(followed=followed)
             for name in names:
                 self._stores[0].database.months = self._months
                 found = await trace(self.footprints, self._call(0, name))
-                if name == "submit_again":  # what it inserts is there already: it waits for whoever deletes that
-                    there = {f"runs:{run_id}": KEY_SHARE for run_id in self.scene.ids("right", "left", "plain")}
-                    found[-3:] = [footprint | there for footprint in found[-3:]]
+                if name == "submit_again":  # its rows exist already, so it waits for a call that deletes them
+                    existing = {f"runs:{run_id}": KEY_SHARE for run_id in self.scene.ids("right", "left", "plain")}
+                    found[-3:] = [footprint | existing for footprint in found[-3:]]
                 self._calls[followed][name] = steps_of(found)
 
     def suspects(self, one: str, other: str) -> Iterator[Suspect]:
-        """All ways in which two calls may wait for each other."""
+        """Returns all ways in which two calls may wait for each other."""
         calls = self._calls[_is_followed(one, other)]
         yield from find_suspects(one, other, calls)
-        yield from find_crowds(one, other, calls)
+        yield from find_common_rows(one, other, calls)
         if one != other:
             yield from find_suspects(other, one, calls)
 
     def length(self, one: str, other: str) -> int:
-        """How many statements the first of two calls has."""
+        """Returns how many statements the first of two calls has."""
         return len(self._calls[_is_followed(one, other)][one])
 
     async def race(self, suspect: Suspect) -> list[str]:
-        """Race two calls from the state, and check what they leave; their deadlocks."""
+        """Race two calls from the saved state, and check what they leave. Returns their deadlocks."""
         await self.restore(followed=_is_followed(suspect.first, suspect.second))
         first, second = self._call(0, suspect.first), self._call(1, suspect.second)
         obstacle = self.footprints.obstacle(suspect.obstacle) if suspect.obstacle else None
@@ -145,12 +153,12 @@ class Arena:
         assert not outcome.errors, (suspect, outcome)
         wrong = {what: count for what, count in await self._db.fetch(COUNT_WRONG) if count}
         assert not wrong, (suspect, wrong)
-        assert await self._stores[0].recount_gates(now=NOW) == 0, (suspect, "a gate was left closed")
+        assert await self._stores[0].recount_gates(now=NOW) == 0, (suspect, "a gate stayed closed")
         self.deadlocks += len(outcome.deadlocks)
         return outcome.deadlocks
 
     async def race_all(self, suspects: Iterable[Suspect]) -> dict[str, list[str]]:
-        """By pair of calls: the deadlocks, each with what led to it."""
+        """Returns the deadlocks by pair of calls, each with the suspect that led to it."""
         found: dict[str, list[str]] = {}
         for suspect in suspects:
             for deadlock in await self.race(suspect):
@@ -181,9 +189,9 @@ async def arena(postgres: SharedPostgres) -> AsyncIterator[Arena]:
         await store.close()
     counted = await watching.fetchval("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
     for db in (watching, locking):
-        db.terminate()  # `close` waits for a statement that is under way
+        db.terminate()  # `close` would wait for a statement that still runs
     postgres.drop(url)
-    assert counted <= arena.deadlocks, "the server has ended transactions of which no race has told"
+    assert counted <= arena.deadlocks, "the server ended transactions that no race reported"
 
 
 def test_every_call_that_writes_is_raced():
@@ -193,17 +201,17 @@ def test_every_call_that_writes_is_raced():
 
 
 @pytest.mark.timeout(400)
-async def test_no_two_calls_wait_for_each_other(arena: Arena):
+async def test_no_two_calls_deadlock(arena: Arena):
     await arena.trace(*MOVES)
     pairs = combinations_with_replacement(MOVES, 2)
     found = await arena.race_all(suspect for pair in pairs for suspect in arena.suspects(*pair))
     assert not found, f"{len(found)} pairs of calls wait for each other: {sorted(found)}"
 
 
-@pytest.mark.soak  # it takes minutes
+@pytest.mark.soak  # takes minutes
 @pytest.mark.timeout(3600)
-async def test_no_two_calls_wait_for_each_other_at_points_of_chance(arena: Arena):
-    """What traces cannot foresee: a call that does something else because of what the other has done."""
+async def test_no_two_calls_deadlock_at_random_points(arena: Arena):
+    """Traces do not show what a call does differently because of the other call."""
     await arena.trace(*MOVES)
     draw = random.Random(SEED)
     suspects = (
@@ -213,29 +221,29 @@ async def test_no_two_calls_wait_for_each_other_at_points_of_chance(arena: Arena
     assert not found, f"{len(found)} pairs of calls wait for each other: {sorted(found)}"
 
 
-# ── the test can fail ────────────────────────────────────────────────────────────────────────────────────────────
+# ── these tests prove that the tests above can fail ──────────────────────────────────────────────────────────────
 
 
-async def test_runs_before_gates_are_found(arena: Arena, monkeypatch: pytest.MonkeyPatch):
-    async def wrong(tx: Tx, run_ids: Sequence[int], *, late: bool = False) -> None:
+async def test_a_lock_of_runs_before_gates_is_found(arena: Arena, monkeypatch: pytest.MonkeyPatch):
+    async def wrong_order(tx: Tx, run_ids: Sequence[int], *, late: bool = False) -> None:
         await tx.rows(finish.LOCK_RUNS, run_ids)
         await gates.lock_gates_of(tx, run_ids, late=late)
 
     pair = "cancel_running", "finish_gated"
     await arena.trace(*pair)
     assert not list(arena.suspects(*pair))
-    monkeypatch.setattr(finish, "lock_gates_of", wrong)
+    monkeypatch.setattr(finish, "lock_gates_of", wrong_order)
     await arena.trace(*pair)
     assert await arena.race_all(arena.suspects(*pair))
 
 
-async def test_rows_in_another_order_are_found(arena: Arena):
+async def test_a_lock_of_rows_in_another_order_is_found(arena: Arena):
     backwards = sql("SELECT id FROM runs WHERE id {in1} ORDER BY id DESC [[FOR UPDATE]]")
 
-    async def wrong(scene: Scene, store: PostgresStore) -> object:
+    async def wrong_order(scene: Scene, store: PostgresStore) -> object:
         return await store.database.write(Transaction.rows, backwards, [lease.run_id for lease in scene.held["plain"]])
 
-    arena.moves["wrong"] = wrong
+    arena.moves["wrong"] = wrong_order
     await arena.trace("wrong", "release")
     suspects = list(arena.suspects("wrong", "release"))
     assert [suspect.obstacle for suspect in suspects]
@@ -243,8 +251,8 @@ async def test_rows_in_another_order_are_found(arena: Arena):
     assert not await arena.race_all(arena.suspects("release", "release"))
 
 
-async def test_what_is_not_waited_for_is_no_deadlock(arena: Arena):
-    """They take job and queue in different orders, but `reserve` passes over a job that another call has locked."""
+async def test_a_lock_that_is_skipped_is_no_deadlock(arena: Arena):
+    """The calls take job and queue in different orders, but `reserve` skips a job that another call has locked."""
     pair = "put_edit_fair", "reserve_fair"
     await arena.trace(*pair)
     suspects = list(arena.suspects(*pair))

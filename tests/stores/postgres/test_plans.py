@@ -1,7 +1,7 @@
-"""How the server finds rows when there are many: hot statements go by their indexes, whatever it knows of its tables.
+"""Frequent statements use their indexes on tables with many rows, whatever statistics the server has.
 
-Statistics are of another moment than the plan, and the plan of another than its use. `runs` is full, drained and full
-again within minutes, so each statement keeps its index in all of these states.
+Statistics can be older than the plan, and the plan older than its use. `runs` is full, drained and full again within
+minutes, so each statement must keep its index in all of these states.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SELECT 1000000 + n, 1 + n % 500, 'succeeded', n, n, 1, 0, 0, 0, n, 'default', 1,
 FROM generate_series(1, 5000) n
 """
 
-# One in forty runs, holds a gate, expires, has a rank, or waits at a gate.
+# One in forty runs holds a gate, expires, has a rank, or waits at a gate.
 RUNS = """
 INSERT INTO onthedot.runs (id, job_id, slot_at, due_at, ready_at, created_at, priority, delayed, route, queue, share,
                            trigger, target, state, lease_id, incarnation, expires_at, rank, blocked_on,
@@ -68,14 +68,15 @@ STATES = {
     "analysed when empty": ["ANALYZE", JOBS, RUNS],
     "analysed now": [JOBS, RUNS, "ANALYZE"],
     "analysed when full, nearly empty now": [JOBS, RUNS, "ANALYZE", DRAIN_MOST],
-    "nearly empty, and cut short": [JOBS, RUNS, "ANALYZE", DRAIN_MOST, "VACUUM ANALYZE"],  # a plan from then is kept
+    # The server keeps a plan from then.
+    "nearly empty, and cut short": [JOBS, RUNS, "ANALYZE", DRAIN_MOST, "VACUUM ANALYZE"],
     "analysed when drained, full now": [JOBS, RUNS, "ANALYZE", DRAIN, "ANALYZE", RUNS],
     "vacuumed when drained, full now": [JOBS, RUNS, "ANALYZE", DRAIN, "VACUUM (TRUNCATE off)", RUNS],
     "vacuumed when drained, never analysed": [JOBS, RUNS, DRAIN, "VACUUM (TRUNCATE off)", RUNS],
 }
 
 HOT: dict[str, tuple[str | None, set[str]]] = {
-    # what is asked: (statement, the indexes by which it finds runs, jobs, schedules and places at gates)
+    # name: (statement, the indexes by which it finds runs, jobs, schedules and holders of gates)
     "due": (reserve.LIST_DUE.postgres, {"runs_ready", "jobs_pkey"}),
     "ahead": (reserve.LIST_AHEAD.postgres, {"runs_ready", "jobs_pkey"}),
     "lines": (reserve.LIST_LINES.postgres, {"runs_ready"}),
@@ -130,7 +131,7 @@ HOT: dict[str, tuple[str | None, set[str]]] = {
     "where to stop in live runs": (find.LIVE_LINE.stop.postgres, {"runs_due"}),
 }
 IN_ORDER = {"due", "ahead", "lines", "later", "ranked", "ranked routes", "unranked", "due schedules", "live runs"}
-WHOLE = {"held", "orphans"}  # read all live runs, but only when a node starts again or has died
+WHOLE = {"held", "orphans"}  # these read all live runs, but only when a node restarts or has died
 
 FIRST_COLUMN = {
     "runs_pkey": "id", "runs_key": "job_id", "runs_ready": "route", "runs_ranked": "route", "runs_due": "due_at",
@@ -142,7 +143,7 @@ FIRST_COLUMN = {
 
 @pytest.fixture(scope="module", params=STATES)
 def filled_url(request: pytest.FixtureRequest, postgres: SharedPostgres) -> Iterator[str]:
-    """A database with many runs, most of them waiting, and what the server knows of it. It is only looked at."""
+    """A database with many runs, most of them waiting, and different statistics. Tests only read it."""
 
     async def migrate() -> None:
         store = await PostgresStore.open(url)
@@ -154,7 +155,7 @@ def filled_url(request: pytest.FixtureRequest, postgres: SharedPostgres) -> Iter
     with psycopg.connect(url, autocommit=True) as db:
         tables = db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'onthedot'").fetchall()
         for (table,) in tables:
-            if table not in ("history", "attempts"):  # those have none, but their partitions have
+            if table not in ("history", "attempts"):  # the partitions have the rows
                 db.execute(f"ALTER TABLE onthedot.{table} SET (autovacuum_enabled = off)".encode())
         for step in STATES[request.param]:
             for statement in step.split(";"):
@@ -173,7 +174,7 @@ async def test_each_hot_statement_keeps_its_indexes(filled_url: str):
 
 
 def _oddities(name: str, plan: list[PlanNode]) -> list[str]:
-    """What is wrong with a plan."""
+    """Returns what is wrong with a plan."""
     reads = [node for node in plan if _is_read(node)]
     ours = [node for node in reads if node["Relation Name"] in ("runs", "jobs", "schedules", "gate_holders")]
     found = [f"a scan of all {node['Relation Name']}" for node in reads if node["Node Type"] == "Seq Scan"]
@@ -188,12 +189,12 @@ def _oddities(name: str, plan: list[PlanNode]) -> list[str]:
 
 
 def _is_read(node: PlanNode) -> bool:
-    """Whether it reads a table that may be large. An UPDATE takes the rows by their places when they are found."""
+    """Whether this node reads a table that may be large. An UPDATE finds its rows by their place."""
     large = ("runs", "jobs", "schedules", "history", "attempts", "gate_holders", "dependencies")
     kind = node["Node Type"]
     return str(node.get("Relation Name", "")).startswith(large) and kind.endswith("Scan") and kind != "Tid Scan"
 
 
 def _is_range(node: PlanNode) -> bool:
-    """Whether it reads one range of its index, not all of it."""
+    """Whether this node reads one range of its index, not all of it."""
     return re.search(rf"\b{FIRST_COLUMN.get(node['Index Name'], '')}\b", node.get("Index Cond", "")) is not None

@@ -1,4 +1,4 @@
-"""Through PgBouncer in transaction mode: each transaction may have another session, and nothing leans on one."""
+"""The store works through PgBouncer in transaction mode, where each transaction may have another session."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ ONE_OF_EACH = list({check.slice: check for check in contract.checks()}.values())
 
 
 @pytest.mark.parametrize("check", ONE_OF_EACH, ids=str)
-async def test_contract(check: contract.Check, pgbouncer: PgBouncer, pooled_url: str, empty_url: str):
-    """And nothing is parsed inside of a transaction with a wait for the answer: a client that freezes there would keep
+async def test_the_store_keeps_its_contract_through_a_pooler(
+    check: contract.Check, pgbouncer: PgBouncer, pooled_url: str, empty_url: str
+):
+    """It also parses nothing inside a transaction with a wait for the answer: a client that freezes there would keep
     its locks."""
     with Proxy(pgbouncer.port) as proxy:
         store = await PostgresStore.open(pooled_url.replace(f":{pgbouncer.port}/", f":{proxy.port}/"))
@@ -35,11 +37,11 @@ async def test_contract(check: contract.Check, pgbouncer: PgBouncer, pooled_url:
         finally:
             await store.close()
     parsed = {statement for begun_by, statement in proxy.waited_for if "READ ONLY" not in begun_by}
-    assert check.slice == "transactions" or parsed == set()  # a handler's transactions are its own affair
+    assert check.slice == "transactions" or parsed == set()  # a handler's statements are its own
 
 
-async def test_the_tables_may_be_in_any_schema(pgbouncer: PgBouncer, postgres_url: str):
-    """No session has a search path: each transaction brings its own, also the one that prepares statements."""
+async def test_the_tables_may_be_in_another_schema(pgbouncer: PgBouncer, postgres_url: str):
+    """No session has a search path. Each transaction sets its own, also the one that prepares statements."""
     store = await PostgresStore.open(f"{pgbouncer.url(name_of(postgres_url))}?pooler=transaction&schema=elsewhere")
     await store.pause_queue("mail", reason="test")
     assert [queue.name for queue in await store.queries.list_queues()] == ["mail"]
@@ -47,7 +49,7 @@ async def test_the_tables_may_be_in_any_schema(pgbouncer: PgBouncer, postgres_ur
 
 
 async def test_several_nodes_share_few_sessions(pooled_url: str):
-    """Twenty transactions at once, by two nodes."""
+    """Two nodes execute twenty transactions at once."""
     stores = [await PostgresStore.open(pooled_url) for _ in range(2)]
     names = [f"queue{number}" for number in range(20)]
     await asyncio.gather(*(stores[n % 2].pause_queue(name, reason=name) for n, name in enumerate(names)))
@@ -57,7 +59,7 @@ async def test_several_nodes_share_few_sessions(pooled_url: str):
 
 
 @pytest.mark.parametrize("listens", [False, True])
-async def test_a_scheduler_works_with_and_without_a_way_to_listen(pooled_url: str, empty_url: str, listens: bool):
+async def test_a_scheduler_works_with_and_without_a_listen_url(pooled_url: str, empty_url: str, listens: bool):
     sched = otd.Scheduler(pooled_url + (f"&listen_url={quote(empty_url, safe='')}" if listens else ""))
 
     @sched.job

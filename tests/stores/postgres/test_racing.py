@@ -1,4 +1,4 @@
-"""Several nodes at once, on real connections: all is counted, nothing is done twice, and nobody gets an error."""
+"""Several nodes at once on real connections: everything is counted, nothing is done twice, and no call fails."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def finished(lease: Lease) -> Finish:
     return Finish(lease, SUCCESS, lease.armed_at, lease.armed_at + 1)
 
 
-async def test_a_limit_that_was_lowered_passes_to_nobody_before_there_is_room(store: PostgresStore):
+async def test_a_lowered_limit_admits_no_run_before_there_is_room(store: PostgresStore):
     who = await join(store, "one")
     record = await define(store, concurrency=Limit(3))
     await submit(store, record, 4)
@@ -87,7 +87,7 @@ async def test_a_limit_that_was_lowered_passes_to_nobody_before_there_is_room(st
 
 
 async def drain(store: PostgresStore, who: str, seats: int) -> list[Lease]:
-    """Take and finish runs until there are no more; which."""
+    """Reserve and finish runs until there are no more. Returns their leases."""
     taken: list[Lease] = []
     for number in range(400):
         got = await store.reserve(ask(who, number, seats))
@@ -110,7 +110,7 @@ async def test_every_run_is_taken_once(stores: Stores):
         done.extend(await drain(store, who, 7))
 
     await all_at_once(work(store, who) for store, who in zip(stores, nodes, strict=True))
-    done += await drain(stores[0], "node0-1", 50)  # what somebody had locked when others looked
+    done += await drain(stores[0], "node0-1", 50)  # runs that another node had locked
     assert sorted(lease.run_id for lease in done) == sorted(ids)
     assert len({lease.fence for lease in done}) == len(ids)
     assert await stores[0].queries.count_runs() == {RunState.SUCCEEDED: 300}
@@ -118,7 +118,7 @@ async def test_every_run_is_taken_once(stores: Stores):
 
 
 async def test_runs_of_several_levels_and_shares_are_taken_once(stores: Stores):
-    """In a queue that is shared fairly whoever takes turns waits for the others."""
+    """In a fair queue, a node that takes turns waits for the others."""
     await stores[0].share_queue("default", {"a": 3})
     jobs = [await define(stores[0], f"job-{level}", priority=level, share="who") for level in ("low", "high")]
     now = await clock(stores[0])
@@ -147,13 +147,13 @@ async def test_a_slot_is_planned_once(stores: Stores):
     assert len(await stores[0].queries.list_runs(job="job")) == 10
 
 
-async def test_one_leads(stores: Stores):
+async def test_one_node_leads(stores: Stores):
     nodes = [await join(store, f"node{n}") for n, store in enumerate(stores)]
     terms = await all_at_once(store.campaign(who, ttl=TTL) for store, who in zip(stores, nodes, strict=True))
     assert [term.number for term in terms if term is not None] == [1]
 
 
-async def test_one_key_is_one_run(stores: Stores):
+async def test_one_key_gives_one_run(stores: Stores):
     record = await define(stores[0])
     now = await clock(stores[0])
     keyed = [NewRun(record.id, submit_trigger(f"k{n}"), now, key=f"order:{n % 5}") for n in range(20)]
@@ -166,8 +166,8 @@ async def test_one_key_is_one_run(stores: Stores):
     assert len(await stores[0].queries.list_runs(job="job")) == 25
 
 
-async def test_what_ends_while_it_is_submitted_again_is_the_same_run(stores: Stores):
-    """It leaves the live runs between two looks of whoever submits."""
+async def test_a_run_that_ends_during_a_repeated_submit_stays_the_same_run(stores: Stores):
+    """The run moves to the history between two queries of the submit."""
     record = await define(stores[0])
     who = await join(stores[0], "node")
     now = await clock(stores[0])
@@ -202,7 +202,7 @@ async def test_a_limit_is_never_exceeded(stores: Stores, limit: int):
             running.update(lease.run_id for lease in armed)
             most = max(most, len(running))
             await asyncio.sleep(0.001)
-            running.difference_update(lease.run_id for lease in armed)  # they end before the store may know
+            running.difference_update(lease.run_id for lease in armed)  # before the store knows that they end
             if armed:
                 assert all(await store.finish([finished(lease) for lease in armed]))
                 done.extend(lease.run_id for lease in armed)
@@ -210,7 +210,7 @@ async def test_a_limit_is_never_exceeded(stores: Stores, limit: int):
     await all_at_once(work(store, who) for store, who in zip(stores, nodes, strict=True))
     assert sorted(done) == sorted(ids)
     assert most <= limit
-    assert await stores[0].recount_gates() == 0  # no gate was left closed
+    assert await stores[0].recount_gates() == 0  # no gate stayed closed
 
 
 async def test_a_pause_ends_all_starts(stores: Stores):
@@ -229,11 +229,11 @@ async def test_a_pause_ends_all_starts(stores: Stores):
             return paused.held, sum(run.attempts for run in await stores[0].queries.list_runs(job=record.job.name))
 
         (held, armed_then), _ = await asyncio.gather(pause(), take())
-        assert armed_then == len(taken), "a run was armed after the pause had been acknowledged"
+        assert armed_then == len(taken), "a run was armed after the pause was acknowledged"
         assert held + len(taken) == 40
 
 
-async def test_two_parents_that_end_at_once_are_followed_once(stores: Stores):
+async def test_two_parents_that_end_at_once_start_one_child(stores: Stores):
     parents = [await define(stores[0], name) for name in ("left", "right")]
     await define(stores[0], "child", after=After("left", "right"))
     who = await join(stores[0], "node")
@@ -289,8 +289,8 @@ async def test_orphans_are_taken_once(stores: Stores):
     assert await stores[0].orphans(limit=10, now=later) == []
 
 
-async def test_edits_and_workers_do_not_meet_in_a_deadlock(stores: Stores):
-    """A job is edited over and over while its runs are taken, armed and finished."""
+async def test_edits_and_workers_do_not_deadlock(stores: Stores):
+    """A job is edited again and again while its runs are reserved, armed and finished."""
     record = await define(stores[0], concurrency=Limit(5))
     ids = await submit(stores[0], record, 60)
     nodes = [await join(store, f"node{n}") for n, store in enumerate(stores)]

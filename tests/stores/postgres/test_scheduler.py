@@ -1,4 +1,4 @@
-"""The whole scheduler on PostgreSQL: from a URL to handlers that have run."""
+"""The whole scheduler on PostgreSQL: from a URL to executed handlers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def counting(url: str, ran: list[int], **options: object) -> otd.Scheduler:
     return sched
 
 
-async def test_what_is_submitted_runs_once_and_answers(empty_url: str):
+async def test_a_submitted_run_executes_once_and_returns_its_result(empty_url: str):
     ran: list[int] = []
     async with counting(empty_url, ran) as sched:
         runs = await asyncio.gather(*(sched.submit("count", {"number": n}) for n in range(40)))
@@ -41,8 +41,8 @@ async def test_what_is_submitted_runs_once_and_answers(empty_url: str):
     assert sorted(ran) == list(range(40))
 
 
-async def test_one_submits_and_another_works_at_once(empty_url: str):
-    """The hint crosses between processes by NOTIFY: nobody waits for a poll."""
+async def test_a_run_of_another_process_starts_at_once(empty_url: str):
+    """NOTIFY carries the hint between processes, so nothing waits for a poll."""
     ran: list[int] = []
     async with counting(empty_url, ran) as worker, counting(empty_url, [], settings=otd.Settings(seats=1)) as other:
         del worker
@@ -50,7 +50,7 @@ async def test_one_submits_and_another_works_at_once(empty_url: str):
         assert await run.result(timeout="20s") == 42
 
 
-async def test_a_schedule_is_kept_by_the_servers_clock(empty_url: str):
+async def test_a_schedule_follows_the_servers_clock(empty_url: str):
     ran: list[int] = []
     sched = otd.Scheduler(empty_url, clock=WrongClock())
     enough = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The tables: what the migrations make is what the snapshot says."""
+"""The schema of PostgreSQL: the migrations make what the snapshot has, once, and leave other programs alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onthedot.stores.sql.port import sql
 from tests.stores.postgres.conftest import deadlocks
 from tests.stores.postgres.snapshot import snapshot
 
-REGENERATE = "the way to write the snapshot anew is in tests/stores/postgres/snapshot.py"
+REGENERATE = "write the snapshot again, as described in tests/stores/postgres/snapshot.py"
 STEPS = migration.load(schema.DRIVER)
 
 
@@ -26,19 +26,19 @@ def do(url: str, statement: str) -> list[tuple[object, ...]]:
         return found.fetchall() if found.description else []
 
 
-async def test_a_new_schema_is_what_the_snapshot_says(postgres_url: str):
+async def test_a_new_schema_equals_the_snapshot(postgres_url: str):
     kept = files("onthedot.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
     assert await snapshot(postgres_url) == kept, REGENERATE
     assert await snapshot(f"{postgres_url}?schema=another") == kept
 
 
-def test_the_schema_tells_slots_by_the_same_words():
-    """Else the index of submitted runs would serve nobody, and a finished submit be made again."""
+def test_the_index_of_submitted_runs_has_the_condition_of_the_queries():
+    """Otherwise no query would use the index, and a finished submit would be executed again."""
     [index] = [line for line in STEPS[0].sql.splitlines() if "INDEX history_submitted" in line]
     assert index.endswith(sql("WHERE {is_no_slot};").postgres)
 
 
-async def test_many_who_open_it_at_once_make_it_once(postgres_url: str):
+async def test_several_opens_at_once_make_the_schema_once(postgres_url: str):
     stores = await asyncio.gather(*(PostgresStore.open(postgres_url) for _ in range(6)))
     for store in stores:
         await store.close()
@@ -56,7 +56,9 @@ async def test_two_schemas_of_a_database_are_two_stores(postgres_url: str):
     await other.close()
 
 
-async def test_the_next_step_is_applied_once_and_kept_whole(postgres_url: str, monkeypatch: pytest.MonkeyPatch):
+async def test_a_migration_is_applied_once_and_completely_or_not_at_all(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+):
     await (await PostgresStore.open(postgres_url)).close()
     more = Migration(len(STEPS) + 1, "more", "CREATE TABLE more (a integer); INSERT INTO more VALUES (1);")
     broken = Migration(len(STEPS) + 2, "broken", "CREATE TABLE most (a integer); INSERT INTO nowhere VALUES (1);")
@@ -76,14 +78,14 @@ async def test_the_next_step_is_applied_once_and_kept_whole(postgres_url: str, m
 WAITING = "SELECT count(*) FROM pg_locks WHERE relation = 'onthedot.gate_holders'::regclass AND NOT granted"
 
 
-async def test_a_step_that_meets_a_deadlock_is_made_again(postgres_url: str, monkeypatch: pytest.MonkeyPatch):
-    """Step 4 locks `runs` and then `gate_holders`. A node that works has them the other way round."""
+async def test_a_migration_is_repeated_after_a_deadlock(postgres_url: str, monkeypatch: pytest.MonkeyPatch):
+    """Step 4 locks `runs` and then `gate_holders`. A working node locks them in the other order."""
     monkeypatch.setattr(migration, "load", lambda driver: STEPS[:3])
     await (await PostgresStore.open(postgres_url)).close()
     monkeypatch.undo()
     before = deadlocks(postgres_url)
     async with await psycopg.AsyncConnection.connect(postgres_url) as node:
-        await node.execute("SET deadlock_timeout = '60s'")  # so that the server ends the other one
+        await node.execute("SET deadlock_timeout = '60s'")  # then the server ends the migration, not the node
         await node.execute("SELECT FROM onthedot.gate_holders")
         opening = asyncio.create_task(PostgresStore.open(postgres_url))
         while await asyncio.to_thread(do, postgres_url, WAITING) == [(0,)]:
@@ -94,13 +96,13 @@ async def test_a_step_that_meets_a_deadlock_is_made_again(postgres_url: str, mon
     assert do(postgres_url, "SELECT max(number) FROM onthedot.migrations") == [(len(STEPS),)]
 
 
-async def test_what_is_another_programs_is_left_alone(postgres_url: str):
+async def test_a_schema_of_another_program_is_refused(postgres_url: str):
     do(postgres_url, "CREATE SCHEMA onthedot; CREATE TABLE onthedot.theirs (a integer)")
     with pytest.raises(StoreUnusable, match=r"another program \(1 tables and indexes\); name another one with"):
         await PostgresStore.open(postgres_url)
 
 
-async def test_for_reading_only_it_must_be_there(postgres_url: str):
+async def test_a_read_only_store_requires_an_existing_schema(postgres_url: str):
     with pytest.raises(
         StoreUnusable, match=f"expected schema version {len(STEPS)}, got 0: an older onthedot wrote it;"
     ):
@@ -114,7 +116,7 @@ async def test_for_reading_only_it_must_be_there(postgres_url: str):
     await store.close()
 
 
-async def test_a_user_without_the_right_to_create_can_use_what_is_there(postgres_url: str):
+async def test_a_user_who_cannot_create_tables_can_use_an_existing_schema(postgres_url: str):
     await (await PostgresStore.open(postgres_url)).close()
     grants = "GRANT USAGE ON SCHEMA onthedot TO clerk; GRANT ALL ON ALL TABLES IN SCHEMA onthedot TO clerk"
     do(postgres_url, f"CREATE ROLE clerk LOGIN PASSWORD 'x'; {grants}")

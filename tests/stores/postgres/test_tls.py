@@ -1,6 +1,6 @@
-"""Connections use TLS if the URL says so, and then only with who has the right certificate.
+"""Connections use TLS as the URL says, and only with a server that has the right certificate.
 
-The server from the wheel knows no TLS: before it stands a small door that does, as proxies of hosted servers do.
+The PostgreSQL server of these tests has no TLS. A small proxy in front of it adds it, as hosted servers do.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from onthedot.stores.postgres import PostgresStore
 from tests.servers.postgres import name_of
 from tests.servers.shared import SharedPostgres
 
-ASK_FOR_TLS = 8  # bytes of the first message of who wants it
+TLS_REQUEST_SIZE = 8  # bytes of the first message of a client that wants TLS
 
 
-class Door:
-    """Takes TLS off, and passes on what is inside."""
+class TlsProxy:
+    """Decrypts TLS and forwards the content."""
 
     def __init__(self, port: int, certificate: Path) -> None:
         self._port = port
@@ -42,7 +42,7 @@ class Door:
             self._inside.discard(task)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readexactly(ASK_FOR_TLS)
+        await reader.readexactly(TLS_REQUEST_SIZE)
         writer.write(b"S")
         try:
             await writer.start_tls(self._context)
@@ -53,14 +53,14 @@ class Door:
         try:
             await asyncio.gather(_pump(reader, outside), _pump(inside, writer))
         finally:
-            outside.close()  # a pump that was cancelled before it began has closed nothing
+            outside.close()  # a pump that was cancelled before its start closed nothing
 
     async def close(self) -> None:
-        """Nobody is inside any more."""
+        """End all connections."""
         for task in self._inside:
             task.cancel()
         await asyncio.gather(*self._inside, return_exceptions=True)
-        await asyncio.sleep(0)  # what was closed is gone one turn later
+        await asyncio.sleep(0)  # transports close one turn later
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -76,7 +76,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """Of `localhost`, signed by itself, with its key."""
+    """A self-signed certificate for `localhost`, with its key."""
     file = tmp_path / "server.pem"
     command = ["openssl", "req", "-x509", "-days", "2", "-nodes", "-newkey", "ec", "-pkeyopt"]
     command += ["ec_paramgen_curve:prime256v1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
@@ -86,23 +86,23 @@ def certificate(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def door(postgres: SharedPostgres, certificate: Path) -> AsyncIterator[tuple[Door, int]]:
-    door = Door(postgres.port, certificate)
-    server = await asyncio.start_server(door.enter, "127.0.0.1", 0)
-    yield door, server.sockets[0].getsockname()[1]
+async def tls_proxy(postgres: SharedPostgres, certificate: Path) -> AsyncIterator[tuple[TlsProxy, int]]:
+    tls_proxy = TlsProxy(postgres.port, certificate)
+    server = await asyncio.start_server(tls_proxy.enter, "127.0.0.1", 0)
+    yield tls_proxy, server.sockets[0].getsockname()[1]
     server.close()
-    await door.close()
+    await tls_proxy.close()
 
 
-async def test_it_is_used_and_the_certificate_checked(
-    door: tuple[Door, int], certificate: Path, postgres: SharedPostgres, empty_url: str
+async def test_tls_is_used_and_the_certificate_is_checked(
+    tls_proxy: tuple[TlsProxy, int], certificate: Path, postgres: SharedPostgres, empty_url: str
 ):
-    through, port = door
+    through, port = tls_proxy
     url = f"postgresql://onthedot:{postgres.password}@localhost:{port}/{name_of(empty_url)}"
     store = await PostgresStore.open(f"{url}?sslmode=verify-full&sslrootcert={certificate}")
     assert await store.queries.list_jobs() == []
     await store.close()
-    assert through.handshakes >= 2  # every connection
+    assert through.handshakes >= 2  # for every connection
     before = through.handshakes
     another = url.replace("localhost", "127.0.0.1")
     with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
@@ -110,10 +110,15 @@ async def test_it_is_used_and_the_certificate_checked(
     assert through.handshakes == before
 
 
-async def test_a_server_on_another_machine_has_to_speak_it(
-    door: tuple[Door, int], certificate: Path, postgres: SharedPostgres, empty_url: str, monkeypatch: pytest.MonkeyPatch
+async def test_tls_is_required_for_a_server_on_another_machine(
+    tls_proxy: tuple[TlsProxy, int],
+    certificate: Path,
+    postgres: SharedPostgres,
+    empty_url: str,
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr("onthedot.stores.postgres.connections.is_local", lambda host: False)  # as if it were elsewhere
+    # As if it were on another machine.
+    monkeypatch.setattr("onthedot.stores.postgres.connections.is_local", lambda host: False)
     where = f"127.0.0.1:{postgres.port}/{name_of(empty_url)}"
     with pytest.raises(StoreUnavailable) as refused:
         await PostgresStore.open(f"postgresql://onthedot:{postgres.password}@{where}")
@@ -122,15 +127,16 @@ async def test_a_server_on_another_machine_has_to_speak_it(
     assert f"only in a network that you trust, do without TLS, {change}" in str(refused.value)
     store = await PostgresStore.open(f"postgresql://onthedot:{postgres.password}@{where}?sslmode=disable")
     await store.close()
-    through, port = door
+    through, port = tls_proxy
     url = f"postgresql://onthedot:{postgres.password}@localhost:{port}/{name_of(empty_url)}"
-    with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):  # not signed by whom this machine believes
+    # This machine does not trust the certificate.
+    with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
         await PostgresStore.open(url)
     store = await PostgresStore.open(f"{url}?sslrootcert={certificate}")
     await store.close()
     assert through.handshakes
 
 
-async def test_who_asks_for_it_never_goes_without(empty_url: str):
+async def test_a_required_tls_connection_never_falls_back_to_plain_text(empty_url: str):
     with pytest.raises(StoreUnavailable, match="rejected SSL upgrade"):
         await PostgresStore.open(f"{empty_url}?sslmode=require")

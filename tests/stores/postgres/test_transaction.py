@@ -1,4 +1,4 @@
-"""What has been is kept by month: made when needed and ahead, dropped when empty."""
+"""History is partitioned by month. Partitions are made when needed and ahead, and dropped when empty."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def end_one(bench: Workbench, who: str) -> int:
 
 @pytest.fixture
 async def bench(postgres_url: str) -> Workbench:
-    """On a database of its own: others leave their partitions behind."""
+    """On its own database, because the partitions stay."""
     return Workbench(await PostgresStore.open(postgres_url))
 
 
@@ -42,7 +42,7 @@ def test_a_month_begins_where_the_last_one_ends(month: int):
     assert month_in(name_of("history", month)) == month
 
 
-async def test_they_are_made_when_something_ends_and_for_the_month_ahead(bench: Workbench, postgres_url: str):
+async def test_partitions_are_made_for_this_month_and_the_next(bench: Workbench, postgres_url: str):
     who = await bench.node(ttl=10**6)
     assert partitions(postgres_url) == []
     await end_one(bench, who)
@@ -56,32 +56,32 @@ async def test_they_are_made_when_something_ends_and_for_the_month_ahead(bench: 
     await bench.store.close()
 
 
-async def test_upkeep_makes_the_next_one_ahead(bench: Workbench, postgres_url: str):
+async def test_a_prune_makes_the_partition_of_the_next_month(bench: Workbench, postgres_url: str):
     await bench.store.prune_runs(Cut(TERMINAL, Mark(START, LAST_ID)), now=at(0))
     assert partitions(postgres_url) == ["history_2026_01", "history_2026_02"]
     await bench.store.close()
 
 
-async def test_what_retention_has_emptied_is_dropped(bench: Workbench, postgres_url: str):
+async def test_a_partition_that_retention_emptied_is_dropped(bench: Workbench, postgres_url: str):
     who = await bench.node(ttl=10**7)
     await end_one(bench, who)
     bench.now = START + 70 * DAY
     kept = await end_one(bench, who)
     cut = Cut(TERMINAL, Mark(START + 60 * DAY, LAST_ID))
     assert (await bench.store.prune_runs(cut, now=bench.now)).runs == 1
-    for _ in range(4):  # one at a time
+    for _ in range(4):  # each call drops one
         await bench.store.prune_runs(cut, now=bench.now)
     assert partitions(postgres_url) == ["history_2026_03", "history_2026_04"]
     assert partitions(postgres_url, "attempts") == ["attempts_2026_03", "attempts_2026_04"]
     assert [run.id for run in await bench.runs()] == [kept]
-    bench.now = START + 10 * SECOND  # somebody has set the clock back: the month is made again
+    bench.now = START + 10 * SECOND  # the clock was set back: the month is made again
     await end_one(bench, who)
     assert await bench.store.queries.count_runs() == {RunState.SUCCEEDED: 2}
     await bench.store.close()
 
 
-async def test_a_month_that_somebody_else_has_dropped_is_made_again(bench: Workbench, postgres_url: str):
-    """This process still believes that it is there."""
+async def test_a_partition_that_another_process_dropped_is_made_again(bench: Workbench, postgres_url: str):
+    """This process still assumes that it exists."""
     who = await bench.node(ttl=10**7)
     await end_one(bench, who)
     with psycopg.connect(postgres_url, autocommit=True) as db:
@@ -92,8 +92,8 @@ async def test_a_month_that_somebody_else_has_dropped_is_made_again(bench: Workb
     await bench.store.close()
 
 
-async def test_a_month_that_another_node_makes_at_the_same_time_is_seen(postgres_url: str):
-    """Both found that it is missing. The second one looks again once it has the lock."""
+async def test_a_partition_that_another_node_makes_at_the_same_time_is_seen(postgres_url: str):
+    """Both nodes find it missing. The second one looks again when it has the lock."""
     wanted = [name_of(table, month_of(START)) for table in ("attempts", "history")]
     store, other = await PostgresStore.open(postgres_url), Workbench(await PostgresStore.open(postgres_url))
     who = await other.node()
@@ -106,7 +106,10 @@ async def test_a_month_that_another_node_makes_at_the_same_time_is_seen(postgres
         return before, await tx.values(LIST_MISSING, wanted)
 
     look = store.database.write
-    assert await look(look_twice, meanwhile=False) == (wanted, wanted)  # parses the statements: that reads the catalogs
+    assert await look(look_twice, meanwhile=False) == (
+        wanted,
+        wanted,
+    )  # parses the statements, which reads the catalogs
     assert await look(look_twice, meanwhile=True) == (wanted, [])
     await store.close()
     await other.store.close()
@@ -120,6 +123,6 @@ async def test_a_partition_that_is_in_use_is_dropped_later(bench: Workbench, pos
         try:
             await bench.store.prune_runs(cut, now=START + 70 * DAY)
         except StoreUnavailable as error:  # pragma: no cover
-            raise AssertionError("who prunes need not know") from error
+            raise AssertionError("a prune must not fail because a partition is in use") from error
         assert "history_2026_01" in partitions(postgres_url)
     await bench.store.close()

@@ -1,4 +1,4 @@
-"""Something for handlers to write: a table in the database that the store is in, outside of its schema."""
+"""A table for handlers to write to: in the database of the store, outside of its schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRUNCATE public.texts
 
 
 class TableOfTexts:
-    """See `Effects`. Texts are read in the order of the commits of their transactions, as far as checks can tell."""
+    """See `Effects`. Texts are read in the order of the commits, as far as the checks depend on it."""
 
     def __init__(self, url: str) -> None:
         self._url = url

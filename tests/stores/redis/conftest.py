@@ -1,4 +1,4 @@
-"""A store on an empty server; and several, as several processes have them."""
+"""A store on an empty server, and several stores on it, as several processes have them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def store(valkey_url: str) -> AsyncIterator[RedisStore]:
 
 @pytest.fixture
 async def stores(valkey_url: str) -> AsyncIterator[list[RedisStore]]:
-    """Four nodes of a cluster, each with connections of its own."""
+    """Four nodes of a cluster, each with its own connections."""
     stores = [await RedisStore.open(valkey_url) for _ in range(4)]
     yield stores
     for store in stores:

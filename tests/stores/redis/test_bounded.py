@@ -1,9 +1,9 @@
-"""However many runs a decision is about, no script keeps the server for more than some milliseconds.
+"""However many runs a call affects, no Redis script keeps the server busy for more than some milliseconds.
 
-Judged by how many scripts there were, and by the time that the server's own thread was on a processor for each. That
-does not count waiting for others on this machine; but what a host takes from a virtual machine it does. All steps are
-alike, so half of them are held to the bound, and the longest to five times as much, where all in one script would be a
-hundred times as much.
+Judged by the number of scripts, and by the processor time of the server's own thread for each. This time does not count
+waits for other processes, but it counts what a host takes from a virtual machine. All steps are alike, so the median is
+held to the limit, and the longest step to five times as much. If one script did all the work, it would take a hundred
+times as long.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from onthedot.stores.redis.store import MAX_BATCH, MAX_SUBMIT
 from onthedot.stores.values import Node, ReserveRequest
 from tests.servers.valkey import ValkeyServer
 
-MOST: Micros = 10_000  # of a script
-AT_ALL: Micros = 50_000  # with what the host has taken
+MOST: Micros = 10_000  # the median script
+AT_ALL: Micros = 50_000  # the longest script, with the time that the host takes
 FEW, MANY = 1_500, 100_000
 TTL = 100_000 * SECOND
 TASKS = frozenset({"call:work"})
@@ -40,25 +40,25 @@ ALL = Cut(TERMINAL, Mark(2**53, 2**53))
 
 @dataclass
 class Watched:
-    """What one call has cost the server."""
+    """The cost of one call for the server."""
 
     answer: Any
     calls: int
-    scripts: list[Micros]  # what each took of the server's processor, the longest last
+    scripts: list[Micros]  # processor time of each script, the longest last
 
     def check(self, runs: int) -> None:
-        """In as many steps as there must be, and none of them long."""
+        """Check that the call took the expected number of steps, and that none was long."""
         assert self.calls >= runs // STEP
         self.check_none_is_long()
 
     def check_none_is_long(self) -> None:
         usual, longest = self.scripts[len(self.scripts) // 2], self.scripts[-1]
-        assert usual <= MOST, f"{self.calls} calls, half of them over {usual} µs, the longest {longest} µs"
-        assert longest <= AT_ALL, f"{self.calls} calls, half of them over {usual} µs, the longest {longest} µs"
+        assert usual <= MOST, f"{self.calls} calls, median {usual} µs, the longest {longest} µs"
+        assert longest <= AT_ALL, f"{self.calls} calls, median {usual} µs, the longest {longest} µs"
 
 
 def busy(valkey: ValkeyServer) -> Micros:
-    """How long the thread that runs scripts was on a processor so far. The first field is in nanoseconds."""
+    """Returns the processor time so far of the thread that executes scripts. The first field is in nanoseconds."""
     return int(Path(f"/proc/{valkey.pid}/schedstat").read_text().split()[0]) // 1000
 
 
@@ -91,8 +91,9 @@ async def fill(store: RedisStore, record: JobRecord, count: int, *, due: Micros 
 
 
 @pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=[pytest.mark.soak, pytest.mark.timeout(240)])])
-async def test_a_job_with_many_waiting_runs(store: RedisStore, valkey: ValkeyServer, count: int):
-    """Paused, edited while paused, resumed, edited, deleted, forgotten: each in steps, and with the right answer."""
+async def test_a_job_with_many_waiting_runs_is_changed_in_steps(store: RedisStore, valkey: ValkeyServer, count: int):
+    """It is paused, edited while paused, resumed, edited, deleted and pruned: each in steps, and with the right
+    answer."""
     record = (await store.put_job(a_job())).record
     await fill(store, record, count)
     paused = await watch(store, valkey, lambda: store.pause_job(record.id, reason="test"))
@@ -128,7 +129,7 @@ async def prune_all(store: RedisStore) -> int:
 
 
 async def test_runs_that_ended_in_one_instant_are_pruned_in_steps(store: RedisStore):
-    """All have the same mark but for their ids: none is passed over, none read twice."""
+    """All have the same mark except for their ids. None may be skipped or read twice."""
     record = (await store.put_job(a_job())).record
     await fill(store, record, FEW)
     await store.delete_job(record.id, now=5)
@@ -173,22 +174,22 @@ async def test_a_queue_with_many_runs_at_gates_is_paused_in_steps(store: RedisSt
         assert db.scard("{onthedot}:at_gates") == FEW
         paused = await watch(store, valkey, lambda: store.pause_queue("default", reason="test"))
         paused.check(FEW // 2)
-        assert db.scard("{onthedot}:at_gates") == 1  # the one that runs
+        assert db.scard("{onthedot}:at_gates") == 1  # the running one
 
 
-async def test_a_queue_with_many_turns_is_shared_anew_in_steps(store: RedisStore, valkey: ValkeyServer):
+async def test_a_queue_with_many_turns_is_shared_again_in_steps(store: RedisStore, valkey: ValkeyServer):
     record = (await store.put_job(a_job())).record
     await store.share_queue("default", {})
     await fill(store, record, FEW)
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
     first = await store.reserve(
         ReserveRequest("one", SeededIds(0).leases(1), 1, tasks=TASKS)
-    )  # the others have turns, too
+    )  # this gives turns to the others, too
     assert len(first.armed) == 1
     shared = await watch(store, valkey, lambda: store.share_queue("default", {"a": 2}))
     shared.check(FEW - 1)
     ended = await watch(store, valkey, lambda: store.share_queue("default", None))
-    assert ended.calls == 1  # nobody has a turn by now
+    assert ended.calls == 1  # no run has a turn now
     got = await store.reserve(ReserveRequest("one", SeededIds(1).leases(FEW), FEW, tasks=TASKS))
     assert len(got.armed) == FEW - 1
 
@@ -197,11 +198,11 @@ async def test_a_queue_with_many_turns_is_shared_anew_in_steps(store: RedisStore
 
 
 class Died(Exception):
-    """Of the process that was to go on."""
+    """Raised in place of the process that would continue."""
 
 
 async def decide_and_die(store: RedisStore, monkeypatch: pytest.MonkeyPatch, work: Awaitable[Any]) -> None:
-    """The decision is made, and nobody goes on with the sweep."""
+    """Make the decision, but not the sweep that follows."""
 
     async def die(*_: Any) -> list[int]:
         raise Died
@@ -218,7 +219,7 @@ async def reserve(store: RedisStore, count: int, *, queues: tuple[str, ...] = ("
     return got.armed + got.held
 
 
-async def test_what_is_paused_is_given_to_nobody_from_the_first_step_on(
+async def test_a_paused_job_gives_out_no_runs_from_the_first_step_on(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ):
     record = (await store.put_job(a_job())).record
@@ -231,37 +232,36 @@ async def test_what_is_paused_is_given_to_nobody_from_the_first_step_on(
     [answer] = await store.arm([held])
     assert isinstance(answer, Gone)
     assert await store.expire(limit=100) == []
-    [again] = await asyncio.gather(store.pause_job(record.id, reason="again"))  # the rest is done before
+    [again] = await asyncio.gather(store.pause_job(record.id, reason="again"))  # it first finishes the earlier sweep
     assert (again.record.pause_reason, again.held) == ("again", 0)
     assert (await store.resume_job(record.id)).released == 3 * STEP
 
 
-async def test_an_edited_job_is_not_served_where_it_does_not_belong_any_more(
-    store: RedisStore, monkeypatch: pytest.MonkeyPatch
-):
+async def test_an_edited_job_gives_out_no_runs_in_its_old_queue(store: RedisStore, monkeypatch: pytest.MonkeyPatch):
     record = (await store.put_job(a_job())).record
     await fill(store, record, 3 * STEP)
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
     await decide_and_die(store, monkeypatch, store.put_job(a_job(queue="other")))
     assert await reserve(store, 10) == []
     assert len(await reserve(store, 10, queues=("other",))) == 10
-    assert (await store.put_job(a_job(queue="other"))).change == "unchanged"  # made again, it says when all is done
+    # A repeated put returns when the sweep is complete.
+    assert (await store.put_job(a_job(queue="other"))).change == "unchanged"
     assert len(await reserve(store, 1_000, queues=("other",))) == 3 * STEP - 10
 
 
-async def test_upkeep_goes_on_with_the_sweep_of_who_has_died(store: RedisStore, monkeypatch: pytest.MonkeyPatch):
+async def test_upkeep_finishes_the_sweep_of_a_dead_process(store: RedisStore, monkeypatch: pytest.MonkeyPatch):
     record = (await store.put_job(a_job())).record
     await fill(store, record, 3 * STEP)
     await decide_and_die(store, monkeypatch, store.delete_job(record.id))
     assert (await store.queries.count_runs())[RunState.SCHEDULED] == 2 * STEP
     now = await store.tell_time()
-    await store.recount_gates(now=now)  # so soon it may still be alive
+    await store.recount_gates(now=now)  # so soon its process may still be alive
     assert (await store.queries.count_runs())[RunState.SCHEDULED] == 2 * STEP
     await store.recount_gates(now=now + 3 * SECOND)
     assert await store.queries.count_runs() == {RunState.CANCELLED: 3 * STEP}
 
 
-async def test_two_who_go_on_with_one_sweep_count_every_run_once(stores: list[RedisStore]):
+async def test_processes_that_share_a_sweep_count_every_run_once(stores: list[RedisStore]):
     record = (await stores[0].put_job(a_job())).record
     await fill(stores[0], record, 10 * STEP)
     paused = asyncio.create_task(stores[0].pause_job(record.id, reason="test"))
@@ -272,7 +272,7 @@ async def test_two_who_go_on_with_one_sweep_count_every_run_once(stores: list[Re
 
 
 async def test_a_slot_of_a_job_with_many_runs_keeps_its_fate_through_an_edit(store: RedisStore):
-    """The slots ahead are planned anew in the first step, whatever waits behind."""
+    """The first step plans the slots ahead again, however many runs wait."""
     now = await store.tell_time()
     every = Every(interval=timedelta(seconds=10), id="s")
     window = Window("s", now, now, now + SECOND)
@@ -284,8 +284,8 @@ async def test_a_slot_of_a_job_with_many_runs_keeps_its_fate_through_an_edit(sto
     assert state.next_at == now + SECOND
 
 
-async def test_a_worker_gets_no_more_quick_runs_at_once_than_a_script_may_take(store: RedisStore):
-    """It is told that there is more, and asks again."""
+async def test_a_worker_gets_at_most_as_many_quick_runs_as_one_script_may_take(store: RedisStore):
+    """The answer says that there are more, so the worker asks again."""
     record = (await store.put_job(a_job())).record
     await fill(store, record, 1_000)
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
@@ -296,7 +296,7 @@ async def test_a_worker_gets_no_more_quick_runs_at_once_than_a_script_may_take(s
 
 
 async def test_turns_are_given_in_steps(store: RedisStore, valkey: ValkeyServer):
-    """The flood of one share was there first; runs of the other share, behind it, have their turns at once."""
+    """The many runs of one share came first. Runs of the other share, behind them, get their turns at once."""
     job = Job(name="job", task=Call(handler="work"), share="tenant")
     record = (await store.put_job(job)).record
     ids, now = SeededIds(1), await store.tell_time()
@@ -314,8 +314,9 @@ async def test_turns_are_given_in_steps(store: RedisStore, valkey: ValkeyServer)
     assert {lease.run_id for lease in got.answer.armed} >= set(wanted)
 
 
-async def test_a_worker_looks_past_many_runs_that_it_cannot_take_in_steps(store: RedisStore, valkey: ValkeyServer):
-    """All of them are due in one instant; what it can take is behind them, at the same one, and later."""
+async def test_a_worker_skips_many_runs_that_it_cannot_take_in_steps(store: RedisStore, valkey: ValkeyServer):
+    """All of these are due at the same instant. The runs that it can take are behind them, at the same instant and
+    later."""
     other = (await store.put_job(Job(name="other", task=Call(handler="else")))).record
     record = (await store.put_job(a_job())).record
     await fill(store, other, 3 * MAX_BATCH + 50)
@@ -330,8 +331,9 @@ async def test_a_worker_looks_past_many_runs_that_it_cannot_take_in_steps(store:
     got.check_none_is_long()
 
 
-async def test_a_reserve_in_steps_gives_out_no_more_than_was_asked_for(store: RedisStore, valkey: ValkeyServer):
-    """Between what it cannot take is what it can, now and later: seats and places ahead are counted over all steps."""
+async def test_a_reserve_in_steps_gives_out_no_more_than_requested(store: RedisStore, valkey: ValkeyServer):
+    """Runs that it can take, now and later, are between those that it cannot take. Seats and runs ahead are counted
+    over all steps."""
     now = await store.tell_time()
     other = (await store.put_job(Job(name="other", task=Call(handler="else")))).record
     record = (await store.put_job(a_job())).record
@@ -346,8 +348,8 @@ async def test_a_reserve_in_steps_gives_out_no_more_than_was_asked_for(store: Re
     ask = ReserveRequest("one", ids.leases(9), 6, ahead=3, tasks=TASKS, horizon=100 * SECOND)
     got = (await watch(store, valkey, lambda: store.reserve(ask, now=now))).answer
     assert [lease.run_id for lease in got.armed] == due[:6]
-    assert got.look_again_at == now  # two more are due
-    assert [lease.run_id for lease in got.held] == []  # so there is no looking for what comes later
+    assert got.look_again_at == now  # two more runs are due
+    assert [lease.run_id for lease in got.held] == []  # so it does not look for later runs
     await store.release(got.held)
     roomy = ReserveRequest("one", ids.leases(13), 10, ahead=3, tasks=TASKS, horizon=100 * SECOND)
     more = await store.reserve(roomy, now=now)
@@ -368,7 +370,7 @@ async def test_many_runs_are_submitted_in_steps(store: RedisStore, valkey: Valke
     assert await store.queries.count_runs() == {RunState.SCHEDULED: FEW}
 
 
-async def test_the_runs_of_one_dead_node_are_found_behind_many_that_hold_nothing(
+async def test_the_runs_of_a_dead_node_are_found_behind_many_nodes_without_runs(
     store: RedisStore, valkey: ValkeyServer
 ):
     record = (await store.put_job(a_job())).record

@@ -1,4 +1,4 @@
-"""Finished runs are kept in the server's memory: the newest so many, and counts of the others."""
+"""Redis keeps a limited number of finished runs in memory: the newest ones, and counts of the others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def take(store: RedisStore, record: JobRecord, count: int, seed: str) -> l
     return (await store.reserve(ReserveRequest("one", ids.leases(count), count, tasks=frozenset({"call:work"})))).armed
 
 
-async def test_the_newest_stay_and_the_others_are_counted(store: RedisStore, valkey: ValkeyServer):
+async def test_the_newest_runs_stay_and_the_others_are_counted(store: RedisStore, valkey: ValkeyServer):
     store.most_finished = 50
     record = await begin(store)
     leases = await take(store, record, 120, "a")
@@ -46,16 +46,16 @@ async def test_the_newest_stay_and_the_others_are_counted(store: RedisStore, val
     assert {run.id for run in kept} == {lease.run_id for lease in leases[70:]}
     [counted] = await store.queries.list_daily_counts()
     assert (counted.state, counted.count) == (RunState.SUCCEEDED, 70)
-    with valkey.client() as db:  # with a run goes all that is known of it
+    with valkey.client() as db:  # everything about a removed run is removed
         sizes = {name: db.hlen(f"{{onthedot}}:{name}") for name in ("history", "keys", "submit_keys")}
         assert sizes == {"history": 50, "keys": 50, "submit_keys": 50}
         assert db.zcard("{onthedot}:ended") == db.zcard(f"{{onthedot}}:ended:{record.id}") == 50
-    assert await store.finish([Finish(leases[-1], SUCCESS, 1, 129)]) == [True]  # recorded before
-    assert await store.finish([Finish(leases[0], SUCCESS, 1, 10)]) == [False]  # nobody knows any more
+    assert await store.finish([Finish(leases[-1], SUCCESS, 1, 129)]) == [True]  # recorded before, and still known
+    assert await store.finish([Finish(leases[0], SUCCESS, 1, 10)]) == [False]  # no longer known
 
 
-async def test_a_verdict_takes_no_more_than_two_of_the_oldest_along(store: RedisStore):
-    """However much is too much: a script must end. Upkeep does the rest, in steps."""
+async def test_a_verdict_removes_at_most_two_old_runs(store: RedisStore):
+    """However many there are too many, because a script must be short. Upkeep removes the rest in steps."""
     record = await begin(store)
     leases = await take(store, record, 3 * STEP, "a")
     await store.finish([Finish(lease, SUCCESS, 1, 2) for lease in leases[:-1]])
@@ -68,8 +68,8 @@ async def test_a_verdict_takes_no_more_than_two_of_the_oldest_along(store: Redis
     assert await store.queries.count_runs() == {RunState.SUCCEEDED: 5}
 
 
-async def test_what_a_planner_may_come_upon_again_stays(store: RedisStore):
-    """A slot that was cancelled ahead: its key is what keeps it from being planned anew."""
+async def test_a_cancelled_future_slot_is_kept(store: RedisStore):
+    """Its key prevents that a planner plans the slot again."""
     store.most_finished = 0
     now = await store.tell_time()
     job = Job(name="timed", task=Call(handler="work"), schedules=(Every(interval=timedelta(seconds=10), id="s"),))
@@ -83,7 +83,7 @@ async def test_what_a_planner_may_come_upon_again_stays(store: RedisStore):
     assert await store.trim_history(now=slot + SECOND) == 1
 
 
-async def test_how_many_is_an_option_of_the_url(valkey_url: str):
+async def test_the_number_of_kept_runs_is_an_option_of_the_url(valkey_url: str):
     store = await RedisStore.open(f"{valkey_url}?prefix=shop&history=7")
     assert (store.most_finished, store.redis.address.prefix) == (7, "shop")
     await store.close()

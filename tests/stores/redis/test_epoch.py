@@ -1,4 +1,4 @@
-"""A server that is started again, or replaced by another, may have lost what it had acknowledged: the store tells."""
+"""A restarted or replaced server may have lost acknowledged writes: the store reports it and reuses no number."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ async def begin(store: RedisStore, ids: SeededIds) -> None:
     await store.submit([NewRun(record.id, submit_trigger(ids.token()), 0) for _ in range(10)])
 
 
-async def take(store: RedisStore, ids: SeededIds) -> Lease:
-    """One run; asked for until the server is there."""
+async def reserve_one(store: RedisStore, ids: SeededIds) -> Lease:
+    """Reserve one run. Asks until the server is available."""
     for _ in range(200):
         try:
             got = await store.reserve(ReserveRequest("one", ids.leases(1), 1, tasks=frozenset({"call:work"})))
@@ -44,83 +44,83 @@ async def take(store: RedisStore, ids: SeededIds) -> Lease:
 
 
 @pytest.mark.slow
-async def test_a_kill_loses_nothing_and_numbers_go_on(caplog: pytest.LogCaptureFixture):
+async def test_a_kill_with_synchronous_writes_loses_nothing(caplog: pytest.LogCaptureFixture):
     with ValkeyServer(appendfsync="always") as server:
         store, ids = await RedisStore.open(server.url()), SeededIds(1)
         await begin(store, ids)
-        before = await take(store, ids)
+        before = await reserve_one(store, ids)
         epoch = store.redis.epoch
         server.restart_immediately()
-        after = await take(store, ids)
+        after = await reserve_one(store, ids)
         assert (store.redis.epoch, after.fence > before.fence) == (epoch + 1, True)
         assert LOST not in caplog.text
         assert await store.finish([Finish(before, SUCCESS, 1, 2)]) == [True]
         await store.close()
 
 
-async def test_a_tail_that_is_lost_is_told_and_no_fence_is_given_twice(
+async def test_lost_last_writes_are_reported_and_no_fence_is_given_twice(
     valkey_server: ValkeyServer, caplog: pytest.LogCaptureFixture
 ):
     store, ids = await RedisStore.open(valkey_server.url()), SeededIds(1)
     await begin(store, ids)
-    kept = await take(store, ids)
+    kept = await reserve_one(store, ids)
     with valkey_server.client() as db:
         size = int(db.info("persistence")["aof_current_size"])
-    lost = [await take(store, ids) for _ in range(4)]
+    lost = [await reserve_one(store, ids) for _ in range(4)]
     valkey_server.kill()
     aof = valkey_server.aof
     assert aof.stat().st_size > size
     with aof.open("r+b") as file:
         file.truncate(size)
     valkey_server.start()
-    after = [await take(store, ids) for _ in range(4)]
+    after = [await reserve_one(store, ids) for _ in range(4)]
     assert LOST in caplog.text
     assert min(lease.fence for lease in after) > max(lease.fence for lease in [kept, *lost])
-    assert {lease.run_id for lease in lost} & {lease.run_id for lease in after}  # what was lost is done again
-    assert await store.finish([Finish(lost[0], SUCCESS, 1, 2)]) == [False]  # under the new lease only
+    assert {lease.run_id for lease in lost} & {lease.run_id for lease in after}  # a lost attempt is executed again
+    assert await store.finish([Finish(lost[0], SUCCESS, 1, 2)]) == [False]  # only the new lease can finish it
     assert await store.finish([Finish(kept, SUCCESS, 1, 2), Finish(after[0], SUCCESS, 1, 2)]) == [True, True]
     await store.close()
 
 
-async def test_what_is_lost_is_told_to_who_comes_late_when_others_have_written_since(
+async def test_a_store_reports_its_lost_writes_although_others_have_written_since(
     valkey_server: ValkeyServer, caplog: pytest.LogCaptureFixture
 ):
-    """As many writes are there again as this one has seen, and more: but they are not the same."""
+    """The server has as many writes again as this store has seen, and more, but not the same ones."""
     late, early, ids = *[await RedisStore.open(valkey_server.url()) for _ in range(2)], SeededIds(1)
     losses: list[Loss] = []
     late.hints.listen_for_loss(losses.append)
     await begin(late, ids)
     with valkey_server.client() as db:
         size = int(db.info("persistence")["aof_current_size"])
-    lost = await take(late, ids)
+    lost = await reserve_one(late, ids)
     valkey_server.kill()
     with valkey_server.aof.open("r+b") as file:
         file.truncate(size)
     valkey_server.start()
     for _ in range(5):
-        await take(early, ids)
-    assert LOST not in caplog.text  # it had seen none of what is gone
-    assert (await take(late, ids)).fence > lost.fence
+        await reserve_one(early, ids)
+    assert LOST not in caplog.text  # the other store had seen none of the lost writes
+    assert (await reserve_one(late, ids)).fence > lost.fence
     [loss] = losses
     assert (loss.acknowledged - loss.kept, loss.epoch) == (1, 2)
     for _ in range(2):
         await late.queries.list_runs()
     valkey_server.restart_immediately()
-    await take(late, ids)
-    assert len(losses) == 1  # told once; and this time nothing is missing
+    await reserve_one(late, ids)
+    assert len(losses) == 1  # reported once; the second restart lost nothing
     await late.close()
     await early.close()
 
 
 @pytest.mark.slow
-async def test_a_server_that_has_lost_everything_is_told_and_gives_no_number_out_again(
+async def test_a_server_that_lost_everything_is_reported_and_reuses_no_number(
     caplog: pytest.LogCaptureFixture,
 ):
-    """Kept in memory only, it does not know that it was there before; but we do."""
+    """A server in memory only does not know that it restarted. The store does."""
     with ValkeyServer(appendonly="no") as server:
         store, ids = await RedisStore.open(server.url()), SeededIds(1)
         await begin(store, ids)
-        lost = await take(store, ids)
+        lost = await reserve_one(store, ids)
         server.restart_immediately()
         for _ in range(200):
             try:
@@ -130,21 +130,21 @@ async def test_a_server_that_has_lost_everything_is_told_and_gives_no_number_out
                 continue
         assert LOST in caplog.text
         await begin(store, ids)
-        after = await take(store, ids)
+        after = await reserve_one(store, ids)
         assert after.fence > lost.fence
         assert after.run_id > lost.run_id
         await store.close()
 
 
-async def test_every_node_that_had_seen_what_is_lost_tells_it_as_an_event(valkey_server: ValkeyServer):
-    told: asyncio.Queue[StoreLost] = asyncio.Queue()
+async def test_a_node_reports_lost_writes_that_it_had_seen_as_an_event(valkey_server: ValkeyServer):
+    losses: asyncio.Queue[StoreLost] = asyncio.Queue()
     here = asyncio.get_running_loop()
     sched = otd.Scheduler(valkey_server.url())
 
     @sched.subscribe
     def note(event: Event) -> None:
         if isinstance(event, StoreLost):
-            here.call_soon_threadsafe(told.put_nowait, event)
+            here.call_soon_threadsafe(losses.put_nowait, event)
 
     @sched.job
     async def work() -> None: ...
@@ -158,16 +158,16 @@ async def test_every_node_that_had_seen_what_is_lost_tells_it_as_an_event(valkey
         with valkey_server.aof.open("r+b") as file:
             file.truncate(size)
         valkey_server.start()
-        loss = await asyncio.wait_for(told.get(), 30)
+        loss = await asyncio.wait_for(losses.get(), 30)
     assert 0 < loss.kept < loss.acknowledged
     assert loss.epoch == 2
 
 
 @pytest.mark.parametrize(("guarantee", "times"), [("at_least_once", 2), ("at_most_once", 1)])
-async def test_an_attempt_whose_verdict_is_lost_is_not_begun_again_under_its_fence(
+async def test_an_attempt_whose_verdict_is_lost_does_not_start_again_with_its_fence(
     valkey_server: ValkeyServer, guarantee: str, times: int
 ):
-    """The server knows that it was armed, and not that it has ended; its node lives, and knows better."""
+    """The server knows that the attempt was armed, but not that it ended. Its node is alive and knows."""
     sched = otd.Scheduler(valkey_server.url())
     fences: list[int] = []
     sizes: list[int] = []
@@ -188,7 +188,7 @@ async def test_an_attempt_whose_verdict_is_lost_is_not_begun_again_under_its_fen
     async with sched:
         await sched.submit("work")
         async with asyncio.timeout(30):
-            states = [await ended.get()]  # its node knows that it was acknowledged, and does not repeat it
+            states = [await ended.get()]  # the verdict was acknowledged, so the node does not repeat it
         valkey_server.kill()
         with valkey_server.aof.open("r+b") as file:
             file.truncate(sizes[0])
@@ -200,23 +200,23 @@ async def test_an_attempt_whose_verdict_is_lost_is_not_begun_again_under_its_fen
     assert states == [RunState.SUCCEEDED, *again]
 
 
-async def test_a_replica_that_is_promoted_with_a_stale_tail_is_noticed(
+async def test_the_promotion_of_a_replica_without_the_last_writes_is_reported(
     valkey_server: ValkeyServer, caplog: pytest.LogCaptureFixture
 ):
-    """The replica takes the primary's place, and its port, without the last moments."""
+    """The replica takes the primary's place and port, without the last writes."""
     store, ids = await RedisStore.open(valkey_server.url()), SeededIds(1)
     await begin(store, ids)
-    kept = await take(store, ids)
+    kept = await reserve_one(store, ids)
     with valkey_server.client() as db:
         db.config_set("repl-diskless-sync-delay", 0)
     follows = {"replicaof": f"127.0.0.1 {valkey_server.port}", "masterauth": valkey_server.password}
     with ValkeyServer(requirepass=valkey_server.password, **follows) as replica, replica.client() as db:
         running.wait_until(lambda: db.info("replication")["master_link_status"] == "up", "the replica to follow")
         db.replicaof("NO", "ONE")
-        lost = [await take(store, ids) for _ in range(3)]
+        lost = [await reserve_one(store, ids) for _ in range(3)]
         valkey_server.kill()
         db.config_set("port", valkey_server.port)
-        after = [await take(store, ids) for _ in range(3)]
+        after = [await reserve_one(store, ids) for _ in range(3)]
         assert LOST in caplog.text
         assert min(lease.fence for lease in after) > max(lease.fence for lease in [kept, *lost])
         finishes = [Finish(lease, SUCCESS, 1, 2) for lease in (lost[0], kept, after[0])]
@@ -224,8 +224,8 @@ async def test_a_replica_that_is_promoted_with_a_stale_tail_is_noticed(
     await store.close()
 
 
-async def test_a_tail_that_is_lost_gives_no_version_of_a_document_twice(valkey_server: ValkeyServer):
-    """Who has read a version that is lost cannot write over the one that came after."""
+async def test_a_lost_document_version_is_not_given_again(valkey_server: ValkeyServer):
+    """A caller that has read a lost version cannot overwrite the version that came after."""
     store = await RedisStore.open(valkey_server.url())
     kept = await store.documents.put_document("note", "a", "1", version=0)
     [first] = await store.documents.append_documents("audit", ["1"])

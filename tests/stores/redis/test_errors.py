@@ -1,4 +1,4 @@
-"""Servers that are away, unfit or full; calls that are cancelled. What is told, and what goes on by itself."""
+"""Redis servers that are away, unsuitable or full, and cancelled calls: errors and recovery."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.servers.valkey import ValkeyServer
 TTL = 10 * SECOND
 
 
-async def test_nobody_listens_there():
+async def test_a_server_that_is_not_running_is_unavailable():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}/0: expected a server that answers") as away:
@@ -30,13 +30,13 @@ async def test_nobody_listens_there():
     assert "secret" not in str(away.value)
 
 
-async def test_a_wrong_password_will_not_get_better(valkey: ValkeyServer):
+async def test_a_wrong_password_makes_the_store_unusable(valkey: ValkeyServer):
     with pytest.raises(StoreUnusable, match="it does not let this user in"):
         await RedisStore.open(valkey.url(password="wrong"))
 
 
-async def test_a_user_that_may_use_our_keys_is_enough(valkey: ValkeyServer):
-    """No more than docs/operate/redis.md asks for: its keys and channel, and no dangerous commands but INFO."""
+async def test_a_user_with_the_documented_rights_is_enough(valkey: ValkeyServer):
+    """As docs/operate/redis.md asks for: its keys and its channel, and of the dangerous commands only INFO."""
     rules = ["on", ">pass", "~{shop}:*", "~{shop}", "&{shop}:*", "+@all", "-@admin", "-@dangerous", "+info"]
     with valkey.client() as db:
         db.execute_command("ACL", "SETUSER", "shop", "reset", *rules)
@@ -52,7 +52,7 @@ async def test_a_user_that_may_use_our_keys_is_enough(valkey: ValkeyServer):
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
-async def test_a_server_that_forgets_keys_is_refused(valkey_server: ValkeyServer, policy: str):
+async def test_a_server_that_evicts_keys_is_refused(valkey_server: ValkeyServer, policy: str):
     with valkey_server.client() as db:
         db.config_set("maxmemory-policy", policy)
     with pytest.raises(StoreUnusable, match=f"got {policy}, which would forget jobs"):
@@ -76,20 +76,22 @@ def test_an_old_server_is_refused():
         ({"aof_enabled": "0"}, {}, "all since the last snapshot, if there are any", True),
     ],
 )
-def test_what_the_settings_promise_is_told(info: dict[str, str], settings: dict[str, str], lost: str, weak: bool):
+def test_the_durability_of_the_settings_is_reported(
+    info: dict[str, str], settings: dict[str, str], lost: str, weak: bool
+):
     promise = read_persistence(info, settings)
     assert (promise.lost, promise.is_weak) == (lost, weak)
 
 
 @pytest.mark.slow
-async def test_weak_persistence_is_warned_about(caplog: pytest.LogCaptureFixture):
+async def test_weak_persistence_gives_a_warning(caplog: pytest.LogCaptureFixture):
     with ValkeyServer(appendonly="no") as server:
         store = await RedisStore.open(server.url())
         await store.close()
     assert "memory only; a crash of the server's machine may lose everything" in caplog.text
 
 
-async def test_a_full_server_takes_no_more_and_forgets_nothing(valkey_server: ValkeyServer):
+async def test_a_full_server_refuses_writes_and_keeps_its_data(valkey_server: ValkeyServer):
     store = await RedisStore.open(valkey_server.url())
     record = (await store.put_job(Job(name="job", task=Call(handler="work")))).record
     [run_id] = await store.submit([NewRun(record.id, submit_trigger("one"), 0)])
@@ -104,7 +106,7 @@ async def test_a_full_server_takes_no_more_and_forgets_nothing(valkey_server: Va
     await store.close()
 
 
-async def test_a_server_that_falls_silent_is_given_up_in_time(valkey_server: ValkeyServer):
+async def test_a_call_to_a_server_that_stops_answering_times_out(valkey_server: ValkeyServer):
     store = await RedisStore.open(valkey_server.url() + "?timeout=1")
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
     valkey_server.pause()
@@ -126,7 +128,7 @@ async def beat_again(store: RedisStore) -> bool:
 
 
 async def test_a_cancelled_call_leaves_no_answer_for_the_next(store: RedisStore):
-    """Whatever moment the cancel comes at: nobody reads what was meant for another."""
+    """Whenever the cancel comes, no call reads the answer of another one."""
     names = [f"job{number}" for number in range(4)]
     records = {name: (await store.put_job(Job(name=name, task=Call(handler="work")))).record for name in names}
     for turn in range(200):
@@ -140,7 +142,7 @@ async def test_a_cancelled_call_leaves_no_answer_for_the_next(store: RedisStore)
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_many_at_once_each_get_their_own_answer(store: RedisStore):
+async def test_many_calls_at_once_each_get_their_own_answer(store: RedisStore):
     names = [f"job{number}" for number in range(40)]
     await asyncio.gather(*(store.put_job(Job(name=name, task=Call(handler="work"))) for name in names))
     found = await asyncio.gather(*(store.queries.get_job(name) for name in names))
@@ -148,7 +150,7 @@ async def test_many_at_once_each_get_their_own_answer(store: RedisStore):
     assert len({record.id for record in found if record is not None}) == 40
 
 
-async def test_a_store_that_was_closed_says_so(valkey_url: str):
+async def test_a_closed_store_refuses_calls(valkey_url: str):
     store = await RedisStore.open(valkey_url)
     await store.close()
     await store.close()
@@ -156,7 +158,7 @@ async def test_a_store_that_was_closed_says_so(valkey_url: str):
         await store.queries.list_jobs()
 
 
-async def test_one_that_only_reads_writes_nothing(store: RedisStore, valkey: ValkeyServer, valkey_url: str):
+async def test_a_read_only_store_writes_nothing(store: RedisStore, valkey: ValkeyServer, valkey_url: str):
     await store.put_job(Job(name="job", task=Call(handler="work")))
     reader = await RedisStore.open(valkey_url, read_only=True)
     assert [record.job.name for record in await reader.queries.list_jobs()] == ["job"]
@@ -165,7 +167,7 @@ async def test_one_that_only_reads_writes_nothing(store: RedisStore, valkey: Val
     await reader.close()
 
 
-async def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
+async def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(DefinitionError, match=r"pip install 'onthedot\[redis\]'"):
         await open_store("redis://host/0")
@@ -196,12 +198,10 @@ async def test_an_unreadable_definition_stops_only_its_own_job(store: RedisStore
     bench.turn(200)
     assert [lease.run_id for lease in await store.orphans(limit=9, now=bench.now)] == [fine.id]
     assert (await bench.put(bench.job(name="bad"), window(60, 60), expected=None)).record.revision == 2
-    assert await queries.get_job("bad") is not None  # and that heals it
+    assert await queries.get_job("bad") is not None  # a new definition repairs it
 
 
-async def test_what_is_read_is_not_lost_when_definitions_are_forgotten(
-    store: RedisStore, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_read_succeeds_while_cached_definitions_are_dropped(store: RedisStore, monkeypatch: pytest.MonkeyPatch):
     for name in ("a", "b", "c"):
         await store.put_job(Job(name=name, task=Call(handler="work")))
     monkeypatch.setattr(server, "KEPT_DEFINITIONS", 1)

@@ -1,4 +1,4 @@
-"""Several nodes at once, each with connections of its own: every run is given to one of them, every gate is kept."""
+"""Several nodes at once, each with its own connections: each run goes to one of them, and each gate is respected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def put(store: RedisStore, **options: object) -> JobRecord:
 
 
 async def work(store: RedisStore, number: int, took: Counter[int]) -> None:
-    """Reserve and finish until nothing is left."""
+    """Reserve and finish runs until none is left."""
     ids, name = SeededIds(number), f"node{number}"
     await store.register(Node(id=name, incarnation=name), ttl=TTL)
     while True:
@@ -44,7 +44,7 @@ async def test_every_run_is_taken_once(stores: list[RedisStore]):
     assert took == Counter(runs)
 
 
-async def test_a_key_is_one_run_whoever_submits_it(stores: list[RedisStore]):
+async def test_one_key_gives_one_run_from_any_node(stores: list[RedisStore]):
     record = await put(stores[0])
     asked = [
         store.submit([NewRun(record.id, submit_trigger(f"{number}-{place}"), 0, key="order 1")])
@@ -54,7 +54,7 @@ async def test_a_key_is_one_run_whoever_submits_it(stores: list[RedisStore]):
     assert len({run_id for [run_id] in await asyncio.gather(*asked)}) == 1
 
 
-async def test_one_of_many_edits_of_a_revision_wins(stores: list[RedisStore]):
+async def test_only_one_of_several_edits_of_a_revision_is_accepted(stores: list[RedisStore]):
     record = await put(stores[0])
     edits = [
         store.put_job(Job(name="job", task=Call(handler=f"work{number}")), expected=record.revision)
@@ -64,8 +64,8 @@ async def test_one_of_many_edits_of_a_revision_wins(stores: list[RedisStore]):
     assert sorted(type(one).__name__ for one in done) == ["PutJob", *["RevisionConflict"] * 3]
 
 
-async def test_a_slot_is_planned_once_whoever_plans_it(stores: list[RedisStore]):
-    """Of several who have read the same watermark one is accepted, under one term."""
+async def test_a_slot_is_planned_once_by_any_node(stores: list[RedisStore]):
+    """Several nodes have read the same watermark under one term. Only one plan is accepted."""
     now = await stores[0].tell_time()
     job = Job(name="job", task=Call(handler="work"), schedules=(Every(interval=timedelta(seconds=10), id="s"),))
     record = (await stores[0].put_job(job, [Window("s", now, now, now + SECOND)])).record
@@ -74,22 +74,22 @@ async def test_a_slot_is_planned_once_whoever_plans_it(stores: list[RedisStore])
     assert term is not None
     [seen] = await stores[0].queries.schedules_of(record.id)
     window = Window("s", now, now + SECOND, now + 11 * SECOND, slots=[Slot(now + SECOND, None)])
-    said = await asyncio.gather(*(store.plan(term, [(seen, window)]) for store in stores for _ in range(3)))
-    assert Counter(one for [one] in said) == {True: 1, False: 11}
+    answers = await asyncio.gather(*(store.plan(term, [(seen, window)]) for store in stores for _ in range(3)))
+    assert Counter(one for [one] in answers) == {True: 1, False: 11}
     assert len(await stores[0].queries.list_runs()) == 1
 
 
-async def hold_all(store: RedisStore, count: int) -> list[Lease]:
+async def reserve_all(store: RedisStore, count: int) -> list[Lease]:
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
     return (
         await store.reserve(ReserveRequest("one", SeededIds(9).leases(count), count, tasks=frozenset({"call:work"})))
     ).held
 
 
-async def test_a_limit_lets_no_more_in_than_it_says(stores: list[RedisStore]):
+async def test_a_limit_admits_no_more_runs_than_it_allows(stores: list[RedisStore]):
     record, ids = await put(stores[0], concurrency=Limit(3)), SeededIds(1)
     await stores[0].submit([NewRun(record.id, submit_trigger(ids.token()), 0) for _ in range(40)])
-    leases = await hold_all(stores[0], 40)
+    leases = await reserve_all(stores[0], 40)
     asked = GateAsk((Gate("limit", 3),), OnBusy("wait"))
     answers = await asyncio.gather(
         *(stores[place % 4].arm([lease], gates={lease.lease_id: asked}) for place, lease in enumerate(leases))
@@ -98,13 +98,13 @@ async def test_a_limit_lets_no_more_in_than_it_says(stores: list[RedisStore]):
     running = [lease for lease, [one] in zip(leases, answers, strict=True) if isinstance(one, Armed)]
     assert await stores[1].finish([Finish(running[0], SUCCESS, 1, 2)]) == [True]
     ready = await stores[2].reserve(ReserveRequest("one", SeededIds(8).leases(40), 40, tasks=frozenset({"call:work"})))
-    assert len(ready.held) == 1  # the gate has passed to one of those who waited
+    assert len(ready.held) == 1  # the gate passed to one of the waiting runs
 
 
-async def test_who_leaves_a_gate_does_not_look_at_all_who_wait(store: RedisStore, valkey: ValkeyServer):
+async def test_leaving_a_gate_does_not_read_all_waiting_runs(store: RedisStore, valkey: ValkeyServer):
     record, ids = await put(store, concurrency=Limit(1)), SeededIds(1)
     await store.submit([NewRun(record.id, submit_trigger(ids.token()), 0) for _ in range(500)])
-    leases = await hold_all(store, 500)
+    leases = await reserve_all(store, 500)
     asked = GateAsk((Gate("limit", 1),), OnBusy("wait"))
     await store.arm(leases, gates={lease.lease_id: asked for lease in leases})
     with valkey.client() as db:
@@ -114,11 +114,11 @@ async def test_who_leaves_a_gate_does_not_look_at_all_who_wait(store: RedisStore
     assert sum(command["calls"] for command in commands.values()) < 60
 
 
-async def test_a_place_that_was_passed_on_is_noted_until_its_run_starts(store: RedisStore, valkey: ValkeyServer):
-    """Each note that stays takes memory, for ever."""
+async def test_the_note_of_a_passed_gate_is_removed_when_its_run_starts(store: RedisStore, valkey: ValkeyServer):
+    """A note that stays would use memory for ever."""
     record, ids = await put(store, concurrency=Limit(1)), SeededIds(1)
     await store.submit([NewRun(record.id, submit_trigger(ids.token()), 0) for _ in range(2)])
-    leases = await hold_all(store, 2)
+    leases = await reserve_all(store, 2)
     asked = GateAsk((Gate("limit", 1),), OnBusy("wait"))
     await store.arm(leases, gates={lease.lease_id: asked for lease in leases})
     assert await store.finish([Finish(leases[0], SUCCESS, 1, 2)]) == [True]

@@ -1,4 +1,4 @@
-"""The whole scheduler on Redis: from a URL to handlers that have run."""
+"""The whole scheduler on Redis: from a URL to executed handlers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def counting(store: str | RedisStore, ran: list[int], **options: object) -> otd.
     return sched
 
 
-async def test_what_is_submitted_runs_once_and_answers(valkey_url: str):
+async def test_a_submitted_run_executes_once_and_returns_its_result(valkey_url: str):
     ran: list[int] = []
     async with counting(valkey_url, ran) as sched:
         runs = await asyncio.gather(*(sched.submit("count", {"number": n}) for n in range(40)))
@@ -40,7 +40,7 @@ async def test_two_schedulers_share_the_work(valkey_url: str):
     assert sorted(ran) == list(range(20))
 
 
-async def test_a_schedule_is_kept_by_the_servers_clock(valkey_url: str):
+async def test_a_schedule_follows_the_servers_clock(valkey_url: str):
     ran: list[int] = []
     sched = otd.Scheduler(valkey_url)
     enough = asyncio.Event()
@@ -66,7 +66,7 @@ async def test_a_store_that_was_opened_on_another_loop_serves_this_one(valkey_ur
     await store.close()
 
 
-def test_exactly_once_is_refused_where_the_job_is_defined():
+def test_exactly_once_is_refused_at_the_definition():
     sched = otd.Scheduler("redis://host/0")
     with pytest.raises(DefinitionError, match="exactly_once"):
 

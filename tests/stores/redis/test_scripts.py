@@ -1,4 +1,4 @@
-"""The scripts themselves: what each says in its head, and that none keeps the server for long."""
+"""The Redis scripts: their headers are right, they lose no value, and none keeps the server busy for long."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_script_says_what_it_does_and_uses_what_is_there(name: str):
+def test_every_script_has_a_header_and_uses_only_existing_parts(name: str):
     text = read(name)
     head = text[: re.search(r"^(?!--)", text, re.MULTILINE).start()]  # type: ignore[union-attr]
     assert head.startswith("-- ")
@@ -49,17 +49,19 @@ def test_every_script_says_what_it_does_and_uses_what_is_there(name: str):
     assert set(uses.split()) <= set(LIB)
     for word in ("ARGV", "returns"):
         wanted = {"ARGV": r"\brequest\.(?!now|me)", "returns": r"^return (?!nil)\S"}[word]
-        assert word in head or not re.search(wanted, text[len(head) :], re.MULTILINE), f"{word} is not told"
+        assert word in head or not re.search(wanted, text[len(head) :], re.MULTILINE), (
+            f"the header does not mention {word}"
+        )
 
 
-def test_the_server_reads_every_one_of_them(valkey: ValkeyServer):
+def test_the_server_loads_every_script(valkey: ValkeyServer):
     with valkey.client() as db:
         assert [db.script_load(script(name).text) for name in names()] == [script(name).sha for name in names()]
 
 
 @pytest.mark.parametrize("name", ["base", *LIB])
-def test_no_number_that_may_be_an_instant_becomes_text_by_accident(name: str):
-    """`..` and tostring keep 14 digits; an instant has 16."""
+def test_no_instant_is_converted_to_text_with_lost_digits(name: str):
+    """`..` and tostring keep 14 digits, but an instant has 16."""
     instants = r"\b(now|due|ended|slot|ready|expires|until_|watermark|first|last)\b"
     for line in read(f"lib/{name}").splitlines():
         code = line.partition("--")[0]
@@ -67,8 +69,8 @@ def test_no_number_that_may_be_an_instant_becomes_text_by_accident(name: str):
             assert not re.search(instants + "$", joined), line
 
 
-def test_nothing_that_a_run_can_have_is_left_out_when_it_is_packed():
-    """What is not among the values in a fixed order is packed only if `is_rare_…` names it."""
+def test_packing_a_run_leaves_no_field_out():
+    """A field outside of the fixed order is packed only if `is_rare_…` names it."""
     base = read("lib/base")
     values = {
         name: set(text.split()) for name, text in re.findall(r"local (\w+) = set_of_names\(\[\[(.*?)\]\]\)", base, re.S)
@@ -109,4 +111,4 @@ async def test_a_reserve_among_many_runs_takes_milliseconds(store: RedisStore, v
             assert len(got.armed) == 200
         commands = db.info("commandstats")
     looked = sum(commands[name]["calls"] for name in commands if name.startswith("cmdstat_z"))
-    assert looked <= 5 * 30  # however many wait: a bounded number of commands, each over one batch
+    assert looked <= 5 * 30  # a limited number of commands, each for one batch, however many runs wait

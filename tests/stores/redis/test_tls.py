@@ -1,4 +1,4 @@
-"""`rediss://` speaks TLS, and only with who has the right certificate: with Debian's redis-server, which knows it."""
+"""`rediss://` uses TLS, and only with a server that has the right certificate. Debian's redis-server supports TLS."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def server() -> Iterator[DebianRedis]:
         yield server
 
 
-async def test_it_is_used_by_every_connection(server: DebianRedis):
+async def test_every_connection_uses_tls(server: DebianRedis):
     with server.client() as db:
-        db.config_set("port", 0)  # from here on there is no other way in
+        db.config_set("port", 0)  # from now on only TLS is possible
     sched = otd.Scheduler(server.tls_url())
 
     @sched.job
@@ -44,12 +44,12 @@ async def test_it_is_used_by_every_connection(server: DebianRedis):
         assert await run.result(timeout="20s") == 42
     store = await RedisStore.open(server.tls_url())
     assert store.listener is not None
-    await asyncio.wait_for(store.listener.listening.wait(), 10)  # hints as well
+    await asyncio.wait_for(store.listener.listening.wait(), 10)  # also the connection for hints
     await store.close()
 
 
-async def test_nothing_is_left_open_when_a_store_was_closed(server: DebianRedis):
-    """One that speaks TLS would wait for the server's goodbye, and for that this loop has no time."""
+async def test_a_closed_store_leaves_no_connection_open(server: DebianRedis):
+    """A TLS connection waits for the server to close it. This loop ends before that."""
     before = _open_sockets()
     store = await RedisStore.open(server.tls_url())
     await asyncio.gather(*(store.queries.get_job(f"job{number}") for number in range(5)))
@@ -69,7 +69,7 @@ def _open_sockets() -> int:
     return found
 
 
-async def test_the_user_of_the_documentation_is_let_in(server: DebianRedis):
+async def test_the_documented_user_can_connect(server: DebianRedis):
     store = await RedisStore.open(server.tls_url())
     home = await store.redis._homes.here()
     await home.call("ACL", "SETUSER", "shop", "reset", *RULES)
@@ -88,7 +88,7 @@ async def test_another_host_or_an_unknown_certificate_is_refused(server: DebianR
         await RedisStore.open(server.tls_url().partition("?")[0])
 
 
-async def test_who_does_not_ask_for_it_is_not_served(server: DebianRedis):
+async def test_a_plain_text_connection_is_refused(server: DebianRedis):
     plain = server.tls_url().partition("?")[0].replace("rediss:", "redis:")
     with pytest.raises(StoreUnavailable, match="expected a server that answers"):
         await RedisStore.open(plain)

@@ -1,4 +1,4 @@
-"""Whether a run may be armed, what its holder is answered, and what the batch decides."""
+"""The decisions of a batch of arms: whether each run may start, and the answer for its holder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def idle(run_id: int, due_at: int) -> Idle:
     return Idle("limit", run_id, due_at, "call:j", "default", "", None)
 
 
-def test_a_batch_looks_at_what_its_runs_ask_for():
+def test_a_batch_reads_only_the_gates_of_its_runs():
     ahead = GateAsk((OVERLAP,))
     limited = GateAsk((LIMIT,), OnBusy("wait"))
     counted = GateAsk((OVERLAP, LIMIT), OnBusy("wait", max_waiting=3))
@@ -32,7 +32,7 @@ def test_a_batch_looks_at_what_its_runs_ask_for():
     assert (sorted(counts), early, late) == (["other", "overlap"], [1], [4])
 
 
-def test_a_gate_is_full_with_what_was_decided_so_far():
+def test_a_gate_counts_the_runs_admitted_so_far_in_the_batch():
     known = Known([Seen("held", "limit", 7, 0)])
     assert not known.is_full(LIMIT)
     known.hold("limit", 8)
@@ -51,11 +51,11 @@ def test_a_gate_is_full_with_what_was_decided_so_far():
         (LIMIT, OnBusy("skip"), False),
     ],
 )
-def test_a_slot_is_skipped_at_its_overlap_gate_only(gate, on_busy, skipped):
+def test_a_slot_is_skipped_only_at_its_overlap_gate(gate, on_busy, skipped):
     assert Known([Seen("waiting", "overlap", 2, 0)]).is_skipped(gate, on_busy) is skipped
 
 
-def test_a_slot_is_caught_up_if_others_are_overdue_with_it():
+def test_a_slot_is_a_catch_up_if_other_slots_are_overdue_too():
     rule = OnBusy("wait", overdue="wait")
     alone = Known([Seen("newer", "", 5, None), Seen("caught_up", "overlap", 0, 99)])
     assert not alone.is_caught_up(lease(5), OVERLAP, rule, None)
@@ -65,7 +65,7 @@ def test_a_slot_is_caught_up_if_others_are_overdue_with_it():
     assert Known([Seen("caught_up", "overlap", 0, 100)]).is_caught_up(lease(5), OVERLAP, rule, None)
 
 
-def test_younger_idle_runs_give_way_and_nobody_else():
+def test_only_younger_idle_runs_give_up_their_place():
     known = Known([Seen("held", "limit", 1, 0), Seen("held", "limit", 9, 0)])
     assert known.giving_way(lease(5), LIMIT, [idle(1, 50), idle(9, 200)]) == [9]
     assert known.giving_way(lease(5), LIMIT, [idle(1, 50)]) is None
@@ -77,7 +77,7 @@ LEASE = Lease("mine", 7, RECORD, "submit:1", 10, 10, None, 2, 0, 0, "one", 0, 0)
 RESERVED = Stored("mine", "reserved", 0, 1, 0, 3)
 
 
-def test_a_run_that_is_reserved_under_the_lease_may_be_armed():
+def test_a_run_that_the_lease_reserves_may_be_armed():
     assert may_arm(LEASE, RESERVED)
 
 
@@ -94,10 +94,10 @@ def test_a_run_that_is_reserved_under_the_lease_may_be_armed():
     ],
     ids=["no run", "another lease", "released", "edited", "paused", "delayed", "armed before"],
 )
-def test_any_other_may_not_and_its_holder_is_told_why(stored: Stored | None, answer: ArmAnswer):
+def test_any_other_run_may_not_be_armed_and_the_answer_says_why(stored: Stored | None, answer: ArmAnswer):
     assert not may_arm(LEASE, stored)
     assert arm_answer(LEASE, stored) == answer
 
 
-def test_one_that_was_armed_now_is_answered_as_it_stands():
+def test_a_run_that_was_just_armed_gets_its_fence_and_attempt():
     assert arm_answer(LEASE, Stored.armed(LEASE, 9, 20)) == Armed(9, 2, 20)

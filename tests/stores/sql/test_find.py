@@ -1,4 +1,4 @@
-"""Several lines as one: as far as all of them were read."""
+"""Several sorted queries are merged into one page, as far as all of them were read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def attempt(ended_at: int) -> AttemptRecord:
 
 
 class Lines:
-    """A transaction over attempts of nodes, by when they ended."""
+    """A transaction with attempts of nodes, by their ends."""
 
     def __init__(self, **nodes: list[int]) -> None:
         self.nodes = nodes
@@ -40,13 +40,13 @@ async def found(tx: Any, limit: int = 10, **asked: Any) -> tuple[list[int], int 
     return [one.ended_at for one in attempts], reached and reached.ended_at
 
 
-async def test_lines_are_merged_newest_first():
+async def test_queries_are_merged_newest_first():
     assert await found(Lines(a=[9, 5], b=[7])) == ([9, 7, 5], None)
     assert await found(Lines(a=[9, 2], b=[7]), limit=2) == ([9, 7], None)
     assert await found(Lines()) == ([], None)
 
 
-async def test_lines_are_merged_as_far_as_all_of_them_were_read(monkeypatch):
-    monkeypatch.setattr(find, "SCANNED", 4)  # two of each line
+async def test_queries_are_merged_only_as_far_as_all_of_them_were_read(monkeypatch):
+    monkeypatch.setattr(find, "SCANNED", 4)  # two rows per query
     assert await found(Lines(a=[9, 2, 1], b=[7, 5, 3]), owner="ann") == ([9, 7, 5], 5)
     assert await found(Lines(a=[9], b=[7]), owner="ann") == ([9, 7], None)

@@ -1,4 +1,4 @@
-"""Rows of SQL stores, as people are shown them."""
+"""Rows of SQL stores become runs and counts as users see them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def row(run_id: int = 1, *, state: str = "succeeded", ended_at: int | None = 5, 
     )  # fmt: skip
 
 
-def test_a_row_is_a_run():
+def test_a_row_becomes_a_run():
     run = shown(*row(7, progress="[3, 10]"))
     assert (run.id, run.job, run.state, run.ended_at, run.progress) == (
         7,

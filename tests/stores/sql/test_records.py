@@ -1,4 +1,4 @@
-"""Definitions that several calls share: what one call forgets, another that has loaded it still finds."""
+"""The cache of job definitions: a call still finds what it has loaded after another call drops the cache."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from onthedot.stores.sql.port import Tx
 from onthedot.stores.sql.records import Records, Revision
 
 
-class Answers:
-    """A transaction that knows revision 1 of every job, and answers when it is let."""
+class FakeTransaction:
+    """A transaction that has revision 1 of every job, and answers when it is allowed to."""
 
     concurrent = True
 
     def __init__(self) -> None:
         self.asked: list[list[int]] = []
-        self.may = asyncio.Event()
-        self.may.set()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     async def rows(self, statement: object, jobs: list[int], revisions: list[int]) -> list[Any]:
         self.asked.append(jobs)
-        await self.may.wait()
+        await self.may_answer.wait()
         return [
             Revision(job, revision, 0, 0, encode(Job(name=f"j{job}", task=Call(handler="j"))))
             for job, revision in zip(jobs, revisions, strict=True)
         ]
 
 
-async def load(records: Records, answers: Answers, *jobs: int) -> list[str]:
+async def load(records: Records, answers: FakeTransaction, *jobs: int) -> list[str]:
     found = await records.load(cast(Tx, answers), [(job, 1, "active") for job in jobs])
     return [found[job, 1].job.name for job in jobs]
 
 
-async def test_what_another_call_forgets_in_the_middle_is_still_found():
-    records, answers = Records(), Answers()
+async def test_a_definition_is_found_although_another_call_drops_the_cache():
+    records, answers = Records(), FakeTransaction()
     await load(records, answers, 1)
-    answers.may.clear()
+    answers.may_answer.clear()
     loading = asyncio.create_task(load(records, answers, 1, 2))
     await asyncio.sleep(0)
-    records.forget()  # a write of somebody else was undone
-    answers.may.set()
+    records.forget()  # as after the rollback of another write
+    answers.may_answer.set()
     assert await loading == ["j1", "j2"]
 
 
-async def test_what_was_forgotten_is_read_anew():
-    records, answers = Records(), Answers()
+async def test_a_dropped_definition_is_read_again():
+    records, answers = Records(), FakeTransaction()
     await load(records, answers, 1)
     await load(records, answers, 1)
     records.forget()
@@ -59,18 +59,18 @@ async def test_what_was_forgotten_is_read_anew():
     assert answers.asked == [[1], [1]]
 
 
-async def test_what_is_wanted_now_does_not_go_for_what_is_read_beside_it(monkeypatch: pytest.MonkeyPatch):
+async def test_a_load_does_not_evict_the_definitions_that_it_needs(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kept, "KEPT_RECORDS", 2)
-    records, answers = Records(), Answers()
+    records, answers = Records(), FakeTransaction()
     assert await load(records, answers, 1, 2) == ["j1", "j2"]
     assert await load(records, answers, 1, 3) == ["j1", "j3"]
     records.forget()
     assert await load(records, answers, 3, 1) == ["j3", "j1"]
 
 
-async def test_the_oldest_goes_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch):
+async def test_the_oldest_definition_is_evicted_first(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kept, "KEPT_RECORDS", 2)
-    records, answers = Records(), Answers()
+    records, answers = Records(), FakeTransaction()
     await load(records, answers, 1, 2)
     await load(records, answers, 3)
     await load(records, answers, 2, 3)

@@ -1,4 +1,4 @@
-"""What a worker takes of what is due."""
+"""Which of the due runs a worker takes."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ def taken(wanted: ReserveRequest, *rows: Candidate) -> tuple[list[int], bool]:
     return [one.run_id for one in chosen], more
 
 
-def test_there_is_one_for_each_seat():
+def test_a_worker_takes_one_run_per_seat():
     assert taken(ask(2)) == ([], False)
     assert taken(ask(2), row(1), row(2)) == ([1, 2], False)
     assert taken(ask(2), row(1), row(2), row(3)) == ([1, 2], True)
 
 
-def test_quick_ones_are_taken_beside_them_wherever_they_stand():
+def test_quick_runs_are_taken_in_addition_from_anywhere_in_the_queue():
     rows = [row(1), row(2), row(3, QUICK), row(4), row(5, QUICK), row(6, QUICK)]
     assert taken(ask(1, extra=2), *rows) == ([1, 3, 5], True)
     assert taken(ask(1, extra=2), row(1), row(3, QUICK)) == ([1, 3], False)
 
 
-def test_one_with_gates_is_not_taken_beside_them():
+def test_a_quick_run_with_gates_is_not_taken_in_addition():
     assert taken(ask(1, extra=2), row(1), row(2, QUICK, gated=True)) == ([1], True)
 
 
-def test_a_backlog_is_searched_only_so_far():
+def test_the_search_in_a_backlog_is_limited():
     backlog = [row(number) for number in range(10)]
     assert taken(ask(1, extra=1, ids="ab"), *backlog, row(99, QUICK)) == ([0], True)
 
 
-def test_a_lease_is_the_next_attempt_of_the_run_as_it_stands():
+def test_a_lease_has_the_current_data_of_the_run_and_its_next_attempt():
     record = JobRecord(SLOW, 3, Job(name="job", task=Call(handler="work")), JobState.ACTIVE, 0, 0)
     lease = lease_of(row(7), "a", record, ask(1), 30, Checkpoint(3, "{}"))
     assert (lease.lease_id, lease.run_id, lease.record, lease.trigger) == ("a", 7, record, "submit:1")
@@ -56,7 +56,7 @@ def test_a_lease_is_the_next_attempt_of_the_run_as_it_stands():
     assert lease.checkpoint == Checkpoint(3, "{}")
 
 
-def test_a_route_is_served_by_who_has_its_labels_while_its_queue_goes_on():
+def test_a_route_needs_its_labels_and_an_active_queue():
     assert is_served("mail", ask(1), [])
     assert is_served("mail\tgpu", ask(1), ["other"])
     assert not is_served("mail\tgpu,region=eu", ask(1), [])

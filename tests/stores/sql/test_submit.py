@@ -1,4 +1,4 @@
-"""Whose run it is, in a queue that is shared fairly."""
+"""The share to which a run belongs, in a fair queue."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ from onthedot.stores.sql.submit import share_of
         (None, "null"),
     ],
 )
-def test_whose_run_it_is(args: str | None, share: str):
+def test_the_share_of_a_run_is_read_from_its_arguments(args: str | None, share: str):
     assert share_of(args, "tenant") == share

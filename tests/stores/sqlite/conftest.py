@@ -1,4 +1,4 @@
-"""A store on a file of its own."""
+"""A store on its own file."""
 
 from __future__ import annotations
 

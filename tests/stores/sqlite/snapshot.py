@@ -1,6 +1,8 @@
-"""The schema of SQLite as text, as `schema.sql` has it. To write that anew after adding a migration:
+"""Writes the schema of SQLite as text, as in `schema.sql`.
 
-python -m tests.stores.sqlite.snapshot > src/onthedot/stores/sqlite/schema.sql
+Write it again after you add a migration:
+
+    python -m tests.stores.sqlite.snapshot > src/onthedot/stores/sqlite/schema.sql
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from onthedot.stores.sqlite.schema import make_in_memory
 
 
 def snapshot() -> str:
-    """The whole schema after all migrations."""
+    """Returns the whole schema after all migrations."""
     db = make_in_memory()
     text = dump(db)
     db.close()
@@ -19,7 +21,7 @@ def snapshot() -> str:
 
 
 def dump(db: sqlite3.Connection) -> str:
-    """Tables with their indexes, by name, as SQLite keeps them."""
+    """Returns tables with their indexes, by name, as SQLite stores them."""
     [version] = db.execute("PRAGMA user_version").fetchone()
     rows = db.execute(
         "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name NOT LIKE 'sqlite_%' "

@@ -1,4 +1,4 @@
-"""Runs that follow others, in SQLite: all in one transaction, and for nothing where nobody waits."""
+"""Jobs that run after others, in SQLite: one transaction for everything, and almost no cost for other jobs."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ async def bench(tmp_path):
     await store.close()
 
 
-async def test_what_fails_after_the_insert_leaves_nothing(bench, monkeypatch):
-    """The end, the child's run and the cleared set are one write: if that is lost, all of it is."""
+async def test_a_crash_after_the_insert_of_a_child_run_undoes_everything(bench, monkeypatch):
+    """The end of the parent, the run of the child and the cleared set of parents are one write."""
     a, b = await bench.define("a"), await bench.define("b")
     child = await bench.define("child", after=After("a", "b"))
     noted = await end(bench, a)
     lease = await begin(bench, b)
     reached = []
 
-    def break_there(name: str) -> None:
+    def fail_at_the_point(name: str) -> None:
         if name == "finish.followed":
             reached.append(name)
             raise StateError("the process dies here")
 
     with monkeypatch.context() as broken:
-        broken.setattr(fault_points, "point", break_there)
+        broken.setattr(fault_points, "point", fail_at_the_point)
         async with bench.nothing_written():
             with pytest.raises(StateError, match="dies here"):
                 await bench.finish(lease)
@@ -45,8 +45,8 @@ async def test_what_fails_after_the_insert_leaves_nothing(bench, monkeypatch):
     assert len(await followers(bench)) == 1
 
 
-async def test_two_processes_make_no_cycle(bench, tmp_path):
-    """The check is part of the put's own transaction, whichever connection asks."""
+async def test_two_processes_cannot_make_a_cycle(bench, tmp_path):
+    """The check is part of the transaction of the put, on any connection."""
     await bench.define("a")
     await bench.define("b", after=After("a"))
     other = await SqliteStore.open(tmp_path / "otd.db")
@@ -55,8 +55,8 @@ async def test_two_processes_make_no_cycle(bench, tmp_path):
     await other.close()
 
 
-async def test_where_nobody_waits_one_look_is_all(bench):
-    """A drain of jobs that nobody runs after asks one question more for each batch, whatever its size."""
+async def test_a_batch_of_ends_without_dependents_takes_one_extra_query(bench):
+    """The number of runs in the batch does not matter."""
     record = await bench.define()
     for _ in range(20):
         await bench.submit(record)

@@ -1,4 +1,4 @@
-"""Every way in which the file can be wrong: one of our errors, which says what to do; never one of sqlite3's."""
+"""Every way in which the file can be wrong gives one of our errors, which says what to do, never one of sqlite3's."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ UNUSABLE: list[tuple[Callable[[Path], Path], str]] = [
 
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize(("make", "says"), UNUSABLE, ids=[make.__name__ for make, _ in UNUSABLE])
-async def test_what_is_no_store_is_refused_and_left_alone(make, says, inline, path):
+async def test_a_file_that_is_no_store_is_refused_and_not_changed(make, says, inline, path):
     wrong = make(path)
     before = wrong.read_bytes() if wrong.is_file() else None
     with pytest.raises(StoreUnusable, match=f"(?s)otd.db.*{says}"):
@@ -94,7 +94,7 @@ async def test_what_is_no_store_is_refused_and_left_alone(make, says, inline, pa
 
 
 @pytest.mark.parametrize("path", ["", ":memory:"])
-async def test_memory_is_another_store(path):
+async def test_a_store_without_a_file_is_refused(path):
     with pytest.raises(StoreUnusable, match="use the URL 'memory:'"):
         await SqliteStore.open(path)
 
@@ -107,7 +107,7 @@ async def test_memory_is_another_store(path):
         (errno.ENOSPC, StoreUnavailable, "No space left"),
     ],
 )
-async def test_a_file_that_cannot_be_created(code, kind, says, path, monkeypatch):
+async def test_a_file_that_cannot_be_created_is_refused(code, kind, says, path, monkeypatch):
     def fail(*arguments: object) -> int:
         raise OSError(code, os.strerror(code))
 
@@ -116,38 +116,38 @@ async def test_a_file_that_cannot_be_created(code, kind, says, path, monkeypatch
         await SqliteStore.open(path)
 
 
-async def test_a_file_without_the_right_to_write(path, monkeypatch):
+async def test_a_file_without_write_permission_is_refused(path, monkeypatch):
     path.touch()
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(StoreUnusable, match="change their rights"):
         await SqliteStore.open(path)
 
 
-async def test_an_old_sqlite(path, monkeypatch):
+async def test_an_old_version_of_sqlite_is_refused(path, monkeypatch):
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 31, 0))
     with pytest.raises(StoreUnusable, match=r"expected SQLite 3\.37\.0 or newer"):
         await SqliteStore.open(path)
 
 
-async def test_locked_for_too_long(store, path, monkeypatch):
+async def test_a_write_fails_if_the_file_is_locked_for_too_long(store, path, monkeypatch):
     monkeypatch.setattr(connection, "PATIENCE", 50_000)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match="another process has been writing for too long"):
         await define(store)
-    assert await store.queries.list_jobs() == []  # reading goes on
+    assert await store.queries.list_jobs() == []  # reads still work
     other.execute("ROLLBACK")
     other.close()
     assert (await define(store)).id == 1
 
 
-async def test_locked_for_a_moment(store, path):
+async def test_a_write_waits_while_the_file_is_locked_for_a_moment(store, path):
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     waited = []
 
     class Event:
-        """The other process lets go while we wait."""
+        """After some waits, the other process releases the lock."""
 
         def wait(self, seconds: float) -> None:
             assert 0.0001 < seconds <= 0.001
@@ -160,7 +160,7 @@ async def test_locked_for_a_moment(store, path):
         assert (await define(store)).id == 1
     other.close()
     assert len(waited) == 20
-    assert len(set(waited)) > 3  # uneven, so that two that wait do not go in step
+    assert len(set(waited)) > 3  # random, so that two waiting processes do not collide again and again
 
 
 async def limit_pages(store: SqliteStore, extra: int | None) -> None:
@@ -171,14 +171,14 @@ async def limit_pages(store: SqliteStore, extra: int | None) -> None:
     await store.database.writer.run(work)
 
 
-async def test_a_full_disk_is_survived(store):
+async def test_a_store_works_again_after_a_full_disk(store):
     record, node = await define(store), await register(store)
     await submit(store, record, 50)
     await limit_pages(store, 2)
     with pytest.raises(StoreUnavailable, match=r"the disk is full.*may be repeated"):
         await submit(store, record, 5_000)
     assert await store.queries.count_runs() == {RunState.SCHEDULED: 50}
-    assert len((await reserve(store, node, 10)).armed) == 10  # what needs no room goes on
+    assert len((await reserve(store, node, 10)).armed) == 10  # writes that need no more space still work
     await limit_pages(store, None)
     assert len(await submit(store, record, 5_000)) == 5_000
 
@@ -202,7 +202,7 @@ async def test_a_full_disk_is_survived(store):
         ("SQLITE_ERROR", StoreUnusable),
     ],
 )
-def test_each_of_sqlites_errors_has_its_kind(name, kind):
+def test_each_error_of_sqlite_becomes_one_of_our_errors(name, kind):
     error = sqlite3.OperationalError("in sqlite's words")
     error.sqlite_errorcode, error.sqlite_errorname = getattr(sqlite3, name), name
     ours = translate(error, "/var/otd.db")
@@ -211,19 +211,19 @@ def test_each_of_sqlites_errors_has_its_kind(name, kind):
     assert f"({name}: in sqlite's words); " in str(ours)
 
 
-def test_an_error_without_a_code_is_ours_too():
+def test_an_error_without_a_code_becomes_one_of_our_errors():
     assert type(translate(sqlite3.ProgrammingError("bad use"), "otd.db")) is StoreUnusable
 
 
-async def test_a_file_that_is_gone_is_not_made_anew(store, path):
+async def test_a_deleted_file_is_not_created_again(store, path):
     for file in path.parent.iterdir():
         file.unlink()
     with pytest.raises(StoreError):
-        await store.queries.list_jobs()  # the reader connects now
+        await store.queries.list_jobs()  # the reader connects only now
     assert not path.exists()
 
 
-async def test_the_file_is_found_after_a_change_of_folder(tmp_path, monkeypatch):
+async def test_the_file_is_found_after_a_change_of_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     store = await SqliteStore.open("otd.db")
     (tmp_path / "elsewhere").mkdir()
@@ -233,7 +233,7 @@ async def test_the_file_is_found_after_a_change_of_folder(tmp_path, monkeypatch)
     await store.close()
 
 
-async def test_a_path_with_strange_characters(tmp_path):
+async def test_a_path_may_have_special_characters(tmp_path):
     path = tmp_path / "a b?mode=ro#%41ü.db"
     store = await SqliteStore.open(path)
     await define(store)
@@ -262,5 +262,5 @@ async def test_an_unreadable_definition_stops_only_its_own_job(store):
     assert [record.job.name for record in await store.queries.list_jobs()] == ["good"]
     with pytest.raises(StoreUnusable, match=r"job 1, revision 1: expected a job definition.*put the job again"):
         await store.queries.get_job("bad")
-    assert (await define(store, "bad")).revision == 2  # and that heals it
+    assert (await define(store, "bad")).revision == 2  # a new definition repairs it
     assert await store.queries.get_job("bad") is not None

@@ -1,4 +1,4 @@
-"""Finding in SQLite: how much a page reads."""
+"""Finding in SQLite: the work for a page does not grow with the number of rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FILTERS: dict[str, Any] = {
 
 
 def fill(db: sqlite3.Connection, rows: int) -> None:
-    """Fifty jobs, `rows` live runs, and as many that have ended, of which many in one instant."""
+    """Fifty jobs, `rows` live runs, and as many ended ones, many of these at one instant."""
     insert_job = (
         "INSERT INTO jobs VALUES (?, ?, ?, ?, 'active', 1, 'call:work', 'default', 'default', 1, '', 0, '', 0, 0, '',"
         " NULL)"
@@ -79,7 +79,7 @@ def fill(db: sqlite3.Connection, rows: int) -> None:
 
 
 async def steps_of(rows: int, folder: Path) -> dict[str, int]:
-    """How many instructions SQLite takes for the longest of the first pages of each question."""
+    """Returns how many instructions SQLite executes for the longest of the first pages, for each filter."""
     path = str(folder / f"{rows}.db")
     create_file(path)
     db = connect(path, writing=True)
@@ -121,10 +121,10 @@ async def _steps_of(store: SqliteStore, reader: sqlite3.Connection, wanted: Any)
     return longest
 
 
-async def test_no_page_reads_more_because_there_is_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Whatever is asked for, and also among thousands that were due or ended in the same instant."""
+async def test_a_page_reads_no_more_in_a_larger_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """For every filter, also among thousands of runs that were due or ended at the same instant."""
     monkeypatch.setattr(find, "SCANNED", 300)
     few, many = await steps_of(5_000, tmp_path), await steps_of(25_000, tmp_path)
     more = {name: (few[name], many[name]) for name in FILTERS if many[name] > few[name] * 1.5 + 100}
     assert more == {}
-    assert max(many.values()) < 20_000  # tens of instructions: some 600 for each row that is looked at
+    assert max(many.values()) < 20_000  # some 600 instructions for each row that is read, so tens of rows

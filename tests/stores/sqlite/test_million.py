@@ -1,4 +1,4 @@
-"""A million schedules and a million waiting runs: the questions of every tick read their own range, and no more."""
+"""A million schedules and a million waiting runs: the queries of each tick read only their own range."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def crowded(path, count: int) -> SqliteStore:
 
 
 async def steps(store: SqliteStore, work) -> int:
-    """How many instructions of SQLite's machine a call takes, in hundreds."""
+    """Returns how many hundreds of instructions SQLite executes for a call."""
     taken = 0
 
     def count() -> int:
@@ -83,7 +83,7 @@ async def costs(path, count: int) -> dict[str, int]:
         [urgent] = await store.submit([NewRun(critical.id, submit_trigger("urgent"), NOW)], now=NOW)
         ask = ReserveRequest("i", ["urgent"], 1, tasks=frozenset({"call:work"}))
         [lease] = (await store.reserve(ask, now=NOW)).armed
-        assert lease.run_id == urgent, "before every low one"
+        assert lease.run_id == urgent, "expected the urgent run before all others"
         return found
     finally:
         await store.close()
@@ -91,8 +91,8 @@ async def costs(path, count: int) -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [MILLION // 5, pytest.param(MILLION, marks=pytest.mark.soak)])
-async def test_a_tick_costs_as_much_beside_a_million_as_beside_a_thousand(tmp_path, count: int):
+async def test_a_tick_costs_the_same_with_a_million_rows_as_with_a_thousand(tmp_path, count: int):
     few = await costs(tmp_path / "few.db", 1_000)
     many = await costs(tmp_path / "many.db", count)
     for question, cost in many.items():
-        assert cost <= few[question] * 1.2 + 2, f"{question}: {cost} beside {count}, {few[question]} beside a thousand"
+        assert cost <= few[question] * 1.2 + 2, f"{question}: {cost} with {count} rows, {few[question]} with a thousand"

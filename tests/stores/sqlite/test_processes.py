@@ -1,4 +1,4 @@
-"""Several processes on one file, and processes that are killed in the middle of a write."""
+"""Several processes share one file, and a process that is killed during a write leaves nothing half written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRITER = "tests.stores.sqlite.writer"
 
 
 def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """All that is in the file."""
+    """Returns the whole content of the file."""
     db = sqlite3.connect(path)
     assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
@@ -31,7 +31,7 @@ def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
 
 
 VERBS = {
-    # verb: what it writes to, and (what its caller counts before, and after)
+    # verb: the table that it changes, and the counts of runs before and after
     "put_job": ("jobs", {}, {RunState.SCHEDULED: 2}),
     "plan": ("runs", {}, {RunState.SCHEDULED: 3}),
     "reserve": ("runs", {RunState.SCHEDULED: 5}, {RunState.RUNNING: 5}),
@@ -41,7 +41,7 @@ VERBS = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_process_killed_inside_a_write_leaves_nothing_half_written(verb, path):
+async def test_a_process_that_is_killed_during_a_write_leaves_nothing_half_written(verb, path):
     await (await SqliteStore.open(path)).close()
     empty = content(path)
     code, out, err = await ended(start(WRITER, path, "one", verb, crash_at=f"{verb}.in_transaction"))
@@ -55,7 +55,8 @@ async def test_a_process_killed_inside_a_write_leaves_nothing_half_written(verb,
     if verb == "put_job":
         assert found == empty
     elif verb == "plan":
-        assert [row[:6] for row in found["schedules"]] == [(1, "s", bucket_of(1), 0, 0, 1)]  # watermark and next_at
+        # Watermark and next_at are unchanged.
+        assert [row[:6] for row in found["schedules"]] == [(1, "s", bucket_of(1), 0, 0, 1)]
     elif verb == "reserve":
         counters = {"document": 0, "fence": 0, "hint:runs": 2, "hint:schedules": 1, "job": 1, "run": 5}
         assert found["meta"] == list(counters.items())
@@ -64,7 +65,7 @@ async def test_a_process_killed_inside_a_write_leaves_nothing_half_written(verb,
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_the_same_process_left_alone_writes_it_all(verb, path):
+async def test_the_same_process_without_the_kill_writes_everything(verb, path):
     code, out, err = await ended(start(WRITER, path, "one", verb))
     assert (code, out.split()[:2]) == (0, ["ready", "done"]), err
     store = await SqliteStore.open(path)
@@ -73,7 +74,7 @@ async def test_the_same_process_left_alone_writes_it_all(verb, path):
     assert content(path)[VERBS[verb][0]]
 
 
-async def test_two_processes_share_the_work_and_double_none(path):
+async def test_two_processes_share_the_work_without_duplicates(path):
     store = await SqliteStore.open(path)
     record = await define(store)
     ids = await submit(store, record, 2_000)
@@ -81,7 +82,7 @@ async def test_two_processes_share_the_work_and_double_none(path):
     beats = 0
     while any(child.poll() is None for child in children):
         await store.queries.get_job("job")
-        await submit(store, record, 1, delay=10**12)  # a third writer, in between
+        await submit(store, record, 1, delay=10**12)  # a third process writes meanwhile
         beats += 1
         await asyncio.sleep(0.01)
     taken: Counter[int] = Counter()
@@ -93,10 +94,11 @@ async def test_two_processes_share_the_work_and_double_none(path):
     assert await store.queries.count_runs() == {RunState.SCHEDULED: beats, RunState.SUCCEEDED: 2_000}
     await store.close()
     found = content(path)
-    assert len(found["attempts"]) == len({row[3] for row in found["attempts"]}) == 2_000  # every fence its own
+    # Every attempt has its own fence.
+    assert len(found["attempts"]) == len({row[3] for row in found["attempts"]}) == 2_000
 
 
-async def test_many_processes_open_a_new_file_at_once(path):
+async def test_many_processes_can_open_a_new_file_at_once(path):
     children = [start(WRITER, path, "drain", f"node {number}") for number in range(4)]
     for child in children:
         code, _, err = await ended(child)

@@ -1,7 +1,7 @@
-"""What the engine asks all the time touches only its own range of an index, however much there is beside it.
+"""The frequent queries of the engine read only their own range of an index, however many other rows there are.
 
-Read twice: from EXPLAIN QUERY PLAN, and from the number of steps SQLite takes when there is ten times as much of
-what does not concern the question.
+This is checked twice: in EXPLAIN QUERY PLAN, and by the number of steps that SQLite executes when there are ten times
+as many other rows.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ NOW = 1_000_000
 JOB_OF_ROW = "SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"  # one job: BETWEEN x AND x
 BY_ID = "SEARCH history USING INTEGER PRIMARY KEY (rowid=?)"
 
-FOUND = (None, None, None, None, None, '["scheduled", "succeeded"]', None, None)  # no filter but states
+FOUND = (None, None, None, None, None, '["scheduled", "succeeded"]', None, None)  # no filter except states
 
 DUE_RANGE = "SEARCH s USING INDEX schedules_due (<expr>=? AND (next_at,job_id,schedule_id)>(?,?,?) AND next_at<?)"
 
 QUESTIONS = {
-    # what is asked: (statement, values, the index ranges that answer it)
+    # name: (statement, values, the index ranges that answer it)
     "due schedules": (
         plan.list_due_in(range(1024)).sqlite,
         (NOW, 0, 1024, FIRST, 0, "", 100),
@@ -210,11 +210,11 @@ SORTED_BY_HAND = {
     "held",
     "live runs of a job",
     "finish, who runs after a job",
-}  # few rows, from several holders or in the order of their ids
+}  # few rows, of several holders or in the order of their ids
 
 
 def fill(db: sqlite3.Connection, beside: int) -> None:
-    """Five rows of interest to each question, and `beside` that are none of its business."""
+    """Insert five matching rows for each query, and `beside` rows that match none."""
     db.execute("BEGIN")
     insert_job = (
         "INSERT INTO jobs VALUES (?, 'default', ?, '', 'active', 1, 'call:work', 'default', 'default', 1, '', 0,"
@@ -238,11 +238,11 @@ def fill(db: sqlite3.Connection, beside: int) -> None:
         "VALUES (?, ?, ?, 'default', 'default', '', 1, ?, ?, ?, ?, 0, 0, 0, ?, ?, 'l', 0, ?, '', '', 1)"
     )
     rows: list[tuple[object, ...]] = []
-    for number in range(beside):  # planned for later, running on a living node
+    for number in range(beside):  # planned for later, or running on a living node
         at = NOW + 100 + number
         rows.append((1000 + 2 * number, 2, "scheduled", at, at, at, at, 0, None, f"submit:{number}"))
         rows.append((1001 + 2 * number, 3, "running", number, number, number, None, 0, "alive", f"submit:{number}"))
-    for number in range(5):  # due, about to be due, missed, running on a dead node
+    for number in range(5):  # due, soon due, missed, or running on a dead node
         rows.append((10 + number, 1, "scheduled", number, number, number, None, 0, None, "submit:due"))
         soon = NOW + 1 + number
         rows.append((20 + number, 1, "scheduled", soon, soon, soon, None, 0, None, "submit:soon"))
@@ -272,7 +272,7 @@ STATES = [NEVER_ANALYSED, ANALYSED_EMPTY, ANALYSED_FULL, "analysed when full, ne
 
 
 def drain(db: sqlite3.Connection) -> None:
-    """Leave nothing but the rows of interest."""
+    """Delete everything except the matching rows."""
     db.execute("DELETE FROM runs WHERE id >= 1000")
     db.execute("DELETE FROM history WHERE id >= 10000000")
     db.execute("DELETE FROM schedules WHERE next_at > ? AND schedule_id <> 'zoned'", (NOW,))
@@ -284,7 +284,7 @@ def drain(db: sqlite3.Connection) -> None:
 def databases(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[sqlite3.Connection]]:
-    """The same with 2,000 and with 20,000 rows beside. Plans depend on statistics, which may be of another moment."""
+    """The same data with 2,000 and with 20,000 other rows. Plans depend on statistics, which may be old."""
     opened = []
     for beside in (2_000, 20_000):
         path = str(tmp_path_factory.mktemp("plans") / Path(f"{beside}.db"))
@@ -309,14 +309,14 @@ def plan_of(db: sqlite3.Connection, statement: str, values: object) -> list[str]
 
 
 def tables_read(db: sqlite3.Connection, statement: str, values: object) -> list[str]:
-    """The lines of a plan, except those about lists of values."""
+    """Returns the lines of a plan without those about lists of values."""
     lists = ("LIST SUBQUERY", "CORRELATED SCALAR SUBQUERY", "SCAN json_each")
     lines = plan_of(db, statement, values)
     return [line.removesuffix(" LEFT-JOIN") for line in lines if not line.startswith(lists)]
 
 
 def steps_of(db: sqlite3.Connection, statement: str, values: object) -> int:
-    """How many instructions SQLite executes for a question."""
+    """Returns how many instructions SQLite executes for a query."""
     steps = 0
 
     def count() -> int:
@@ -333,7 +333,7 @@ def steps_of(db: sqlite3.Connection, statement: str, values: object) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_a_question_reads_its_range(name, databases):
+def test_a_query_reads_only_its_range(name, databases):
     statement, values, ranges = QUESTIONS[name]
     for db in databases:
         found = plan_of(db, statement, values)
@@ -349,14 +349,14 @@ def test_a_question_reads_its_range(name, databases):
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_what_does_not_concern_it_costs_nothing(name, databases):
+def test_a_query_costs_no_more_with_more_other_rows(name, databases):
     statement, values, _ = QUESTIONS[name]
     few, many = (steps_of(db, statement, values) for db in databases)
     assert many <= few * 1.1
 
 
-def test_who_waits_at_a_gate_costs_nothing_when_the_next_run_is_looked_for(tmp_path):
-    """Thousands may wait at one gate, and every look for work asks when to look again."""
+def test_runs_that_wait_at_a_gate_cost_nothing_in_the_search_for_the_next_run(tmp_path):
+    """Thousands of runs may wait at one gate, and each reserve computes when to look again."""
     path = str(tmp_path / "waiting.db")
     create_file(path)
     db = connect(path, writing=True)
@@ -378,8 +378,8 @@ def test_who_waits_at_a_gate_costs_nothing_when_the_next_run_is_looked_for(tmp_p
     assert many <= few * 1.1
 
 
-def test_the_box_of_dead_letters_is_all_that_is_read(databases):
-    """However much has ended beside it: few steps for five letters, and none to put them in order."""
+def test_a_list_of_dead_letters_reads_no_other_history(databases):
+    """However many other runs have ended: few steps for five dead letters, and no sort."""
     few, many = databases
     listed, values = history.LIST_DEAD.sqlite, (0, NEVER, 0, "default", None, 100)
     for db in databases:
@@ -456,7 +456,7 @@ def test_a_write_finds_its_row_by_key(statement, values, key, databases):
     assert plan_of(databases[0], statement, values) == [key]
 
 
-def test_runs_that_wait_for_a_place_are_found_by_their_routes(databases):
+def test_runs_that_wait_for_a_node_are_found_by_their_routes(databases):
     values = (*LEADER_ROUTES, *PLACED_ROUTES, NOW)
     steps = plan_of(databases[0], queues.LIST_WAITING.sqlite, values)
     assert [step for step in steps if "SCAN" in step] == []
@@ -487,8 +487,8 @@ def test_runs_are_released_by_key(databases):
         (finish.END_WAITING, (1, "", "", NOW, None)),
     ],
 )
-def test_a_move_of_runs_reads_no_table_whole(statement: Statement[object], values, databases):
-    """Only what is handed in is gone through from one end to the other, and the newest 1,000 `ended`."""
+def test_a_write_of_runs_scans_no_table(statement: Statement[object], values, databases):
+    """Only its arguments and the newest 1,000 rows of `ended` are scanned."""
     steps = plan_of(databases[0], statement.sqlite, values)
     scans = [step for step in steps if "SCAN" in step and not re.search(r"SCAN (json_each|gate|CONSTANT|ended)", step)]
     assert scans == [], steps

@@ -1,4 +1,4 @@
-"""CredentialCleanup reads and writes its own rows only, and removes nothing that it has not counted."""
+"""Retention in SQLite reads and writes only its own rows, and removes nothing that it has not counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LATER = (0, OLD, FAR, 5)
 WATERMARK = "SEARCH s USING PRIMARY KEY (job_id=? AND schedule_id=?)"
 
 QUESTIONS = {
-    # what is asked: (statement, values, the index ranges that answer it)
+    # name: (statement, values, the index ranges that answer it)
     "what ended in the same instant": (
         prune.LIST_ENDED[0],
         SAME_INSTANT,
@@ -70,7 +70,7 @@ INSERT = (
 
 @pytest.fixture(scope="module")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[sqlite3.Connection]]:
-    """Eight old runs, and 2,000 or 20,000 that nobody asks for."""
+    """Eight old runs, and 2,000 or 20,000 runs that no query asks for."""
     opened = []
     for beside in (2_000, 20_000):
         path = str(tmp_path_factory.mktemp("plans") / Path(f"{beside}.db"))
@@ -88,7 +88,7 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[sqlite3
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_a_question_reads_its_range(name, databases):
+def test_a_query_reads_only_its_range(name, databases):
     statement, values, ranges = QUESTIONS[name]
     for db in databases:
         found = plan_of(db, statement.sqlite, values)
@@ -97,7 +97,7 @@ def test_a_question_reads_its_range(name, databases):
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_what_does_not_concern_it_costs_nothing(name, databases):
+def test_a_query_costs_no_more_with_more_other_rows(name, databases):
     statement, values, _ = QUESTIONS[name]
     few, many = (steps_of(db, statement.sqlite, values) for db in databases)
     assert many <= few * 1.1
@@ -126,7 +126,7 @@ def test_old_terms_are_found_and_removed_by_key(databases):
     assert "SEARCH h USING PRIMARY KEY (shard=? AND number<?)" in found
 
 
-def test_skips_are_read_no_further_than_the_first_that_stays(databases):
+def test_skips_are_read_only_up_to_the_first_one_that_stays(databases):
     insert = "INSERT INTO skips VALUES (?, 1, 's', 1, 1, 1, 'missed', ?)"
     few, many = databases
     for db, beside in ((few, 100), (many, 10_000)):
@@ -139,8 +139,8 @@ def test_skips_are_read_no_further_than_the_first_that_stays(databases):
     assert steps[1] <= steps[0] * 1.1
 
 
-async def test_what_cannot_be_counted_is_not_removed(store: SqliteStore, path: Path):
-    """One transaction: when the count fails, the run and its attempt are still there."""
+async def test_a_run_that_cannot_be_counted_is_not_removed(store: SqliteStore, path: Path):
+    """One transaction: if the count fails, the run and its attempt remain."""
     bench = Workbench(store)
     await bench.submit(await bench.define())
     [lease] = await bench.take(await bench.node())

@@ -1,4 +1,4 @@
-"""The tables: what the migrations make is what the snapshot says."""
+"""The schema of SQLite: the migrations make what the snapshot has, in order, once, and completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from onthedot.stores.sql.port import sql
 from onthedot.stores.sqlite import SqliteStore, schema
 from tests.stores.sqlite.snapshot import dump, snapshot
 
-REGENERATE = "the way to write the snapshot anew is in tests/stores/sqlite/snapshot.py"
+REGENERATE = "write the snapshot again, as described in tests/stores/sqlite/snapshot.py"
 
 
-async def test_a_new_database_is_what_the_snapshot_says(store, path):
+async def test_a_new_database_equals_the_snapshot(store, path):
     kept = files("onthedot.stores.sqlite").joinpath("schema.sql").read_text(encoding="utf-8")
     assert snapshot() == kept, REGENERATE
     db = sqlite3.connect(path)
@@ -25,8 +25,8 @@ async def test_a_new_database_is_what_the_snapshot_says(store, path):
     db.close()
 
 
-def test_the_schema_tells_slots_by_the_same_words():
-    """Else the index of submitted runs would serve nobody, and a finished submit be made again."""
+def test_the_index_of_submitted_runs_has_the_condition_of_the_queries():
+    """Otherwise no query would use the index, and a finished submit would be executed again."""
     [index] = [line for line in snapshot().splitlines() if "history_submitted" in line]
     assert index.endswith(sql("WHERE {is_no_slot};").sqlite)
 
@@ -42,14 +42,14 @@ async def test_opening_again_changes_nothing(path):
         db.close()
 
 
-async def test_a_new_file_is_for_its_owner_only(path):
+async def test_only_its_owner_can_open_a_new_file(path):
     store = await SqliteStore.open(path)
     assert path.stat().st_mode & 0o777 == 0o600
     assert (path.parent / "otd.db-wal").stat().st_mode & 0o777 == 0o600
     await store.close()
 
 
-async def test_an_empty_file_is_taken_as_it_is(path):
+async def test_an_empty_file_becomes_a_store(path):
     path.touch(mode=0o640)
     store = await SqliteStore.open(path)
     await store.close()
@@ -94,7 +94,7 @@ def test_a_gap_in_the_numbers_is_an_error(tmp_path, monkeypatch):
         migration.load("some.driver")
 
 
-async def test_a_store_for_reading_makes_nothing_and_writes_nothing(path):
+async def test_a_read_only_store_creates_and_writes_nothing(path):
     with pytest.raises(StoreUnusable, match="expected the path of a database, found none"):
         await SqliteStore.open(path, read_only=True)
     assert not path.exists()

@@ -1,4 +1,4 @@
-"""The writer's thread: what queues up shares a commit, and nobody suffers from his neighbours."""
+"""The writer thread: calls that queue up share a commit, and a failed call does not affect the others."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from onthedot.stores.values import Node
 from tests.stores.sqlite.working import ask, define, finished, job, register, reserve, submit
 
 
-class Held:
-    """Keeps the writer busy, so that calls queue up behind it, until the test lets go."""
+class BusyWriter:
+    """Blocks the writer until the block ends, so that calls queue up behind it."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._began = threading.Event()
@@ -38,7 +38,7 @@ class Held:
 
     async def __aexit__(self, *error: object) -> None:
         for _ in range(3):
-            await asyncio.sleep(0)  # let what the test has started reach the queue
+            await asyncio.sleep(0)  # let the calls of the test reach the queue
         self._go_on.set()
         await self._call
 
@@ -49,37 +49,37 @@ def commits(store: SqliteStore) -> int:
 
 async def test_calls_that_queue_up_share_one_commit(store):
     record = await define(store)
-    async with Held(store):
+    async with BusyWriter(store):
         before = commits(store)
         calls = [asyncio.create_task(submit(store, record)) for _ in range(10)]
     ids = await asyncio.gather(*calls)
     assert sorted(run for [run] in ids) == list(range(1, 11))
-    assert commits(store) - before == 2  # the one that held it up, and one for all
+    assert commits(store) - before == 2  # one for the blocking call, and one for all others
 
 
 async def test_finish_and_the_next_reserve_share_one_commit(store):
     record, node = await define(store), await register(store)
     await submit(store, record, 4)
     first = await reserve(store, node, seats=2)
-    async with Held(store):  # else the writer may have begun with the one before the other was asked for
+    async with BusyWriter(store):  # otherwise the writer could begin with the first call before the second is queued
         before = commits(store)
         finishing = asyncio.create_task(store.finish([finished(store, lease) for lease in first.armed]))
         reserving = asyncio.create_task(store.reserve(ask(node, 2)))
     assert await finishing == [True, True]
     assert len((await reserving).armed) == 2
-    assert commits(store) - before == 2  # the one that held them up, and one for both
+    assert commits(store) - before == 2  # one for the blocking call, and one for both others
 
 
-async def test_a_commit_takes_a_bounded_number_of_calls(store):
+async def test_a_commit_has_a_limited_number_of_calls(store):
     record = await define(store)
-    async with Held(store):
+    async with BusyWriter(store):
         before = commits(store)
         calls = [asyncio.create_task(submit(store, record)) for _ in range(database.TOGETHER * 2)]
     await asyncio.gather(*calls)
     assert commits(store) - before == 3
 
 
-async def test_what_is_acknowledged_is_in_the_file(store, path):
+async def test_an_acknowledged_write_is_in_the_file(store, path):
     record = await define(store)
     [run_id] = await submit(store, record)
     db = sqlite3.connect(path)
@@ -97,7 +97,7 @@ async def test_a_call_that_fails_undoes_only_itself(store):
 
     hints: list[Hint] = []
     store.hints.listen(hints.append)
-    async with Held(store):
+    async with BusyWriter(store):
         one = asyncio.create_task(submit(store, record))
         broken = asyncio.create_task(store.database.writer.run(half, writes=True))
         unknown = asyncio.create_task(store.submit([NewRun(99, "submit:a", 0)]))
@@ -113,11 +113,11 @@ async def test_a_call_that_fails_undoes_only_itself(store):
     assert await one == [1]
     assert await two == [2]
     assert [run.id for run in await store.queries.list_runs()] == [1, 2]
-    assert len(hints) == 2  # of the two that were committed
+    assert len(hints) == 2  # those of the two committed calls
 
 
 def break_commits(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on a transaction that wrote something cannot be committed: the disk is full."""
+    """From now on the commit of a transaction with writes fails, as on a full disk."""
     assert store.database.writer._db is not None
     before = store.database.writer._db.total_changes
 
@@ -132,9 +132,9 @@ def break_commits(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_thread, "commit", broken_commit)
 
 
-async def test_a_commit_that_fails_fails_for_all_of_them(store, monkeypatch):
+async def test_a_failed_commit_fails_all_of_its_calls(store, monkeypatch):
     record = await define(store)
-    async with Held(store):
+    async with BusyWriter(store):
         break_commits(store, monkeypatch)
         calls = [asyncio.create_task(submit(store, record)) for _ in range(3)]
     answers = await asyncio.gather(*calls, return_exceptions=True)
@@ -144,10 +144,10 @@ async def test_a_commit_that_fails_fails_for_all_of_them(store, monkeypatch):
     assert len(await submit(store, record)) == 1
 
 
-async def test_a_revision_that_was_never_committed_is_forgotten(store, monkeypatch):
-    """A definition read inside a transaction that is then lost must not be taken for one that comes later."""
+async def test_a_revision_that_was_not_committed_is_not_cached(store, monkeypatch):
+    """A definition that was read inside a lost transaction must not be used for a later one of the same number."""
     await define(store)
-    async with Held(store):
+    async with BusyWriter(store):
         break_commits(store, monkeypatch)
         edit = asyncio.create_task(store.put_job(replace(job(), owner="first")))
         records = store.database.records
@@ -166,21 +166,21 @@ async def test_a_cancelled_call_completes_and_its_answer_is_dropped(store):
     record = await define(store)
     hints: list[Hint] = []
     store.hints.listen(hints.append)
-    async with Held(store):
+    async with BusyWriter(store):
         call = asyncio.create_task(submit(store, record))
         await asyncio.sleep(0)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-    assert await submit(store, record) == [2]  # in line behind it
+    assert await submit(store, record) == [2]  # queued behind it
     assert [run.id for run in await store.queries.list_runs()] == [1, 2]
     assert [hint.kind for hint in hints] == ["runs", "runs"]
 
 
-async def test_closing_finishes_what_is_queued(path):
+async def test_closing_finishes_the_queued_calls(path):
     store = await SqliteStore.open(path)
     record = await define(store)
-    async with Held(store):
+    async with BusyWriter(store):
         calls = [asyncio.create_task(submit(store, record)) for _ in range(40)]
         await asyncio.sleep(0)
         closing = asyncio.create_task(store.close())
@@ -192,7 +192,7 @@ async def test_closing_finishes_what_is_queued(path):
 
 
 @pytest.mark.parametrize("inline", [False, True])
-async def test_a_closed_store_says_so(path, inline):
+async def test_a_closed_store_refuses_calls(path, inline):
     store = await SqliteStore.open(path, inline=inline)
     await store.close()
     await store.close()
@@ -201,17 +201,17 @@ async def test_a_closed_store_says_so(path, inline):
             await call
 
 
-async def test_closing_leaves_no_thread_and_no_log_behind(path):
+async def test_closing_leaves_no_thread_and_no_write_ahead_log(path):
     before = set(threading.enumerate())
     store = await SqliteStore.open(path)
     await store.queries.list_jobs()
     assert len(set(threading.enumerate()) - before) == 2
     await store.close()
-    assert not set(threading.enumerate()) - before  # those of other tests may have ended since
+    assert not set(threading.enumerate()) - before  # threads of other tests may have ended since
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-async def test_the_reader_is_started_when_it_is_needed(path):
+async def test_the_reader_thread_starts_at_the_first_read(path):
     before = set(threading.enumerate())
     store = await SqliteStore.open(path)
     await define(store)
@@ -233,7 +233,7 @@ async def test_a_slow_listing_delays_no_write(store):
     assert await asyncio.to_thread(began.wait, 30)
     await submit(store, record)
     go_on.set()
-    assert await listing == [(0,), (0,)]  # a snapshot: what it began with
+    assert await listing == [(0,), (0,)]  # a snapshot from its start
     assert len(await store.queries.list_runs()) == 1
 
 
@@ -242,7 +242,7 @@ async def test_a_read_cannot_write(store):
         await store.database.reader.run(lambda tx: tx.db.execute("DELETE FROM runs"))
 
 
-async def test_hints_come_on_the_callers_loop_after_the_commit(store, path):
+async def test_hints_arrive_on_the_callers_loop_after_the_commit(store, path):
     record = await define(store)
     seen: list[tuple[threading.Thread, int]] = []
 
@@ -269,11 +269,11 @@ async def test_inline_runs_on_the_calling_thread(path):
     with pytest.raises(UnknownJob):
         await store.submit([NewRun(99, "submit:a", 0)])
     assert await store.queries.count_runs() == {RunState.SUCCEEDED: 1}
-    assert not set(threading.enumerate()) - before  # those of other tests may have ended since
+    assert not set(threading.enumerate()) - before  # threads of other tests may have ended since
     await store.close()
 
 
-def in_a_loop_of_its_own(work: Callable[[], object]) -> None:
+def run_in_another_loop(work: Callable[[], object]) -> None:
     async def run() -> None:
         await work()  # type: ignore[misc]
 
@@ -288,14 +288,14 @@ async def test_several_loops_share_a_store(store):
         for _ in range(20):
             await store.beat(node, ttl=10**9)
 
-    other = asyncio.create_task(asyncio.to_thread(in_a_loop_of_its_own, elsewhere))
+    other = asyncio.create_task(asyncio.to_thread(run_in_another_loop, elsewhere))
     for _ in range(20):
         await submit(store, record)
     await other
     assert len(await store.queries.list_runs()) == 20
 
 
-async def test_a_loop_that_is_gone_stops_nobody(store):
+async def test_a_closed_loop_does_not_stop_the_writer(store):
     record = await define(store)
 
     async def ask_and_go() -> None:
@@ -303,13 +303,13 @@ async def test_a_loop_that_is_gone_stops_nobody(store):
         await asyncio.sleep(0)
         task.cancel()
 
-    async with Held(store):
-        await asyncio.to_thread(in_a_loop_of_its_own, ask_and_go)
+    async with BusyWriter(store):
+        await asyncio.to_thread(run_in_another_loop, ask_and_go)
     assert len(await submit(store, record)) == 1
     gc.collect()
 
 
-async def test_registering_from_many_tasks(store):
+async def test_many_tasks_can_register_nodes_at_once(store):
     nodes = [Node(f"n{number}", f"i{number}") for number in range(50)]
     beats = await asyncio.gather(*(store.register(node, ttl=1000) for node in nodes))
     assert len(beats) == 50

@@ -1,4 +1,4 @@
-"""The few things that every test of the driver does, and the child processes that some of them need."""
+"""Helpers of the tests on SQLite: the usual calls, and child processes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def finished(store: SqliteStore, lease: Lease, verdict: Verdict = SUCCEEDED) -> 
 
 
 def start(module: str, *arguments: object, crash_at: str = "") -> subprocess.Popen[str]:
-    """Start `python -m module …`, with a crash point armed."""
+    """Start `python -m module …` with a crash point."""
     environment = {key: value for key, value in os.environ.items() if key != fault_points.VARIABLE}
     if crash_at:
         environment[fault_points.VARIABLE] = crash_at
@@ -78,6 +78,6 @@ def start(module: str, *arguments: object, crash_at: str = "") -> subprocess.Pop
 
 
 async def ended(child: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """How a child ended: return code, output, errors."""
+    """Wait for the end of a child. Returns its exit code, output and errors."""
     out, err = await asyncio.to_thread(child.communicate, timeout=50)
     return child.returncode, out, err

@@ -1,7 +1,7 @@
-"""A process of its own that uses a store: `python -m tests.stores.sqlite.writer FILE WHAT …`.
+"""A process that uses a store: `python -m tests.stores.sqlite.writer FILE WHAT …`.
 
-drain NODE          take and finish runs until there are none, print each as it is taken
-one VERB            set up what the verb needs, do it once, print what came of it
+drain NODE          reserve and finish runs until there are none, print each reserved run
+one VERB            set up the state for the verb, do it once, print the result
 """
 
 from __future__ import annotations

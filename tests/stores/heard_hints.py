@@ -1,4 +1,4 @@
-"""What a store hears from other processes, and waiting for it."""
+"""Records the hints that a store gets from other processes, and waits for them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from onthedot.stores.hints import BaseListener, Hints
 from tests.stores.loops import look_until
 
 
-class Hearing(Protocol):
-    """A store that listens."""
+class ListeningStore(Protocol):
+    """A store with a listener."""
 
     hints: Hints
 
@@ -18,23 +18,23 @@ class Hearing(Protocol):
     def listener(self) -> BaseListener | None: ...
 
 
-def heard_by(store: Hearing) -> list[str]:
-    """The kinds of hints that it is told from now on."""
+def record_hints(store: ListeningStore) -> list[str]:
+    """Returns a list to which the kinds of all hints from now on are appended."""
     heard: list[str] = []
     store.hints.listen(lambda hint: heard.append(hint.kind))
     return heard
 
 
-async def until(heard: list[str], kind: str) -> None:
-    """Wait until this kind was heard."""
+async def wait_for_hint(heard: list[str], kind: str) -> None:
+    """Wait until a hint of this kind has arrived."""
     try:
         await look_until(lambda: kind in heard, f"a hint about {kind}")
     except AssertionError as error:
-        raise AssertionError(f"expected to hear {kind}, heard {heard}") from error
+        raise AssertionError(f"expected a hint {kind}, got {heard}") from error
 
 
-async def listening(*stores: Hearing) -> None:
-    """Wait until all of them listen."""
+async def wait_listening(*stores: ListeningStore) -> None:
+    """Wait until all of these stores listen."""
     for store in stores:
         assert store.listener is not None
         await asyncio.wait_for(store.listener.listening.wait(), 10)

@@ -1,4 +1,4 @@
-"""The box of dead letters is all that is read, however much history is beside it."""
+"""A list of dead letters reads only the dead letters, however long the history is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FROM generate_series(1, 20000) n
 SETTLED = "UPDATE onthedot.history SET settled = 'discarded:' WHERE state = 'dead' AND id > 1000"
 
 
-async def test_only_the_box_is_read(postgres_url: str):
+async def test_a_list_of_dead_letters_reads_no_other_history(postgres_url: str):
     store = await PostgresStore.open(postgres_url)
     try:
         bench = Workbench(store)

@@ -1,4 +1,4 @@
-"""What another transaction does between two statements of a call, on real connections."""
+"""Another transaction commits between two statements of a call: the result is still right, on real connections."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ SELECT (SELECT coalesce(sum(count), 0) FROM onthedot.skips)
 
 @pytest.fixture
 async def other(store: PostgresStore, empty_url: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection beside the store's."""
+    """A connection besides that of the store."""
     db = await asyncpg.connect(empty_url)
     yield db
     db.terminate()
 
 
 async def after_commit(other: asyncpg.Connection, call: Coroutine[Any, Any, T]) -> T:
-    """Begin a call, and commit the other transaction once the call waits for it or has ended."""
+    """Start a call, and commit the other transaction when the call waits for it or has ended."""
     task = asyncio.ensure_future(call)
     while not await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
         ended, _ = await asyncio.wait([task], timeout=0.001)
@@ -51,7 +51,7 @@ async def after_commit(other: asyncpg.Connection, call: Coroutine[Any, Any, T]) 
     return await task
 
 
-async def test_a_slot_that_is_armed_while_it_is_cancelled_is_no_exception(
+async def test_a_slot_that_is_armed_during_its_cancel_gets_no_exception(
     store: PostgresStore, other: asyncpg.Connection
 ):
     bench = Workbench(store)
@@ -65,9 +65,7 @@ async def test_a_slot_that_is_armed_while_it_is_cancelled_is_no_exception(
     assert schedule.exceptions == ()
 
 
-async def test_skips_that_are_lengthened_while_they_are_pruned_are_counted_once(
-    store: PostgresStore, other: asyncpg.Connection
-):
+async def test_skips_that_are_extended_during_a_prune_are_counted_once(store: PostgresStore, other: asyncpg.Connection):
     record = await Workbench(store).define()
     await other.execute(ADD_SKIP, record.id, 5, 5)
     await other.execute("BEGIN")
@@ -77,7 +75,7 @@ async def test_skips_that_are_lengthened_while_they_are_pruned_are_counted_once(
     assert await other.fetchval(COUNT_SLOTS) == 7
 
 
-async def test_skips_that_are_pruned_while_they_are_lengthened_are_counted_once(
+async def test_skips_that_are_pruned_during_an_extension_are_counted_once(
     store: PostgresStore, other: asyncpg.Connection
 ):
     bench = Workbench(store)
