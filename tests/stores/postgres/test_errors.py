@@ -176,13 +176,15 @@ async def test_an_error_says_that_all_connections_are_in_use(empty_url: str):
     await store.close()
 
 
-async def test_a_closed_store_refuses_calls_and_leaves_no_sessions(store: PostgresStore, empty_url: str):
+async def test_a_closed_store_refuses_calls_and_leaves_no_sessions(postgres_url: str):
+    """On a database of its own: poolers of other tests keep sessions in theirs."""
+    store = await PostgresStore.open(postgres_url)
     await store.queries.list_jobs()
     await store.close()
     await store.close()
     with pytest.raises(StateError, match="it was closed; open it again"):
         await store.queries.list_jobs()
-    assert await sessions_left(empty_url) == []
+    assert await sessions_left(postgres_url) == []
 
 
 async def test_characters_that_the_server_cannot_store_are_replaced(store: PostgresStore):
