@@ -374,6 +374,9 @@ class Scheduler(StoreVerbs):
     async def _with_session(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         return await self._running().on_engine(lambda engine: work(self._session(engine)))
 
+    async def _with_session_here(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        return await self._running().on_any_loop(lambda engine: work(self._session(engine)))
+
     def _session(self, engine: Engine) -> Session:
         if self._known is None or self._known.store is not engine.store:
             self._known = KnownJobs(engine.store)

@@ -5,6 +5,8 @@ import pytest
 import onthedot as otd
 from onthedot.clock import MILLISECOND, SECOND
 from onthedot.model.events import AttemptStarted
+from onthedot.model.run import NewRun
+from onthedot.node.reserver import MOST_EMPTY
 from onthedot.testing import Harness, run_virtual
 from tests.node.one_node import START, program, states, submit
 
@@ -82,3 +84,34 @@ def test_only_runs_without_gates_are_asked_for_beyond_the_seats(monkeypatch, rat
 
     run_virtual(scenario())
     assert any(ask.extra for ask in asks) == is_quick
+
+
+def test_many_runs_for_others_cost_few_looks_and_ones_own_run_starts_soon(monkeypatch):
+    sched, started = program(otd.Settings(queues=("default",)))
+    sched.command("elsewhere", ["true"], queue="mail")
+    asks = []
+
+    async def scenario():
+        harness = Harness(START)
+        await harness.start(sched)
+        reserve = harness.store.reserve
+
+        async def watched(ask, **named):
+            asks.append(ask)
+            return await reserve(ask, **named)
+
+        monkeypatch.setattr(harness.store, "reserve", watched)
+        await harness.advance("1s")
+        asks.clear()
+        record = await harness.store.queries.get_job("elsewhere")
+        assert record is not None
+        for number in range(100):  # 20 ms
+            await harness.store.submit([NewRun(record.id, f"submit:{number}", harness.clock.now())])
+            await harness.advance("200us")
+        assert MOST_EMPTY < len(asks) < 20
+        [own] = await submit(harness, 0.0)
+        await harness.advance("2ms")
+        assert started == [own]
+        await harness.stop()
+
+    run_virtual(scenario())

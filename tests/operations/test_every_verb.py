@@ -87,7 +87,13 @@ def test_a_door_that_blocks_has_every_verb(door: type):
 # ── the table of docs/design/doors.md ─────────────────────────────────────────────────────────────────────────────────
 
 
-HELPERS = ("find_jobs", "write_checked", "join_submit", "read_again")  # the last two are `submit` with a connection
+HELPERS = (
+    "find_jobs",
+    "write_checked",
+    "join_submit",
+    "submit_together",
+    "read_again",
+)  # the last two are `submit` with a connection
 
 
 class Offer(NamedTuple):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import suppress
 
 import pytest
 
 from onthedot.stores import hints
-from onthedot.stores.hints import KINDS, BaseListener, Hints
+from onthedot.stores.hints import KINDS, BaseListener, Hint, Hints
 from tests.stores.loops import look_until
 
 
@@ -74,3 +75,25 @@ async def test_an_unexpected_error_is_raised_at_the_close():
 
 async def test_a_listener_that_was_never_started_can_be_closed():
     await FakeListener().close()
+
+
+async def test_a_hint_of_another_loop_is_heard_on_the_loop_of_the_listener():
+    sent, heard = Hints(), []
+    sent.listen(lambda hint: heard.append((hint.kind, threading.current_thread())))
+
+    async def send() -> None:
+        sent.send(Hint("runs", 0))
+
+    await asyncio.to_thread(lambda: asyncio.run(send()))
+    await look_until(lambda: bool(heard), "the hint")
+    assert heard == [("runs", threading.current_thread())]
+
+
+def test_a_hint_for_a_loop_that_was_closed_is_dropped():
+    sent = Hints()
+
+    async def listen() -> None:
+        sent.listen(lambda hint: pytest.fail("nobody listens any more"))
+
+    asyncio.run(listen())
+    sent.send(Hint("runs", 0))

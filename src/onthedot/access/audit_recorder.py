@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import pwd
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -92,7 +93,8 @@ class _Tally:
 
 
 class Recorder(Service):
-    """Records the changes that this process makes. `door` is "program" or "command line". Used on one event loop."""
+    """Records the changes that this process makes. `door` is "program" or "command line". Any thread may submit; all
+    else is used on one event loop."""
 
     name = "audit recorder"
 
@@ -103,6 +105,7 @@ class Recorder(Service):
         self._door = door
         self._definition = definition  # a job as plain data
         self._tallies: dict[int, _Tally] = {}
+        self._lock = threading.Lock()  # submits may be counted on any thread
 
     async def changed(
         self, verb: str, what: Job | RunRecord | str, *, before: Any = None, after: Any = None, namespace: str = ""
@@ -156,28 +159,32 @@ class Recorder(Service):
     def submitting(self, runs: Counted) -> Iterator[Noting | None]:
         """A context for the write that stores these runs. Gives the entries to store with them; None if the runs
         are only counted. If the write fails, nothing is counted."""
-        due = [(job_id, self._take(job_id, job)) for job_id, (job, _) in runs.items() if self._is_due(job_id)]
+        with self._lock:
+            due = [(job_id, self._take(job_id, job)) for job_id, (job, _) in runs.items() if self._is_due(job_id)]
         try:
             yield self._noting(runs, due) if due else None
         except BaseException:  # also when cancelled: the write may have failed, and no count is lost; raised again
-            for job_id, tally in due:
-                self._give_back(job_id, tally)
+            with self._lock:
+                for job_id, tally in due:
+                    self._give_back(job_id, tally)
             raise
         noted = [job_id for job_id, _ in due]
-        for job_id, (job, count) in runs.items():
-            if job_id not in noted:
-                self._count(job_id, job, count)
+        with self._lock:
+            for job_id, (job, count) in runs.items():
+                if job_id not in noted:
+                    self._count(job_id, job, count)
 
     async def submit_elsewhere(self, runs: Counted) -> None:
         """Record or count runs before the caller stores them in its own transaction."""
-        for job_id, (job, count) in runs.items():
-            self._count(job_id, job, count)
+        with self._lock:
+            for job_id, (job, count) in runs.items():
+                self._count(job_id, job, count)
         await self._sum_up([job_id for job_id in runs if self._is_due(job_id)])
 
     async def tick(self, now: Micros) -> Micros:
         """Record the counts that are a minute old."""
         del now
-        await self._sum_up([job_id for job_id in self._tallies if self._is_due(job_id)])
+        await self._sum_up([job_id for job_id in list(self._tallies) if self._is_due(job_id)])
         return SUM_UP_EVERY // 4
 
     async def close(self) -> None:
@@ -217,15 +224,17 @@ class Recorder(Service):
         return entry_of(self._door, "runs.submit", tally.job, after={"runs": runs})
 
     async def _sum_up(self, job_ids: Sequence[int]) -> None:
-        taken = [(job_id, self._tallies.pop(job_id)) for job_id in job_ids]
-        some = [(job_id, tally) for job_id, tally in taken if tally.runs]
+        with self._lock:
+            taken = [(job_id, self._tallies.pop(job_id)) for job_id in job_ids]
+            some = [(job_id, tally) for job_id, tally in taken if tally.runs]
+            for job_id, tally in some:
+                self._take(job_id, tally.job)
         if not some:
             return
-        for job_id, tally in some:
-            self._take(job_id, tally.job)
         try:
             await record_all(self._store, [self._summed(tally, tally.runs) for _, tally in some])
         except BaseException:  # also when cancelled: no count is lost; raised again
-            for job_id, tally in some:
-                self._give_back(job_id, tally)
+            with self._lock:
+                for job_id, tally in some:
+                    self._give_back(job_id, tally)
             raise

@@ -153,6 +153,7 @@ class NewRun:
     expires_at: Micros | None = None  # not started by then: skipped
     slot_at: Micros | None = None  # the instant in its key, if that is not when it is due: what a backfill is for
     revision: int | None = None  # of its job, by which the caller has checked it; None: whichever is current
+    is_new: bool = False  # its trigger was drawn for this call, so no run has it: the store need not look for one
 
     @property
     def instant(self) -> Micros:

@@ -193,11 +193,21 @@ class EngineThread:
         """Use the store from the application's loop, on the engine's."""
         return await self.on_engine(lambda engine: work(engine.store))
 
-    async def on_engine(self, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
-        """Use the engine from the application's loop, on its own."""
+    def _ticking(self) -> tuple[Engine, asyncio.AbstractEventLoop]:
         if self._loop is None or self._engine is None or self._loop.is_closed():
             raise StateError("the scheduler is not running; call start() first, or use 'async with'")
-        future = asyncio.run_coroutine_threadsafe(work(self._engine), self._loop)
+        return self._engine, self._loop
+
+    async def on_any_loop(self, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+        """Use the engine's store: here if it can be used on any loop, else on the engine's. The work uses nothing else
+        of the engine that changes."""
+        engine, _ = self._ticking()
+        return await (work(engine) if engine.store.any_loop else self.on_engine(work))
+
+    async def on_engine(self, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+        """Use the engine from the application's loop, on its own."""
+        engine, loop = self._ticking()
+        future = asyncio.run_coroutine_threadsafe(work(engine), loop)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:

@@ -9,7 +9,7 @@ A look that brought no answer is repaired by asking the store what this node hol
 from __future__ import annotations
 
 from onthedot import fault_points
-from onthedot.clock import NEVER, Clock, Micros
+from onthedot.clock import MILLISECOND, NEVER, SECOND, Clock, Micros
 from onthedot.ids import Ids
 from onthedot.loop import Service
 from onthedot.model.errors import NodeExpired, StoreUnavailable
@@ -21,6 +21,12 @@ from onthedot.settings import Settings
 from onthedot.stores.hints import Hint
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import ReserveRequest
+
+APART: Micros = 2 * MILLISECOND
+"""Between two looks that find nothing, after the first `MOST_EMPTY`. So a worker spends little on runs that are for
+others."""
+
+MOST_EMPTY = 3
 
 
 class Reserver(Service):
@@ -51,12 +57,16 @@ class Reserver(Service):
         self._look_at: Micros = 0  # when the store said that something may be free
         self._unanswered: frozenset[str] | None = None  # look back: these leases may be ours without our knowing
         self._asked = 0
+        self._empty = 0  # looks in a row, each soon after the one before, that found nothing
+        self._looked_at: Micros = -SECOND  # when the last one ended, on the steady clock
         armer.on_room(self.wake)
         seats.on_free(self.wake)
         membership.on_free_to_work(self.wake)
 
     async def tick(self, now: Micros) -> Micros | None:
         """One look."""
+        if self._empty >= MOST_EMPTY and (left := self._looked_at + APART - self._clock.steady()) > 0:
+            return left
         settings, membership = self._settings, self._membership
         if self._unanswered is not None and membership.trusted:
             await self._look_back(self._unanswered)
@@ -78,11 +88,18 @@ class Reserver(Service):
             self._armer.hold(reserved.held)
         if reserved.armed:
             self._seats.launch(reserved.armed)
+        self._count_look(found=bool(reserved.held or reserved.armed))
         self._look_at = NEVER if reserved.look_again_at is None else reserved.look_again_at
         if self._look_at > reserved.now:
             return min(self._look_at - reserved.now, settings.poll_every)
         # More is free already. If we got something, ask on; if not, we have no room, and are woken when we do.
         return 0 if reserved.armed or reserved.held else settings.poll_every
+
+    def _count_look(self, *, found: bool) -> None:
+        now = self._clock.steady()
+        is_soon = now - self._looked_at < 2 * APART
+        self._empty = 0 if found else self._empty + 1 if is_soon else 1
+        self._looked_at = now
 
     def _ask(self, now: Micros) -> ReserveRequest | None:
         """What to ask for; None: nothing, because there is no room or this node may not."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from onthedot.batcher import Batcher
 from onthedot.model.duration import Duration
 from onthedot.model.errors import DefinitionError
 from onthedot.model.job import Job, JobRecord, Json
@@ -53,9 +55,15 @@ T = TypeVar("T")
 class StoreVerbs(Verbs):
     """See `Verbs` for what each promises. Each calls one operation with a session; a subclass provides the session."""
 
+    _batcher: tuple[asyncio.AbstractEventLoop, Batcher[tuple[RunRequest, Timing], SubmittedRun]] | None = None
+
     @abstractmethod
     async def _with_session(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         """Do this with a session, on the store's event loop."""
+
+    async def _with_session_here(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        """The same on the caller's event loop, if the store can be used there: it saves two changes of threads."""
+        return await self._with_session(work)
 
     async def _call(
         self,
@@ -172,11 +180,23 @@ class StoreVerbs(Verbs):
         self, requests: Sequence[RunRequest], delay: Duration | None, expires: Duration | None, connection: Any
     ) -> list[Run]:
         given, timing = given_connection(connection), Timing.read(delay, expires)
-        if given is OUTSIDE:
+        if given is OUTSIDE and len(requests) == 1 and not requests[0].key:
+            made = [await self._submits().one((requests[0], timing))]
+        elif given is OUTSIDE:
             made = await self._call(submit.submit, requests, timing)
         else:
             made = await self._join(requests, timing, given)
         return [self._run(one) for one in made]
+
+    def _submits(self) -> Batcher[tuple[RunRequest, Timing], SubmittedRun]:
+        """Stores runs that are submitted at the same time on this event loop with one write."""
+        loop = asyncio.get_running_loop()
+        if self._batcher is None or self._batcher[0] is not loop:
+            self._batcher = loop, Batcher(self._submit_together)
+        return self._batcher[1]
+
+    async def _submit_together(self, asked: Sequence[tuple[RunRequest, Timing]]) -> list[SubmittedRun | Exception]:
+        return await self._with_session_here(lambda session: submit.submit_together(session, asked))
 
     async def _join(self, requests: Sequence[RunRequest], timing: Timing, connection: Any) -> list[SubmittedRun]:
         """Submit in the transaction of this connection, on the caller's loop; jobs are read on the store's."""

@@ -19,7 +19,15 @@ from typing import Any, NamedTuple, TypeVar
 
 from onthedot.access.audit_recorder import Counted
 from onthedot.clock import Micros
-from onthedot.model.errors import ArgumentsError, DefinitionError, RevisionConflict, StateError, UnknownJob
+from onthedot.model.errors import (
+    ArgumentsError,
+    DefinitionError,
+    KeyConflict,
+    OnTheDotError,
+    RevisionConflict,
+    StateError,
+    UnknownJob,
+)
 from onthedot.model.job import Call, JobRecord
 from onthedot.model.run import NewRun, manual_trigger, submit_trigger
 from onthedot.operations.run_request import RunRequest, SubmittedRun, Timing
@@ -112,8 +120,28 @@ async def submit(
         jobs = await find_jobs(session, requests)
     made: list[SubmittedRun] = []
     for some in batches(session, requests):
-        draw = Draw.new(session, timing)
-        made += await write_checked(session, some, jobs, partial(_store, session, some, draw))
+        draws = Draw.new(session, timing).each(len(some))
+        made += await write_checked(session, some, jobs, partial(_store, session, some, draws))
+    return made
+
+
+async def submit_together(
+    session: Session, asked: Sequence[tuple[RunRequest, Timing]]
+) -> list[SubmittedRun | Exception]:
+    """Store runs of several callers with one write. Each has an answer of its own, as `submit` would give it."""
+    requests = [request for request, _ in asked]
+    jobs = known_jobs(session, requests)
+    if jobs is not None:
+        with suppress(RevisionConflict, UnknownJob, KeyConflict):  # nothing was stored
+            return [*await _store(session, requests, [Draw.new(session, timing) for _, timing in asked], jobs)]
+    return [await _alone(session, request, timing) for request, timing in asked]
+
+
+async def _alone(session: Session, request: RunRequest, timing: Timing) -> SubmittedRun | Exception:
+    try:
+        [made] = await submit(session, [request], timing)
+    except OnTheDotError as error:
+        return error
     return made
 
 
@@ -124,16 +152,18 @@ async def trigger(session: Session, request: RunRequest) -> SubmittedRun:
     async def write(jobs: Jobs) -> SubmittedRun:
         record, recorder = jobs[request.job], session.recorder
         noting = None if recorder is None else recorder.noting_run("runs.trigger", record.job)
-        run = NewRun(record.id, drawn, now, request.args, revision=record.revision)
+        run = NewRun(record.id, drawn, now, request.args, revision=record.revision, is_new=True)
         [(run_id, created)] = await insert_runs(session.store, [run], noting=noting)
         return SubmittedRun(run_id, request.job, created)
 
     return await write_checked(session, [request], known_jobs(session, [request]), write)
 
 
-async def _store(session: Session, requests: Sequence[RunRequest], draw: Draw, jobs: Jobs) -> list[SubmittedRun]:
+async def _store(
+    session: Session, requests: Sequence[RunRequest], draws: Sequence[Draw], jobs: Jobs
+) -> list[SubmittedRun]:
     """One write, and what the audit says of it."""
-    runs = draw.runs(requests, jobs)
+    runs = drawn_runs(requests, draws, jobs)
     if session.recorder is None:
         made = await insert_runs(session.store, runs)
     else:
@@ -149,7 +179,7 @@ def batches(session: Session, requests: Sequence[RunRequest]) -> list[Sequence[R
 
 
 class Draw(NamedTuple):
-    """The random token and the instants of one write. A repeated write has the same, so it stores the same runs."""
+    """The random token and the instants of a new run. A repeated write has the same, so it stores the same run."""
 
     token: str
     due_at: Micros
@@ -161,16 +191,21 @@ class Draw(NamedTuple):
         due_at = session.clock.now() + timing.delay
         return cls(session.ids.token(), due_at, None if timing.expires is None else due_at + timing.expires)
 
-    def runs(self, requests: Sequence[RunRequest], jobs: Jobs) -> list[NewRun]:
-        """The runs to store, each with its job's revision. The trigger of each tells afterwards whether this call
-        created it."""
-        return [
-            NewRun(
-                jobs[one.job].id, submit_trigger(f"{self.token}-{number}"), self.due_at, one.args, one.key,
-                self.expires_at, revision=jobs[one.job].revision,
-            )
-            for number, one in enumerate(requests)
-        ]  # fmt: skip
+    def each(self, count: int) -> list[Draw]:
+        """Draws for so many runs of one call, with the same instants."""
+        return [Draw(f"{self.token}-{number}", self.due_at, self.expires_at) for number in range(count)]
+
+
+def drawn_runs(requests: Sequence[RunRequest], draws: Sequence[Draw], jobs: Jobs) -> list[NewRun]:
+    """The runs to store, each with its job's revision. The trigger of each tells afterwards whether this call created
+    it."""
+    return [
+        NewRun(
+            jobs[one.job].id, submit_trigger(draw.token), draw.due_at, one.args, one.key, draw.expires_at,
+            revision=jobs[one.job].revision, is_new=True,
+        )
+        for one, draw in zip(requests, draws, strict=True)
+    ]  # fmt: skip
 
 
 def counted(requests: Sequence[RunRequest], jobs: Jobs) -> Counted:
@@ -229,7 +264,7 @@ class JoinedSubmit:
     async def _store(self, connection: Any, requests: Sequence[RunRequest]) -> list[SubmittedRun]:
         blocks = self.store.blocks(connection)
         jobs = [self.jobs[job] for job in {one.job for one in requests}]
-        runs = Draw.new(self.session, self.timing).runs(requests, self.jobs)
+        runs = drawn_runs(requests, Draw.new(self.session, self.timing).each(len(requests)), self.jobs)
         joined = await wait_for(self.store.submit_within(connection, runs, jobs), blocks=blocks)
         return [SubmittedRun(one.id, each.job, one.created) for one, each in zip(joined, requests, strict=True)]
 

@@ -86,7 +86,7 @@ def new_run(record: JobRecord, wanted: RunRequest, *, token: str, key: str, now:
     expires_at = None
     if wanted.expires is not None:
         expires_at = due_at + micros(parse_duration(wanted.expires, what="expires"))
-    return NewRun(record.id, submit_trigger(token), due_at, args, key, expires_at)
+    return NewRun(record.id, submit_trigger(token), due_at, args, key, expires_at, is_new=True)
 
 
 def arguments(record: JobRecord, args: dict[str, JsonValue] | None) -> str | None:

@@ -44,18 +44,19 @@ class Loss(NamedTuple):
 
 
 class Hints:
-    """The subscribers of a store. They are called on the loop that made the change, after its commit."""
+    """The subscribers of a store. They are called after the commit of a change, each on the loop that it listens from:
+    at once if the change was made on that loop."""
 
     def __init__(self) -> None:
-        self._listeners: list[Callable[[Hint], None]] = []
+        self._listeners: list[tuple[Callable[[Hint], None], asyncio.AbstractEventLoop | None]] = []
         self._mourners: list[Callable[[Loss], None]] = []
 
     def listen(self, listener: Callable[[Hint], None]) -> None:
-        self._listeners.append(listener)
+        self._listeners.append((listener, _running_loop()))
 
     def forget(self, listener: Callable[[Hint], None], mourner: Callable[[Loss], None]) -> None:
         """Remove one listener of hints, and one of losses. The others stay."""
-        self._listeners = [one for one in self._listeners if one != listener]
+        self._listeners = [one for one in self._listeners if one[0] != listener]
         self._mourners = [one for one in self._mourners if one != mourner]
 
     def listen_for_loss(self, listener: Callable[[Loss], None]) -> None:
@@ -67,8 +68,21 @@ class Hints:
             mourner(loss)
 
     def send(self, hint: Hint) -> None:
-        for listener in self._listeners:
-            listener(hint)
+        here = _running_loop()
+        for listener, loop in self._listeners:
+            if loop is None or loop is here:
+                listener(hint)
+            else:
+                with suppress(RuntimeError):  # the loop was closed: nobody is waiting any more
+                    loop.call_soon_threadsafe(listener, hint)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop of this thread; None outside of any."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class BaseListener(ABC):

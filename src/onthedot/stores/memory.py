@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from onthedot.clock import Clock, Micros, SystemClock
 from onthedot.model.errors import LeaseLost, StateError
-from onthedot.model.run import Lease, RunState
+from onthedot.model.run import Lease, NewRun, RunState
 from onthedot.model.verdict import Finish
 from onthedot.stores.hints import Hints
 from onthedot.stores.sql.finish import LOCK_RUNS, lock_for, move_runs
@@ -100,6 +100,11 @@ class SqliteMemory:
 
     async def finish_plain(self, finishes: Sequence[Finish]) -> frozenset[str]:
         return await self.write(_finish_plain, finishes)
+
+    any_loop = False
+
+    async def submit_new(self, runs: Sequence[NewRun], now: Micros | None) -> None:
+        """None: there is no faster way than the move."""
 
     async def drop_room(self, until: Micros) -> None:
         """Nothing to do: history is one table."""

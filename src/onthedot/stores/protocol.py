@@ -55,6 +55,10 @@ class Store(Protocol):
         """This machine's clock if the store uses it; None if the store has its own clock and sends the time with its
         answers."""
 
+    @property
+    def any_loop(self) -> bool:
+        """Whether any event loop may use the store, and not only the one that opened it."""
+
     async def tell_time(self) -> Micros:
         """The store's clock, for a caller that has no other answer of the store yet."""
 

@@ -78,7 +78,7 @@ WHERE (old.attempt > 0 OR old.trigger NOT LIKE 'schedule:%')
 """
 
 READING = re.compile("(get|list|due)_.*")
-OTHERS = {"about", "clock", "close", "documents", "hints", "probe", "queries", "tell_time", "transactions"}
+OTHERS = {"any_loop", "about", "clock", "close", "documents", "hints", "probe", "queries", "tell_time", "transactions"}
 
 
 class Arena:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from onthedot.stores.postgres import PostgresStore, fast_finish
+from onthedot.stores.postgres import PostgresStore, fast_finish, fast_submit
 from onthedot.stores.postgres.transaction import make_room
 from onthedot.stores.sql import (
     after,
@@ -118,6 +118,7 @@ HOT: dict[str, tuple[str | None, set[str]]] = {
     "end a waiting run": (finish.END_WAITING.postgres, {"runs_pkey"}),
     "try again": (finish.TRY_AGAIN.postgres, {"runs_pkey"}),
     "submit": (submit.LIVE.postgres, {"runs_key"}),
+    "submit new runs": (fast_submit.SUBMIT.postgres, {"jobs_pkey"}),
     "submit, asked again": (submit.ENDED.postgres, set()),
     "due schedules": (plan.list_due_in(range(1024)).postgres, {"schedules_due", "jobs_pkey"}),
     "who waits for a place": (queues.LIST_WAITING.postgres, {"runs_ready", "jobs_pkey"}),

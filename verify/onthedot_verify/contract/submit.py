@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from onthedot.model.errors import KeyConflict, RevisionConflict, UnknownJob
 from onthedot.model.job import JobRecord
 from onthedot.model.run import NewRun, RunState, submit_trigger
+from onthedot.stores.hints import Hint
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, raises
 
@@ -165,3 +167,82 @@ async def check_a_run_of_another_revision_is_refused(bench: Workbench) -> None:
     assert [one.id for one in await bench.store.queries.list_runs()] == [taken]
     others[1] = replace(others[1], revision=second.revision)
     assert len(await bench.store.submit(others, now=bench.now)) == 2
+
+
+# ── new runs: the trigger was drawn for the call, so a store may take a shorter way ───────────────────────────────
+
+
+def new_run(record: JobRecord, token: str, due: float = 0, **fields: Any) -> NewRun:
+    """A run with a trigger that no run has."""
+    return NewRun(record.id, submit_trigger(token), at(due), revision=record.revision, is_new=True, **fields)
+
+
+@check
+async def check_new_runs_are_stored_in_order(bench: Workbench) -> None:
+    """New runs of several jobs get one id each, in the order of the call, with their instants and arguments."""
+    one, two = await bench.define("one"), await bench.define("two")
+    bench.turn(3)
+    new = [
+        new_run(two, "b", 9, args='{"n":"\u00e4 \\"\\\\"}'), new_run(one, "c", 5, expires_at=at(7)), new_run(two, "a"),
+        replace(new_run(one, "d"), revision=None, slot_at=at(1)),
+    ]  # fmt: skip
+    ids = await bench.store.submit(new, now=bench.now)
+    assert len(set(ids)) == 4
+    for run_id, asked in zip(ids, new, strict=True):
+        run = await bench.run(run_id)
+        assert (run.trigger, run.due_at, run.slot_at) == (asked.trigger, asked.due_at, asked.instant)
+        assert (run.state, run.attempts, run.created_at) == (RunState.SCHEDULED, 0, at(3))
+    leases = await bench.take(await bench.node(), seats=9)
+    assert [(lease.run_id, lease.args) for lease in leases] == [(ids[2], None), (ids[3], None)]
+    bench.turn(10)
+    assert await bench.expire() == [ids[1]]
+    [lease] = await bench.take(await bench.node(), seats=9)
+    assert (lease.run_id, lease.args) == (ids[0], new[0].args)
+
+
+@check
+async def check_new_runs_wait_while_their_job_is_paused(bench: Workbench) -> None:
+    """New runs of a paused job wait, and do not expire before the job is resumed."""
+    record, node = await bench.define(), await bench.node()
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
+    [run_id] = await bench.store.submit([new_run(record, "a", expires_at=at(5))], now=bench.now)
+    bench.turn(10)
+    assert (await bench.take(node), await bench.expire()) == ([], [])
+    await bench.store.resume_job(record.id, now=bench.now)
+    assert [lease.run_id for lease in await bench.take(node)] == [run_id]
+
+
+@check
+async def check_new_runs_are_refused_together(bench: Workbench) -> None:
+    """One job that is deleted, unknown or of another revision refuses all new runs of the call."""
+    good, deleted = await bench.define("good"), await bench.define("deleted")
+    edited = await bench.define("edited")
+    await bench.put(replace(edited.job, owner="ops"))
+    await bench.store.delete_job(deleted.id, now=bench.now)
+    cases = ((deleted, UnknownJob), (replace(good, id=good.id + 99), UnknownJob), (edited, RevisionConflict))
+    for bad, error in cases:
+        async with bench.nothing_written():
+            with raises(error):
+                await bench.store.submit([new_run(good, "a"), new_run(bad, "b")], now=bench.now)
+
+
+@check
+async def check_new_runs_have_turns_in_a_fair_queue(bench: Workbench) -> None:
+    """In a queue that is shared fairly, new runs wait in turn by their share."""
+    record, node = await bench.define(share="who"), await bench.node()
+    await bench.store.share_queue("default", {}, now=bench.now)
+    new = [new_run(record, f"{who}{number}", args=f'{{"who":"{who}"}}') for who in "ab" for number in range(2)]
+    await bench.store.submit(new, now=bench.now)
+    bench.turn(1)
+    taken = [(await bench.take(node))[0].args or "" for _ in new]
+    assert [args[8] for args in taken] == ["a", "b", "a", "b"]
+
+
+@check
+async def check_new_runs_wake_workers(bench: Workbench) -> None:
+    """A hint has the earliest instant at which one of the new runs is due."""
+    record = await bench.define()
+    hints: list[Hint] = []
+    bench.store.hints.listen(hints.append)
+    await bench.store.submit([new_run(record, "a", 9), new_run(record, "b", 4)], now=bench.now)
+    assert [hint for hint in hints if hint.kind == "runs"] == [Hint("runs", at(4))]

@@ -243,7 +243,7 @@ async def trigger_job(
     _, record = await visible_job(opened, who, job, namespace)
     args = arguments(record, None if body is None else body.args)
     key = run_key(who, idempotency_key, "trigger")
-    new = NewRun(record.id, manual_trigger(opened.ids.token()), opened.clock.now(), args, key)
+    new = NewRun(record.id, manual_trigger(opened.ids.token()), opened.clock.now(), args, key, is_new=True)
     return await _insert(request, new, "trigger", record)
 
 

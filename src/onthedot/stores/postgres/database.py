@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, cast
@@ -10,9 +9,11 @@ from typing import Any, ParamSpec, TypeVar, cast
 from onthedot.clock import Micros, SystemClock
 from onthedot.ids import RandomIds
 from onthedot.model.errors import StoreUnavailable, StoreUnusable
+from onthedot.model.run import NewRun
 from onthedot.model.verdict import Finish
 from onthedot.stores.hints import Hint, Hints
 from onthedot.stores.per_loop import Homes
+from onthedot.stores.postgres import fast_finish, fast_submit
 from onthedot.stores.postgres.connections import (
     PER_RUN,
     SHORT,
@@ -32,7 +33,8 @@ from onthedot.stores.postgres.connections import (
     prepare_statements,
 )
 from onthedot.stores.postgres.errors import TROUBLE, is_broken, is_missing_partition, is_overrun, translate
-from onthedot.stores.postgres.fast_finish import FINISH, columns
+from onthedot.stores.postgres.fast_finish import FINISH
+from onthedot.stores.postgres.fast_submit import MOST, SUBMIT
 from onthedot.stores.postgres.retries import may_retry, with_retries
 from onthedot.stores.postgres.schema import check_current, prepare
 from onthedot.stores.postgres.transaction import READ_CLOCK, Transaction, drop_empty, month_of
@@ -74,13 +76,14 @@ class PostgresHome:
 class PostgresDatabase:
     """See `sql.port.Database`."""
 
+    any_loop = True
+
     def __init__(self, address: Address, *, read_only: bool = False) -> None:
         self.address = address
         self.hints = Hints()
         self.records = Records()
         self.limits = Limits(timeout=address.timeout)
         self.months: frozenset[int] = frozenset()  # whose partitions are known to be there
-        self._left: deque[Hint] = deque()  # of transactions that were committed on the loops of handlers
         self._read_only = read_only
         self._clock = SystemClock()  # real time: the server is real
         self._needed: dict[str, dict[str, None]] = {}  # by kind of transaction: its statements, in order
@@ -178,8 +181,16 @@ class PostgresDatabase:
         ends = [one.ended_at for one in finishes]
         if not {month_of(min(ends)), month_of(max(ends))} <= self.months:  # a batch takes no month
             return frozenset()
-        rows = await self.at_once(FINISH, *columns(finishes), hint=Hint("ends", finishes[0].ended_at))
+        rows = await self.at_once(FINISH, *fast_finish.columns(finishes), hint=Hint("ends", finishes[0].ended_at))
         return frozenset(lease_id for (lease_id,) in rows)
+
+    async def submit_new(self, runs: Sequence[NewRun], now: Micros | None) -> list[int] | None:
+        if not 0 < len(runs) <= MOST:
+            return None
+        hint = Hint("runs", min(run.due_at for run in runs))
+        rows = await self.at_once(SUBMIT, *fast_submit.columns(runs, now), hint=hint)
+        ids: dict[str, int] = {trigger: run_id for run_id, trigger in rows}
+        return [ids[run.trigger] for run in runs] if len(ids) == len(runs) else None
 
     async def at_once(self, statement: Statement[Any], *values: object, hint: Hint) -> list[Any]:
         """One statement that is a transaction of its own, and the hint to send if it has changed something.
@@ -245,16 +256,12 @@ class PostgresDatabase:
         return answer
 
     def committed(self, home: PostgresHome, tx: Transaction) -> None:
-        """A handler's transaction is committed, on the handler's loop. Whoever listens here does so on the engine's,
-        and is told with its next call, which is the repetition of this finish; other processes are told now."""
+        """A handler's transaction is committed, on the handler's loop."""
         self.months |= tx.months
-        self._left.extend(tx.hints)
-        home.notifier.tell(hint.kind for hint in tx.hints)
+        self.tell(home, tx.hints)
 
     def tell(self, home: PostgresHome, hints: Sequence[Hint]) -> None:
         """Send the hints of what was committed: here, and to other processes."""
-        while self._left:
-            self.hints.send(self._left.popleft())
         for hint in hints:
             self.hints.send(hint)
         if hints:

@@ -17,8 +17,10 @@ from onthedot.stores.hints import ALIVE_EVERY, BaseListener, HintKind, Hints
 from onthedot.stores.postgres.connections import Address, Connections, connect
 from onthedot.stores.postgres.errors import TROUBLE
 
-APART = 0.02
-"""Seconds between two NOTIFYs of a process: what comes meanwhile goes with the next one."""
+LEAST_APART = 0.002
+MOST_APART = 0.02
+"""Seconds between two NOTIFYs of a process. It begins with the least, and doubles while hints keep coming: what comes
+meanwhile goes with the next one."""
 
 # A hint may be lost: nobody waits until it is on the disk.
 NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
@@ -32,7 +34,7 @@ def channel_of(address: Address) -> str:
 
 
 class Notifier:
-    """Tells other processes of our hints, a few times a second at the most. Used on one event loop."""
+    """Sends our hints to other processes: the first at once, more of them in batches. Used on one event loop."""
 
     def __init__(self, connections: Connections, address: Address, sender: str) -> None:
         self._connections = connections
@@ -49,12 +51,14 @@ class Notifier:
             self._task = asyncio.get_running_loop().create_task(self._send())
 
     async def _send(self) -> None:
+        apart = LEAST_APART
         while self._pending:
             told, self._pending = f"{self._sender} {','.join(sorted(self._pending))}", set()
             with suppress(*_TROUBLE):
                 await self._connections.use(methodcaller("fetch", NOTIFY, self._channel, told))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wait.wait(), APART)
+                await asyncio.wait_for(self._wait.wait(), apart)
+            apart = min(2 * apart, MOST_APART)
 
     async def close(self) -> None:
         """Send what is left."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,7 @@ class RedisServer:
         self.listener: Listener | None = None
         self.calls = 0
         self._newest_write = 0  # the number of the newest write that we have an answer to
+        self._counting = threading.Lock()  # answers come on any thread
         self._server_id = ""  # the run id of the server at that time
         self._read_only = read_only
         self._sender = RandomIds().token()[:16]
@@ -136,7 +138,8 @@ class RedisServer:
         except (*TROUBLE, UnicodeEncodeError) as error:
             raise translate(error, self.address.shown) from error
         self.calls += 1
-        self._newest_write = max(self._newest_write, write)
+        with self._counting:
+            self._newest_write = max(self._newest_write, write)
         for kind, at in zip(hints[::2], hints[1::2], strict=True):
             self.hints.send(Hint(kind, at))
         return now, answer

@@ -99,6 +99,7 @@ class RedisStore:
     """Everything under one prefix of a server. See `stores.protocol.Store`."""
 
     clock: None = None  # the server's clock counts: its time comes with each answer
+    any_loop = True
     transactions: None = None  # Redis cannot roll back what a handler wrote
 
     def __init__(self, redis: RedisServer) -> None:

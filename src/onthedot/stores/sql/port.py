@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from zlib import crc32
 
 from onthedot.clock import Clock, Micros
-from onthedot.model.run import SLOT_PREFIX
+from onthedot.model.run import SLOT_PREFIX, NewRun
 from onthedot.model.verdict import Finish
 from onthedot.stores.hints import Hint, Hints
 from onthedot.stores.values import About
@@ -205,6 +205,10 @@ class Database(Protocol):
     def clock(self) -> Clock | None:
         """This machine's clock, if that is the store's own."""
 
+    @property
+    def any_loop(self) -> bool:
+        """Whether any event loop may use it, and not only the one that connected it."""
+
     async def tell_time(self) -> Micros:
         """The store's clock."""
 
@@ -225,6 +229,9 @@ class Database(Protocol):
 
     async def finish_plain(self, finishes: Sequence[Finish]) -> frozenset[str]:
         """Fast path: end runs that nothing else hangs on, in one commit; which leases were accepted."""
+
+    async def submit_new(self, runs: Sequence[NewRun], now: Now) -> list[int] | None:
+        """Fast path: store new runs without keys, in one commit; their ids. None: it stored nothing, use the move."""
 
     async def read_short(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
         """Run a move that reads little, for people or the engine. It delays no other caller, and must be short."""

@@ -120,6 +120,7 @@ class SqlStore(_Part):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self.hints = database.hints
+        self.any_loop = database.any_loop
         self.queries = SqlQueries(database)
         self.documents = SqlDocuments(database)
 
@@ -140,6 +141,10 @@ class SqlStore(_Part):
     # runs
     async def submit(self, runs: Sequence[NewRun], *, noting: Noting | None = None, now: Now = None) -> list[int]:
         check_noting(noting, runs)
+        if noting is None and all(run.is_new and not run.key for run in runs):
+            ids = await self.database.submit_new(runs, now)
+            if ids is not None:
+                return ids
         return await self.database.write_many(len(runs), submit.submit, runs, noting=noting, now=now)
 
     release = run("write", reserve.release)

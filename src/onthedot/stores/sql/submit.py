@@ -194,7 +194,7 @@ async def _submit(tx: Tx, runs: Sequence[NewRun], jobs: Routes, now: Micros) -> 
         new |= zip(reversed(places), reversed(runs), strict=True)  # the first of each place counts
     found: dict[Place, int] = {}
     if not tx.concurrent:
-        found = await find_runs(tx, ENDED, list(new))
+        found = await find_runs(tx, ENDED, [place for place, run in new.items() if not run.is_new])
         for place in found:
             del new[place]
     if new:
