@@ -5,7 +5,38 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, overload
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseIds(Sequence[str]):
+    """Lease ids of one call: one random part, and a number for each. Made when they are read: most are never used.
+
+    >>> ids = LeaseIds("7f3a", 3)
+    >>> list(ids), ids[:1]
+    (['7f3a-0', '7f3a-1', '7f3a-2'], LeaseIds(call='7f3a', size=1))
+    """
+
+    call: str
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> LeaseIds: ...
+    def __getitem__(self, at: int | slice) -> str | LeaseIds:
+        if isinstance(at, slice):
+            first, end, step = at.indices(self.size)
+            if first or step != 1:
+                raise ValueError(f"expected the first ids, as in ids[:3], got {at}")
+            return LeaseIds(self.call, end)
+        if not 0 <= at < self.size:
+            raise IndexError(at)
+        return f"{self.call}-{at}"
 
 
 class Ids(Protocol):
@@ -15,7 +46,7 @@ class Ids(Protocol):
         """A name that no other call anywhere has drawn (128 random bits)."""
         ...
 
-    def leases(self, count: int) -> Sequence[str]:
+    def leases(self, count: int) -> LeaseIds:
         """`count` lease ids, each unique for ever: one random part per call, one number per lease."""
         ...
 
@@ -44,9 +75,8 @@ class RandomIds:
     def token(self) -> str:
         return _draw().hex()
 
-    def leases(self, count: int) -> Sequence[str]:
-        call = _draw()[:10].hex()
-        return [f"{call}-{number}" for number in range(count)]
+    def leases(self, count: int) -> LeaseIds:
+        return LeaseIds(_draw()[:10].hex(), count)
 
     def fraction(self) -> float:
         return random.random()  # noqa: S311 - spreads retries; guessing it gains nothing
@@ -61,9 +91,8 @@ class SeededIds:
     def token(self) -> str:
         return f"{self._random.getrandbits(128):032x}"
 
-    def leases(self, count: int) -> Sequence[str]:
-        call = f"{self._random.getrandbits(80):020x}"
-        return [f"{call}-{number}" for number in range(count)]
+    def leases(self, count: int) -> LeaseIds:
+        return LeaseIds(f"{self._random.getrandbits(80):020x}", count)
 
     def fraction(self) -> float:
         return self._random.random()

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 import onthedot as otd
 from onthedot.cli.main import cli
 from onthedot.clock import SECOND, SystemClock, to_micros
+from onthedot.ids import LeaseIds
 from onthedot.model.job import Call as CallTask
 from onthedot.model.job import Job
 from onthedot.model.run import Gate, GateAsk, NewRun, OnBusy, Progress
@@ -152,7 +153,7 @@ async def busy_hour(store: Store) -> None:
         for number, at in enumerate(instants):
             run = NewRun(ids[name], f"submit:{name}{number}", seconds(at), '{"to":"ann"}' if number else None)
             await store.submit([run], now=seconds(-70))
-    ask = ReserveRequest("web-1-i", ["l1", "l2", "l3", "l4"], 4, queues=("mail",), tasks=frozenset(CAN), number=1)
+    ask = ReserveRequest("web-1-i", LeaseIds("l", 4), 4, queues=("mail",), tasks=frozenset(CAN), number=1)
     held = (await store.reserve(ask, now=seconds(-1))).held
     gates = {lease.lease_id: GateAsk((Gate("limit:mail", 1),), OnBusy("wait")) for lease in held}
     await store.arm(held, gates=gates, now=seconds(-1))

@@ -10,13 +10,14 @@ from typing import Any
 
 from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.define.check import parents_first
+from onthedot.ids import SeededIds
 from onthedot.model.events import Events
 from onthedot.model.job import Call, Job
 from onthedot.runners.registry import Registry
 from onthedot.simulate.results import Tally
 from onthedot.simulate.scenario import Scenario
 from onthedot.simulate.virtual_loop import VirtualClock, VirtualLoop, run_virtual
-from onthedot.simulate.virtual_node import VirtualEngine, VirtualIds, alone, quiet
+from onthedot.simulate.virtual_node import VirtualEngine, alone, quiet
 from onthedot.stores.connect import open_store
 
 STEP: Micros = 6 * 3_600 * SECOND
@@ -51,7 +52,7 @@ class _Player:
         self._on_way = on_way
         self._loop = loop
         self._clock = VirtualClock(loop, to_datetime(scenario.start - JUST_BEFORE))
-        self._ids = VirtualIds("simulate")
+        self._ids = SeededIds("simulate")
         self._jobs = [_without_code(job) for job in parents_first(scenario.jobs.values())]
         self._registry = Registry()
         for job in scenario.jobs.values():

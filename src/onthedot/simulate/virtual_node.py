@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import overload
 
 from onthedot.clock import SECOND, Micros
-from onthedot.ids import SeededIds
 from onthedot.model.job import Job
 from onthedot.model.retention import Retention
 from onthedot.node.engine import Engine
@@ -43,32 +41,6 @@ def quiet(settings: Settings, *, lookahead: Micros = 5 * MINUTE) -> Settings:
         node_ttl=60 * MINUTE, beat_every=15 * MINUTE, poll_every=look, reap_every=look, recount_every=look,
         expire_every=lookahead // 10, prune_every=6 * look, retention=KEEP_ALL,
     )  # fmt: skip
-
-
-class _Numbered(Sequence[str]):
-    """Names that are made when they are read: a look for work returns a hundred, and uses one or two."""
-
-    def __init__(self, call: str, count: int) -> None:
-        self._call = call
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        found = range(self._count)[index]
-        return f"{self._call}-{found}" if isinstance(found, int) else [f"{self._call}-{number}" for number in found]
-
-
-class VirtualIds(SeededIds):
-    """The same names as `SeededIds`, only as many as are needed: a twentieth of the time."""
-
-    def leases(self, count: int) -> Sequence[str]:
-        return _Numbered(f"{self._random.getrandbits(80):020x}", count)
 
 
 class OneThread(ThreadRunner):

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from onthedot.clock import Micros, to_datetime
+from onthedot.ids import LeaseIds
 from onthedot.model.job import JobRecord
 from onthedot.model.retention import Mark
 from onthedot.model.run import Lease, Progress, RunState
@@ -114,7 +115,7 @@ class ReserveRequest:
     reserved ahead, at most `ahead` runs. `lease_ids` holds `seats + extra + ahead` ids that were never used before."""
 
     incarnation: str
-    lease_ids: Sequence[str]
+    lease_ids: LeaseIds
     seats: int
     ahead: int = 0
     extra: int = 0

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
 from onthedot.define.check import parents_first
+from onthedot.ids import SeededIds
 from onthedot.model.duration import Duration, micros, parse_duration
 from onthedot.model.errors import DefinitionError, StateError, UnknownJob, did_you_mean
 from onthedot.model.events import AttemptEnded, AttemptStarted, Event, Events, LeaseLost
@@ -22,7 +23,7 @@ from onthedot.scheduler import Scheduler
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.zones import zone
 from onthedot.simulate.virtual_loop import VirtualClock, VirtualLoop
-from onthedot.simulate.virtual_node import VirtualEngine, VirtualIds, alone, quiet
+from onthedot.simulate.virtual_node import VirtualEngine, alone, quiet
 from onthedot.stores.memory import MemoryStore, Statement, Statements
 from onthedot.stores.protocol import Store
 from onthedot.testing.bound_engine import BoundEngine
@@ -91,7 +92,7 @@ class Harness:
         self.event_log = EventLog(self.clock)
         self._running: set[str] = set()  # leases of attempts that have started and not ended
         self._news = asyncio.Event()
-        self._ids = VirtualIds(seed)
+        self._ids = SeededIds(seed)
         self._engine: VirtualEngine | None = None
         self._scheduler: Scheduler | None = None
         self._only: list[str] | None = None

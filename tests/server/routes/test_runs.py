@@ -12,6 +12,7 @@ import onthedot as otd
 from onthedot.access import audit
 from onthedot.access.permissions import Role
 from onthedot.clock import SECOND
+from onthedot.ids import LeaseIds
 from onthedot.model.run import Gate, GateAsk, OnBusy, RunState
 from onthedot.model.task import Call
 from onthedot.observe.formats import iso
@@ -436,7 +437,7 @@ async def waiting_at(server: Served, *holders: str) -> tuple[int, list[int]]:
         job = otd.Job(name=name, namespace=namespace, owner=owner, task=Call(handler="print"), concurrency=limit)
         await server.there.verbs(namespace).put(job)
         runs.append((await server.there.verbs(namespace).submit(name)).id)
-        ask = ReserveRequest("i", [f"l{number}"], 1, tasks=frozenset({"call:print"}), number=number)
+        ask = ReserveRequest("i", LeaseIds(f"l{number}", 1), 1, tasks=frozenset({"call:print"}), number=number)
         [lease] = (await store.reserve(ask)).held
         gates = GateAsk((Gate("limit:printer", len(holders)),), OnBusy("wait"))
         await store.arm([lease], gates={lease.lease_id: gates})

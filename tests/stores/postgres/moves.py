@@ -9,6 +9,7 @@ from typing import Any
 import asyncpg
 
 from onthedot.clock import SECOND
+from onthedot.ids import LeaseIds
 from onthedot.model.after import After
 from onthedot.model.job import Limit, ability_of
 from onthedot.model.retention import Cut, Mark
@@ -225,7 +226,7 @@ async def submit_within(scene: Scene, store: PostgresStore) -> object:
 
 async def _reserve(scene: Scene, store: PostgresStore, names: Iterable[str], queue: str, ahead: int) -> object:
     tasks = frozenset(ability_of(scene.jobs[name].job) for name in names)
-    ids = [token() for _ in range(4 + ahead)]
+    ids = LeaseIds(token(), 4 + ahead)
     return await store.reserve(
         ReserveRequest(scene.two, ids, 4, ahead, horizon=TTL, tasks=tasks, queues=("default", queue)), now=NOW
     )

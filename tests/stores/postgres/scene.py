@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 from onthedot.clock import SECOND
+from onthedot.ids import LeaseIds
 from onthedot.model.after import After
 from onthedot.model.job import Call, Guarantee, Job, JobRecord, Limit, Overlap, Rate, Schedule, ability_of
 from onthedot.model.run import Armed, Blocked, GateAsk, Lease, NewRun, OnBusy, submit_trigger
@@ -87,7 +88,7 @@ class _Builder:
         """Reserve runs of one job. Those that are due and have no gate are running afterwards."""
         record = self.scene.jobs[name]
         wanted = ReserveRequest(
-            who or self.scene.one, [token() for _ in range(seats + ahead)], seats, ahead, horizon=TTL, lapse=TTL,
+            who or self.scene.one, LeaseIds(token(), seats + ahead), seats, ahead, horizon=TTL, lapse=TTL,
             tasks=frozenset({ability_of(record.job)}), queues=(record.job.queue,), **ask,
         )  # fmt: skip
         got = await self.store.reserve(wanted, now=BEFORE)

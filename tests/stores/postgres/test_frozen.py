@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from onthedot.clock import SECOND
+from onthedot.ids import LeaseIds
 from onthedot.model.errors import NodeExpired, StoreUnavailable
 from onthedot.model.job import Call, Job, JobRecord, Limit, Overlap
 from onthedot.model.run import ArmAnswer, Armed, Blocked, Busy, GateAsk, Lease, NewRun, OnBusy, submit_trigger
@@ -76,7 +77,7 @@ async def submit(store: PostgresStore, job: JobRecord, name: str) -> None:
 
 async def reserve(store: PostgresStore, who: str, seats: int = 1) -> list[Lease]:
     """Reserve runs of jobs with gates, which a second write arms."""
-    ids = [f"{who}/{place}" for place in range(seats)]
+    ids = LeaseIds(who, seats)
     return (
         await store.reserve(ReserveRequest(who, ids, seats, tasks=frozenset({"call:work"}), lapse=60 * SECOND))
     ).held

@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from onthedot.clock import SECOND
+from onthedot.ids import LeaseIds
 from onthedot.model.after import After
 from onthedot.model.job import Call, Job, JobRecord, Limit, Overlap
 from onthedot.model.run import Armed, Blocked, GateAsk, Lease, NewRun, OnBusy, RunState, submit_trigger
@@ -52,7 +53,7 @@ async def submit(store: PostgresStore, record: JobRecord, count: int) -> list[in
 
 
 def ask(incarnation: str, number: int, seats: int) -> ReserveRequest:
-    ids = [f"{incarnation}/{number}/{place}" for place in range(seats)]
+    ids = LeaseIds(f"{incarnation}/{number}", seats)
     return ReserveRequest(incarnation, ids, seats, tasks=TASKS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onthedot.ids import LeaseIds
 from onthedot.model.job import Call, Job, JobRecord, JobState
 from onthedot.model.run import Checkpoint
 from onthedot.stores.sql.reserve import Candidate, choose_due, is_served, lease_of
@@ -10,8 +11,10 @@ from onthedot.stores.values import ReserveRequest
 QUICK, SLOW = 1, 2
 
 
-def ask(seats: int, extra: int = 0, ids: str = "abcdefgh") -> ReserveRequest:
-    return ReserveRequest("one", ids, seats, extra=extra, quick=frozenset({QUICK}), labels=frozenset({"gpu"}))
+def ask(seats: int, extra: int = 0, ids: int = 8) -> ReserveRequest:
+    return ReserveRequest(
+        "one", LeaseIds("ids", ids), seats, extra=extra, quick=frozenset({QUICK}), labels=frozenset({"gpu"})
+    )
 
 
 def row(run_id: int, job_id: int = SLOW, *, gated: bool = False) -> Candidate:
@@ -43,7 +46,7 @@ def test_a_quick_run_with_gates_is_not_taken_in_addition():
 
 def test_the_search_in_a_backlog_is_limited():
     backlog = [row(number) for number in range(10)]
-    assert taken(ask(1, extra=1, ids="ab"), *backlog, row(99, QUICK)) == ([0], True)
+    assert taken(ask(1, extra=1, ids=2), *backlog, row(99, QUICK)) == ([0], True)
 
 
 def test_a_lease_has_the_current_data_of_the_run_and_its_next_attempt():

@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 
 from onthedot.clock import SECOND
+from onthedot.ids import LeaseIds
 from onthedot.model.job import Call, Job
 from onthedot.model.route import PRIORITIES
 from onthedot.model.run import NewRun, submit_trigger
@@ -69,7 +70,7 @@ async def costs(path, count: int) -> dict[str, int]:
 
         async def reserve() -> None:
             ask = ReserveRequest(
-                "i", [f"l{next(ids)}" for _ in range(20)], 10, 10, horizon=2 * SECOND, tasks=frozenset({"call:work"})
+                "i", LeaseIds(f"l{next(ids)}", 20), 10, 10, horizon=2 * SECOND, tasks=frozenset({"call:work"})
             )
             got = await store.reserve(ask, now=NOW)
             assert len(got.armed) == 10
@@ -81,7 +82,7 @@ async def costs(path, count: int) -> dict[str, int]:
         critical = await store.queries.get_job("critical")
         assert critical is not None
         [urgent] = await store.submit([NewRun(critical.id, submit_trigger("urgent"), NOW)], now=NOW)
-        ask = ReserveRequest("i", ["urgent"], 1, tasks=frozenset({"call:work"}))
+        ask = ReserveRequest("i", LeaseIds("urgent", 1), 1, tasks=frozenset({"call:work"}))
         [lease] = (await store.reserve(ask, now=NOW)).armed
         assert lease.run_id == urgent, "expected the urgent run before all others"
         return found

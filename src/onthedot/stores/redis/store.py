@@ -329,7 +329,8 @@ class RedisStore:
         extra = min(ask.extra, max(0, MAX_BATCH - ask.seats))  # if more are due, the worker asks again at once
         request = without_none(
             incarnation=ask.incarnation,
-            lease_ids=list(ask.lease_ids[: ask.seats + extra + ask.ahead]),
+            lease_call=ask.lease_ids.call,
+            lease_count=min(len(ask.lease_ids), ask.seats + extra + ask.ahead),
             seats=ask.seats,
             ahead=ask.ahead,
             extra=extra,

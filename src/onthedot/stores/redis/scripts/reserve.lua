@@ -1,6 +1,6 @@
 -- Reserves runs for a worker: `Store.reserve`.
 --
--- ARGV     incarnation, lease_ids, seats, ahead, extra, quick, horizon, lapse, queues, labels, tasks, number
+-- ARGV     incarnation, lease_call, lease_count, seats, ahead, extra, quick, horizon, lapse, queues, labels, tasks, number
 --          turns: the most due runs that get a turn in a queue that is shared fairly
 --          turns_first: if so many runs got a turn, reserve nothing yet
 --          looks: the most runs that the script reads and does not take
@@ -111,7 +111,7 @@ end
 
 -- ── runs ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-local PAGE = math.max(16, math.min(#request.lease_ids + 1, 501)) -- one more than it takes, to know when to ask again
+local PAGE = math.max(16, math.min(request.lease_count + 1, 501)) -- one more than it takes, to know when to ask again
 local AT_ONCE = 32 -- runs of a page that are read together; with several lines, each may give only a few
 
 -- Reads the next page: the runs after the last one that stayed in the line, because taken runs have left it. If that
@@ -256,12 +256,12 @@ local function is_full(lines)
       counted = counted + (line.ranked and read_index('ZCARD', key) or read_index('ZCOUNT', key, '-inf', now))
     end
   end
-  return counted >= #request.lease_ids
+  return counted >= request.lease_count
 end
 
 local function take(run, at_once)
   used = used + 1
-  lease(run, request.lease_ids[used], request.incarnation)
+  lease(run, request.lease_call .. '-' .. (used - 1), request.incarnation)
   if at_once then
     arm(run)
     armed[#armed + 1] = run
@@ -334,7 +334,7 @@ while true do
     passed, not_taken = passed + 1, not_taken + 1
     local lead = ahead > 0 and request.horizon or 0
     ask_again_for(run, lead)
-    if due and (passed >= #request.lease_ids or (seats == 0 and extra == 0 and is_full(lines))) then
+    if due and (passed >= request.lease_count or (seats == 0 and extra == 0 and is_full(lines))) then
       break
     end
     if not due and ask_again_at and run.ready - lead >= ask_again_at then
