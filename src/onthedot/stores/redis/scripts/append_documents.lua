@@ -1,5 +1,4 @@
 -- Appends texts to a list: `Documents.append_documents`.
---
 -- ARGV     kind; entries: body, and key if the entry has one
 -- returns  their numbers
 -- Uses: entries

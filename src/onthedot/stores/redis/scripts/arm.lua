@@ -1,5 +1,4 @@
 -- Commits "these attempts start now": `Store.arm`.
---
 -- ARGV     leases: run_id, lease, revision, gates (see lib/gate_checks.lua); incarnations: the holders of the leases
 -- returns  one of these for each lease:
 --          "armed", fence, attempt, armed at

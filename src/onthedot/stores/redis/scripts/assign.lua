@@ -1,5 +1,4 @@
 -- Assigns runs to workers: `Store.assign`.
---
 -- ARGV     term; placements: run_id, incarnation
 -- returns  1 or 0 for each
 -- Uses: lines runs nodes queues

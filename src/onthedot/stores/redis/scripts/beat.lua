@@ -1,5 +1,4 @@
 -- Registers an incarnation, or renews its lease: `Store.register` and `beat`.
---
 -- ARGV     incarnation, ttl; node: the fields of a new incarnation
 -- returns  the lease's end, {lease, reason} for each attempt that has to stop, whether the node drains
 -- Uses: lines runs

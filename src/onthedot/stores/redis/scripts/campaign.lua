@@ -1,5 +1,4 @@
 -- Starts a term, so that the node becomes the planner of a shard: `Store.campaign`.
---
 -- ARGV     incarnation, ttl, shard, layout, patience
 -- returns  the term, or nil
 -- Uses: lines runs nodes

@@ -1,5 +1,4 @@
 -- Cancels runs, one by one: `Store.cancel`.
---
 -- ARGV     run_ids, why
 -- returns  {kind, state} for each
 -- Uses: lines runs gates finish windows

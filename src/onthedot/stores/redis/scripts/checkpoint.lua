@@ -1,5 +1,4 @@
 -- Stores checkpoints of runs: `Store.checkpoint`.
---
 -- ARGV     saves: run_id, lease, revision, value
 -- returns  1 or 0 for each
 -- Uses:

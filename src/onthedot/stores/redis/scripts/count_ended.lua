@@ -1,5 +1,4 @@
 -- Counts the finished runs that are kept, by state. A part of `Queries.count_runs`.
---
 -- returns  state, count, state, count …
 -- Uses:
 

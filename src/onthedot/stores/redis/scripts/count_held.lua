@@ -1,5 +1,4 @@
 -- Counts the held runs of a paused job, page by page. A part of `Store.resume_job` with `dry_run`.
---
 -- ARGV     job_id; mark: the end of the page before; rows: the most runs of a page
 -- returns  how many runs of this page are held, and its mark, or nil if it was the last page
 -- Uses: lines runs gates finish sweeps

@@ -1,5 +1,4 @@
 -- Counts the jobs of an owner and their live runs, page by page: `Queries.count_owned`.
---
 -- ARGV     owner; namespace (nil: all); after: namespace, tab and name of a job; rows: the most jobs of a page
 -- returns  jobs, runs, and namespace, tab and name of the last job of the page, or nil if it was the last page
 -- Uses: lines runs

@@ -1,5 +1,4 @@
 -- Deletes a document if it has this version: `Documents.delete_document`.
---
 -- ARGV     kind, id, version
 -- returns  1 if there is no such document now, 0 if it has another version
 -- Uses:

@@ -1,5 +1,4 @@
 -- Deletes a job: `Store.delete_job`.
---
 -- ARGV     job_id, expected; rows: the most runs that this script cancels
 -- returns  how many waiting runs were cancelled; the sweep that cancels the rest, or nil
 -- Uses: lines runs gates finish sweeps

@@ -1,5 +1,4 @@
 -- Asks the living incarnations of a node to take no more work, or to take work again: `Store.drain`.
---
 -- ARGV     node_id, draining
 -- returns  how many living incarnations there are
 -- Uses: nodes

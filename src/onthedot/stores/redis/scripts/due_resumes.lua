@@ -1,5 +1,4 @@
 -- Lists paused jobs whose pause has reached its end: `Queries.due_resumes`.
---
 -- returns  jobs, by id
 -- Uses: lines runs rows
 

@@ -1,5 +1,4 @@
 -- Lists schedules of active jobs whose next slot is near: `Store.due_schedules`.
---
 -- ARGV     until_, limit, shard, layout
 -- returns  schedules, earliest first, and 1 if there are more, else 0
 -- Uses: lines runs nodes rows

@@ -1,5 +1,4 @@
 -- Checks the server of a new connection for lost writes.
---
 -- A server that was restarted or replaced may have lost acknowledged writes. Then the script skips numbers that the
 -- server may have used before. A server that lost everything cannot know that it is another one. So the client sends
 -- the number of the newest write that it saw.

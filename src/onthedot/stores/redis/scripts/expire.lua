@@ -1,5 +1,4 @@
 -- Skips runs that were never armed and whose expiry has passed: `Store.expire`.
---
 -- ARGV     limit
 -- returns  these runs as they are now
 -- Uses: lines runs gates finish nodes rows

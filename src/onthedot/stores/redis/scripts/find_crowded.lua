@@ -1,5 +1,4 @@
 -- Finds jobs with more finished runs than `keep`: `Queries.find_crowded`.
---
 -- ARGV     keep; after: a job id; limit: the script stops after so many finished runs
 -- returns  {job id, ended, run id} of the newest run to remove, for each such job
 --          the last job that was read, or nil if there are no more

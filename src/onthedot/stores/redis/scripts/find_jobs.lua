@@ -1,5 +1,4 @@
 -- A page of jobs by namespace and name: `Queries.scan_jobs`.
---
 -- ARGV     namespaces, owner, states, queue, label, name_contains: the filter
 --          after: namespace, tab and name of a job; rows: the most jobs that are read; limit
 -- returns  jobs, and namespace, tab and name of the last job that was read, or nil if there are no more

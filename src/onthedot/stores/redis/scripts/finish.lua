@@ -1,5 +1,4 @@
 -- Records verdicts: `Store.finish`.
---
 -- ARGV     finishes: run_id, lease, and the verdict (lib/finish.lua); most: how many finished runs are kept
 -- returns  1 or 0 for each
 -- Uses: lines runs gates finish retention

@@ -1,5 +1,4 @@
 -- The newest checkpoint of a run: `Queries.get_checkpoint`.
---
 -- ARGV     run_id
 -- returns  revision, value; or nil
 -- Uses:

@@ -1,5 +1,4 @@
 -- One document: `Documents.get_document`.
---
 -- ARGV     kind, id
 -- returns  version, body, written_at; or nil
 -- Uses:

@@ -1,5 +1,4 @@
 -- Jobs by name: `Queries.get_job`.
---
 -- ARGV     names: namespace, tab and name of each job
 -- returns  the jobs that exist, in this order
 -- Uses: lines runs rows

@@ -1,5 +1,4 @@
 -- Jobs by id, also deleted ones: `Queries.get_jobs_by_id`.
---
 -- ARGV     job_ids
 -- returns  the jobs that exist, in this order
 -- Uses: lines runs rows

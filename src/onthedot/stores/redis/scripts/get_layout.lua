@@ -1,5 +1,4 @@
 -- The number of shards: `Queries.get_layout`.
---
 -- returns  version, shards
 -- Uses: nodes
 

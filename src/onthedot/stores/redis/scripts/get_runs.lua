@@ -1,5 +1,4 @@
 -- Runs by id, live or finished: `Queries.get_run` and `get_runs`.
---
 -- ARGV     run_ids
 -- returns  the runs that exist
 -- Uses: lines runs rows

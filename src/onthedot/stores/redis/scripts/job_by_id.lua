@@ -1,5 +1,4 @@
 -- The current revision of a job.
---
 -- ARGV     job_id
 -- returns  the job, or nil if there is none or it was deleted
 -- Uses: lines runs rows

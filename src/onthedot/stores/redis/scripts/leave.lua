@@ -1,5 +1,4 @@
 -- Ends an incarnation's lease and its terms now: `Store.leave`.
---
 -- ARGV     incarnation
 -- Uses: lines runs
 

@@ -1,5 +1,4 @@
 -- Lists the entries of an append-only list, in order: `Documents.list_appended`.
---
 -- ARGV     kind, after, limit
 -- returns  number, body, written_at of each
 -- Uses:

@@ -1,5 +1,4 @@
 -- The ended attempts of a run: `Queries.list_attempts`.
---
 -- ARGV     run_id
 -- returns  attempts, in order
 -- Uses:

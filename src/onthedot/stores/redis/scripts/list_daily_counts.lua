@@ -1,5 +1,4 @@
 -- Counts of what was pruned: `Queries.list_daily_counts`.
---
 -- ARGV     job, namespace
 -- returns  {job, day, state, count}, in no order. A job that was deleted and created again comes twice.
 -- Uses: lines runs

@@ -1,5 +1,4 @@
 -- A page of dead letters, newest end first: `Queries.list_dead`.
---
 -- ARGV     job, namespace; since, an instant; before: {ended, run id}; limit
 -- returns  runs, and {ended, run id} of the last run that was read, or nil if there are no more
 -- Uses: lines runs rows

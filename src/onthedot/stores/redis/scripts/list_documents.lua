@@ -1,5 +1,4 @@
 -- Documents of a kind, by id: `Documents.list_documents`.
---
 -- ARGV     kind, after, limit
 -- returns  id, version, body, written_at of each
 -- Uses:

@@ -1,5 +1,4 @@
 -- A page of finished runs, newest end first: `Queries.scan_ended`.
---
 -- ARGV     namespaces, owner, job, job_id, states, queue, label, node: the filter
 --          after: {ended, run id}; since, an instant; rows: the most runs that are read; limit
 -- returns  runs, and {ended, run id} of the last run that was read, or nil if there are no more

@@ -1,5 +1,4 @@
 -- A page of live runs by due instant: `Queries.scan_live`.
---
 -- ARGV     namespaces, owner, job, job_id, states, queue, label, node: the filter
 --          after: {due, run id}; until_, an instant; rows: the most runs that are read; limit
 -- returns  runs, and {due, run id} of the last run that was read, or nil if there are no more

@@ -1,5 +1,4 @@
 -- The logs of a run's attempts: `Queries.list_logs`.
---
 -- ARGV     run_id
 -- returns  {attempt, text}, in no order
 -- Uses:

@@ -1,5 +1,4 @@
 -- Incarnations, newest first: `Queries.list_nodes`.
---
 -- ARGV     limit; living: only those whose lease has not ended
 -- returns  nodes
 -- Uses: nodes

@@ -1,5 +1,4 @@
 -- The queues that have settings. A part of `Queries.list_queues`.
---
 -- returns  queues
 -- Uses: lines nodes queues
 

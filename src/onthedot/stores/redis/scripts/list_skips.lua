@@ -1,5 +1,4 @@
 -- A page of ranges of skipped slots, newest first: `Queries.scan_skips`.
---
 -- ARGV     namespaces, owner, job: the filter; since, until_: ranges that overlap this time; after: a range's number
 --          rows: the most ranges that are read; limit
 -- returns  {number, job, {schedule, first, last, count, reason, recorded}}, and the number of the last range that was

@@ -1,5 +1,4 @@
 -- The newest term of each shard of the layout: `Queries.list_terms`.
---
 -- returns  terms, by shard
 -- Uses: nodes
 

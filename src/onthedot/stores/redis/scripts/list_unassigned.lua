@@ -1,5 +1,4 @@
 -- Runs whose worker the leader has to choose: `Queries.list_unassigned`.
---
 -- ARGV     until_, limit
 -- returns  {run id, job, due, incarnation that had it or ''} for each, earliest first
 -- Uses: lines runs nodes rows queues

@@ -1,5 +1,4 @@
 -- Decides one slot ahead: `Store.move_slot`.
---
 -- ARGV     job_id, schedule_id, slot, reason, expected; run: takes the slot's place, with the fields of `submit`
 -- returns  the id of the run that takes its place, or nil
 -- refuses  with "Same", "Waits" or "Ahead", and what it found. rules/moved_slots.py has the messages.

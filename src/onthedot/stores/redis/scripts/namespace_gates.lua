@@ -1,5 +1,4 @@
 -- Migrates a store of an earlier version: puts the namespace into the keys of named limits and rates, page by page.
---
 -- Keys of the default namespace do not change (rules/gates.py). Runs that hold a gate, wait at one or were granted an
 -- instant get the new keys.
 --

@@ -1,5 +1,4 @@
 -- Schedules of active jobs in the order of their next slots, of all shards: `Queries.next_schedules`.
---
 -- ARGV     until_; namespaces, owner: the filter; after: {next slot, job id, schedule}, or nil
 --          rows: the most schedules that are read; limit
 -- returns  schedules, earliest first, and {next slot, job id, schedule} of the last schedule that was read, or nil if

@@ -1,5 +1,4 @@
 -- Stores progress and logs of attempts: `Store.note`.
---
 -- ARGV     notes: run_id, lease, number, done and of (as text, so that no digit is lost), log
 -- returns  1 or 0 for each
 -- Uses:

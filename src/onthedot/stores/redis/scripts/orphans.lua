@@ -1,5 +1,4 @@
 -- Lists running attempts whose incarnation's lease has ended: `Store.orphans`.
---
 -- ARGV     after: the number of the last node that was read completely; cursor: in the runs of the next node
 --          rows: about how many nodes and runs the script reads
 -- returns  leases and jobs; {after, cursor} for the next script, or nil if it has read all

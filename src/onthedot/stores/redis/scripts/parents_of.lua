@@ -1,5 +1,4 @@
 -- The parents of a job, with the newest run of each that counts: `Queries.parents_of`.
---
 -- ARGV     job_id
 -- returns  {name, "<run id> <end>" or nil} for each parent
 -- Uses: lines runs

@@ -1,5 +1,4 @@
 -- Pauses a job: `Store.pause_job`.
---
 -- ARGV     job_id, reason, until_; rows: the most runs that this script skips or holds
 -- returns  job, withdrawn, skipped, held; the sweep that does the rest, or nil
 -- Uses: lines runs gates finish windows rows sweeps

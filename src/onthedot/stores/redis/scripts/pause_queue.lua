@@ -1,5 +1,4 @@
 -- Pauses a queue: `Store.pause_queue`.
---
 -- ARGV     name, reason; rows: the most runs that this script takes from their gates
 -- returns  the queue; the sweep that does the rest, or nil
 -- Uses: lines runs gates finish nodes queues sweeps

@@ -1,5 +1,4 @@
 -- Inserts runs and skips and moves watermarks: `Store.plan`.
---
 -- ARGV     term; windows, each with the job_id and the revision that it was computed for
 -- returns  1 or 0 for each window
 -- Uses: lines runs gates finish windows nodes

@@ -1,5 +1,4 @@
 -- Deletes incarnations whose lease had ended by then and that hold no run: `Store.prune_nodes`.
---
 -- ARGV     until_, limit
 -- returns  how many it deleted
 -- Uses:

@@ -1,5 +1,4 @@
 -- Deletes finished runs, and counts them: `Store.prune_runs`.
---
 -- ARGV     states; until_ and after: {ended, run id}; job_id; limit
 -- returns  how many it deleted, {ended, run id} of the last run that was read or nil, 1 if there may be more, else 0
 -- Uses: lines runs gates finish sweeps retention

@@ -1,5 +1,4 @@
 -- Deletes ranges of skipped slots, and counts them: `Store.prune_skips`.
---
 -- ARGV     until_, limit
 -- returns  how many it deleted
 -- Uses: lines runs gates finish windows

@@ -1,5 +1,4 @@
 -- Stores a text if the document has this version: `Documents.put_document`.
---
 -- ARGV     kind, id, body, version
 -- returns  1 or 0, the document's version now
 -- Uses:

@@ -1,5 +1,4 @@
 -- Creates or edits a job: `Store.put_job`.
---
 -- ARGV     job: the definition, and fields computed from it (stores/redis/rows.py)
 --          next_id, bucket: the id that the client expects for a new job, and the bucket of that id
 --          schedule_ids; grids: for each schedule id whether it is a grid; windows

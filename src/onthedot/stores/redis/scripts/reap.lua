@@ -1,5 +1,4 @@
 -- Takes runs from dead nodes: `Store.reap`.
---
 -- ARGV     verdicts: run_id, lease, and the verdict (lib/finish.lua)
 -- returns  1 or 0 for each
 -- Uses: lines runs gates finish nodes

@@ -1,5 +1,4 @@
 -- Repairs gates, page by page: `Store.recount_gates`.
---
 -- Removes holders whose runs do not exist, passes on open gates at which runs wait, and gives places that no worker can
 -- use to other runs.
 --

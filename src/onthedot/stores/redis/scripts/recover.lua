@@ -1,5 +1,4 @@
 -- Lists every run that an incarnation holds, and makes its earlier requests void: `Store.recover`.
---
 -- ARGV     incarnation, void_below
 -- returns  leases and jobs
 -- Uses: lines runs rows

@@ -1,5 +1,4 @@
 -- Gives reservations back: `Store.release`.
---
 -- ARGV     leases: run_id, lease
 -- returns  1 or 0 for each
 -- Uses: lines runs

@@ -1,5 +1,4 @@
 -- Extends a term: `Store.renew`.
---
 -- ARGV     term, ttl
 -- returns  the term, or nil
 -- Uses: nodes

@@ -1,5 +1,4 @@
 -- Moves the next slots of schedules: `Store.replan`.
---
 -- ARGV     term; rows: job_id, schedule_id, revision, watermark, next_at; done
 -- returns  1 or 0 for each row
 -- Uses: lines runs nodes

@@ -1,5 +1,4 @@
 -- Reserves runs for a worker: `Store.reserve`.
---
 -- ARGV     incarnation, lease_call, lease_count, seats, ahead, extra, quick, horizon, lapse, queues, labels, tasks, number
 --          turns: the most due runs that get a turn in a queue that is shared fairly
 --          turns_first: if so many runs got a turn, reserve nothing yet

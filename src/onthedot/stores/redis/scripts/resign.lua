@@ -1,5 +1,4 @@
 -- Ends a term now: `Store.resign`.
---
 -- ARGV     term
 -- returns  1, or 0 if it was not current
 -- Uses: nodes

@@ -1,5 +1,4 @@
 -- Lets a paused job continue: `Store.resume_job`.
---
 -- ARGV     job_id, windows, expected, overdue, dry_run; rows: the most held runs that this script frees
 -- returns  job, slots, skips, released; the sweep that does the rest, or nil. With `dry_run`, instead of the sweep the
 --          mark from which `count_held` continues. Only the job if it is not resumed.

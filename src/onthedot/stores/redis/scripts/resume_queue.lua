@@ -1,5 +1,4 @@
 -- Ends the pause of a queue: `Store.resume_queue`.
---
 -- ARGV     name
 -- returns  the queue; false: no sweep is needed
 -- Uses: lines runs gates finish nodes queues sweeps

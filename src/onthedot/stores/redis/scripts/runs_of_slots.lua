@@ -1,5 +1,4 @@
 -- Runs with this trigger whose instants lie in a range: `Queries.runs_of_slots`.
---
 -- ARGV     job_id, trigger, first, last
 -- returns  {instant, state}, by instant
 -- Uses: lines runs

@@ -1,5 +1,4 @@
 -- A page of all live runs, in no order, for counts. A part of `Queries.count_runs` and others.
---
 -- ARGV     cursor
 -- returns  the next cursor, and {id, queue, state, due, incarnation or nil, 1 if that one holds it} of each run. A run
 --          may come twice.

@@ -1,5 +1,4 @@
 -- The states of a job's schedules: `Queries.schedules_of`.
---
 -- ARGV     job_id
 -- returns  schedules, in no order
 -- Uses: lines runs rows

@@ -1,5 +1,4 @@
 -- Changes the number of shards: `Store.set_shards`.
---
 -- ARGV     shards, expected
 -- returns  version, shards
 -- Uses: nodes

@@ -1,5 +1,4 @@
 -- Settles dead runs, so that they are no dead letters any more: `Store.settle_dead`.
---
 -- ARGV     settled: run_id, word
 -- returns  1 or 0 for each
 -- Uses: lines runs

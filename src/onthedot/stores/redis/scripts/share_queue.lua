@@ -1,5 +1,4 @@
 -- Shares a queue fairly, or ends that: `Store.share_queue`. Runs with a rank get a new one, by the new weights.
---
 -- ARGV     name, weights; rows: the most runs whose rank this script removes
 -- returns  the queue; the sweep that does the rest, or nil
 -- Uses: lines runs gates finish nodes queues sweeps

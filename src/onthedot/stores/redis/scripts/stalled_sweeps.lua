@@ -1,5 +1,4 @@
 -- Lists sweeps that have made no step for some time: their process may have died. A part of `Store.recount_gates`.
---
 -- ARGV     idle: how long, in microseconds
 -- returns  {name, number} of each
 -- Uses:

@@ -1,5 +1,4 @@
 -- Inserts runs: `Store.submit`.
---
 -- ARGV     runs: job_id, revision, trigger, slot, due, expires, args, key, share, share_by (see `check_share`)
 --          only_check: check whether the runs would be refused, and write nothing
 --          noting: kind, entries, mark. The run's id replaces the mark in its entry. Without a mark the entries are

@@ -1,5 +1,4 @@
 -- Does one step of a sweep (lib/sweeps.lua).
---
 -- ARGV     name; number: of the sweep whose counts are wanted; rows: the most runs of a step
 -- returns  1 if the sweep is done, else 0; its two counts
 -- Uses: lines runs gates finish sweeps

@@ -1,5 +1,4 @@
 -- What a live run waits for: `Queries.why_waiting`.
---
 -- ARGV     run_id
 -- returns  expires, node, incarnation, reserved, fence, gate, holders, granted at, route, cancel wanted
 -- Uses: lines runs

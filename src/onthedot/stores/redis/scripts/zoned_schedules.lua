@@ -1,5 +1,4 @@
 -- Schedules of a shard that depend on a time zone and have a next slot: `Queries.zoned_schedules`.
---
 -- ARGV     term, after: a job id and a schedule id, limit
 -- returns  schedules, in the order of job id and schedule id
 -- Uses: lines runs nodes rows
