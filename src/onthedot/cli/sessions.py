@@ -351,8 +351,8 @@ def end(session_id: str, store: str | None, db: str | None, as_json: bool) -> No
 @with_store
 @with_debug
 def link(url: str, role: str, store: str | None, db: str | None) -> None:
-    """Make a link to the page of the server at URL (http://127.0.0.1:7411). It signs in whoever opens it first, within
-    15 minutes. Keep it secret.
+    """Make a link to the page of the server at URL (http://127.0.0.1:7411). The first person who
+    opens it within 15 minutes is signed in. Keep it secret.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""How commands show things: schedules, tasks and instants in words; tables and heat maps on the terminal."""
+"""Formats what commands show: schedules, tasks and instants in words; tables and heat maps on the terminal."""
 
 from __future__ import annotations
 

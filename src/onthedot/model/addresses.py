@@ -101,7 +101,7 @@ class Target(NamedTuple):
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """Whom it is said to: what is meant for one origin is not told to another."""
+        """Scheme, host and port. A request meant for one origin is not sent to another."""
         return self.scheme, self.host, self.port
 
 

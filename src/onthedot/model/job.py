@@ -1,4 +1,4 @@
-"""What a user defines: a **job** is a name, a task, zero or more schedules, and policies.
+"""Defines the job, which is what users define: a name, a task, zero or more schedules, and policies.
 
 Everything here is plain frozen data. What a schedule means is evaluated in `schedules/`, what follows from a
 policy is decided in `rules/`, and text or code becomes a `Job` in `define/`.

@@ -111,7 +111,7 @@ class Source:
 @explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """Commands in order, in one workspace. A step that has ended is a checkpoint: whoever takes the run over goes on
+    """Commands in order, in one workspace. A step that has ended is a checkpoint: another worker continues
     after it. `artifacts` are patterns of files that are kept when the last step has ended.
 
     >>> task_name(Steps(steps=(Step(name="build", script="make"),)))

@@ -1,1 +1,1 @@
-"""What users can do: every operation once, over a store. Scheduler, client, CLI and server call these."""
+"""Every operation that users can do, once, over a store. Scheduler, client, CLI and server call these."""

@@ -54,12 +54,12 @@ class Review:
     """Reviews each change of an apply. This one allows everything; a front door that knows its caller has its own."""
 
     def sees(self, record: JobRecord) -> bool:
-        """Whether a job of this source, which it has no more, is there for whoever asks."""
+        """Whether the caller may see a job that this source does not have any more."""
         del record
         return True
 
     def look(self, job: Job, before: JobRecord | None) -> Job:
-        """What is to be stored in the place of what is there; raises to refuse it."""
+        """Return the definition to store in place of `before`. Raise an error to refuse it."""
         del before
         return job
 
@@ -71,10 +71,10 @@ class Review:
         return compare(old, new, now=now)
 
     async def done(self, before: JobRecord | None, after: JobRecord | None) -> None:
-        """Told of each change once it is written, before the next one."""
+        """Called after each change is written, before the next one."""
 
     async def pause_changed(self, verb: str, job: Job) -> None:
-        """Told of each pause that began (`jobs.pause`) or ended (`jobs.resume`) because the source says so."""
+        """Called for each pause that began (`jobs.pause`) or ended (`jobs.resume`) because the source says so."""
 
 
 class Recorded(Review):

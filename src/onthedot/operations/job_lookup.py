@@ -80,7 +80,7 @@ def _thirds(name: str) -> set[str]:
 
 
 class FindsQueues(FindsJobs, Protocol):
-    """Whoever has pages of jobs, and lists of queues and nodes."""
+    """Lists jobs in pages, queues and nodes."""
 
     async def list_queues(self) -> list[Queue]:
         """See `Store`."""

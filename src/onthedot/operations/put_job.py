@@ -106,9 +106,7 @@ def check_read(job: Job, stored: JobRecord | None, expected: int | None) -> None
         return
     wanted = "no such job" if expected == 0 else f"revision {expected}"
     found = "none" if stored is None else f"revision {stored.revision}"
-    raise RevisionConflict(
-        f"job {job.name!r}: expected {wanted}, found {found}; read it again, and make the change anew"
-    )
+    raise RevisionConflict(f"job {job.name!r}: expected {wanted}, found {found}; read it again, and repeat the change")
 
 
 async def resume_job(

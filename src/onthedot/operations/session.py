@@ -1,4 +1,4 @@
-"""What an operation works with: an open store, its caller, and where instants are computed."""
+"""The session of an operation: an open store, its caller, and where instants are computed."""
 
 from __future__ import annotations
 

@@ -539,7 +539,7 @@ class Verbs(Protocol):
         ...
 
     async def pause_queue(self, queue: str, *, reason: str = "") -> Queue:
-        """Give out nothing more of a queue, until it is resumed. What runs goes on.
+        """Start no more runs of a queue until it is resumed. Running attempts continue.
 
         >>> async with sched:
         ...     print((await sched.pause_queue("mail", reason="the server moves")).reason)

@@ -1,4 +1,4 @@
-"""What all runners share: their interface, the host that they serve, and how an attempt gets exactly one outcome."""
+"""The base of all runners: their interface, the host that they serve, and how an attempt gets exactly one outcome."""
 
 from __future__ import annotations
 

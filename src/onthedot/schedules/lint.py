@@ -149,7 +149,7 @@ def _days(fields: dict[str, str]) -> Iterator[ScheduleWarning]:
 
 
 def _steps(fields: dict[str, str]) -> Iterator[ScheduleWarning]:
-    """Steps that begin anew before they are through."""
+    """Warns of steps that do not divide their unit: they start again at its beginning."""
     for name, size, outer in _UNITS:
         base, slash, step = fields[name].partition("/")
         if not slash or base != "*" or not step.isdigit() or not size % int(step):

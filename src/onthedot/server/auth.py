@@ -56,7 +56,7 @@ class RateLimits:
             raise Problem(
                 429,
                 "too-many",
-                f"expected fewer requests: this key's come faster than they are let in; ask again in {seconds} s",
+                f"expected fewer requests: this key's come faster than it may send them; ask again in {seconds} s",
                 headers={"Retry-After": str(seconds)},
             )
         if len(self._full_at) >= _MOST_BUCKETS:

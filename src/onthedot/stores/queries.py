@@ -265,7 +265,7 @@ async def _all(
 
 
 class FindsJobs(Protocol):
-    """Whoever has pages of jobs."""
+    """Lists jobs in pages."""
 
     async def find_jobs(self, wanted: JobFilter, *, after: JobCursor | None = None, limit: int = 100) -> JobPage:
         """Jobs by namespace and name."""
@@ -461,8 +461,8 @@ class Queries(FindsJobs, Protocol):
     async def list_nodes(
         self, *, limit: int | None = None, living: bool = False, now: Micros | None = None
     ) -> list[values.Node]:
-        """Incarnations, newest first; with `living` those whose lease goes on. Ended ones stay for weeks: whoever asks
-        often asks for the living."""
+        """Incarnations, newest first; with `living` those whose lease is alive. Ended ones stay for weeks, so frequent
+        callers ask for the living ones."""
 
     async def get_layout(self) -> values.Layout:
         """The current layout. It is version 1 with one shard until somebody changes it."""

@@ -221,7 +221,7 @@ class PostgresDatabase:
         return rows
 
     def _forget_months(self, error: BaseException) -> bool:
-        """Look for partitions again if one is missing, which was known to be there; whether that is so."""
+        """Forget the known partitions if the error says that one of them is missing. Returns whether it does."""
         missing = is_missing_partition(error)
         if missing:
             self.months = frozenset()

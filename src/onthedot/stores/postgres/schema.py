@@ -67,8 +67,8 @@ async def _version(db: Connection, address: Address, *, newest: int) -> int:
     if not has_migrations:
         if tables:
             raise StoreUnusable(
-                f"{address.shown}: expected the schema {schema!r} to be onthedot's or not to be there, got one of "
-                f"another program ({tables} tables and indexes); name another one with '?schema=…'"
+                f"{address.shown}: expected the schema {schema!r} to be new or onthedot's, got one of another "
+                f"program ({tables} tables and indexes); name another one with '?schema=…'"
             )
         return 0
     version = int(await db.fetchval(f"SELECT coalesce(max(number), 0) FROM {schema}.migrations"))  # noqa: S608 - checked

@@ -292,7 +292,7 @@ class Known:
         return on_busy.late or with_others or older is not None or lease.run_id in self.newer
 
     def giving_way(self, lease: Lease, gate: Gate, idle: Iterable[Idle]) -> list[int] | None:
-        """The idle runs that leave a gate so that this run fits; None: it does not, whoever leaves."""
+        """The idle runs that leave a gate so that this run fits; None if it does not fit even then."""
         holders = self.holders[gate.key]
         if lease.run_id in holders:
             return []

@@ -129,7 +129,7 @@ _LISTS = (list, tuple)
 
 @dataclass(slots=True)
 class Call(Generic[T]):
-    """One transaction on its way: what to do, for whom, and what came of it."""
+    """One transaction: the work, the future of its caller, and the result."""
 
     work: Callable[[Transaction], T]
     writes: bool
