@@ -22,12 +22,6 @@ IRREGULAR = frozenset({
 NOUNS = frozenset({"blocking", "feed", "need", "ring", "seed", "setting", "speed", "string", "testing", "thing"})
 """Words that look like one and are none, or that the field uses as a name: `blocking`, `testing`."""
 
-TO_BE_NAMED = frozenset({
-    "checker/holding.py", "checker/matching.py", "contract/finding.py",
-    "contract/moved.py", "contract/standing.py",
-})  # fmt: skip
-"""Modules that still have such a name. No others come to them."""
-
 
 def is_gerund_or_participle(name: str) -> bool:
     """Whether a name is a verb's form and nothing else. `why_waiting` is more."""
@@ -46,7 +40,7 @@ def verbs_in(package: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("package", [PACKAGE, VERIFY / "onthedot_verify"], ids=["src", "verify"])
 def test_modules_and_folders_have_nouns_as_names(package: Path):
-    found = sorted(set(verbs_in(package)) - TO_BE_NAMED)
+    found = sorted(verbs_in(package))
     assert not found, report("give these the noun that the field uses; a bare gerund or participle is none:", found)
 
 

@@ -1,4 +1,4 @@
-"""S26 and L8 pass what is right and catch what is wrong."""
+"""S26 and L8 pass right histories of jobs that run after others, and catch wrong ones."""
 
 from copy import deepcopy
 from typing import Any, Self
@@ -7,13 +7,13 @@ import pytest
 
 from onthedot.model.after import After, On
 from onthedot_verify.checker import check
-from tests.checker.made_up import S, Story, definition
+from tests.checker.stories import S, Story, definition
 
 PARENTS = ("a", "b")
 
 
 class Family(Story):
-    """Jobs a and b, which are 1 and 2, and their child, which is 3."""
+    """Jobs a and b, with ids 1 and 2, and their child, with id 3."""
 
     def define(self, at: float, job_id: int, name: str, rev: int = 1, after: After | None = None, **more: Any) -> Self:
         text = definition(name=name, schedule=None, after=after, **more)
@@ -35,7 +35,7 @@ class Family(Story):
         return self
 
     def over(self) -> Self:
-        """The same story, to its end."""
+        """The same story with its last line."""
         return deepcopy(self).add(90, "pass", shard=0).add(90, "heal", "nemesis").add(90, "over", "nemesis")
 
 
@@ -53,92 +53,92 @@ def edited(story: Family, at: float = 15, **after: Any) -> Family:
 
 
 def tried(story: Family, at: float = 10) -> Family:
-    """Run 7 of a fails, and will be tried again."""
+    """Run 7 of a fails, and will be retried."""
     return story.ends(at, 7, 1, "scheduled")
 
 
 def tried_again(story: Family) -> Family:
-    """And succeeds."""
+    """Run 7 succeeds at its second attempt."""
     story.lease(11, "arm", run=7, job_id=1, lease="again", attempt=2, fence=8)
     return story.verdict(12, run=7, lease="again", attempt=2)
 
 
 GOOD = {
     "all have ended": family().ends(10, 7, 1).ends(20, 8, 2).follows(20, 8),
-    "the other way round": family().ends(10, 7, 2).ends(20, 8, 1).follows(20, 8),
+    "all have ended, in the other order": family().ends(10, 7, 2).ends(20, 8, 1).follows(20, 8),
     "one batch ends both": family().ends(10, 7, 1).ends(10, 8, 2).follows(10, 8),
     "any of them": family(any=True).ends(10, 7, 1).follows(10, 7).ends(20, 8, 1).follows(20, 8, 101),
-    "the set begins anew": family().ends(10, 7, 1).ends(20, 8, 2).follows(20, 8).ends(30, 9, 2),
-    "one that runs more often": family().ends(10, 7, 1).ends(11, 8, 1).ends(20, 9, 2).follows(20, 9),
-    "a failure that nobody asked for": family().ends(10, 7, 1).ends(20, 8, 2, "dead"),
-    "a failure that somebody asked for": family(any=True, on="failure").ends(10, 7, 1, "dead").follows(10, 7),
+    "the next set is not complete": family().ends(10, 7, 1).ends(20, 8, 2).follows(20, 8).ends(30, 9, 2),
+    "one parent runs more often": family().ends(10, 7, 1).ends(11, 8, 1).ends(20, 9, 2).follows(20, 9),
+    "a failure that does not count": family().ends(10, 7, 1).ends(20, 8, 2, "dead"),
+    "a failure that counts": family(any=True, on="failure").ends(10, 7, 1, "dead").follows(10, 7),
     "lost with its node": family(any=True, on="failure").ends(10, 7, 1, "lost", "reap").follows(10, 7),
     "either": family(on="either").ends(10, 7, 1, "dead").ends(20, 8, 2).follows(20, 8),
-    "a cancelled run counts for nobody": family(any=True, on="either").ends(10, 7, 1, "cancelled"),
-    "another try is no end": tried_again(tried(family(any=True, on="either"))).follows(12, 7),
-    "a finish that comes again": family(any=True).ends(10, 7, 1).follows(10, 7)
+    "a cancelled run does not count": family(any=True, on="either").ends(10, 7, 1, "cancelled"),
+    "a failed attempt is no end": tried_again(tried(family(any=True, on="either"))).follows(12, 7),
+    "a repeated finish": family(any=True).ends(10, 7, 1).follows(10, 7)
     .verdict(11, run=7, lease="l7", ended=10 * S),
-    "an edit keeps what stays": family().ends(10, 7, 1).define(15, 3, "child", 2, After(*PARENTS), owner="another")
+    "an edit keeps noted parents": family().ends(10, 7, 1).define(15, 3, "child", 2, After(*PARENTS), owner="another")
     .ends(20, 8, 2).follows(20, 8),
-    "an edit with more waits for more": edited(family().ends(10, 7, 1), parents=("a", "b", "c")).ends(20, 8, 2),
-    "an edit with fewer completes nothing": edited(family().ends(10, 7, 1), parents=("a",)),
-    "an edit of what counts begins anew": edited(family().ends(10, 7, 1), on="either").ends(20, 8, 2),
-    "a deleted child gets nothing": family(any=True).add(5, "delete", job_id=3, answer=0).ends(10, 7, 1),
+    "an edit with another parent waits for it": edited(family().ends(10, 7, 1), parents=("a", "b", "c")).ends(20, 8, 2),
+    "an edit with fewer parents completes no set": edited(family().ends(10, 7, 1), parents=("a",)),
+    "an edit of what counts clears the set": edited(family().ends(10, 7, 1), on="either").ends(20, 8, 2),
+    "a deleted child gets no run": family(any=True).add(5, "delete", job_id=3, answer=0).ends(10, 7, 1),
     "a parent that was deleted": family().ends(10, 7, 1).add(15, "delete", job_id=1, answer=0).ends(20, 8, 2)
     .follows(20, 8),
 }  # fmt: skip
 BAD = {
     ("S26", "nothing follows"): family().ends(10, 7, 1).ends(20, 8, 2),
-    ("S26", "nothing follows any"): family(any=True).ends(10, 7, 1),
-    ("S26", "it follows in another write"): family(any=True).ends(10, 7, 1).add(11, "pass").follows(12, 7, due=10),
+    ("S26", "nothing follows with any"): family(any=True).ends(10, 7, 1),
+    ("S26", "a run follows in another write"): family(any=True).ends(10, 7, 1).add(11, "pass").follows(12, 7, due=10),
     ("S26", "all treated as any"): family().ends(10, 7, 1).follows(10, 7),
     ("S26", "any treated as all"): family(any=True).ends(10, 7, 1).ends(20, 8, 2).follows(20, 8),
     ("S26", "the set is not cleared"): family().ends(10, 7, 1).ends(20, 8, 2).follows(20, 8)
     .ends(30, 9, 2).follows(30, 9, 101),
     ("S26", "twice for one set"): family().ends(10, 7, 1).ends(20, 8, 2).follows(20, 8).follows(20, 8, 101),
-    ("S26", "twice with a finish that comes again"): family(any=True).ends(10, 7, 1).follows(10, 7)
+    ("S26", "twice with a repeated finish"): family(any=True).ends(10, 7, 1).follows(10, 7)
     .verdict(11, run=7, lease="l7").follows(11, 7, 101),
     ("S26", "after a failure"): family(any=True).ends(10, 7, 1, "dead").follows(10, 7),
     ("S26", "after a success, when failures count"): family(any=True, on="failure").ends(10, 7, 1).follows(10, 7),
     ("S26", "nothing follows a loss"): family(any=True, on="failure").ends(10, 7, 1, "lost", "reap"),
-    ("S26", "after what was cancelled"): family(any=True, on="either").ends(10, 7, 1, "cancelled").follows(10, 7),
-    ("S26", "after a first try"): tried(family(any=True, on="either")).follows(10, 7),
-    ("S26", "after a run that is not there"): family().follows(10, 7),
+    ("S26", "after a cancelled run"): family(any=True, on="either").ends(10, 7, 1, "cancelled").follows(10, 7),
+    ("S26", "after a failed attempt"): tried(family(any=True, on="either")).follows(10, 7),
+    ("S26", "after an unknown run"): family().follows(10, 7),
     ("S26", "not due at the end"): family(any=True).ends(10, 7, 1).follows(10, 7, due=12),
-    ("S26", "nothing follows a second try"): tried_again(tried(family(any=True, on="either"))),
-    ("S26", "an edit forgets what stays"): family().ends(10, 7, 1)
+    ("S26", "nothing follows a second attempt"): tried_again(tried(family(any=True, on="either"))),
+    ("S26", "an edit drops noted parents"): family().ends(10, 7, 1)
     .define(15, 3, "child", 2, After(*PARENTS), owner="another").ends(20, 8, 2),
-    ("S26", "an edit keeps what counts no more"): edited(family().ends(10, 7, 1), on="either").ends(20, 8, 2)
+    ("S26", "an edit keeps runs that count no more"): edited(family().ends(10, 7, 1), on="either").ends(20, 8, 2)
     .follows(20, 8),
-    ("S26", "the deleted child's"): family(any=True).add(5, "delete", job_id=3, answer=0).ends(10, 7, 1).follows(10, 7),
+    ("S26", "of a deleted child"): family(any=True).add(5, "delete", job_id=3, answer=0).ends(10, 7, 1).follows(10, 7),
     ("L8", "nothing ever follows"): family(any=True).ends(10, 7, 1),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_is_right_passes(name):
+def test_a_right_history_passes(name):
     assert check(GOOD[name].over().events, only=["S26", "L8"]) == []
 
 
 @pytest.mark.parametrize(("rule", "name"), BAD)
-def test_what_is_wrong_is_caught(rule, name):
+def test_a_wrong_history_is_caught(rule, name):
     assert rule in {violation.rule for violation in check(BAD[rule, name].over().events, only=[rule])}
 
 
-def test_what_never_came_is_forgotten_and_what_came_late_is_not():
-    forgotten = family(any=True).ends(10, 7, 1).over()
-    [violation] = check(forgotten.events, only=["L8"])
+def test_l8_finds_a_missing_run_and_not_a_late_one():
+    missing = family(any=True).ends(10, 7, 1).over()
+    [violation] = check(missing.events, only=["L8"])
     assert "job child is to run after run 7" in violation.what
-    assert check(BAD["S26", "it follows in another write"].over().events, only=["L8"]) == []
+    assert check(BAD["S26", "a run follows in another write"].over().events, only=["L8"]) == []
 
 
-def test_while_faults_are_about_nothing_is_forgotten_yet():
+def test_l8_finds_nothing_before_the_faults_are_over():
     assert check(family(any=True).ends(10, 7, 1).add(11, "pass").events, only=["L8"]) == []
 
 
-def test_a_follower_is_no_phantom_and_one_that_nobody_told_of_is():
+def test_a_follower_is_a_phantom_only_if_it_was_not_recorded():
     story = family(any=True).ends(10, 7, 1).follows(10, 7)
     of: dict[str, Any] = {"run": 100, "job_id": 3, "trigger": "after:7", "slot": 10 * S, "lease": "x", "fence": 99}
     assert check(story.lease(11, "arm", **of).events, only=["S1", "S2"]) == []
-    untold = family(any=True).ends(10, 7, 1).lease(11, "arm", **of)
-    assert [violation.rule for violation in check(untold.events, only=["S2"])] == ["S2"]
+    unrecorded = family(any=True).ends(10, 7, 1).lease(11, "arm", **of)
+    assert [violation.rule for violation in check(unrecorded.events, only=["S2"])] == ["S2"]

@@ -1,11 +1,11 @@
-"""S10: of a run under exactly_once, one effect if it succeeded, and none if not."""
+"""S10 passes right histories of jobs under exactly_once, and catches wrong ones."""
 
 from typing import Any
 
 import pytest
 
 from onthedot_verify.checker import check
-from tests.checker.made_up import S, Story, beginning, good
+from tests.checker.stories import S, Story, beginning, good
 
 EXACT: dict[str, Any] = {"guarantee": "exactly_once"}
 DEAD: dict[str, Any] = {"state": "dead", "outcome": "failed", "failed": True}
@@ -17,13 +17,13 @@ def effect(story: Story, at: float, run: int = 1, fence: int = 1) -> Story:
 
 
 def committed(**options: Any) -> Story:
-    """One run, whose commit has its effect and its end."""
+    """One run whose commit has an effect and ends the run."""
     story = beginning(**EXACT | options).lease(59.9, "arm").job(60, "start").job(61, "end", outcome="done")
     return effect(story, 61).verdict(61)
 
 
 def recovered() -> Story:
-    """A node dies with its transaction, and another one commits."""
+    """A node dies with its transaction, and another node commits."""
     story = beginning(**EXACT).lease(59.9, "arm").job(60, "start")
     story.verdict(74, "reap", state="scheduled", outcome="lost", recovered=True).add(74, "join", inc="B", ttl=15 * S)
     story.lease(75, "arm", lease="l2", inc="B", attempt=2, fence=2, recoveries=1)
@@ -32,7 +32,7 @@ def recovered() -> Story:
 
 
 def two_of_a_gate(first: int, second: int) -> Story:
-    """Two runs of a job that does not overlap itself, and the fences of their effects in the order they came."""
+    """Two runs of a job that does not overlap itself, and the fences of their effects in the order of arrival."""
     story = beginning(**EXACT).lease(59.9, "arm", gates=GATE).lease(60.0, "arm", run=2, lease="l2", fence=2, gates=GATE)
     for fence in (first, second):
         effect(story, 61, run=fence, fence=fence)
@@ -41,36 +41,36 @@ def two_of_a_gate(first: int, second: int) -> Story:
 
 GOOD = {
     "one effect, one success": committed(),
-    "a commit that was finished again": committed().verdict(62),
+    "a commit and a repeated finish": committed().verdict(62),
     "a failure without an effect": beginning(**EXACT).lease(59.9, "arm").job(60, "start").verdict(61, **DEAD),
     "still running": beginning(**EXACT).lease(59.9, "arm").job(60, "start"),
     "a run recovered from a dead node": recovered(),
-    "a commit that was refused": recovered().verdict(78, ok=False),
-    "a success without an effect that promised none": good(),
+    "a refused commit": recovered().verdict(78, ok=False),
+    "a success without an effect under at_least_once": good(),
 }
 BAD = {
     ("S10", "a success without its effect"): good(**EXACT),
-    ("S10", "an effect, and then it failed"): effect(
+    ("S10", "an effect of a failed run"): effect(
         beginning(**EXACT).lease(59.9, "arm").job(60, "start"), 61
     ).verdict(61, **DEAD),
-    ("S10", "an effect, and nothing is recorded"): effect(beginning(**EXACT).lease(59.9, "arm").job(60, "start"), 61),
-    ("S10", "the effect of a commit that was refused"): effect(recovered(), 78),
-    ("S10", "an effect that came twice"): effect(committed(), 61),
-    ("S10", "a fence that went back"): two_of_a_gate(2, 1),
+    ("S10", "an effect without a recorded end"): effect(beginning(**EXACT).lease(59.9, "arm").job(60, "start"), 61),
+    ("S10", "the effect of a refused commit"): effect(recovered(), 78),
+    ("S10", "two effects"): effect(committed(), 61),
+    ("S10", "a decreasing fence"): two_of_a_gate(2, 1),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_is_right_passes(name: str):
+def test_a_right_history_passes(name: str):
     assert check(GOOD[name].events, only=["S10"]) == []
 
 
 @pytest.mark.parametrize(("rule", "name"), BAD)
-def test_what_is_wrong_is_caught(rule: str, name: str):
+def test_a_wrong_history_is_caught(rule: str, name: str):
     assert check(BAD[rule, name].events, only=[rule]) != []
 
 
-def test_the_order_of_fences_is_what_is_found():
+def test_only_decreasing_fences_are_found():
     found = check(two_of_a_gate(2, 1).events, only=["S10"])
     assert any("follows one of 2, at overlap:1:" in one.what for one in found)
     found = check(two_of_a_gate(1, 2).events, only=["S10"])

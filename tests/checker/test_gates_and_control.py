@@ -1,4 +1,4 @@
-"""The rules about gates, cancels, pauses, keys and retention pass what is right and catch what is wrong."""
+"""The rules for gates, cancels, pauses, keys and retention pass right histories and catch wrong ones."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 import onthedot as otd
 from onthedot_verify.checker import check
-from tests.checker.made_up import SCHEDULE, TRIGGER, S, Story, beginning, changed, good, without
+from tests.checker.stories import SCHEDULE, TRIGGER, S, Story, beginning, changed, good, without
 from tests.checker.test_rules import calm, renumbered
 
 OVERLAP: list[Any] = ["overlap:1:", 1, True]
@@ -20,7 +20,7 @@ SUBMIT: dict[str, Any] = {
 
 
 def armed(gate: list[Any]) -> Story:
-    """Run 1 holds a gate, and executes; run 2 is submitted."""
+    """Run 1 holds a gate and executes. Run 2 is submitted."""
     return beginning().lease(59.9, "arm", gates=[gate]).job(60, "start").add(60, "submit", **SUBMIT)
 
 
@@ -58,7 +58,8 @@ def skipped(story: Story, at: float, holder: int, run: int = 3) -> Story:
 
 
 def put_first(slot: int | None) -> Story:
-    """Run 1, the slot of 60 s, is overdue and not taken. Another slot waits for it at the gate; a third is skipped."""
+    """Run 1, of the slot at 60 s, is overdue and not taken. Another slot waits for it at the gate, and a third is
+    skipped."""
     options = {"overlap": otd.Overlap("wait", max_waiting=0)} if slot is None else {}
     story = beginning(**options).lease(59, "reserve", fence=0, until=round(60.5 * S))
     story.add(70, "beat", inc="A", ttl=80 * S)
@@ -121,7 +122,7 @@ FREEZE: dict[str, Any] = {"fault": "freeze", "on": "a", "kind": "freeze", "lengt
 
 
 def overlapping(*faults: dict[str, Any]) -> Story:
-    """Run 1 is reaped from a node that still executes it; run 2 starts elsewhere."""
+    """Run 1 is reaped from a node that still executes it. Run 2 starts elsewhere."""
     story = armed(OVERLAP)
     for fault in faults:
         story.add(61, "nemesis", "nemesis", **fault)
@@ -135,13 +136,13 @@ OTHER: list[Any] = ["limit:name:other:", 1, False]
 
 
 def between() -> Story:
-    """Run 2 passes a limit and waits at its next gate: another run takes the limit."""
+    """Run 2 passes a limit and waits at its next gate. Another run takes the limit."""
     story = block(beginning().add(59, "submit", **SUBMIT), 59.5, OTHER, gates=[LIMIT, OTHER])
     return story.lease(59.9, "arm", gates=[LIMIT])
 
 
 def waiting(until: float) -> Story:
-    """When all is well: run 1 ends at 105, and run 2 waits at its gate until somebody takes it."""
+    """Without faults: run 1 ends at 105, and run 2 waits at its gate until it is taken."""
     story = calm().add(100, "submit", **SUBMIT).lease(100, "arm", gates=[LIMIT]).job(100, "start")
     ended(block(story, 101, LIMIT), 105)
     second(story, until, LIMIT).job(until + 1, "end", run=2, fence=2, outcome="done")
@@ -150,7 +151,7 @@ def waiting(until: float) -> Story:
 
 
 def long_wait(*, told: str) -> Story:
-    """When all is well: run 2 waits at the gate of a long run, and is asked for again by who did not hear of it."""
+    """Without faults: run 2 waits at the gate of a long run. A node that does not know this asks for it again."""
     story = calm().add(100, "submit", **SUBMIT).lease(100, "arm", gates=[LIMIT]).job(100, "start")
     block(story, 101, LIMIT).lease(102, told, **TWO | {"until": 103 * S}, ok=True)
     second(ended(story, 350), 350, LIMIT).job(351, "end", run=2, fence=2, outcome="done")
@@ -169,12 +170,12 @@ GOOD = {
     "a limit left by a run that waits at its next gate": between(),
     "an overlap gate passed on": second(ended(block(armed(OVERLAP), 60.5, OVERLAP)), 61.1, OVERLAP),
     "a slot skipped at a held gate": skipped(armed(OVERLAP), 60.5, 1),
-    "a slot skipped for one that a rate delays": skipped(delayed(ended(armed(OVERLAP)), 62, OVERLAP), 63, 2),
-    "a slot skipped for one that waits at its next gate": skipped(
+    "a slot skipped for a delayed run": skipped(delayed(ended(armed(OVERLAP)), 62, OVERLAP), 63, 2),
+    "a slot skipped for a run at its next gate": skipped(
         block(beginning().add(59, "submit", **SUBMIT), 60, LIMIT, gates=[OVERLAP, LIMIT]), 61, 2, run=1
     ),
-    "a slot skipped for an overdue one that others wait for": put_first(120),
-    "a slot skipped for an overdue one that the open gate went to": put_first(None),  # seed 4200023
+    "a slot skipped for an overdue slot with waiters": put_first(120),
+    "a slot skipped for an overdue slot at an open gate": put_first(None),  # seed 4200023
     "overlapping after a freeze": overlapping(FREEZE),
     "a run cancelled while it waits": cancel(
         beginning().lease(59, "reserve", fence=0, until=61 * S), 59.5, "cancelled"
@@ -182,9 +183,9 @@ GOOD = {
     "a run asked to stop": cancel(
         beginning().lease(59.9, "arm").job(60, "start"), 60.5, "asked", state="running"
     ).job(61, "end", outcome="cancelled").verdict(61, state="cancelled", outcome="cancelled"),
-    "a cancel that comes too late": cancel(good(), 63, "ended", state="succeeded"),
+    "a late cancel": cancel(good(), 63, "ended", state="succeeded"),
     "paused and resumed": resume(pause(good(), 62), 70, [120]),
-    "a resume as its preview said": resume(preview(pause(good(), 62), 70, [120]), 70, [120]),
+    "a resume that equals its preview": resume(preview(pause(good(), 62), 70, [120]), 70, [120]),
     "pruned and counted": pruned(good(), 700, ONE),
     "the same key again": keyed(63, 2),
     "another body refused": keyed(63, 2).add(64, "conflict", job_id=1, key="k", body="{}"),
@@ -194,41 +195,41 @@ GOOD = {
 }  # fmt: skip
 BAD = {
     ("S5", "two at a limit of one"): second(armed(LIMIT), 60.5, LIMIT),
-    ("S6", "a fence that went back at a gate"): ended(
+    ("S6", "a decreasing fence at a gate"): ended(
         second(changed(armed(OVERLAP), "arm", fence=7), 60.5, OVERLAP)
     ),
     ("S11", "two runs of one job"): second(armed(OVERLAP), 60.5, OVERLAP),
-    ("S11", "two, one of them in back-off"): second(
+    ("S11", "two runs, one of them in back-off"): second(
         armed(OVERLAP).verdict(61, state="scheduled", outcome="failed", failed=True), 62, OVERLAP
     ),
-    ("S11", "a delay beside somebody who holds the gate"): delayed(armed(OVERLAP), 60.5, OVERLAP),
+    ("S11", "a delayed run takes a held gate"): delayed(armed(OVERLAP), 60.5, OVERLAP),
     ("S11", "a slot skipped at an open gate"): skipped(ended(armed(OVERLAP)), 62, 1),
-    ("S11", "a slot skipped for a newer one that nobody took"): put_first(54),
-    ("S11", "executions that overlap although nothing was broken"): overlapping(),
+    ("S11", "a slot skipped for a newer slot that has not asked"): put_first(54),
+    ("S11", "overlapping without a fault"): overlapping(),
     ("S11", "a submitted run replaced"): cancel(
         armed(OVERLAP), 61, "cancelled", run=2, job_id=1, trigger="submit:x", slot=60 * S, why="replaced"
     ),
     ("S13", "cancelled while it runs"): cancel(armed(LIMIT), 60.5, "cancelled"),
-    ("S13", "asked although it waits"): cancel(beginning().lease(59, "reserve", fence=0, until=61 * S), 59.5, "asked"),
-    ("S13", "another end than it says"): cancel(good(), 63, "ended", state="dead"),
-    ("S13", "unknown although it is there"): cancel(good(), 63, "unknown"),
+    ("S13", "asked while it waits"): cancel(beginning().lease(59, "reserve", fence=0, until=61 * S), 59.5, "asked"),
+    ("S13", "a cancel with another state"): cancel(good(), 63, "ended", state="dead"),
+    ("S13", "unknown although it exists"): cancel(good(), 63, "unknown"),
     ("S13", "armed after it was asked to stop"): cancel(armed(LIMIT), 60.5, "asked")
     .verdict(61, state="scheduled", outcome="failed", failed=True)
     .lease(62, "arm", lease="l9", attempt=2, fence=9, failures=1),
-    ("S13", "asked, and nobody told it"): asked_when_calm(110),
-    ("S13", "a verdict that became another"): changed(good(), "finish", state="cancelled", sent="scheduled"),
+    ("S13", "asked, and stopped too late"): asked_when_calm(110),
+    ("S13", "a changed verdict"): changed(good(), "finish", state="cancelled", sent="scheduled"),
     ("S14", "planned while paused"): pause(good(), 62).add(63, "elect", inc="A", term=3, shard=0, until=72 * S).add(
         63, "plan", job_id=1, schedule=SCHEDULE, rev=1, start=62 * S, end=125 * S, slots=[120 * S], term=3, shard=0
     ),
     ("S14", "armed while paused"): pause(beginning(), 59).lease(59.9, "arm"),
-    ("S14", "a resume that does less than it says"): resume(pause(good(), 62), 70, [120], told=[120, 180]),
-    ("S14", "a resume that is not as its preview said"): resume(preview(pause(good(), 62), 70, []), 70, [120]),
-    ("S14", "a pause that does less than it says"): pause(good(), 62, answer=[1, 0, 0]),
-    ("S4", "a pause that forgets a slot"): pause(
+    ("S14", "a resume that does less than its answer"): resume(pause(good(), 62), 70, [120], told=[120, 180]),
+    ("S14", "a resume that differs from its preview"): resume(preview(pause(good(), 62), 70, []), 70, [120]),
+    ("S14", "a pause that does less than its answer"): pause(good(), 62, answer=[1, 0, 0]),
+    ("S4", "a pause that loses a slot"): pause(
         good().add(62, "withdraw", run=1, job_id=1, trigger=TRIGGER, slot=60 * S), 62
     ),
-    ("S4", "a resume that goes past a slot"): resume(pause(good(), 62), 70, []),
-    ("S4", "a pause that goes back too far"): pause(good(), 62, after=40),
+    ("S4", "a resume that leaves out a slot"): resume(pause(good(), 62), 70, []),
+    ("S4", "a pause that moves the watermark too far back"): pause(good(), 62, after=40),
     ("S17", "pruned and not counted"): pruned(good(), 700, []),
     ("S17", "counted in another state"): pruned(good(), 700, [["job", "dead", 1]]),
     ("S17", "pruned while it runs"): pruned(armed(LIMIT), 700, ONE),
@@ -248,13 +249,13 @@ BAD = {
 }  # fmt: skip
 
 
-def test_who_waits_at_a_gate_is_not_late_because_its_node_asks_again():
+def test_a_second_ask_does_not_end_the_wait_at_a_gate():
     asked, taken = (check(long_wait(told=told).events, only=["L1"]) for told in ("gone", "reserve"))
     assert not [one for one in asked if one.what.startswith("run 2 ")]
     assert [one for one in taken if one.what.startswith("run 2 ")]
 
 
-def test_a_limit_is_free_although_a_run_that_waits_elsewhere_has_passed_it():
+def test_a_run_that_waits_at_a_second_gate_does_not_fill_a_limit():
     """Run 1 waits at its second gate for 20 s, and run 2 at the first one."""
     story = calm().add(100, "submit", **SUBMIT).lease(100, "reserve", fence=0, until=101 * S)
     of: dict[str, Any] = {"run": 1, "job_id": 1, "trigger": TRIGGER, "slot": 60 * S, "lease": "l1", "inc": "A"}
@@ -265,15 +266,15 @@ def test_a_limit_is_free_although_a_run_that_waits_elsewhere_has_passed_it():
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_is_right_passes(name):
+def test_a_right_history_passes(name):
     assert check(GOOD[name].events) == []
 
 
 @pytest.mark.parametrize(("rule", "name"), BAD)
-def test_what_is_wrong_is_caught(rule, name):
+def test_a_wrong_history_is_caught(rule, name):
     assert rule in {violation.rule for violation in check(BAD[rule, name].events, only=[rule])}
 
 
-def test_what_is_alive_and_well_passes():
+def test_a_history_without_faults_passes():
     assert check(waiting(105.1).events, only=["L4", "S5"]) == []
     assert check(asked_when_calm(103).events, only=["S13"]) == []

@@ -1,14 +1,14 @@
-"""When the store's clock is set, instants before and after it do not compare: rules go by the steady clock there."""
+"""If the store's clock is set, the rules compare instants on the steady clock."""
 
 import pytest
 
 from onthedot_verify.checker import check
-from tests.checker.made_up import S, Story, beginning, changed, good, without
+from tests.checker.stories import S, Story, beginning, changed, good, without
 from tests.checker.test_gates_and_control import overlapping
 
 
 def clock_set(story: Story, at: float, by: float) -> Story:
-    """The same story, with the store's clock set by so many seconds when the steady clock says `at`."""
+    """The same story with the store's clock set by so many seconds when the steady clock is at `at`."""
     told = [event for event in story.events if event["t_mono"] <= at * S]
     then = [event | {"t_store": event["t_store"] + round(by * S)} for event in story.events[len(told) :]]
     fault = {"ev": "nemesis", "src": "nemesis", "node": "", "kind": "step", "fault": "step", "on": "a", "length": 1}
@@ -22,22 +22,22 @@ def broken(story: Story, rule: str) -> bool:
     return bool(check(story.events, only=[rule]))
 
 
-def test_who_has_not_heard_that_the_clock_was_set_back_may_start_by_what_it_knew():
+def test_a_node_may_start_by_the_old_clock_for_one_lease():
     assert not broken(clock_set(good(), 59.95, -10), "S3")
     assert not broken(clock_set(good(), 59, -10), "S3")
 
 
-def test_who_is_early_by_the_old_clock_as_well_is_early():
+def test_a_start_is_early_if_both_clocks_say_so():
     early = changed(good(), "start", t_store=59 * S, t_mono=59 * S)
     assert broken(clock_set(early, 58.7, -10), "S3")
 
 
-def test_a_lease_later_everybody_has_heard():
+def test_the_old_clock_does_not_count_after_a_lease():
     assert broken(clock_set(good(), 44, -10), "S3")
 
 
 @pytest.mark.parametrize(("seconds", "wrong"), [(16, False), (9, True)])
-def test_a_term_that_was_written_before_the_clock_was_set_back_ends_a_whole_term_later(seconds, wrong):
+def test_a_term_from_before_the_clock_was_set_back_ends_a_whole_term_later(seconds, wrong):
     story = beginning().add(35 + seconds, "elect", inc="B", term=3, shard=0, until=60 * S)
     assert broken(clock_set(story, 36.5, -10), "S12") == wrong
 

@@ -1,11 +1,11 @@
-"""S27: who plans has the newest zone data, and has looked at what was computed with another."""
+"""S27: a planner has the newest zone data, and computes again the slots of other zone data."""
 
 from typing import Any
 
 import pytest
 
 from onthedot_verify.checker import check
-from tests.checker.made_up import S, Story
+from tests.checker.stories import S, Story
 
 
 def nodes(**versions: str) -> Story:
@@ -29,41 +29,41 @@ def computed(story: Story, at: float, term: int, zones: str) -> Story:
 
 
 GOOD = {
-    "the newest": elect(nodes(a="2025b", b="2026a"), 2, "b", 1, "2026a"),
-    "as new as others": elect(nodes(a="2026a", b="2026a"), 2, "a", 1, "2026a"),
+    "the newest wins": elect(nodes(a="2025b", b="2026a"), 2, "b", 1, "2026a"),
+    "an equally new one wins": elect(nodes(a="2026a", b="2026a"), 2, "a", 1, "2026a"),
     "the newer one is dead": elect(nodes(a="2025b", b="2026a"), 20, "a", 1, "2025b"),
     "the newer one has left": elect(nodes(a="2025b", b="2026a").add(2, "leave", inc="b"), 3, "a", 1, "2025b"),
     "the newer one drains": elect(
         nodes(a="2025b", b="2026a").add(2, "drain", inc="b", draining=True), 3, "a", 1, "2025b"
     ),
-    "the newer one only works": elect(nodes(a="2025b", b=""), 2, "a", 1, "2025b"),
-    "renewed when a newer one has come": elect(
+    "the newer one is only a worker": elect(nodes(a="2025b", b=""), 2, "a", 1, "2025b"),
+    "renewed after a newer one joined": elect(
         elect(nodes(a="2025b"), 2, "a", 1, "2025b")
         .add(3, "join", inc="b", ttl=15 * S, node_id="b", queues=[], labels=[], tzdata="2026a"),
         4, "a", 1, "2025b",
     ),
-    "planned once all is computed": plan(
+    "planned after all is computed": plan(
         computed(elect(nodes(a="2026a"), 2, "a", 1, "2026a", "2025b"), 3, 1, "2026a"), 4, 1
     ),
 }  # fmt: skip
 BAD = {
-    ("S27", "an older one"): elect(nodes(a="2025b", b="2026a"), 2, "a", 1, "2025b"),
-    ("S27", "the newer one drains no more"): elect(
+    ("S27", "an older one wins"): elect(nodes(a="2025b", b="2026a"), 2, "a", 1, "2025b"),
+    ("S27", "the newer one drains no longer"): elect(
         nodes(a="2025b", b="2026a").add(2, "drain", inc="b", draining=True).add(3, "drain", inc="b", draining=False),
         4, "a", 1, "2025b",
     ),
     ("S27", "planned before all is computed"): plan(elect(nodes(a="2026a"), 2, "a", 1, "2026a", "2025b"), 3, 1),
-    ("S27", "computed with an older one"): plan(
+    ("S27", "computed with older zone data"): plan(
         computed(elect(nodes(a="2026a"), 2, "a", 1, "2026a", "2025b"), 3, 1, "2025b"), 4, 1
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_is_right_passes(name):
+def test_a_right_history_passes(name):
     assert check(GOOD[name].events, only=["S27"]) == []
 
 
 @pytest.mark.parametrize(("rule", "name"), BAD)
-def test_what_is_wrong_is_caught(rule, name):
+def test_a_wrong_history_is_caught(rule, name):
     assert [violation.rule for violation in check(BAD[rule, name].events, only=[rule])] == [rule]

@@ -1,4 +1,4 @@
-"""What the machine draws from: definitions that share gates, and instants that meet."""
+"""Strategies of the machine: definitions that share gates, and instants that coincide."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OVERLAPS = [
     None, Overlap("wait"), Overlap("wait", max_waiting=0), Overlap("skip"), Overlap("replace"),
     Overlap("allow"), Overlap("allow"), Overlap("allow", max_running=1), Overlap("allow", max_running=2),
 ]  # fmt: skip
-# A name has one limit: who is next where runs go by different ones hangs on the order in which a batch ends.
+# Each name has one limit. With several, the next run would depend on the order in which a batch ends.
 LIMITS = [
     None, None, Limit(1), Limit(2), Limit(1, name="x"), Limit(2, name="w"), Limit(1, key="t"), Limit(1, name="y"),
 ]  # fmt: skip
@@ -31,7 +31,7 @@ AFTERS = [
     After("b", on="failure"), After("a", "b", on="either"), After("c"),
 ]  # fmt: skip
 FAIR: dict[str, Any] = {"queue": "fair", "share": "t"}
-# Each changes a few things of a definition: a run is given out where it has moved to.
+# Each changes a few fields of a definition, so that runs move to other queues and workers.
 MORE: list[dict[str, Any]] = [
     {}, {}, {}, {"priority": "high"}, {"queue": "slow"}, {"labels": frozenset({"gpu"})}, {"assignment": "leader"},
     {"owner": "ops"}, {"task": Call(handler="other")}, FAIR, {"on": "all"},
@@ -39,21 +39,21 @@ MORE: list[dict[str, Any]] = [
 TTLS = st.sampled_from([5, 60, 60])
 OFFERS = st.sampled_from([(TASK,), (TASK, OTHER_TASK), (TASK, OTHER_TASK), ()])
 OUTCOMES = st.sampled_from([SUCCESS, SUCCESS, DEAD, LOST, CANCELLED, OutcomeKind.FAILED, OutcomeKind.LOST])
-PICKS = st.lists(st.integers(0, 5), min_size=1, max_size=3)  # of the newest leases: many are stale by then
+PICKS = st.lists(st.integers(0, 5), min_size=1, max_size=3)  # of the newest leases, of which many are stale
 SELDOM = st.sampled_from([False, False, False, True])
 NUMBER = st.integers(0, 9)
 
 
 class Moment(NamedTuple):
-    """What goes on in a moment."""
+    """What happens in one step of `moment`."""
 
     seconds: int
-    names: list[str]  # of the jobs of which somebody submits a run
+    names: list[str]  # of the jobs that get a submitted run
     tenant: str
     plans: bool
     seats: int
     ahead: int
-    ends: int  # how many attempts
+    ends: int  # how many attempts end
     outcome: Verdict | OutcomeKind
 
 

@@ -1,4 +1,4 @@
-"""Walks on a few rules of the machine, so that rare calls meet often."""
+"""Foci: walks with only a few rules of the machine, so that rare calls meet often."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis.stateful import RULE_MARKER
 
 from tests.contract.machine import Machine
 
-ALL = ""  # of the rules
+ALL = ""  # all rules
 
 WORK = ("first_moment", "turn")
 
@@ -30,11 +30,11 @@ FOCI: dict[str, tuple[str, ...]] = {
 
 
 def focused(machine: type[Machine], focus: str) -> type[Machine]:
-    """The machine with the rules of a focus alone."""
+    """The machine with only the rules of a focus."""
     if focus == ALL:
         return machine
     rules = {name: getattr(method, RULE_MARKER, None) for name, method in inspect.getmembers(machine)}
     functions = {name: rule.function for name, rule in rules.items() if rule is not None}
     assert functions.keys() >= set(FOCI[focus]), f"{focus}: there is no rule {set(FOCI[focus]) - functions.keys()}"
-    others = {name: function for name, function in functions.items() if name not in FOCI[focus]}  # rules no more
+    others = {name: function for name, function in functions.items() if name not in FOCI[focus]}  # no longer rules
     return type(f"{machine.__name__}On{focus.title()}", (machine,), {**others, "is_focused": True})

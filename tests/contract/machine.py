@@ -1,8 +1,8 @@
-"""Any order of calls, also late, stale and repeated ones: a store answers and shows what the oracle says.
+"""A hypothesis state machine: any order of calls, with late, stale and repeated ones, on a store and on the oracle.
 
-The machine makes each call on a store and on the oracle (`oracle/`), and compares the answers. After every step it
-compares all that the store shows. It calls as nodes do: windows are those of the planner, gates those of a worker, but
-now and then bent or out of date. All spans are whole seconds, so that instants meet.
+The machine makes each call on a store and on the oracle (`oracle/`), and compares the answers. After each step it
+compares everything that the store shows. It calls as nodes do: windows are those of the planner, and gates those of a
+worker. Now and then they are wrong or out of date. All spans are whole seconds, so that instants coincide.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from tests.lanes import SOAK
 
 
 class Machine(PlanningRules):
-    """One store, three jobs, a planner, and workers that come and go."""
+    """One store, three jobs, a planner, and workers that start and stop."""
 
     @initialize(
         overlap=st.sampled_from(OVERLAPS), schedules=st.sampled_from(SCHEDULES[1:]), limit=st.sampled_from(LIMITS),
@@ -81,7 +81,7 @@ class Machine(PlanningRules):
         self, overlap: Overlap | None, schedules: Any, limit: Limit | None, rates: tuple[Rate | None, Rate | None],
         more: dict[str, Any], after: After,
     ) -> None:  # fmt: skip
-        """A planner, two workers, and some work to do."""
+        """Start a planner and two workers, and submit some runs."""
         self.register(60, (), "planner")
         self.campaign(0, 60, 0)
         self.share_queue({})
@@ -94,7 +94,7 @@ class Machine(PlanningRules):
             self.submit(name, 0, "", "1", None, 3, False)
 
     def moment(self, drawn: Moment) -> None:
-        """What goes on all the time: somebody submits, the planner plans, and work begins and ends."""
+        """What happens all the time: runs are submitted, the planner plans, and attempts start and end."""
         self.bench.now += drawn.seconds * SECOND
         for name in drawn.names:
             self.submit(name, 0, "", drawn.tenant, None, 3, False)
@@ -107,7 +107,7 @@ class Machine(PlanningRules):
         self.note([0, 1], 1 + self.steps % 3, self.steps % 2 == 0, drawn.ends or None, "said")
         self._finish(self.running()[: drawn.ends], drawn.outcome)
 
-    # Several rules, because one rule is chosen as often as another.
+    # Several rules, because each rule is chosen equally often.
     first_moment = rule(drawn=MOMENTS)(moment)
     second_moment = rule(drawn=MOMENTS)(moment)
     third_moment = rule(drawn=MOMENTS)(moment)
@@ -116,7 +116,7 @@ class Machine(PlanningRules):
     sixth_moment = rule(drawn=MOMENTS)(moment)
     seventh_moment = rule(drawn=MOMENTS)(moment)
 
-    # ── the way of a run ─────────────────────────────────────────────────────────────────────────────────────────
+    # ── the life of a run ────────────────────────────────────────────────────────────────────────────────────────
 
     @rule(
         name=NAMES,
@@ -128,7 +128,7 @@ class Machine(PlanningRules):
         twice=SELDOM,
     )
     def submit(self, name: str, due: int, key: str, tenant: str, expires: int | None, again: int, twice: bool) -> None:
-        """Now and then one that was submitted before, or under a revision that is gone."""
+        """Submit a run, now and then one that was submitted before, or under an old revision."""
         record = self.record(name)
         self.asked += 1
         at = self.now + due * SECOND
@@ -151,13 +151,13 @@ class Machine(PlanningRules):
         number=NUMBER, seats=st.integers(0, 3), ahead=st.integers(0, 3), late=SELDOM, extra=st.sampled_from([0, 0, 5])
     )
     def reserve(self, number: int, seats: int, ahead: int, late: bool, extra: int) -> None:
-        """As a worker that serves all; now and then under a number that may be void by now."""
+        """Reserve as a worker of all queues, now and then under a number that may be void."""
         self._reserve(self.worker(number), seats, ahead, late=late, extra=extra)
 
     @aside
     @rule(number=NUMBER, seats=st.integers(0, 3), ahead=st.integers(0, 2), tasks=OFFERS, labels=st.booleans())
     def reserve_less(self, number: int, seats: int, ahead: int, tasks: tuple[str, ...], labels: bool) -> None:
-        """As a worker that does not serve all."""
+        """Reserve as a worker that does not serve everything."""
         some = ("default",) if labels else ("slow", "fair")
         offered = frozenset({"gpu"} if labels else ())
         self._reserve(self.worker(number), seats, ahead, tasks=frozenset(tasks), queues=some, labels=offered)
@@ -165,7 +165,7 @@ class Machine(PlanningRules):
     def _reserve(
         self, worker: str, seats: int, ahead: int, *, late: bool = False, extra: int = 0, **options: Any
     ) -> list[Lease]:
-        """What is held."""
+        """Reserve on both. Returns the held leases."""
         self.asked += 1
         options = {"tasks": TASKS, "queues": ("default", "slow", "fair"), "labels": frozenset({"gpu"}), **options}
         ask = ReserveRequest(
@@ -182,11 +182,11 @@ class Machine(PlanningRules):
 
     @rule(number=NUMBER, seats=st.integers(1, 4))
     def work(self, number: int, seats: int) -> None:
-        """What a worker does most of the time: reserve what is due, and arm it in one call."""
+        """What a worker does most of the time: reserve due runs, and arm them in one call."""
         self._work(self.worker(number), seats, 0)
 
     def _work(self, worker: str, seats: int, ahead: int) -> None:
-        """It asks for what it has said that it can do."""
+        """Reserve with the tasks that the worker registered."""
         row = self.world.nodes.get(worker)
         tasks = TASKS if row is None else frozenset(row.node.tasks)
         self._arm(self._reserve(worker, seats, ahead, tasks=tasks), early=False)
@@ -204,30 +204,30 @@ class Machine(PlanningRules):
         return [self.leases[-1 - pick] for pick in picks if pick < len(self.leases)]
 
     def reserved(self) -> list[Lease]:
-        """Those under which runs are reserved now."""
+        """The leases of runs that are reserved now."""
         mine = {run.hold.lease_id for run in self.world.live() if run.hold and run.state is RunState.RESERVED}
         return [lease for lease in self.leases if lease.lease_id in mine]
 
     def running(self) -> list[Lease]:
-        """Those under which attempts run now."""
+        """The leases of attempts that run now."""
         mine = {run.hold.lease_id for run in self.world.live() if run.hold and run.is_running}
         return [lease for lease in self.leases if lease.lease_id in mine]
 
     @aside
     @rule(picks=PICKS, early=st.booleans())
     def arm(self, picks: list[int], early: bool) -> None:
-        """As a worker does; `early`: as if none of them were due yet."""
+        """Arm as a worker does; `early`: as if none were due yet."""
         self._arm(self.picked(picks), early=early)
 
     @rule(number=NUMBER, early=st.booleans(), gated=st.sampled_from([True, True, True, False]), hasty=SELDOM)
     def arm_reserved(self, number: int, early: bool, gated: bool, hasty: bool) -> None:
-        """One that is reserved; now and then by somebody who knows of no gates, or whose clock is fast."""
+        """Arm a reserved run, now and then without its gates, or with a clock that is fast."""
         reserved = self.reserved()
         self._arm(reserved[number % len(reserved) :][:1] if reserved else [], early=early, gated=gated, hasty=hasty)
 
     def _arm(self, leases: Sequence[Lease], *, early: bool, gated: bool = True, hasty: bool = False) -> None:
-        """What is due in one call, and what is not in another: stores differ in whom a run that is not due has to wait
-        for, if that one starts in the same call."""
+        """Arm due runs in one call and the others in another. Stores differ in the holder that they name for a run that
+        is not due, if that holder starts in the same call."""
         due = [lease for lease in leases if lease.due_at <= self.now and not early]
         for some, is_due in ((due, True), ([lease for lease in leases if lease not in due], False)):
             asks = {lease.lease_id: self._ask(lease, is_due=is_due or hasty) for lease in some} if gated else {}
@@ -257,7 +257,7 @@ class Machine(PlanningRules):
         )
 
     def verdict(self, drawn: Verdict | OutcomeKind) -> Verdict:
-        """A terminal verdict as it is; for an outcome, another try in a second."""
+        """A terminal verdict is unchanged. An outcome becomes a retry in a second."""
         if isinstance(drawn, Verdict):
             return drawn
         failed = drawn is OutcomeKind.FAILED
@@ -266,12 +266,12 @@ class Machine(PlanningRules):
     @aside
     @rule(picks=PICKS, twice=st.booleans(), outcome=OUTCOMES)
     def finish(self, picks: list[int], twice: bool, outcome: Verdict | OutcomeKind) -> None:
-        """Current, stale, repeated, twice in one call: as the leases happen to be."""
+        """Finish any leases: current, stale, repeated, or twice in one call."""
         self._finish(self.picked(picks) * (1 + twice), outcome)
 
     @rule(number=NUMBER, many=st.integers(1, 3), outcome=OUTCOMES)
     def end(self, number: int, many: int, outcome: Verdict | OutcomeKind) -> None:
-        """Attempts that run."""
+        """End running attempts."""
         running = self.running()
         self._finish(running[number % len(running) :][:many] if running else [], outcome)
 
@@ -287,7 +287,7 @@ class Machine(PlanningRules):
         saves = [
             (replace(lease), Checkpoint(number, f"{self.asked}.{number}"))
             for lease in leases
-            for number in (revision, revision - 1, revision)  # one is late, one is said again
+            for number in (revision, revision - 1, revision)  # one is late, one is repeated
         ]
         self.both(lambda: self.store.checkpoint(saves, now=self.now), lambda _: runs.checkpoint(self.world, saves))
 
@@ -308,7 +308,7 @@ class Machine(PlanningRules):
 
     @rule(number=NUMBER, why=st.sampled_from(["by hand", "by another"]), twice=SELDOM)
     def cancel(self, number: int, why: str, twice: bool) -> None:
-        """One of the runs, live or ended, or one that is unknown."""
+        """Cancel a run, live, ended or unknown."""
         live = [run.id for run in self.world.live()]
         some = [*live, *live, *(run.id for run in self.world.runs), 10**6]
         ids = [some[number % len(some)]] * (1 + twice)
@@ -336,7 +336,7 @@ class Machine(PlanningRules):
 
     @rule(outcome=OUTCOMES, picks=PICKS, stale=SELDOM)
     def reap(self, outcome: Verdict | OutcomeKind, picks: list[int], stale: bool) -> None:
-        """Every orphan that is shown can be taken; others, as it happens."""
+        """Reap any orphan that is shown, and other leases."""
         found = self.do(self.store.orphans(limit=1000, now=self.now))
         assert sorted(lease.run_id for lease in found) == sorted(run.id for run in upkeep.orphans(self.world, self.now))
         self._reap(self.picked(picks) if stale else sorted(found, key=lambda lease: lease.run_id), outcome)
@@ -353,7 +353,7 @@ class Machine(PlanningRules):
         limit=st.sampled_from([2, 500]), of_job=st.sampled_from([None, None, 1]), passes=st.integers(1, 2),
     )  # fmt: skip
     def prune(self, age: int, states: frozenset[RunState], limit: int, of_job: int | None, passes: int) -> None:
-        """What ended long enough ago goes, page after page, and is counted."""
+        """Prune runs that ended long enough ago, page by page."""
         ended = [Mark(run.ended_at or 0, run.id) for run in self.world.ended()]
         until = Mark(self.now - age * SECOND, 2**62) if age or not ended else ended[-1]
         cut, after = Cut(states, until, of_job), None
@@ -380,7 +380,7 @@ class Machine(PlanningRules):
     @aside
     @rule()
     def recount(self) -> None:
-        """The safety net never catches anything."""
+        """The recount is a safety net, and must find nothing."""
         assert self.both(
             lambda: self.store.recount_gates(now=self.now), lambda _: gates.recount(self.world, self.now)
         ) == 0  # fmt: skip
@@ -402,7 +402,7 @@ class Machine(PlanningRules):
 
     @rule(weights=st.sampled_from([None, {}, {"1": 2}]))
     def share_queue(self, weights: dict[str, int] | None) -> None:
-        """One whose runs need no labels: in which order several routes get their turns is the store's."""
+        """Share a queue whose runs need no labels. Stores may give turns to several routes in different orders."""
         self.both(
             lambda: self.store.share_queue("fair", weights, now=self.now),
             lambda _: queues.share_queue(self.world, "fair", weights),
@@ -410,7 +410,7 @@ class Machine(PlanningRules):
 
     @rule(number=NUMBER, old=st.sampled_from([0, 0, 0, 1]), ahead=st.integers(0, 3), any_run=SELDOM)
     def place(self, number: int, old: int, ahead: int, any_run: bool) -> None:
-        """As the assigner does; now and then a run that needs no place."""
+        """Place as the assigner does, now and then a run that needs no placement."""
         if not self.terms:
             return
         until = self.now + ahead * SECOND
@@ -428,7 +428,7 @@ class Machine(PlanningRules):
             lambda _: queues.place(self.world, term, placements, self.now),
         )
 
-    # ── what always holds ────────────────────────────────────────────────────────────────────────────────────────
+    # ── invariant ────────────────────────────────────────────────────────────────────────────────────────────────
 
     @invariant()
     def the_store_shows_what_the_oracle_says(self) -> None:
@@ -437,7 +437,7 @@ class Machine(PlanningRules):
 
 
 def walk(machine: type[Machine], examples: int, *, shrink: bool = True, fixed: bool = not SOAK) -> None:
-    """Make any calls in any order. `fixed`: the same ones every time."""
+    """Make calls in any order. `fixed`: the same ones every time."""
     run_state_machine_as_test(
         machine,
         settings=settings(

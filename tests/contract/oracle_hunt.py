@@ -1,4 +1,4 @@
-"""Hunts a mutant of the SQL store with the oracle's machine."""
+"""`finds`: looks for a mutant of the SQL store with the machine and the oracle."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def finds(mutant: Mutant, empty: Path, examples: int, focus: str = ALL) -> BaseException | None:
-    """What the machine has against a store with this mistake, in so many walks that are the same every time; None:
-    nothing. `empty` is a file with all tables and no rows."""
+    """The error that the machine finds in a store with this mistake, or None. The number of walks is `examples`, and
+    they are the same every time. `empty` is a file with all tables and no rows."""
 
     class Hunt(Machine):
         def open_store(self, loop: asyncio.AbstractEventLoop) -> Store:
@@ -34,6 +34,6 @@ def finds(mutant: Mutant, empty: Path, examples: int, focus: str = ALL) -> BaseE
     with planted(mutant):
         try:
             walk(focused(Hunt, focus), examples, shrink=False, fixed=True)
-        except Exception as error:  # noqa: BLE001 - whatever a mutant raises
+        except Exception as error:  # noqa: BLE001 - a mutant may raise anything
             return error
     return None

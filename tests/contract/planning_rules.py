@@ -1,4 +1,4 @@
-"""The rules of the machine that are about jobs, plans and nodes."""
+"""The rules of the machine for jobs, plans and nodes."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from tests.contract.oracle import control, edits, nodes, plan, show
 from tests.contract.trial import Trial, same, told
 
 aside = precondition(lambda self: self.is_focused or self.steps % 4 == 0)
-"""For rules that matter less: else there would be little work among so many of them."""
+"""For less important rules. Without it the walks would have too few runs."""
 
 
 class PlanningRules(RuleBasedStateMachine):
-    """Jobs, plans and nodes."""
+    """Rules for jobs, plans and nodes."""
 
-    is_focused = False  # on a few rules
+    is_focused = False  # whether the walk has only a few rules
 
     def open_store(self, loop: asyncio.AbstractEventLoop) -> Store:
         raise NotImplementedError
@@ -64,7 +64,7 @@ class PlanningRules(RuleBasedStateMachine):
         self.trial = Trial(self.open_store(loop), loop)
         self.store, self.bench, self.world = self.trial.store, self.trial.bench, self.trial.world
         self.do, self.both = self.trial.do, self.trial.both
-        self.leases: list[Lease] = []  # all that were ever given out, newest last
+        self.leases: list[Lease] = []  # all leases ever given out, newest last
         self.terms: list[Term] = []
         self.workers: list[str] = []
         self.asked = 0
@@ -80,7 +80,7 @@ class PlanningRules(RuleBasedStateMachine):
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def record(self, name: str) -> JobRecord | None:
-        """The job, as a caller reads it."""
+        """The job as a caller reads it."""
         found, known = self.do(self.store.queries.get_job(name)), self.world.job_named(name)
         same(f"job {name}", found and told(found), known and show.job(self.world, known))
         return found
@@ -101,7 +101,7 @@ class PlanningRules(RuleBasedStateMachine):
         self, name: str, overlap: Overlap | None, limit: Limit | None, rate: Rate | None, schedules: Any,
         after: After | None, more: dict[str, Any], bent: int, off: int | None, catch_up: Any,
     ) -> None:  # fmt: skip
-        """Create or edit a job; now and then with windows that do not fit, or from another revision."""
+        """Create or edit a job, now and then with wrong windows or from another revision."""
         job = self.bench.job(
             *schedules, name=name, overlap=overlap, concurrency=limit, rate=rate, after=after,
             catch_up=CatchUp(catch_up), **more,
@@ -113,7 +113,7 @@ class PlanningRules(RuleBasedStateMachine):
         more=st.sampled_from(MORE),
     )  # fmt: skip
     def edit(self, name: str, off: int | None, bent: int, same: bool, more: dict[str, Any]) -> None:
-        """One thing is another, or nothing; its schedules and gates stay."""
+        """Change one field or none. Schedules and gates stay."""
         record = self.record(name)
         if record is not None:
             job = record.job if same else replace(record.job, **{"owner": f"team {record.revision}", **more})
@@ -122,7 +122,7 @@ class PlanningRules(RuleBasedStateMachine):
     @aside
     @rule(after=st.sampled_from(AFTERS[5:9]))
     def rewire(self, after: After | None) -> None:
-        """A job follows others, or the same ones in another way."""
+        """Change the parents of a job, or how they count."""
         record = self.record("c")
         if record is not None:
             self._put(replace(record.job, after=after), 0, 0)
@@ -145,14 +145,14 @@ class PlanningRules(RuleBasedStateMachine):
         self.both(lambda: self.store.put_job(job, windows, expected=expected, now=self.now), wanted)
 
     def _aim(self, job: Job, window: Window) -> Window:
-        """One run of each slot for each living node, if the job says so."""
+        """Plan one run of each slot for each living node, if the job wants that."""
         if job.on != "all":
             return window
         alive = {row.node.id for row in self.world.nodes.values() if row.is_alive(self.now) and row.node.tasks}
         return aimed(window, tuple(sorted(alive)), self.now)
 
     def _bend(self, windows: list[Window], bent: int) -> list[Window]:
-        """Windows as somebody with a wrong clock, or an old look, would compute them."""
+        """Change windows as a wrong clock or an old read would."""
         match bent:
             case 1:
                 return windows[1:]
@@ -229,12 +229,12 @@ class PlanningRules(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 1, 1, 2, 2, 3, 6, -2]))
     def turn(self, seconds: float) -> None:
-        """Time passes; now and then somebody sets the clock back."""
+        """Let time pass, and now and then set the clock back."""
         self.bench.now = max(START, self.now + round(seconds * SECOND))
 
     @rule(bent=st.integers(0, 19), stale=SELDOM, old=st.sampled_from([0, 0, 0, 1]))
     def plan(self, bent: int, stale: bool, old: int) -> None:
-        """As the planner does; now and then once more with what it knew before, or under an old term."""
+        """Plan as the planner does, now and then again with old schedules or under an old term."""
         if not self.terms:
             return
         coming = plan.due(self.world, self.now + LOOKAHEAD)
@@ -265,7 +265,7 @@ class PlanningRules(RuleBasedStateMachine):
         off=SELDOM,
     )
     def except_slot(self, name: str, schedule: str, place: int, moved: bool, off: bool) -> None:
-        """Give a slot its fate ahead, planned or not; too late, or twice, as it happens."""
+        """Move or cancel a slot, planned or not, also too late or twice."""
         scheduled = [job.name for job in self.world.jobs.values() if schedule in job.schedules]
         record = self.record((scheduled or [name])[0])
         if record is None:
@@ -297,7 +297,8 @@ class PlanningRules(RuleBasedStateMachine):
     @aside
     @rule(ttl=TTLS, tasks=OFFERS, name=st.sampled_from(["w1", "w2", "w3"]))
     def register(self, ttl: int, tasks: tuple[str, ...], name: str) -> None:
-        """Somebody who offers to do all, or less: nobody may be left who can start a run that was passed a place."""
+        """Register a worker with all or fewer tasks. So at times no worker can start a run that has a place in a
+        limit."""
         node = Node(
             name, f"{name}-{self.bench.ids.token()}", queues=("default", "slow", "fair"), labels=("gpu",), tasks=tasks,
             seats=4, tzdata="2025b" if name == "w3" else "2025a",
@@ -308,7 +309,7 @@ class PlanningRules(RuleBasedStateMachine):
     @aside
     @rule(number=NUMBER, ttl=TTLS)
     def register_again(self, number: int, ttl: int) -> None:
-        """One that is there, or was."""
+        """Register a worker again, living or not."""
         row = self.world.nodes.get(self.worker(number))
         if row is not None:
             self._register(row.node, ttl)
@@ -325,7 +326,7 @@ class PlanningRules(RuleBasedStateMachine):
         assert sorted(answer.cancels) == nodes.cancels(self.world, row.node.incarnation)
 
     def worker(self, number: int) -> str:
-        """One of those that ever registered, most often one of the newest."""
+        """The incarnation of a registered worker, most often of a new one."""
         return self.workers[-1 - number % min(len(self.workers), 4)]
 
     @aside
@@ -339,7 +340,7 @@ class PlanningRules(RuleBasedStateMachine):
 
     @rule(number=NUMBER, politely=SELDOM)
     def stop(self, number: int, politely: bool) -> None:
-        """A worker leaves; or it dies, and its lease ends without a word."""
+        """A worker leaves, or it dies and its lease ends."""
         worker = self.worker(number)
         if politely:
             self.both(
@@ -371,7 +372,7 @@ class PlanningRules(RuleBasedStateMachine):
         self.terms += [term] if term is not None else []
 
     def lead(self) -> None:
-        """See to it that somebody does."""
+        """Make sure that there is a leader."""
         living = [name for name, row in self.world.nodes.items() if row.is_alive(self.now)]
         is_over = self.world.term is None or self.world.term.until <= self.now
         for worker in living if is_over else ():
@@ -380,7 +381,7 @@ class PlanningRules(RuleBasedStateMachine):
     @aside
     @rule(old=st.sampled_from([0, 0, 1]), ttl=st.sampled_from([None, 5, 60]))
     def renew(self, old: int, ttl: int | None) -> None:
-        """Or resign."""
+        """Renew or resign."""
         if not self.terms:
             return
         term = self.terms[-1 - old % len(self.terms)]
@@ -394,5 +395,5 @@ class PlanningRules(RuleBasedStateMachine):
 
     @staticmethod
     def _same(answer: object, wanted: object) -> None:
-        """Also if both are None."""
+        """Compare answers that may be None."""
         assert answer == wanted, f"expected {wanted}, got {answer}"

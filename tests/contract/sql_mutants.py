@@ -1,12 +1,12 @@
-"""Plants a mistake (a mutant) in the shared SQL store, and takes it out again.
+"""`planted`: plants a mistake (a mutant) in the shared SQL store, and removes it again.
 
 The mutants are in `sql_plan_mutants.py`, `sql_run_mutants.py` and `sql_upkeep_mutants.py`, by the operation of
 `SqlStore`. A new operation needs at least one: leave out a condition, compare wrongly, or forget to write, clear or
-hint something. The first one of each operation is planted in `make unit`, all of them in `make test`.
+hint something. `make unit` plants the first one of each operation, and `make test` all of them.
 
-A mutant names a statement or a function of `onthedot.stores.sql`, a piece of its text, and another text for it.
-The piece has to be there: a mutant that no longer fits is an error. Statements are written as in the source
-(`id {in1}`, `$2`), on one line; SQLite's text is changed. Functions change everywhere, also where they were imported.
+A mutant names a statement or a function of `onthedot.stores.sql`, a piece of its text, and another text for it. The
+piece must exist: a mutant that no longer fits is an error. Statements are written as in the source (`id {in1}`, `$2`),
+on one line. The SQLite text of a statement changes. A function changes everywhere, also where it is imported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from onthedot.stores.sql.port import Statement, sql
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mistake in the shared SQL store, and the check of the contract that finds it, if that is what finds it.
+    """A mistake in the shared SQL store, and the check of the contract that finds it.
 
     `target` is a module of `onthedot.stores.sql` and a name in it: `reserve.RELEASE`, `arm.Known.is_full`.
     """
@@ -40,17 +40,17 @@ class Mutant:
 
 
 class DoesNotFit(Exception):
-    """A mutant is about code that is not there any more."""
+    """The code that a mutant changes does not exist any more."""
 
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
-    """Inside, the store has the mistake. `DoesNotFit` if its target or the piece of its text is gone."""
+    """Inside, the store has the mistake. Raises `DoesNotFit` if the target or the piece of its text does not exist."""
     target = _find(mutant)
     if isinstance(target, Statement):
         kept = target.sqlite
         mutated = _mutated(mutant, _on_one_line(kept), *(_as_sqlite(text) for text in (mutant.old, mutant.new)))
-        object.__setattr__(target, "sqlite", mutated)  # it is frozen
+        object.__setattr__(target, "sqlite", mutated)  # the dataclass is frozen
         try:
             yield
         finally:
@@ -73,13 +73,15 @@ def _find(mutant: Mutant) -> Any:
         try:
             found = found[int(name)] if name.isdigit() else getattr(found, name)
         except (AttributeError, IndexError) as error:
-            raise DoesNotFit(f"{mutant}: there is no {name} in {found}; name what took its place") from error
+            raise DoesNotFit(f"{mutant}: {found} has no {name}; name its replacement") from error
     return found
 
 
 def _mutated(mutant: Mutant, text: str, old: str, new: str) -> str:
     if old not in text:
-        raise DoesNotFit(f"{mutant}: this piece of text is gone; plant the same mistake in the new text:\n{text}")
+        raise DoesNotFit(
+            f"{mutant}: this piece of text does not exist; plant the same mistake in the new text:\n{text}"
+        )
     return text.replace(old, new)
 
 

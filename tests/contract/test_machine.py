@@ -1,4 +1,4 @@
-"""Any order of calls: every store answers and shows what the oracle says."""
+"""In any order of calls, each store answers and shows the same as the oracle."""
 
 from __future__ import annotations
 
@@ -56,23 +56,23 @@ class RedisMachine(Machine):
         return loop.run_until_complete(RedisStore.open(self.server.url()))
 
 
-@pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form
+@pytest.mark.timeout(600)  # hypothesis needs the time to shrink a failure
 @pytest.mark.parametrize(("machine", "examples"), [(MemoryMachine, 80), (SqliteMachine, 40)])
-def test_any_order_of_calls(machine: type[Machine], examples: int):
+def test_a_store_agrees_with_the_oracle(machine: type[Machine], examples: int):
     walk(machine, examples * THOROUGH)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("focus", FOCI)
-def test_walks_on_a_few_rules(focus: str):
+def test_a_store_agrees_with_the_oracle_on_a_few_rules(focus: str):
     walk(focused(SqliteMachine, focus), 4 * THOROUGH)
 
 
 @pytest.mark.timeout(600)
-def test_any_order_of_calls_on_postgres(migrated_url: str):
+def test_postgres_agrees_with_the_oracle(migrated_url: str):
     walk(type("OnThisServer", (PostgresMachine,), {"url": migrated_url}), 4 * THOROUGH)
 
 
 @pytest.mark.timeout(600)
-def test_any_order_of_calls_on_redis(valkey: ValkeyServer):
+def test_redis_agrees_with_the_oracle(valkey: ValkeyServer):
     walk(type("OnThisServer", (RedisMachine,), {"server": valkey}), 8 * THOROUGH)

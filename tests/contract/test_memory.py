@@ -9,7 +9,7 @@ from onthedot_verify import contract
 
 
 class NotedStatements:
-    """What handlers have executed."""
+    """The statements of handlers, as effects."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""The PostgreSQL store keeps the contract, on a server of its own."""
+"""The PostgreSQL store keeps the contract, on its own server."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ async def test_contract(check: contract.Check, empty_url: str):
         await store.close()
 
 
-@pytest.mark.parametrize("check", [one for one in contract.checks() if one.slice == "finding"], ids=str)
+@pytest.mark.parametrize("check", [one for one in contract.checks() if one.slice == "queries"], ids=str)
 @pytest.mark.parametrize(("scanned", "lines"), [(1, 0), (5, 2)])
-async def test_pages_are_the_same_in_however_small_steps(
+async def test_pages_are_the_same_with_small_steps(
     check: contract.Check, scanned: int, lines: int, empty_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     for module in (find, plan):

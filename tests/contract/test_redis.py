@@ -1,6 +1,6 @@
-"""The Redis store keeps the contract, on a Valkey of its own; the parts that matter also on Debian's redis-server.
+"""The Redis store keeps the contract on Valkey, and its main parts on Debian's redis-server.
 
-Once more with steps of one run: what is decided about many must come out the same, however many steps it takes.
+It runs again with steps of one run: the result must be the same for any length of a step.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ async def test_contract(check: contract.Check, valkey_url: str):
 
 
 SWEEPING = (
-    "jobs", "edits", "control", "moved", "queues", "retention", "upkeep", "leftovers", "gates", "overdue",
-    "places", "rates", "delays", "dependencies", "standing",
+    "jobs", "edits", "control", "moved_slots", "queues", "retention", "upkeep", "cleanup", "gates", "overdue",
+    "limit_places", "rates", "fixed_delays", "dependencies", "status",
 )  # fmt: skip
-"""Slices with decisions about many runs. The others do the same however long a step is; `make soak` shows it."""
+"""Slices with decisions about many runs. `make soak` runs the other slices, too."""
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ async def test_contract_in_steps_of_one_run(check: contract.Check, valkey_url: s
         await store.close()
 
 
-@pytest.mark.parametrize("check", [one for one in contract.checks() if one.slice == "finding"], ids=str)
+@pytest.mark.parametrize("check", [one for one in contract.checks() if one.slice == "queries"], ids=str)
 @pytest.mark.parametrize(("scanned", "rows"), [(1, 1), (6, 3)])
-async def test_pages_are_the_same_in_however_small_steps(
+async def test_pages_are_the_same_with_small_steps(
     check: contract.Check, scanned: int, rows: int, valkey_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(queries, "SCANNED", scanned)
@@ -53,8 +53,8 @@ async def test_pages_are_the_same_in_however_small_steps(
 
 
 PARTS = (
-    "reserve", "arm", "finish", "gates", "overdue", "places", "rates", "control", "edits", "queues", "retention",
-    "upkeep", "leftovers",
+    "reserve", "arm", "finish", "gates", "overdue", "limit_places", "rates", "control", "edits", "queues", "retention",
+    "upkeep", "cleanup",
 )  # fmt: skip
 
 

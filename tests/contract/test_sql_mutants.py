@@ -18,12 +18,12 @@ from tests.contract.sql_mutants import DoesNotFit, Mutant, planted
 
 MUTANTS = sql_plan_mutants.MUTANTS | sql_run_mutants.MUTANTS | sql_upkeep_mutants.MUTANTS
 CHECKS = {str(check): check for check in contract.checks()}
-OF_THE_DATABASE = {"about", "tell_time", "close"}  # no moves
+OF_THE_DATABASE = {"about", "tell_time", "close"}  # these are no moves
 IN_A_CHECK = Path(contract.__file__).parent
 
 
 def moves() -> set[str]:
-    """Every operation of the store that runs a move."""
+    """Each operation of the store that runs a move."""
     methods = [method for part in (SqlStore, SqlQueries, SqlDocuments) for method in vars(part).items()]
     return {name for name, method in methods if inspect.iscoroutinefunction(method)} - OF_THE_DATABASE
 
@@ -49,11 +49,11 @@ async def store(empty: Path, tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-def test_every_move_has_a_mutant():
+def test_each_move_has_a_mutant():
     assert set(MUTANTS) == moves(), "each move of the SQL store needs a mutant in tests/contract/sql_*_mutants.py"
 
 
-def test_no_mutant_is_there_twice():
+def test_each_mutant_exists_once():
     planted_ones = [(mutant.target, mutant.old, mutant.new) for group in MUTANTS.values() for mutant in group]
     assert len(set(planted_ones)) == len(planted_ones)
 
@@ -66,7 +66,7 @@ def named() -> list[object]:
 
 
 @pytest.mark.parametrize("name", named())
-async def test_the_check_passes_without_a_mutant(name: str, store: SqliteStore):
+async def test_a_check_passes_without_a_mutant(name: str, store: SqliteStore):
     await CHECKS[name](contract.Workbench(store))
 
 
@@ -80,24 +80,24 @@ def listed() -> list[object]:
 
 
 @pytest.mark.parametrize("mutant", listed())
-async def test_a_mutant_is_found(mutant: Mutant, store: SqliteStore):
+async def test_the_contract_finds_a_mutant(mutant: Mutant, store: SqliteStore):
     with planted(mutant):
         error = await failure(mutant, store)
-    assert error is not None, f"{mutant}: {mutant.check} does not find it"
+    assert error is not None, f"{mutant}: expected {mutant.check} to find it"
     if not is_expectation(error):
-        raise AssertionError(f"{mutant}: it is broken; expected an assertion of {mutant.check}") from error
+        raise AssertionError(f"{mutant}: expected an assertion of {mutant.check}, got an error") from error
 
 
 async def failure(mutant: Mutant, store: SqliteStore) -> Exception | None:
     try:
         await CHECKS[mutant.check](contract.Workbench(store))
-    except Exception as error:  # noqa: BLE001 - whatever a mutant raises is judged by the caller
+    except Exception as error:  # noqa: BLE001 - the caller judges the error
         return error
     return None
 
 
 def is_expectation(error: Exception) -> bool:
-    """Whether a check says what it expected: it asserts, or unpacks as many values as there have to be."""
+    """Whether the error tells an expectation of a check: an assertion, or a wrong number of values to unpack."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -107,27 +107,27 @@ def is_expectation(error: Exception) -> bool:
 
 
 @pytest.mark.parametrize("target", ["reserve.GONE", "prune.LIST_ENDED.9", "reserve.LOOK_AGAIN"])
-def test_a_mutant_of_what_is_gone_does_not_fit(target: str):
+def test_a_mutant_of_an_unknown_target_does_not_fit(target: str):
     with pytest.raises(DoesNotFit), planted(Mutant(target, "a", "b", "")):
         pass
 
 
 @pytest.mark.parametrize("target", ["reserve.RELEASE", "reserve.release"])
-def test_a_mutant_of_a_text_that_is_gone_does_not_fit(target: str):
+def test_a_mutant_of_an_unknown_text_does_not_fit(target: str):
     with pytest.raises(DoesNotFit, match="plant the same mistake"), planted(Mutant(target, "no such text", "", "")):
         pass
 
 
-async def test_a_mutant_that_is_no_sql_is_broken(store: SqliteStore):
-    broken = Mutant("reserve.RELEASE", "UPDATE runs", "UPDATE", "arm.released_is_free_at_once")
+async def test_a_mutant_with_invalid_sql_is_an_error(store: SqliteStore):
+    broken = Mutant("reserve.RELEASE", "UPDATE runs", "UPDATE", "arm.a_released_run_is_free_at_once")
     with planted(broken):
         error = await failure(broken, store)
     assert error is not None
     assert not is_expectation(error)
 
 
-async def test_a_mutant_is_taken_out_again(store: SqliteStore):
+async def test_a_mutant_is_removed_again(store: SqliteStore):
     for group in MUTANTS.values():
         with planted(group[0]):
             pass
-    await CHECKS["arm.only_ones_own_reservation_is_released"](contract.Workbench(store))
+    await CHECKS["arm.release_needs_the_current_reservation"](contract.Workbench(store))

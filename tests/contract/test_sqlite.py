@@ -10,7 +10,7 @@ from onthedot.stores.sql import find, plan
 from onthedot.stores.sqlite import SqliteStore
 from onthedot_verify import contract
 
-pytestmark = pytest.mark.slow  # hundreds of files are made and migrated
+pytestmark = pytest.mark.slow  # it creates and migrates hundreds of files
 
 
 @pytest.mark.parametrize("check", contract.checks(), ids=str)
@@ -22,9 +22,9 @@ async def test_contract(check: contract.Check, tmp_path: Path):
         await store.close()
 
 
-@pytest.mark.parametrize("check", [one for one in contract.checks() if one.slice == "finding"], ids=str)
+@pytest.mark.parametrize("check", [one for one in contract.checks() if one.slice == "queries"], ids=str)
 @pytest.mark.parametrize(("scanned", "lines"), [(1, 0), (3, 2), (7, 20)])
-async def test_pages_are_the_same_in_however_small_steps(
+async def test_pages_are_the_same_with_small_steps(
     check: contract.Check, scanned: int, lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     for module in (find, plan):

@@ -1,4 +1,4 @@
-"""One store beside the oracle: the same call on both, and a comparison of all that the store shows."""
+"""`Trial`: makes the same call on a store and on the oracle, and compares all that the store shows."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class Trial:
-    """A store, and the world as the oracle has it."""
+    """A store, and the oracle's world."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.store = store
         self.bench = Workbench(store)
         self.world = World()
-        self._seen: dict[int, int] = {}  # what each run had left when it was looked at last
+        self._seen: dict[int, int] = {}  # by run: a hash of its attempts and notes at the last look
 
     def close(self) -> None:
         self.do(self.store.close())
@@ -36,8 +36,9 @@ class Trial:
         return self.loop.run_until_complete(call)
 
     def both(self, call: Callable[[], Coroutine[Any, Any, T]], expected: Callable[[T], Any]) -> T | None:
-        """Make a call on the store, and on the oracle, which may look at the store's answer: the same answer, or the
-        same error. None: an error. The oracle answers None if it has checked the answer itself."""
+        """Make a call on the store and on the oracle, which must give the same answer or the same error. Returns the
+        answer, or None for an error. `expected` gets the store's answer. It returns None if it has checked that itself.
+        """
         try:
             answer = self.do(self._ask(call))
         except OnTheDotError as error:
@@ -53,7 +54,7 @@ class Trial:
         return answer
 
     async def _ask(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """A server that was too slow is asked again, as every caller does."""
+        """Ask again after `StoreUnavailable`, as every caller does."""
         for _ in range(2):
             try:
                 return await call()
@@ -68,22 +69,23 @@ class Trial:
             expected(None)
         except OnTheDotError as error:
             wanted = type(error)
-        except Exception:  # noqa: BLE001, S110 - it looked for an answer to check
+        except Exception:  # noqa: BLE001, S110 - it needed an answer to check
             pass
         assert wanted is type(raised), f"expected {wanted}, got {raised!r}"
 
     def adopt(self, found: Sequence[Run], ids: Sequence[int]) -> None:
-        """The ids of new runs are the store's; those of others are known."""
+        """Take over the store's ids of new runs. Those of known runs must be equal."""
         for run, run_id in zip(found, ids, strict=True):
             if run.id == 0:
-                assert self.world.run(run_id) is None, f"run {run_id} was given out for two keys"
+                assert self.world.run(run_id) is None, f"run {run_id} has two keys"
                 run.id = run_id
             assert run.id == run_id, f"expected run {run.id}, got {run_id}"
 
-    # ── what the store shows ─────────────────────────────────────────────────────────────────────────────────────
+    # ── comparison ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def judge(self, *, entirely: bool = True) -> None:
-        """`AssertionError` unless the store shows what the oracle says: its runs and jobs, or all that it shows."""
+        """Raise `AssertionError` unless the store shows what the oracle has: runs and jobs, or with `entirely`
+        everything."""
         check_gates(self.world)
         self.do(self._judge_runs())
         self.do(self._judge_jobs())
@@ -144,7 +146,7 @@ class Trial:
         same("due resumes", sorted(resumes), control.due_resumes(world, self.bench.now))
 
     async def _judge_attempts(self) -> None:
-        """Of each run whose attempts or notes have changed, and of one other."""
+        """Compare runs whose attempts or notes have changed."""
         for run in self.world.runs:
             stamp = hash(
                 (len(run.tried), run.checkpoint, tuple(note.number for note in run.notes.values()), run.is_live)
@@ -158,18 +160,18 @@ class Trial:
 
 
 def told(record: JobRecord) -> tuple[object, ...]:
-    """What a store tells of a job, as the oracle has it."""
+    """The fields of a job that the oracle has as well."""
     pause = (record.pause_reason, record.paused_until)
     return (record.id, record.revision, record.job, record.state, record.created_at, record.updated_at, *pause)
 
 
 def same(what: str, got: object, wanted: object) -> None:
-    """The store shows what the oracle says."""
+    """Assert that the store shows what the oracle has."""
     assert got == wanted, f"{what}: {difference(got, wanted)}"
 
 
 def difference(got: object, wanted: object) -> str:
-    """What of two lists is not in both."""
+    """The parts of two lists that are not in both."""
     if not isinstance(got, list) or not isinstance(wanted, list):
         return f"expected {wanted}, got {got}"
     more, less = [one for one in got if one not in wanted], [one for one in wanted if one not in got]

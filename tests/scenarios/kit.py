@@ -23,10 +23,10 @@ from onthedot.runners.registry import Registry
 from onthedot.stores.protocol import Store
 from onthedot.testing import VirtualClock
 from onthedot_verify.checker import RULES, Journal, check
-from onthedot_verify.simulation.cable import CALLER
 from onthedot_verify.simulation.chance import Chance
 from onthedot_verify.simulation.faults import Fault, Weather
 from onthedot_verify.simulation.loop import ClusterLoop
+from onthedot_verify.simulation.network import CALLER
 from onthedot_verify.simulation.node import Node, lengths
 from onthedot_verify.simulation.recorder import Recorder
 
@@ -129,7 +129,7 @@ class World:
     def _spread(self, hint: Any) -> None:
         for node in self.nodes.values():
             if node.boot is not None:
-                node.boot.cable.hear(hint)
+                node.boot.network.hear(hint)
 
     def _program(self, options: Mapping[str, Any]) -> tuple[Registry, Job]:
         """The job with its handler, which notes what it sees."""

@@ -1,4 +1,4 @@
-"""Gates and control with one thing left out. See `mutants.py`."""
+"""Mutants of gates and control. See `mutants.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onthedot.stores.sql.plan import MOVE_WATERMARK
 from onthedot.stores.sql.port import Tx, sql
 from onthedot.stores.values import CancelAnswer, Due
 from tests.contract.sql_mutants import Mutant as Edit
-from tests.simulation.known import repeated
+from tests.simulation.store_state import repeated
 
 LEAVE_ALL = sql("DELETE FROM gate_holders WHERE key {in1}")
 FORGET_CANCELS = sql("UPDATE runs SET cancel_wanted = NULL WHERE id {in1}")
@@ -17,7 +17,7 @@ FORGET_KEYS = sql("DELETE FROM submit_keys WHERE run_id NOT IN (SELECT id FROM r
 
 
 class GateFreedTwice(MemoryStore):
-    """A finish that comes again opens its gates again, which another run holds by now."""
+    """A repeated finish opens its gates again, while another run holds them."""
 
     def __init__(self, clock=None):
         super().__init__(clock)
@@ -43,7 +43,7 @@ class GateFreedTwice(MemoryStore):
         await gates.pass_on(tx, keys)
 
 
-# The reaper takes the run, and leaves its gates closed (dkron#349, oban#862). Its verdicts have no start.
+# The reaper takes the run and leaves its gates closed (dkron#349, oban#862). Its verdicts have no start.
 _OPEN = """await open_gates(tx, [one.lease.run_id for one in ending], ended=True)
     await open_gates(tx, [one.lease.run_id for one in trying], ended=False)"""
 GATE_KEPT_ON_REAP = (
@@ -54,10 +54,10 @@ GATE_KEPT_ON_REAP = (
     ),
 )
 
-# A gate that opens passes to everybody who waits, not to as many as there is room for.
+# An open gate passes to all waiting runs, not to as many as there is room for.
 TWO_LET_THROUGH = (Edit("gates.choose_heirs", "if heir.capacity > count:", "if True:"),)
 
-# A slot is skipped because the gate was held when somebody looked last, not because it is (dkron#1569).
+# A slot is skipped because its gate was held at an earlier look, although it is free now (dkron#1569).
 SKIPS_AT_AN_OPEN_GATE = (
     Edit(
         "arm.Batch._pass_gates",
@@ -71,12 +71,12 @@ SKIPS_AT_AN_OPEN_GATE = (
     ),
 )
 
-# A slot that replaces ends whoever holds the gate, also what somebody has submitted.
+# A replacing slot ends any holder of the gate, also a submitted run.
 REPLACES_WHAT_WAS_ASKED_FOR = (Edit("arm.LIST_HOLDING_SLOTS", " AND r.{is_slot}", ""),)
 
 
 class PlannerIgnoresPauses(MemoryStore):
-    """A pause stops the workers, and lets the planner go on."""
+    """A pause stops the workers, but not the planner."""
 
     async def due_schedules(self, *, until, limit, shard=0, layout=None):
         states = [
@@ -91,7 +91,7 @@ PLANS_WHAT_IS_PAUSED = (
     Edit("submit.insert_runs", 'job.state == "paused"', "False"),
 )
 
-# A pause leaves alone what is reserved, and `arm` does not ask whether the job is paused.
+# A pause does not touch reserved runs, and `arm` does not check whether the job is paused.
 PAUSED_RUNS_ARE_ARMED = (
     Edit("jobs.WITHDRAW", "attempt = 0", "attempt = 0 AND state <> 'reserved'"),
     Edit("control.LIST_DUE_SLOTS", "state <> 'running'", "state = 'scheduled'"),
@@ -101,7 +101,7 @@ PAUSED_RUNS_ARE_ARMED = (
 
 
 class CancelForgotten(MemoryStore):
-    """Whoever cancels a running run is told that it was asked to stop, and nobody tells the attempt."""
+    """A cancel answers that the attempt was asked to stop, but the attempt never hears of it."""
 
     async def cancel(self, run_ids, *, why, now=None):
         answers = []
@@ -115,7 +115,7 @@ class CancelForgotten(MemoryStore):
 
 
 class CancelLostOnReap(MemoryStore):
-    """A run that was asked to stop, and lost its node before it could, begins anew."""
+    """A run that was asked to stop, and lost its node before it could, is recovered."""
 
     async def reap(self, verdicts, *, now=None):
         await self.database.write(self._forget_cancels, [lease.run_id for lease, _ in verdicts])
@@ -127,7 +127,7 @@ class CancelLostOnReap(MemoryStore):
 
 
 class ResumePlansTwice(MemoryStore):
-    """A resume plans its slots, and leaves the watermark where the pause had put it."""
+    """A resume plans its slots, and leaves the watermark where the pause has put it."""
 
     async def resume_job(self, job_id, windows=(), *, expected=None, overdue=False, dry_run=False, now=None):
         marks = {state.schedule_id: state.watermark for state in await self.queries.schedules_of(job_id)}
@@ -147,7 +147,7 @@ class ResumePlansTwice(MemoryStore):
 
 
 class KeyForgotten(MemoryStore):
-    """A key is known as long as its run is live (bullmq removes its jobs, and with them their ids)."""
+    """A key is known only while its run is live (bullmq removes its jobs with their ids)."""
 
     async def submit(self, runs, *, noting=None, now=None):
         await self.database.write(self._forget_keys)
@@ -158,12 +158,12 @@ class KeyForgotten(MemoryStore):
         await tx.do(FORGET_KEYS)
 
 
-# What is pruned is gone without a trace.
+# Pruned runs are not counted.
 PRUNE_COUNTS_NOTHING = (Edit("prune._remove", "await _add_to_days(tx, Counter(", "str(Counter("),)
 
 
 class PrunesTooEarly(MemoryStore):
-    """The pruner takes whatever has ended, however short ago."""
+    """The pruner removes all ended runs, however new."""
 
     async def prune_runs(self, cut, *, after=None, limit=500, now=None):
         late = cut.until._replace(ended_at=cut.until.ended_at + 60_000_000)

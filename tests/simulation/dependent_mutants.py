@@ -1,23 +1,23 @@
-"""Jobs that run after others, with one thing left out. See `mutants.py`."""
+"""Mutants of jobs that run after others. See `mutants.py`."""
 
 from __future__ import annotations
 
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sql.after import Ended, follow
 from tests.contract.sql_mutants import Mutant as Edit
-from tests.simulation.known import repeated
+from tests.simulation.store_state import repeated
 
 _FOLLOWED = "Ended(one.run_id, one.record.id, verdict.state, at) for one, verdict, _, at in ending"
 
-# The end of a run that needed a second try calls for nobody: its trigger was bound to the first.
+# The end of a run that needed a second attempt starts no child: its trigger was bound to the first.
 RETRIED_PARENT_FORGOTTEN = (Edit("finish.move_runs", _FOLLOWED, f"{_FOLLOWED} if one.attempt < 2"),)
 
-# Whoever waits for all runs after each.
+# A job that waits for all parents runs after each.
 ALL_IS_ANY = (Edit("after._completes", "if await tx.value(IS_INCOMPLETE, child_id):", "if False:"),)
 
 
 class FollowedTwice(MemoryStore):
-    """A finish that comes again calls for its dependents again, under another instant."""
+    """A repeated finish starts its children again, at another instant."""
 
     async def finish(self, finishes, *, now=None):
         again = await repeated(self, finishes)
@@ -30,11 +30,11 @@ class FollowedTwice(MemoryStore):
         return answers
 
 
-# Only a finish calls for dependents: who waits for a failure waits for ever when the parent is lost. The verdicts of
+# Only a finish starts children: if the parent is lost, a child that waits for a failure waits for ever. Verdicts of
 # the reaper have no start.
 REAPER_FORGETS_DEPENDENTS = (
     Edit("finish.move_runs", _FOLLOWED, f"{_FOLLOWED.replace('verdict, _, at', 'verdict, began, at')} if began"),
 )
 
-# A set that was complete once stays so: after that, each parent's next run calls for the child.
+# A complete set is not cleared: after that, each parent's next run starts the child.
 SET_KEPT_WHEN_USED = (Edit("after._completes", "await tx.do(CLEAR_SET, child_id)", "pass"),)

@@ -1,6 +1,6 @@
-"""The protocol with one thing left out: each mutant is a mistake that real schedulers have made.
+"""Mutants of the protocol: each leaves one thing out, as real schedulers have done.
 
-A checker that finds nothing means little unless it finds these. `MUTANTS` says which rules must notice each.
+The checker is only worth something if it finds them. `MUTANTS` has the rules that must notice each one.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from tests.contract.sql_mutants import planted as edited
 from tests.simulation import (
     control_mutants,
     dependent_mutants,
-    exact_mutants,
     overdue_mutants,
-    place_mutants,
+    placement_mutants,
     shard_mutants,
+    transaction_mutants,
 )
-from tests.simulation.known import current_leases, repeated
+from tests.simulation.store_state import current_leases, repeated
 
 COUNT_AGAIN = sql("""
 UPDATE runs SET failures = failures + $2, due_at = $3, ready_at = $3 WHERE id = $1 AND state = 'scheduled'
 """)
 
-# As it was before the reap, and with the next number, which the attempt that it records needs.
+# As before the reap, but with the next attempt number, which the recorded attempt needs.
 RUN_ON = sql("""
 UPDATE runs
 SET state = 'running', lease_id = $2, fence = $3, incarnation = $4, revision = $5, reserved_at = $6, armed_at = $7,
@@ -56,7 +56,7 @@ UPDATE runs SET state = 'scheduled', ready_at = due_at WHERE state = 'reserved' 
 
 
 class NoFenceOnFinish(MemoryStore):
-    """Any finish of a run that is running is accepted, whoever sends it (Oban, APScheduler)."""
+    """Any finish of a running run is accepted, from any node (Oban, APScheduler)."""
 
     async def finish(self, finishes, *, now=None):
         running = {run_id: lease for run_id, lease in (await current_leases(self)).items() if lease.fence}
@@ -65,7 +65,7 @@ class NoFenceOnFinish(MemoryStore):
 
 
 class FinishCountsTwice(MemoryStore):
-    """A finish that comes again is counted again."""
+    """A repeated finish is counted again."""
 
     async def finish(self, finishes, *, now=None):
         for lease, verdict, *_ in await repeated(self, finishes):
@@ -78,7 +78,7 @@ class FinishCountsTwice(MemoryStore):
 
 
 class WatermarkUnchecked(MemoryStore):
-    """A plan goes through from whichever watermark it was computed: no compare-and-set."""
+    """A plan from any watermark is accepted: there is no compare-and-set."""
 
     async def plan(self, term, windows, *, now=None):
         answers = []
@@ -90,7 +90,7 @@ class WatermarkUnchecked(MemoryStore):
 
 
 class WatermarkFirst(MemoryStore):
-    """The watermark moves in one transaction, the runs are inserted in the next."""
+    """The watermark moves in one transaction, and the runs are inserted in the next."""
 
     async def plan(self, term, windows, *, now=None):
         bare = [(seen, replace(window, slots=(), skips=())) for seen, window in windows]
@@ -104,7 +104,7 @@ class WatermarkFirst(MemoryStore):
 
 
 class ReaperUnguarded(MemoryStore):
-    """The reaper takes what it once saw as an orphan, without looking again (river#1302, solid_queue#589)."""
+    """The reaper takes a run that it once saw as an orphan, without a second look (river#1302, solid_queue#589)."""
 
     async def reap(self, verdicts, *, now=None):
         answers = []
@@ -123,7 +123,7 @@ class ReaperUnguarded(MemoryStore):
 
 
 class ReapKeepsRunning(MemoryStore):
-    """The reaper puts the run back in line, and its old holder may still finish it."""
+    """The reaper schedules the run again, and its old holder may still finish it."""
 
     def __init__(self, clock=None):
         super().__init__(clock)
@@ -156,7 +156,7 @@ class ReapKeepsRunning(MemoryStore):
 
 
 class NodeClockForLeases(MemoryStore):
-    """Leases are stamped by the nodes' clocks, which are seconds apart (db-scheduler#433)."""
+    """Leases have the instants of the nodes' clocks, which are seconds apart (db-scheduler#433)."""
 
     async def beat(self, incarnation, *, ttl, now=None):
         at = self.clock.now() if now is None else now
@@ -168,15 +168,15 @@ class NodeClockForLeases(MemoryStore):
 # `arm` and `reserve` do not ask whether the node's lease has ended.
 ARM_WITHOUT_LEASE = (Edit("reserve.hold_node", " or node.lease_until <= node.now", ""),)
 
-# An edit withdraws runs, and leaves the watermark where it was: their slots are never planned again.
+# An edit withdraws runs and leaves the watermark, so their slots are never planned again.
 EDIT_FORGETS_WATERMARK = (Edit("jobs._continue", "return await plan.write_windows(", "return 0 and ("),)
 
-# An edit moves the watermark on although the planner was behind: what it owed is gone without a word.
+# An edit moves the watermark forward although the planner was behind, so slots get no fate.
 EDIT_HIDES_MISSES = (Edit("jobs._continue", "if row.watermark < edge and row.next_at is not None", "if False"),)
 
 
 class ReservesTheReserved(MemoryStore):
-    """`reserve` takes what another worker has reserved, and not only after it lapsed."""
+    """`reserve` takes runs that another worker has reserved, even before they lapse."""
 
     async def reserve(self, ask, *, now=None):
         await self.database.write(self._free_others, ask.incarnation)
@@ -188,7 +188,7 @@ class ReservesTheReserved(MemoryStore):
 
 
 def forgets_the_past(state, *, until, now, late_after):
-    """Plan from now on: the slots of an outage are neither run nor skipped (river#791, dkron#998)."""
+    """Plan from now on: the slots of an outage neither run nor are skipped (river#791, dkron#998)."""
     window = plan_window(state, until=until, now=now, late_after=late_after)
     if window is None or window.delay is not None:
         return window
@@ -215,7 +215,7 @@ def no_catch_up(*args, **kwargs) -> Engine:
 class Mutant:
     """A mistake, the rules of which at least one must notice it, and the fault file under which it shows.
 
-    It is in a subclass of the store or of the batch that `arm` decides about, in the text of moves, or in the engine.
+    It is a subclass of the store or of the batch of `arm`, a change of the text of moves, or a change of the engine.
     """
 
     rules: frozenset[str]
@@ -251,20 +251,20 @@ MUTANTS = {
     "finish counts twice": _mutant("S16 S18", "answers-of-finish-lost", store=FinishCountsTwice),
     "no compare-and-set on the watermark": _mutant("S1 S4", "plans-done-late", store=WatermarkUnchecked),
     "watermark before insert": _mutant("S4", "killed-while-planning", store=WatermarkFirst),
-    "reaper unguarded": _mutant("S6 S7", "a-reaper-that-slept", store=ReaperUnguarded),
+    "reaper does not look again": _mutant("S6 S7", "a-reaper-that-slept", store=ReaperUnguarded),
     "reap keeps the run running": _mutant("S5 S7", "frozen-with-an-outcome", store=ReapKeepsRunning),
     "node clock for leases": _mutant("S6", "frozen-on-the-way-to-arm", store=NodeClockForLeases),
     "arm ignores an ended lease": _mutant("S5", "frozen-on-the-way-to-arm", moves=ARM_WITHOUT_LEASE),
     "edit forgets the watermark": _mutant("S4", "restarted-with-a-new-program", moves=EDIT_FORGETS_WATERMARK),
     "edit hides misses": _mutant("S4", "edited-while-all-are-down", moves=EDIT_HIDES_MISSES),
-    "reserve takes the reserved": _mutant("S5", "frozen-with-an-outcome", store=ReservesTheReserved),
+    "reserve takes reserved runs": _mutant("S5", "frozen-with-an-outcome", store=ReservesTheReserved),
     "no catch-up": _mutant("S4", "edited-while-all-are-down", build=no_catch_up),
     "gate freed twice": _mutant("S5 S11", LOST, store=control_mutants.GateFreedTwice),
     "gate not freed on reap": _mutant("L4", DYING, moves=control_mutants.GATE_KEPT_ON_REAP),
-    "hand-over lets two through": _mutant("S5 S11", LOST, moves=control_mutants.TWO_LET_THROUGH),
+    "an open gate passes to two runs": _mutant("S5 S11", LOST, moves=control_mutants.TWO_LET_THROUGH),
     "skip although the gate is free": _mutant("S11", DYING, moves=control_mutants.SKIPS_AT_AN_OPEN_GATE),
-    "replaces what was submitted": _mutant("S11", LOST, moves=control_mutants.REPLACES_WHAT_WAS_ASKED_FOR),
-    "pause lets the planner go on": _mutant(
+    "a slot replaces a submitted run": _mutant("S11", LOST, moves=control_mutants.REPLACES_WHAT_WAS_ASKED_FOR),
+    "pause does not stop the planner": _mutant(
         "S14", LOST, store=control_mutants.PlannerIgnoresPauses, moves=control_mutants.PLANS_WHAT_IS_PAUSED
     ),
     "pause lets reservations be armed": _mutant("S14", DYING, moves=control_mutants.PAUSED_RUNS_ARE_ARMED),
@@ -273,30 +273,32 @@ MUTANTS = {
     "resume plans a slot twice": _mutant("S1 S4", LOST, store=control_mutants.ResumePlansTwice),
     "key forgotten after the finish": _mutant("S19", LOST, store=control_mutants.KeyForgotten),
     "prune counts nothing": _mutant("S17", LOST, moves=control_mutants.PRUNE_COUNTS_NOTHING),
-    "place ignores the term": _mutant("S22", PLACES, moves=place_mutants.PLACES_WITHOUT_TERM),
-    "a lapsed place is anybody's": _mutant("S22", PLACES, store=place_mutants.LapsedPlaceIsAnybodys),
-    "priorities are ignored": _mutant("S25", PLACES, moves=place_mutants.LEVEL_IGNORED),
-    "a paused queue is armed": _mutant("S21", PLACES, moves=place_mutants.PAUSED_QUEUE_IS_ARMED),
-    "prune comes too early": _mutant("S17", LOST, store=control_mutants.PrunesTooEarly),
+    "placement ignores the term": _mutant("S22", PLACES, moves=placement_mutants.PLACES_WITHOUT_TERM),
+    "a lapsed placement is free for all": _mutant("S22", PLACES, store=placement_mutants.LapsedPlaceIsFree),
+    "priorities are ignored": _mutant("S25", PLACES, moves=placement_mutants.LEVEL_IGNORED),
+    "a paused queue is armed": _mutant("S21", PLACES, moves=placement_mutants.PAUSED_QUEUE_IS_ARMED),
+    "prune is too early": _mutant("S17", LOST, store=control_mutants.PrunesTooEarly),
     "plan ignores the layout": _mutant("S12", DIVIDED, moves=shard_mutants.LAYOUT_UNCHECKED),
-    "terms outlive their layout": _mutant("S12", DIVIDED, moves=shard_mutants.TERMS_OUTLIVE_THEIR_LAYOUT),
-    "effects are not fenced": _mutant("S10", ASLEEP, store=exact_mutants.EffectsUnfenced),
-    "effects first, completion later": _mutant("S10", ASLEEP, store=exact_mutants.EffectsFirst),
-    "commits are taken for granted": _mutant("S10", UNANSWERED, build=exact_mutants.takes_commits_for_granted),
-    "a return is a success": _mutant("S10", UNANSWERED, build=exact_mutants.believes_its_handlers),
-    "owners among the dead": _mutant("L7", DIVIDED, build=shard_mutants.owners_among_the_dead),
+    "terms survive their layout": _mutant("S12", DIVIDED, moves=shard_mutants.TERMS_OUTLIVE_THEIR_LAYOUT),
+    "effects are not fenced": _mutant("S10", ASLEEP, store=transaction_mutants.EffectsUnfenced),
+    "effects first, completion later": _mutant("S10", ASLEEP, store=transaction_mutants.EffectsFirst),
+    "unanswered commits count as successes": _mutant(
+        "S10", UNANSWERED, build=transaction_mutants.takes_commits_for_granted
+    ),
+    "a handler that returns has succeeded": _mutant("S10", UNANSWERED, build=transaction_mutants.believes_its_handlers),
+    "dead nodes own shards": _mutant("L7", DIVIDED, build=shard_mutants.owners_among_the_dead),
     "older zone data leads": _mutant("S27", DIFFERING, moves=shard_mutants.OLDER_ZONES_LEAD),
-    "slots of other zone data are not looked at": _mutant(
+    "slots of other zone data are not computed again": _mutant(
         "S27", "restarted-with-a-new-program", build=shard_mutants.plans_on_with_other_zones
     ),
     "a retried parent is forgotten": _mutant("S26 L8", UNHEARD, moves=dependent_mutants.RETRIED_PARENT_FORGOTTEN),
     "all is any": _mutant("S26", WIDOWED, moves=dependent_mutants.ALL_IS_ANY),
-    "a finish that comes again is followed again": _mutant("S26", UNHEARD, store=dependent_mutants.FollowedTwice),
+    "a repeated finish is followed again": _mutant("S26", UNHEARD, store=dependent_mutants.FollowedTwice),
     "a lost parent is forgotten": _mutant("S26 L8", WIDOWED, moves=dependent_mutants.REAPER_FORGETS_DEPENDENTS),
     "a set is used twice": _mutant("S26", UNHEARD, moves=dependent_mutants.SET_KEPT_WHEN_USED),
-    "a catch-up is an overlap": _mutant("S28", OUTAGES, batch=overdue_mutants.CatchUpIsAnOverlap),
+    "a catch-up counts as an overlap": _mutant("S28", OUTAGES, batch=overdue_mutants.CatchUpIsAnOverlap),
     "caught-up slots are counted": _mutant("S28", OUTAGES, batch=overdue_mutants.CaughtUpSlotsAreCounted),
-    "the stalest slot runs": _mutant("S28", OUTAGES, batch=overdue_mutants.StalestRuns),
+    "the oldest slot runs": _mutant("S28", OUTAGES, batch=overdue_mutants.OldestRuns),
     "the newest slot runs first": _mutant(
         "S28", OUTAGES, store=overdue_mutants.ArmsBackwards, batch=overdue_mutants.NewestFirst
     ),
@@ -304,7 +306,9 @@ MUTANTS = {
     "ended slots are forgotten": _mutant(
         "S28", OUTAGES, batch=overdue_mutants.EndedSlotsAreForgotten, moves=overdue_mutants.ENDED_SLOTS_ARE_FORGOTTEN
     ),
-    "heirs come first": _mutant("S28", OUTAGES, batch=overdue_mutants.HeirsFirst, moves=overdue_mutants.HEIRS_FIRST),
+    "waiting slots come before older ones": _mutant(
+        "S28", OUTAGES, batch=overdue_mutants.HeirsFirst, moves=overdue_mutants.HEIRS_FIRST
+    ),
     "missed too early": _mutant("S28", OUTAGES, store=overdue_mutants.MissedTooEarly),
-    "an edit goes by its caller's clock": _mutant("S1 S4", HELD, store=overdue_mutants.EditByItsCallersClock),
+    "an edit uses its caller's clock": _mutant("S1 S4", HELD, store=overdue_mutants.EditByItsCallersClock),
 }

@@ -1,4 +1,4 @@
-"""Mistakes with slots that are overdue together, and with edits that were held up."""
+"""Mutants of overdue slots and of delayed edits. See `mutants.py`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHERE state = 'scheduled' AND expires_at IS NOT NULL AND {{is_slot}}
 
 
 class _Overdue(Batch):
-    """What the mutants below have in common: they meddle with the overlap gate of a slot that never began."""
+    """The base of the mutants below, which change what happens to a slot at its overlap gate."""
 
     async def _pass_gates(self, lease, ask):
         gate = next((gate for gate in ask.gates if gate.until_end), None)
@@ -33,7 +33,7 @@ class _Overdue(Batch):
         return await super()._pass_gates(lease, ask)
 
     async def meddle(self, lease, ask, gate):
-        """What becomes of the run, or `PASSED`; None: what should."""
+        """What happens to the run, or `PASSED`. None: what should happen."""
 
     def is_late(self, lease):
         return self._now > lease.due_at + 2 * SECOND
@@ -55,13 +55,13 @@ class _Overdue(Batch):
         return PASSED
 
     async def waiting_at(self, gate):
-        """The slots that wait there, in order."""
+        """The slots that wait at the gate, in order."""
         await self.write()
         return await self._tx.values(LIST_WAITING_SLOTS, gate.key)
 
 
 class CatchUpIsAnOverlap(_Overdue):
-    """A slot that is caught up is skipped while another one that is executes."""
+    """A caught-up slot is skipped while another one executes."""
 
     async def meddle(self, lease, ask, gate):
         if self.is_late(lease) and self.is_busy(gate, lease):
@@ -70,7 +70,7 @@ class CatchUpIsAnOverlap(_Overdue):
 
 
 class CaughtUpSlotsAreCounted(_Overdue):
-    """Slots that are caught up take the places of `max_waiting`."""
+    """Caught-up slots count for `max_waiting`."""
 
     async def meddle(self, lease, ask, gate):
         overlap = overlap_of(lease.record.job)
@@ -81,7 +81,7 @@ class CaughtUpSlotsAreCounted(_Overdue):
         return await self.skipped(lease, gate) if is_crowded else None
 
 
-class StalestRuns(_Overdue):
+class OldestRuns(_Overdue):
     """Of several overdue slots of a job that skips or replaces, the first one to ask runs."""
 
     async def meddle(self, lease, ask, gate):
@@ -92,7 +92,7 @@ class StalestRuns(_Overdue):
 
 
 class ArmsBackwards(MemoryStore):
-    """Slots are armed in the opposite order."""
+    """Slots are armed in reverse order."""
 
     async def arm(self, leases, *, gates=None, now=None):
         answers = await super().arm(leases[::-1], gates=gates, now=now)
@@ -100,7 +100,7 @@ class ArmsBackwards(MemoryStore):
 
 
 class NewestFirst(_Overdue):
-    """Slots that are caught up take their gate in any order."""
+    """Caught-up slots take their gate in any order."""
 
     async def meddle(self, lease, ask, gate):
         job = lease.record.job
@@ -109,7 +109,7 @@ class NewestFirst(_Overdue):
 
 
 class CaughtUpSlotsAreReplaced(_Overdue):
-    """A job that catches up on all replaces them by each other."""
+    """Caught-up slots of a job that catches up on all replace each other."""
 
     async def meddle(self, lease, ask, gate):
         job = lease.record.job
@@ -119,7 +119,7 @@ class CaughtUpSlotsAreReplaced(_Overdue):
 
 
 class EndedSlotsAreForgotten(_Overdue):
-    """A newer slot counts while it is alive: an older one, which asks again after its end, runs."""
+    """A newer slot counts only until its end: an older one that asks again after it runs."""
 
     async def meddle(self, lease, ask, gate):
         job = lease.record.job
@@ -134,7 +134,7 @@ ENDED_SLOTS_ARE_FORGOTTEN = (Edit("arm.LOOK", "ended.slot_at > mine.slot_at AND"
 
 
 class HeirsFirst(_Overdue):
-    """An open gate passes to who waits there, also if an older slot is yet to ask, since its node is slow."""
+    """An open gate passes to a waiting slot, even if an older one has not asked yet because its node is slow."""
 
     async def meddle(self, lease, ask, gate):
         newer = self._known.newer.get(lease.run_id)
@@ -151,7 +151,7 @@ HEIRS_FIRST = (
 
 
 class MissedTooEarly(MemoryStore):
-    """What is three seconds late is missed, whatever its catch-up."""
+    """A slot that is three seconds late is missed, whatever its catch-up."""
 
     async def expire(self, *, limit, now=None):
         await self.database.write(self._expire_early, self.clock.now() if now is None else now)

@@ -1,4 +1,4 @@
-"""Shards with one thing left out. See `mutants.py`."""
+"""Mutants of shards. See `mutants.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.contract.sql_mutants import Mutant as Edit
 
 _ENDING = "ending = sorted({*await tx.values(LIST_SHARDS), *range(shards)})"
 
-# A new layout lets the terms of the old one go on, and a plan is not asked for its layout.
+# Terms of the old layout continue under a new one, and a plan's layout is not checked.
 LAYOUT_UNCHECKED = (
     Edit("terms.set_shards", _ENDING, "ending = sorted({*range(shards)} - {*await tx.values(LIST_SHARDS)})"),
     Edit("terms.check_layout", "layout not in (None, now.version) or ", ""),
@@ -20,10 +20,10 @@ LAYOUT_UNCHECKED = (
     Edit("terms.EXTEND_TERM", "AND layout = $3 ", ""),
 )  # fmt: skip
 
-# The layout changes in one write, and nobody ends the terms: they run out by themselves.
+# A change of the layout does not end the terms: they run out by themselves.
 TERMS_OUTLIVE_THEIR_LAYOUT = (Edit("terms.set_shards", _ENDING, "ending = []"),)
 
-# Whoever asks first gets the term, whatever zone data it has.
+# The first node to ask gets the term, whatever zone data it has.
 OLDER_ZONES_LEAD = (
     Edit("terms.LIST_VERSIONS", "NOT ended AND", "false AND"),
     Edit("terms.FIND_EARLIER", "NOT ended AND", "false AND"),
@@ -31,8 +31,8 @@ OLDER_ZONES_LEAD = (
 
 
 def owners_among_the_dead(*args, **kwargs) -> Engine:
-    """Every incarnation that ever registered may own a shard, dead or alive: what they own is handed over to nobody,
-    again and again."""
+    """Every registered incarnation may own a shard, dead or alive. Shards of dead ones are handed over again and
+    again."""
     engine = SimulatedEngine(*args, **kwargs)
     service = engine._leadership
 
@@ -44,7 +44,7 @@ def owners_among_the_dead(*args, **kwargs) -> Engine:
 
 
 def plans_on_with_other_zones(*args, **kwargs) -> Engine:
-    """A new leader goes on from the slots that the last one had computed with other zone data."""
+    """A new leader continues from slots that the last one has computed with other zone data."""
     engine = SimulatedEngine(*args, **kwargs)
 
     async def nothing_to_do(term):

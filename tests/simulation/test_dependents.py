@@ -1,4 +1,4 @@
-"""Jobs that run after others are simulated: of every kind, edited, and known to the checker."""
+"""The simulator has jobs of every kind that run after others, edits them, and the checker knows them."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -14,7 +14,7 @@ SCENARIO = Scenario(seed="dependents", minutes=25, fault_every=20)
 
 
 @pytest.mark.slow
-def test_every_kind_follows_and_is_executed():
+def test_each_kind_of_child_follows_and_is_executed():
     outcome = simulate(SCENARIO)
     assert outcome.violations == []
     history = History(outcome.events)
@@ -27,7 +27,7 @@ def test_every_kind_follows_and_is_executed():
         ends.add(history.runs[int(follow["trigger"].removeprefix("after:"))].last.name)
         run = history.runs[follow["run"]]
         waits = history.is_kept(run, outcome.events[-1]["seq"])
-        assert run.starts or run.last.name == "cancelled" or waits, f"run {run.id} never started"
+        assert run.starts or run.last.name == "cancelled" or waits, f"expected run {run.id} to start"
     assert kinds >= {(False, "success"), (True, "success"), (True, "failure"), (False, "either"), (True, "either")}
     assert ends == {"succeeded", "dead", "lost"}
     assert outcome.counts["follow"] > 80
@@ -38,7 +38,7 @@ def parents(program: dict[str, Job], name: str) -> Iterable[str]:
     return () if after is None else after.parents
 
 
-def test_edits_change_after_whom_and_make_no_cycle():
+def test_edits_change_parents_and_make_no_cycle():
     work = SCENARIO.filled().workload
     assert work is not None
     assert any(job.after != work.jobs[job.name].after for _, job in work.edits)

@@ -1,4 +1,4 @@
-"""The cluster's loop: dead processes do nothing at all, frozen ones everything later and in order."""
+"""The cluster's loop: dead processes run nothing, and frozen ones run everything later and in order."""
 
 import asyncio
 from contextvars import copy_context
@@ -41,7 +41,7 @@ def test_a_killed_process_runs_no_finally(loop):
     assert seen == [("a", 0), ("a", 1), ("a", 2)]
 
 
-def test_a_frozen_process_goes_on_where_it_was(loop):
+def test_a_frozen_process_continues_after_the_thaw(loop):
     seen: list = []
     process = Process("a")
     spawn(loop, process, count(seen, "a", 4))
@@ -53,7 +53,7 @@ def test_a_frozen_process_goes_on_where_it_was(loop):
     assert seen[2:] == [("a", 2), ("a", 3), ("a", "finally")]
 
 
-def test_within_a_process_order_is_kept_between_processes_it_is_drawn(loop):
+def test_only_the_order_between_processes_is_drawn(loop):
     seen: list = []
     for name in "ab":
         context = copy_context()
@@ -66,6 +66,6 @@ def test_within_a_process_order_is_kept_between_processes_it_is_drawn(loop):
     assert [owner for owner, _ in seen] != ["a"] * 20 + ["b"] * 20
 
 
-def test_standing_still_is_an_error(loop):
+def test_a_loop_without_timers_is_an_error(loop):
     with pytest.raises(RuntimeError, match="stands still"):
         loop.run_until_complete(asyncio.Event().wait())

@@ -1,4 +1,4 @@
-"""Outages of everybody and edits that are held up: every seed has some, and nothing else that it draws changes."""
+"""Each seed has outages of all nodes and delayed edits, which do not change its other draws."""
 
 from collections import Counter
 
@@ -7,20 +7,20 @@ import pytest
 from onthedot.model.job import Every
 from onthedot_verify.simulation import Scenario, simulate
 from onthedot_verify.simulation.outages import CELLS
-from tests.simulation.kit import directed
+from tests.simulation.workloads import directed
 
 
 def drawn(seed: int) -> Scenario:
     return Scenario(seed=str(seed)).filled()
 
 
-def test_four_seeds_have_every_overlap_with_every_catch_up():
+def test_four_seeds_have_each_overlap_with_each_catch_up():
     names = {name for seed in range(1, 5) for name in getattr(drawn(seed).workload, "jobs", ())}
     assert {f"overdue{place:02}" for place in range(len(CELLS))} <= names
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_a_seed_has_outages_of_all_nodes_and_edits_that_wait(seed):
+def test_a_seed_has_outages_of_all_nodes_and_delayed_edits(seed):
     usual, without = drawn(seed), Scenario(seed=str(seed), outage_every=0.0).filled()
     added = Counter((fault.kind, round(fault.length) if fault.op == "" else fault.op) for fault in usual.faults or ())
     added -= Counter(
@@ -33,7 +33,7 @@ def test_a_seed_has_outages_of_all_nodes_and_edits_that_wait(seed):
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_nothing_else_that_a_seed_draws_changes(seed):
+def test_outages_do_not_change_other_draws(seed):
     usual, without = drawn(seed), Scenario(seed=str(seed), outage_every=0.0).filled()
     assert usual.faults is not None
     assert without.faults is not None
@@ -46,7 +46,7 @@ def test_nothing_else_that_a_seed_draws_changes(seed):
 
 
 def test_schedules_of_short_intervals_end_with_their_outage():
-    """An hour of them would cost more than all the rest."""
+    """An hour of them would cost more than all other jobs."""
     for seed in range(1, 6):
         jobs = getattr(drawn(seed).workload, "jobs", {}).values()
         short = [one for job in jobs for one in job.schedules if isinstance(one, Every) and one.interval.seconds < 10]
@@ -57,7 +57,7 @@ def test_schedules_of_short_intervals_end_with_their_outage():
             assert (one.end - one.start).seconds < 100
 
 
-def test_an_edit_that_is_held_up_is_written_later():
+def test_a_delayed_edit_is_written_later():
     scenario = directed("outages-and-edits-that-wait")
     edits = [event for event in simulate(scenario).events if event["ev"] == "edit" and event["change"] == "changed"]
     seconds = [round(event["t_mono"] / 1_000_000) for event in edits]

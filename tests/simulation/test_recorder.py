@@ -1,4 +1,4 @@
-"""The recorder stands before the store's own operations."""
+"""The recorder overrides only operations that the store has."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from onthedot.stores.queries import Queries
 from onthedot_verify.simulation.recorder import RecordedQueries, Recorder
 
 
-def test_what_is_recorded_are_operations_of_the_store():
-    """An operation that was renamed would pass the recorder by, and the checker would see nothing of it."""
+def test_the_recorder_overrides_operations_of_the_store():
+    """If an operation were renamed, the recorder would miss it, and the checker would not see its writes."""
     for recorder, part in ((Recorder, Store), (RecordedQueries, Queries)):
         recorded = {name for name, _ in inspect.getmembers(recorder, inspect.iscoroutinefunction) if name[0] != "_"}
         assert recorded

@@ -1,4 +1,4 @@
-"""The usual cluster, with jitter, arguments, H, bounds and several instants on its schedules: no rule is confused."""
+"""The checker is right about jitter, arguments, H, bounds and several instants on schedules."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.slow
 
 
 def with_options(scenario: Scenario) -> Scenario:
-    """The workload that the seed draws, and on most of its schedules something more. Without jobs of short intervals,
-    whose schedules have a start and an end already."""
+    """The workload of the seed, with further options on most of its schedules. Jobs of short intervals are left out:
+    their schedules have a start and an end already."""
     scenario = replace(scenario, outage_every=0.0)
     chance = Chance(f"{scenario.seed} options")
     drawn = scenario.filled().workload
@@ -37,7 +37,7 @@ def _job(chance: Chance, job: Job) -> Job:
 
 
 def _schedule(chance: Chance, schedule: Schedule) -> Schedule:
-    """An id as before or none: an option more may make it another schedule, as it would in a program."""
+    """The id stays, or there is none. An option may make it another schedule, as in a program."""
     if chance.fraction() < 0.3:
         schedule = replace(schedule, args={"tenant": "of the schedule"})
     if isinstance(schedule, FixedDelay):
@@ -53,11 +53,11 @@ def _schedule(chance: Chance, schedule: Schedule) -> Schedule:
     return schedule
 
 
-def test_a_quarter_of_an_hour_of_faults():
+def test_schedule_options_keep_all_promises_for_a_quarter_of_an_hour():
     holds(with_options(Scenario(seed="options", minutes=17, fault_every=20)))
 
 
-def test_without_faults_everything_is_on_time():
+def test_runs_with_schedule_options_are_on_time_without_faults():
     outcome = simulate(with_options(Scenario(seed="options calm", minutes=17, weather=CALM, faults=())))
     assert not outcome.violations
     armed = [event for event in outcome.events if event["ev"] == "arm" and event["trigger"].startswith("schedule:")]
@@ -67,5 +67,5 @@ def test_without_faults_everything_is_on_time():
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", seeds(test=1, soak=5, fresh=50))
-def test_an_hour_of_faults(seed):
+def test_schedule_options_keep_all_promises_for_an_hour(seed):
     holds(with_options(Scenario(seed=f"options {seed}")))

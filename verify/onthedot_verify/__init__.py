@@ -1,1 +1,1 @@
-"""Checks of onthedot: the store contract, the checker of histories, and the simulator of clusters."""
+"""Tools that test onthedot: the store contract, the checker of histories, and the simulator of clusters."""

@@ -1,4 +1,4 @@
-"""What people do to jobs and runs: pause, resume, delete, cancel, move a slot."""
+"""The oracle's pause, resume, delete, cancel and moved slots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.contract.oracle.world import Job, Run, Schedule, World
 
 
 def pause(world: World, job_id: int, reason: str, until: int | None, now: int) -> tuple[int, int, int]:
-    """How many runs were withdrawn, skipped and held."""
+    """Returns how many runs were withdrawn, skipped and held."""
     job = world.known_job(job_id)
     was_paused = job.state is JobState.PAUSED
     job.state, job.pause_reason, job.paused_until = JobState.PAUSED, reason, until
@@ -50,7 +50,7 @@ def resume(
     world: World, job_id: int, windows: Sequence[Window], expected: int | None, now: int, *, overdue: bool,
     dry_run: bool,
 ) -> tuple[list[int], list[SkipRange], int]:  # fmt: skip
-    """The slots that become runs, those that do not, and how many held runs are free."""
+    """Returns the slots that become runs, those that are skipped, and how many held runs are released."""
     job = world.known_job(job_id)
     if job.state is not JobState.PAUSED or (overdue and not is_over(job, now)):
         return [], [], 0
@@ -79,7 +79,7 @@ def resume(
 
 
 def is_over(job: Job, now: int) -> bool:
-    """Whether a pause has come to its end."""
+    """Whether a pause has reached its end."""
     return job.paused_until is not None and job.paused_until <= now
 
 
@@ -88,7 +88,7 @@ def due_resumes(world: World, now: int) -> list[int]:
 
 
 def delete_job(world: World, job_id: int, expected: int | None, now: int) -> int:
-    """How many runs were cancelled."""
+    """Returns how many runs were cancelled."""
     job = world.known_job(job_id, expected)
     job.state = JobState.DELETED
     job.schedules.clear()
@@ -124,7 +124,7 @@ def except_slot(
     world: World, job_id: int, schedule_id: str, slot: int, reason: str, new: NewRun | None, expected: int | None,
     now: int,
 ) -> Run | None:  # fmt: skip
-    """The run that takes the slot's place, if any."""
+    """Returns the run that replaces the slot's run, if any."""
     job = world.known_job(job_id)
     schedule = job.schedules.get(schedule_id)
     given = None if schedule is None else schedule.exceptions.get(slot)
@@ -153,7 +153,7 @@ def _instant(new: NewRun) -> int:
 def _take_slot(
     world: World, job: Job, schedule: Schedule, slot: int, reason: str, moved_to: int | None, now: int
 ) -> bool:
-    """Let the slot not run; whether it is in the ledger by that."""
+    """Skip the slot ahead. Returns whether the ledger has it then."""
     run = world.find(job, trigger_of(schedule.id), slot)
     if run is not None and run.is_live:
         if run.attempts > 0:

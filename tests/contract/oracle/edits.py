@@ -1,4 +1,4 @@
-"""Definitions, and what an edit does to slots (docs/design/store-moves.md has the table)."""
+"""The oracle's definitions and edits. docs/design/store-moves.md has the table of what an edit does to slots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ OF_THE_PAST = {"missed", "paused", "edited"}
 def put_job(
     world: World, definition: Definition, windows: Sequence[Window], expected: int | None, job_id: int, now: int
 ) -> tuple[Job, str, int, int]:
-    """The job, what was done, and how many runs were planned and withdrawn. The id of a new job is the store's."""
+    """Returns the job, what was done, and how many runs were planned and withdrawn. The store chooses the id of a new
+    job."""
     job = world.job_named(definition.name, definition.namespace)
     if job is not None and job.definition == definition:
         return job, "unchanged", 0, 0
@@ -43,7 +44,7 @@ def put_job(
 
 
 def check_cycle(world: World, definition: Definition) -> None:
-    """No job runs after itself, over however many others."""
+    """Refuse a job that runs after itself, directly or through others."""
     ahead = list(definition.after.parents if definition.after else ())
     seen: set[str] = set()
     while ahead:
@@ -59,7 +60,7 @@ def check_cycle(world: World, definition: Definition) -> None:
 
 
 def keep_parents(job: Job, definition: Definition) -> None:
-    """What was noted of parents that stay is kept, unless other runs count now."""
+    """Keep the noted runs of parents that stay, unless other ends count now."""
     old, new = job.definition.after, definition.after
     if old is None or new is None or (old.any, old.on) != (new.any, new.on):
         job.parents.clear()
@@ -71,7 +72,7 @@ def keep_parents(job: Job, definition: Definition) -> None:
 
 
 def check_past(window: Window, now: int) -> None:
-    """What is skipped because it is over must be over."""
+    """Refuse skips of slots that are not over."""
     if any(skip.reason in OF_THE_PAST and skip.last > now for skip in window.skips):
         raise WindowStale(window.schedule_id, watermark=window.start, now=now)
 
@@ -104,7 +105,7 @@ def _is_grid(rule: object) -> bool:
 
 
 def _owes(schedule: Schedule, closing: Window | None, now: int) -> bool:
-    """Whether a schedule that is dropped has a slot up to now without a fate."""
+    """Whether a dropped schedule has a slot up to now without a fate."""
     first = schedule.next_at
     if closing is not None:
         first = closing.next_at if closing.start == schedule.watermark else schedule.watermark
@@ -112,7 +113,7 @@ def _owes(schedule: Schedule, closing: Window | None, now: int) -> bool:
 
 
 def _has_passed(window: Window, now: int) -> bool:
-    """Whether an added schedule has a slot up to now; but a fixed delay may begin at once."""
+    """Whether an added schedule has a slot up to now. A fixed delay that begins at once may have one."""
     first = window.slots[0].slot_at if window.slots else window.next_at
     begins_at_once = window.delay is not None and first == window.start + 1
     return first is not None and first <= now and not begins_at_once
@@ -122,7 +123,7 @@ def _has_passed(window: Window, now: int) -> bool:
 
 
 def edit_slots(world: World, job: Job, windows: Sequence[Window], now: int) -> tuple[int, int]:
-    """How many runs were planned, and how many withdrawn."""
+    """Returns how many runs were planned, and how many withdrawn."""
     rules = {schedule.id: schedule for schedule in job.definition.schedules}
     given = {window.schedule_id: window for window in windows}
     withdrawn = 0
@@ -149,7 +150,7 @@ def edit_slots(world: World, job: Job, windows: Sequence[Window], now: int) -> t
 
 
 def withdraw(world: World, job: Job, schedule: Schedule, after: int) -> int:
-    """Take back runs after this instant that were never armed."""
+    """Withdraw runs after this instant that were never armed."""
     gone = [run for run in world.live_of(job, trigger_of(schedule.id)) if run.slot_at > after and run.attempts == 0]
     for run in gone:
         world.runs.remove(run)
@@ -159,7 +160,8 @@ def withdraw(world: World, job: Job, schedule: Schedule, after: int) -> int:
 
 
 def drop(world: World, job: Job, schedule: Schedule, closing: Window | None, now: int) -> None:
-    """What it still owed is skipped. Its exceptions that are in the ledger, and lie ahead, stay: it may come back."""
+    """Skip the slots that still need a fate. Recorded exceptions that lie ahead stay, because the schedule may come
+    back."""
     if closing is not None and closing.start == schedule.watermark:
         _, skips = settled(schedule, closing)
         record(world, job, schedule, closing.start, (), skips, now)
@@ -176,12 +178,12 @@ def survive(world: World, job: Job, schedule: Schedule, window: Window, now: int
         schedule.watermark = min(schedule.watermark, w)
         return 0
     if schedule.watermark < w and schedule.next_at is not None and schedule.next_at <= w:
-        return 0  # the planner is behind, and catches up under the new rule
+        return 0  # the planner is behind, and continues under the new rule
     return write(world, job, schedule, behind(window, w), now)
 
 
 def wait_for_end(world: World, job: Job, schedule: Schedule, w: int) -> None:
-    """The next slot of a fixed delay follows the last end; while a run is open there is none."""
+    """The next slot of a fixed delay follows the last end. While a run is open there is none."""
     assert schedule.delay is not None
     schedule.watermark = min(schedule.watermark, w)
     if world.live_of(job, trigger_of(schedule.id)):
@@ -193,7 +195,7 @@ def wait_for_end(world: World, job: Job, schedule: Schedule, w: int) -> None:
 
 
 def add(world: World, job: Job, window: Window, now: int) -> int:
-    """A new schedule. Nothing of a paused job is planned."""
+    """Add a schedule. Nothing of a paused job is planned."""
     schedule = Schedule(window.schedule_id, window.start, window.start, delay=window.delay)
     schedule.exceptions = job.dropped.pop(schedule.id, {})
     job.schedules[schedule.id] = schedule
@@ -204,7 +206,7 @@ def add(world: World, job: Job, window: Window, now: int) -> int:
 
 
 def _without(window: Window, armed: set[int]) -> Window:
-    """Instants at which an armed run of a dropped schedule starts are skipped(edited)."""
+    """The window without instants at which an armed run of a dropped schedule starts. These are skipped(edited)."""
     taken = [] if window.delay is not None else [slot.slot_at for slot in window.slots if slot.slot_at in armed]
     skips = [*window.skips, *(SkipRange(slot, slot, 1, "edited") for slot in taken)]
     return replace(

@@ -1,4 +1,4 @@
-"""How a run ends, and what follows in the same write."""
+"""How the oracle ends a run, and what follows in the same write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_verdict(verdict: Verdict) -> None:
 
 
 def finish(world: World, finishes: Sequence[Finish]) -> list[bool]:
-    """Record verdicts; a repetition is accepted, what is stale is not."""
+    """Record verdicts. A repetition is accepted, and a stale one is not."""
     for one in finishes:
         check_verdict(one.verdict)
     answers = []
@@ -42,7 +42,7 @@ def finish(world: World, finishes: Sequence[Finish]) -> list[bool]:
 
 
 def end_attempt(world: World, run: Run, verdict: Verdict, *, started_at: int, ended_at: int) -> None:
-    """The one way out of running."""
+    """The only way out of running."""
     hold, job = run.hold, run.job
     assert hold is not None
     run.tried.append(
@@ -70,7 +70,7 @@ def end_attempt(world: World, run: Run, verdict: Verdict, *, started_at: int, en
 
 
 def end(world: World, run: Run, state: RunState, reason: str, now: int, *, error: str | None = None) -> None:
-    """The one way into a terminal state."""
+    """The only way into a terminal state."""
     assert run.is_live
     run.state, run.reason, run.ended_at, run.error = state, reason, now, error
     run.hold, run.waits_at, run.ready_at, run.delayed_under = None, None, None, ""
@@ -90,7 +90,7 @@ def _next_of_fixed_delay(run: Run, now: int) -> None:
 
 
 def _run_after(world: World, child: Job, run: Run, now: int) -> None:
-    """Note the end of a parent's run. The one that completes the set starts the child."""
+    """Note the end of a parent's run. If it completes the set, insert a run of the child."""
     after, parent = child.definition.after, run.job
     if after is None or parent.name not in after.parents:
         return

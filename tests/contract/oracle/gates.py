@@ -1,4 +1,4 @@
-"""Arm: the only place where gates are taken."""
+"""The oracle's `arm`, the only place where gates are taken."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tests.contract.oracle import ends, runs
 from tests.contract.oracle.lines import first_older, holders, is_full, is_reserved, leave, pass_on, waiters
 from tests.contract.oracle.world import Run, World
 
-LAST = 253_000_000_000_000_000  # no rate gives out an instant after this
+LAST = 253_000_000_000_000_000  # the last instant that a rate grants
 
 
 def arm(
     world: World, leases: Sequence[Lease], asks: Mapping[str, GateAsk], given: Sequence[ArmAnswer] | None, now: int
 ) -> list[ArmAnswer]:
-    """What a store answers, one lease after the other. The fences are those that it has given."""
+    """The answers of a store, lease by lease. Their fences are those that the store gave."""
     for lease in leases:
         world.living(lease.incarnation, now)
     world.past_fence = world.last_fence
@@ -51,7 +51,7 @@ def _arm(world: World, lease: Lease, ask: GateAsk | None, given: ArmAnswer, now:
     if run.state is RunState.RESERVED:
         reasons = ["edited"] if run.job.revision != lease.record.revision else []
         reasons += ["paused"] if run.job.state is not JobState.ACTIVE or world.is_paused(run.queue) else []
-        if reasons:  # of two, either will do
+        if reasons:  # of two, either is right
             return given if isinstance(given, Gone) and given.reason in reasons else Gone(reasons[0])
         closed = None if ask is None else _pass_gates(world, run, ask, now)
         if closed is not None:
@@ -61,7 +61,7 @@ def _arm(world: World, lease: Lease, ask: GateAsk | None, given: ArmAnswer, now:
 
 
 def _pass_gates(world: World, run: Run, ask: GateAsk, now: int) -> ArmAnswer | None:
-    """Take the gates in order, and the rate last; None if the run may start."""
+    """Take the gates in order, and the rate last. Returns None if the run may start."""
     on_busy = ask.on_busy
     before = list(run.gates)
     for place, gate in enumerate(ask.gates):
@@ -103,7 +103,7 @@ def _keep_only(world: World, run: Run, gates: Sequence[Gate]) -> None:
 
 
 def _first_of_job(world: World, run: Run) -> int | None:
-    """A run of the same job and target that is due earlier and has not begun."""
+    """A run of the same job and target that is due earlier and has not started."""
     earlier = [
         other
         for other in world.live_of(run.job)
@@ -119,7 +119,7 @@ def _first_holder(world: World, gate: Gate) -> int:
 def _wait_or_skip(
     world: World, run: Run, passed: Sequence[Gate], gate: Gate, on_busy: OnBusy, now: int
 ) -> Blocked | Skipped:
-    """At a closed gate."""
+    """What happens to a run at a closed gate."""
     holder = _first_holder(world, gate)
     if gate.until_end:
         is_crowded = on_busy.max_waiting is not None and len(_waiting_slots(world, gate)) >= on_busy.max_waiting
@@ -135,7 +135,7 @@ def _wait_or_skip(
 
 
 def _waiting_slots(world: World, gate: Gate) -> list[Run]:
-    """Slots that wait at a gate and came at their time."""
+    """Slots on time that wait at a gate."""
     return [run for run in waiters(world, gate.key) if run.is_slot and run.caught_up_at is None]
 
 
@@ -174,7 +174,7 @@ def _overdue(world: World, run: Run, gate: Gate, on_busy: OnBusy, now: int) -> S
 
 
 def _newer(world: World, run: Run, now: int) -> int | None:
-    """The newest slot of the schedule that had its turn and has ended since, or is due; 0: it is not planned yet."""
+    """The newest slot of the schedule that has had its turn and ended, or that is due; 0: it is not planned yet."""
     newer = [
         other
         for other in world.runs
@@ -211,7 +211,7 @@ def _make_way(world: World, run: Run, gates: Sequence[Gate], on_busy: OnBusy, no
 
 
 def _replace(world: World, run: Run, gate: Gate, now: int) -> None:
-    """Skip slots that wait, cancel one in back-off, ask one that runs to stop. A grant of an instant is handed on."""
+    """Skip waiting slots, cancel one in back-off, and ask a running one to stop. A grant is handed on."""
     for waiting in _waiting_slots(world, gate):
         ends.end(world, waiting, RunState.SKIPPED, "replaced", now, error=f"run {run.id} replaced it")
     for holder in [one for one in holders(world, gate.key) if one.is_slot and one.caught_up_at is None]:
@@ -224,13 +224,13 @@ def _replace(world: World, run: Run, gate: Gate, now: int) -> None:
 
 
 def ask_to_stop(run: Run, why: str) -> None:
-    """Who asks first tells why."""
+    """The first caller's reason counts."""
     if run.cancel_wanted is None:
         run.cancel_wanted = why
 
 
 def idle(world: World, key: str) -> list[Run]:
-    """Who has a place in a limit and has not started."""
+    """The runs that have a place in a limit and have not started."""
     return [
         run
         for run in holders(world, key)
@@ -251,7 +251,7 @@ def _displace(world: World, run: Run, gates: Sequence[Gate]) -> None:
 
 
 def _giving_way(world: World, run: Run, gate: Gate) -> list[Run] | None:
-    """The youngest of those behind the run, as many as have to go; None: they are too few."""
+    """The youngest of the runs behind this one, as many as must leave. None if they are too few."""
     if run.holds(gate.key):
         return []
     needed = max(0, len(holders(world, gate.key)) - gate.capacity + 1)
@@ -260,7 +260,7 @@ def _giving_way(world: World, run: Run, gate: Gate) -> list[Run] | None:
 
 
 def take_back(world: World, key: str, now: int, *, wanted: bool) -> None:
-    """Places of runs that no living worker can start go to others, if somebody can use them."""
+    """Pass on places of runs that no living worker can start, if another run can use them."""
     stuck = [run for run in idle(world, key) if not _can_be_started(world, run, now)]
     line = waiters(world, key)
     unable = [run for run in line if not _can_be_started(world, run, now)]
@@ -292,8 +292,8 @@ def _serves(queues: Sequence[str], labels: Sequence[str], queue: str, run: Run) 
 
 
 def recount(world: World, now: int) -> int:
-    """The safety net: nothing is left closed by mistake; places that nobody can use go to others."""
-    world.rates = {key: tat for key, tat in world.rates.items() if tat // 1 >= now}  # others are as good as new
+    """The safety net: no gate is left closed by mistake, and places that no run can use are passed on."""
+    world.rates = {key: tat for key, tat in world.rates.items() if tat // 1 >= now}  # the others are as good as new
     keys = {run.waits_at.key for run in world.live() if run.waits_at is not None}
     passed = sum(pass_on(world, key) for key in sorted(keys))
     for key in sorted(keys):
@@ -305,7 +305,7 @@ def recount(world: World, now: int) -> int:
 
 
 def _keep_rate(world: World, run: Run, rate: RateGate, now: int, *, is_due: bool) -> Busy | Delayed | None:
-    """None if the run may start at the later of now and its due instant; else it is given another one."""
+    """None if the run may start at the later of now and its due instant. Otherwise it gets a later instant."""
     start = max(now, run.due_at)
     interval = Fraction(rate.per, rate.most)
     grace = max(1_000_000, ceil(interval))

@@ -1,4 +1,4 @@
-"""Who holds a gate, who waits there, and who is next."""
+"""Lines at gates in the oracle: the holders, the waiting runs, and the next run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def holders(world: World, key: str) -> list[Run]:
 
 
 def waiters(world: World, key: str) -> list[Run]:
-    """Who waits at a gate, the longest first."""
+    """The runs that wait at a gate, the longest first."""
     waiting = [run for run in world.live() if run.waits_at is not None and run.waits_at.key == key]
     return sorted(waiting, key=lambda run: run.age)
 
@@ -23,14 +23,14 @@ def is_full(world: World, gate: Gate) -> bool:
 
 
 def leave(world: World, run: Run, keys: Sequence[str]) -> None:
-    """Give up gates. Each passes to who has waited longest."""
+    """Give up gates. Each passes to the run that has waited longest."""
     for key in keys:
         run.gates = [gate for gate in run.gates if gate.key != key]
         pass_on(world, key)
 
 
 def pass_on(world: World, key: str) -> int:
-    """Pass a gate to those who wait, as far as there is room by their own capacity; to how many.
+    """Pass a gate to waiting runs, while there is room by their own capacity. Returns to how many.
 
     Overdue slots start in order: an older slot that has not asked yet comes first.
     """
@@ -73,7 +73,7 @@ def is_reserved(run: Run, now: int) -> bool:
 
 
 def leave_lines(world: World, waiting: Sequence[Run]) -> None:
-    """Let these runs, which do not run, ask again: they leave their line, and their places in limits."""
+    """Let these waiting runs ask again: they leave their line and their places in limits."""
     for run in waiting:
         if run.waits_at is not None:
             run.waits_at, run.reason, run.ready_at = None, "", run.due_at

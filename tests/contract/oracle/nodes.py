@@ -1,4 +1,4 @@
-"""Who lives, and who leads."""
+"""The oracle's nodes, leases and terms."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.contract.oracle.world import Incarnation, World
 
 
 def register(world: World, node: Node, ttl: int, now: int) -> Incarnation:
-    """A new incarnation; asked again, it is a beat."""
+    """Add an incarnation. A repetition is a beat."""
     if node.incarnation not in world.nodes:
         world.nodes[node.incarnation] = Incarnation(replace(node, registered_at=now), now + ttl, ttl)
     return beat(world, node.incarnation, ttl, now)
 
 
 def beat(world: World, incarnation: str, ttl: int, now: int) -> Incarnation:
-    """Renew a lease that nobody has acted on. Those from before the clock was set back end a lease from now."""
+    """Renew a lease, unless the reaper has acted. Leases from before the clock was set back end one lease from now."""
     node = world.nodes.get(incarnation)
     if node is None or node.ended:
         raise NodeExpired(incarnation)
@@ -31,13 +31,13 @@ def beat(world: World, incarnation: str, ttl: int, now: int) -> Incarnation:
 
 
 def cancels(world: World, incarnation: str) -> list[tuple[str, str]]:
-    """The attempts of an incarnation that somebody asks to stop."""
+    """The attempts of an incarnation that are asked to stop."""
     mine = [run for run in world.live() if run.hold is not None and run.hold.incarnation == incarnation]
     return sorted((run.hold.lease_id, run.cancel_wanted) for run in mine if run.hold and run.cancel_wanted is not None)
 
 
 def leave(world: World, incarnation: str, now: int) -> None:
-    """Its reservations are free, its term is over; what runs is left to the reaper."""
+    """Free its reservations and end its term. Running runs stay for the reaper."""
     node = world.nodes.get(incarnation)
     if node is None or node.ended:
         return
@@ -60,7 +60,7 @@ def drain(world: World, node_id: str, draining: bool, now: int) -> int:
 
 
 def campaign(world: World, incarnation: str, ttl: int, patience: int, now: int) -> Term | None:
-    """A new term, if there is none, or the last one has ended and nobody else comes first."""
+    """Return a new term if there is none, or if the last one has ended and no other node has precedence."""
     node = world.living(incarnation, now).node
     current = world.term
     if current is not None and current.until > now:
@@ -98,7 +98,7 @@ def resign(world: World, term: Term, now: int) -> bool:
 
 
 def shown(world: World) -> Sequence[Node]:
-    """The newest first."""
+    """The nodes, newest first."""
     return [
         replace(row.node, lease_until=row.lease_until, left_at=row.left_at, ttl=row.ttl, draining=row.draining)
         for row in reversed(world.nodes.values())

@@ -1,4 +1,4 @@
-"""Windows, exceptions and the ledger: every slot of a schedule has one fate."""
+"""The oracle's windows, exceptions and ledger: each slot of a schedule has one fate."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def trigger_of(schedule_id: str) -> str:
 
 
 def edge(world: World, job: Job, schedule: Schedule, now: int) -> int:
-    """W: the latest of now, the newest slot ever armed, and the newest that was skipped before its time."""
+    """W: the latest of now, the newest slot ever armed, and the newest that was skipped ahead."""
     mine = [run for run in world.runs if run.job is job and run.trigger == trigger_of(schedule.id)]
     return max([now, schedule.skipped_to, *(run.slot_at for run in mine if run.attempts > 0)])
 
 
 def is_over_exception(schedule: Schedule, window: Window) -> bool:
-    """Whether a range of several skips contains an exception: it was computed without it."""
+    """Whether a range of several skips contains an exception. Then it was computed without it."""
     return any(
         skip.first <= slot <= skip.last
         for skip in window.skips
@@ -34,7 +34,7 @@ def is_over_exception(schedule: Schedule, window: Window) -> bool:
 
 
 def settled(schedule: Schedule, window: Window) -> tuple[list[Slot], list[SkipRange]]:
-    """The slots that become runs, and the skips, with every exception as the skip that it is, once."""
+    """The slots that become runs, and the skips. Each exception is a skip, once."""
     if window.delay is not None:
         return list(window.slots), list(window.skips)
     given = schedule.exceptions
@@ -46,7 +46,7 @@ def settled(schedule: Schedule, window: Window) -> tuple[list[Slot], list[SkipRa
 
 
 def write(world: World, job: Job, schedule: Schedule, window: Window, now: int) -> int:
-    """Record a window. How many runs are new."""
+    """Record a window. Returns how many runs are new."""
     slots, skips = settled(schedule, window)
     before = len(world.runs)
     for slot in slots:
@@ -69,7 +69,7 @@ def write(world: World, job: Job, schedule: Schedule, window: Window, now: int) 
 def record(
     world: World, job: Job, schedule: Schedule, start: int, slots: Sequence[Slot], skips: Sequence[SkipRange], now: int
 ) -> None:
-    """Enter skips into the ledger. One that continues the last range, with nothing between, extends it."""
+    """Add skips to the ledger. One that continues the last range, with no slot between, extends it."""
     fated = [*(slot.slot_at for slot in slots), *schedule.exceptions]
     continued = start
     for skip in skips:
@@ -87,7 +87,7 @@ def record(
 
 
 def plan(world: World, term: Term, windows: Sequence[tuple[ScheduleState, Window]], now: int) -> list[bool]:
-    """Write each window that continues what is stored."""
+    """Write each window that continues the stored state."""
     world.check_term(term, now)
     answers = []
     for seen, window in windows:
@@ -107,7 +107,7 @@ def plan(world: World, term: Term, windows: Sequence[tuple[ScheduleState, Window
 
 
 def due(world: World, until: int) -> list[tuple[int, int, str]]:
-    """The schedules of active jobs whose next slot has come by then, earliest first."""
+    """The schedules of active jobs whose next slot is due by then, earliest first."""
     found = [
         (schedule.next_at, job.id, schedule.id)
         for job in world.jobs.values()
@@ -123,7 +123,7 @@ def note_exception(schedule: Schedule, slot: int, reason: str, *, recorded: bool
 
 
 def behind(window: Window, after: int) -> Window:
-    """What of a window comes after this instant. It reaches there at least."""
+    """The part of a window after this instant. It ends there or later."""
     return replace(
         window,
         end=max(window.end, after),

@@ -1,4 +1,4 @@
-"""What has to hold of gates in every world: a mistake that the oracle shares with a store breaks it."""
+"""What must hold of gates in each world. A mistake that the oracle shares with a store breaks it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from tests.contract.oracle.world import World
 
 
 def check_gates(world: World) -> None:
-    """No limit is exceeded; nobody waits at an open gate, holds a limit meanwhile, or waits for itself."""
+    """No limit is exceeded. No run waits at an open gate, holds a limit while it waits, or waits for itself."""
     for run in world.live():
         for gate in run.gates:
             others = holders(world, gate.key)
             most = max(one.capacity for other in others for one in other.gates if one.key == gate.key)
-            assert len(others) <= most, f"{gate.key} is exceeded"
+            assert len(others) <= most, f"{gate.key} has too many holders"
         if run.waits_at is None:
             continue
         assert is_full(world, run.waits_at), f"run {run.id} waits at {run.waits_at.key}, which is open"

@@ -1,4 +1,4 @@
-"""Queues: pauses, fair shares, and places that the leader chooses."""
+"""The oracle's queues: pauses, fair shares, and placement by the leader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def resume_queue(world: World, name: str) -> None:
 
 
 def shown(world: World, name: str, now: int) -> Queue:
-    """A queue, and who is in it."""
+    """A queue with its counts."""
     queue = world.queues.get(name, QueueSet())
     mine = [run for run in world.live() if run.queue == name]
     waiting = [run for run in mine if not run.is_running]
@@ -39,7 +39,7 @@ def shown(world: World, name: str, now: int) -> Queue:
 
 
 def share_queue(world: World, name: str, weights: Mapping[str, int] | None) -> None:
-    """Ranks and turns begin anew, by the new weights."""
+    """Start ranks and turns again, with the new weights."""
     queue = world.queues.setdefault(name, QueueSet())
     queue.weights = None if weights is None else dict(weights)
     queue.turns.clear()
@@ -49,7 +49,7 @@ def share_queue(world: World, name: str, weights: Mapping[str, int] | None) -> N
 
 
 def pass_time(world: World, taken: Iterable[Run]) -> None:
-    """Virtual time passes as runs are taken."""
+    """Advance virtual time for the runs that are taken."""
     for run in taken:
         if run.rank is not None:
             world.queues[run.queue].time = max(world.queues[run.queue].time, run.rank)
@@ -59,7 +59,7 @@ def pass_time(world: World, taken: Iterable[Run]) -> None:
 
 
 def needs_a_place(world: World, run: Run, now: int) -> bool:
-    """The leader is to find one: it has none, or its worker is dead or did nothing with it for a second."""
+    """Whether the leader must place it: it has no placement, or its worker is dead or has not used it for a second."""
     if run.is_running or run.ready_at is None:
         return False
     if not run.place:
@@ -93,7 +93,7 @@ def place(world: World, term: Term, placements: Sequence[Placement], now: int) -
 
 
 def loads(world: World) -> dict[str, int]:
-    """By incarnation: what it holds, and what waits with it as its place."""
+    """By incarnation: the runs that it holds, and those placed with it."""
     return dict(
         Counter(run.hold.incarnation if run.hold else run.place for run in world.live() if run.hold or run.place)
     )

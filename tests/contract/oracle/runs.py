@@ -1,4 +1,4 @@
-"""The way of a run to an attempt: submitted, reserved, given back; and what an attempt leaves with it."""
+"""The oracle's runs until they start: submit, reserve, release, and what an attempt saves with its run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.contract.oracle.world import Hold, Incarnation, Run, World
 
 MINUTE = 60_000_000
 BONUS = (0, 10 * MINUTE, 30 * MINUTE, 120 * MINUTE)  # by level
-A_MOMENT = 20 * MILLISECOND  # a store may ask for this much patience while others work on its runs
+A_MOMENT = 20 * MILLISECOND  # a store may delay a worker by this while others use its runs
 
 
 def submit(world: World, asked: Sequence[NewRun], now: int) -> list[Run]:
-    """The runs, in order; those that were there already as they are."""
+    """Returns the runs, in order. Existing ones are unchanged."""
     given: dict[tuple[int, str], str | None] = {}
     for one in asked:
         job = world.known_job(one.job_id, one.revision)
@@ -46,7 +46,7 @@ def submit(world: World, asked: Sequence[NewRun], now: int) -> list[Run]:
 
 
 def is_served(run: Run, ask: ReserveRequest, node_id: str) -> bool:
-    """Whether a worker may look where the run waits."""
+    """Whether the worker serves the place where the run waits."""
     if run.target:
         return run.target == node_id
     if run.place:
@@ -75,15 +75,15 @@ def reserve(world: World, ask: ReserveRequest, got: Reserved, now: int) -> None:
     due = [run for run in mine if _ready(run) <= now]
     near = [run for run in mine if now < _ready(run) <= now + ask.horizon and run.state is RunState.SCHEDULED]
     taken = [world.run(lease.run_id) for lease in [*got.armed, *got.held]]
-    assert len({id(run) for run in taken}) == len(taken), "a run was given out twice"
+    assert len({id(run) for run in taken}) == len(taken), "expected each run once"
     of_due = [run for run in due if run in taken]
     ahead = [run for run in near if run in taken]
-    assert len(of_due) + len(ahead) == len(taken), "a run was given out that is not ready"
+    assert len(of_due) + len(ahead) == len(taken), "expected only runs that are ready"
     _check_due(due, of_due, ask, now)
     assert len(ahead) <= ask.ahead
     left = [run for run in due if run not in taken]
-    soon = [run for run in near if run.rank is None]  # one that had its turn is taken when it is due
-    assert len(ahead) >= min(ask.ahead, len(soon)) or left, "there was room ahead"
+    soon = [run for run in near if run.rank is None]  # a run that had its turn is taken when it is due
+    assert len(ahead) >= min(ask.ahead, len(soon)) or left, "expected more runs, because there was room ahead"
     _check_order([run.due_at for run in ahead], [run.due_at for run in soon if run not in taken])
     _check_look_again(world, ask, got, [run for run in waiting if run not in taken], left, len(ahead), now)
     used = [lease.lease_id for lease in [*got.armed, *got.held]]
@@ -94,7 +94,7 @@ def reserve(world: World, ask: ReserveRequest, got: Reserved, now: int) -> None:
         run = world.run(lease.run_id)
         assert run is not None
         assert run in of_due
-        assert not run.job.is_gated, "gates are taken in arm only"
+        assert not run.job.is_gated, "expected no armed run with gates"
         _hold(run, lease, ask, node, now)
         assert (lease.queue, lease.level) == (run.queue, run.level)
         arm(world, run, lease.fence, now)
@@ -102,7 +102,7 @@ def reserve(world: World, ask: ReserveRequest, got: Reserved, now: int) -> None:
     for lease in got.held:
         run = world.run(lease.run_id)
         assert run is not None
-        assert run in ahead or run.job.is_gated, "it was to be armed at once"
+        assert run in ahead or run.job.is_gated, "expected the run to be armed at once"
         _hold(run, lease, ask, node, now)
         assert (lease.queue, lease.level) == (run.queue, run.level)
         run.state, run.ready_at = RunState.RESERVED, max(run.due_at, now) + ask.lapse
@@ -110,7 +110,7 @@ def reserve(world: World, ask: ReserveRequest, got: Reserved, now: int) -> None:
 
 
 def _rank_due(world: World, queue: str, ask: ReserveRequest, now: int) -> None:
-    """What is due in a queue that is shared fairly gets its turn when somebody asks."""
+    """Due runs of a fair queue get their turn when a worker asks."""
     if world.is_paused(queue):
         return
     here = [run for run in world.live() if run.queue == queue and not run.is_running and run.labels <= ask.labels]
@@ -129,11 +129,11 @@ def _check_due(due: list[Run], taken: list[Run], ask: ReserveRequest, now: int) 
     seated = min(ask.seats, len(due))
     assert seated <= len(taken) <= ask.seats + ask.extra
     extra = [run for run in taken if run.job.id in ask.quick and not run.job.is_gated]
-    assert len(taken) - seated <= len(extra), "a run was taken without a seat"
+    assert len(taken) - seated <= len(extra), "expected no run beyond the seats"
     if len(taken) > seated or not seated:
-        return  # how far a store looks for quick ones behind a backlog is its own
+        return  # how far a store looks for quick ones behind a backlog is its choice
     left = [run for run in due if run not in taken]
-    for queue in {run.queue for run in due}:  # which queue is first, of those that are shared fairly, is the store's
+    for queue in {run.queue for run in due}:  # the order of several fair queues is the store's choice
         ranked = [run.rank for run in taken if run.queue == queue and run.rank is not None]
         _check_order(ranked, [run.rank for run in left if run.queue == queue and run.rank is not None])
     if all(run.rank is None for run in due):
@@ -141,15 +141,15 @@ def _check_due(due: list[Run], taken: list[Run], ask: ReserveRequest, now: int) 
 
 
 def _check_order(taken: list[int], left: list[int]) -> None:
-    """The smallest are taken first; of equals any."""
-    assert not taken or not left or max(taken) <= min(left), "a run was taken before one that has waited longer"
+    """The smallest are taken first. Among equals the store may choose."""
+    assert not taken or not left or max(taken) <= min(left), "expected the run that has waited longest"
 
 
 def _check_look_again(
     world: World, ask: ReserveRequest, got: Reserved, waiting: list[Run], left: list[Run], ahead: int, now: int
 ) -> None:
-    """Now, if something is due; else when the next one may be had. Not later than that; and not earlier, but for runs
-    that this worker cannot do. What had its turn in a queue that is shared fairly is never had ahead."""
+    """Now if a run is due, otherwise when the next one can be taken: never later. It may be earlier only for runs of
+    other workers. A run that had its turn in a fair queue is never taken ahead."""
     if left:
         assert got.look_again_at == now
         return
@@ -168,7 +168,7 @@ def _check_look_again(
 
 
 def _free_at(run: Run, ask: ReserveRequest, lead: int, now: int) -> int | None:
-    """When a run that this worker did not get may be had; None: it is its own."""
+    """When a run that this worker did not get can be taken; None if the worker has it itself."""
     if run.state is RunState.SCHEDULED:
         return max(now, _ready(run) - lead)
     assert run.hold is not None
@@ -181,10 +181,10 @@ def _hold(run: Run, lease: Lease, ask: ReserveRequest, node: Incarnation, now: i
 
 
 def arm(world: World, run: Run, fence: int, now: int) -> None:
-    """The attempt starts."""
+    """Start the attempt."""
     assert run.hold is not None
-    assert fence > world.past_fence, "fences only grow"
-    assert all(fence != other.hold.fence for other in world.live() if other.hold), "a fence was given out twice"
+    assert fence > world.past_fence, "expected a fence higher than all before"
+    assert all(fence != other.hold.fence for other in world.live() if other.hold), "expected a new fence"
     run.hold.fence, run.hold.armed_at = fence, now
     run.state, run.ready_at, run.expires_at = RunState.RUNNING, None, None
     run.attempts += 1
@@ -192,7 +192,7 @@ def arm(world: World, run: Run, fence: int, now: int) -> None:
 
 
 def check_lease(run: Run, lease: Lease) -> None:
-    """A lease tells all of its run."""
+    """Check that a lease has all of its run."""
     hold = run.hold
     assert hold is not None
     attempt = run.attempts + (run.state is RunState.RESERVED)
@@ -207,7 +207,7 @@ def check_lease(run: Run, lease: Lease) -> None:
 
 
 def held(world: World, incarnation: str, leases: Sequence[Lease], *, void_below: int = 0) -> None:
-    """All that an incarnation holds; earlier asks of it are void."""
+    """Check all that an incarnation holds. Its earlier asks are void."""
     if incarnation in world.nodes:
         node = world.nodes[incarnation]
         node.void_below = max(node.void_below, void_below)
@@ -218,7 +218,7 @@ def held(world: World, incarnation: str, leases: Sequence[Lease], *, void_below:
 
 
 def release(world: World, leases: Sequence[Lease]) -> list[bool]:
-    """Give reservations back."""
+    """Release reservations."""
     answers = []
     for lease in leases:
         run = world.run(lease.run_id)
@@ -229,7 +229,7 @@ def release(world: World, leases: Sequence[Lease]) -> list[bool]:
     return answers
 
 
-# ── what attempts leave ──────────────────────────────────────────────────────────────────────────────────────────
+# ── checkpoints and notes ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def checkpoint(world: World, saves: Sequence[tuple[Lease, Checkpoint]]) -> list[bool]:
@@ -244,7 +244,7 @@ def checkpoint(world: World, saves: Sequence[tuple[Lease, Checkpoint]]) -> list[
 
 
 def note(world: World, notes: Sequence[Note]) -> list[bool]:
-    """The highest number of an attempt stays; what it leaves out is kept."""
+    """The highest number of an attempt stays. Fields that it leaves out keep their value."""
     answers = []
     for one in notes:
         run = world.run(one.lease.run_id)
@@ -261,7 +261,7 @@ def note(world: World, notes: Sequence[Note]) -> list[bool]:
 
 
 def progress_of(run: Run) -> Progress | None:
-    """What the newest attempt that told anything has told last."""
+    """The last progress of the newest attempt that has any."""
     told = [note.progress for _, note in sorted(run.notes.items()) if note.progress is not None]
     return told[-1] if told else None
 

@@ -1,4 +1,4 @@
-"""What a store shows of the world."""
+"""What a store must show of the oracle's world."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def standing(world: World, one: Run) -> WaitReason | None:
 
 
 def state(world: World, job: Job) -> JobState:
-    """Exhausted is a job none of whose schedules has another slot, or an open run."""
+    """A job is exhausted if none of its schedules has another slot or an open run."""
     open_runs = {one.trigger for one in world.live_of(job)}
     schedules = job.schedules.values()
     if job.state is not JobState.ACTIVE or not schedules:
@@ -77,13 +77,13 @@ def job(world: World, one: Job) -> tuple[object, ...]:
 
 
 def jobs(world: World) -> list[tuple[object, ...]]:
-    """By namespace and name."""
+    """Jobs by namespace and name."""
     known = [one for one in world.jobs.values() if one.state is not JobState.DELETED]
     return [job(world, one) for one in sorted(known, key=lambda one: (one.definition.namespace, one.name))]
 
 
 def schedules(one: Job) -> list[tuple[object, ...]]:
-    """The schedules of a job by id: what a `ScheduleState` tells, and under which revision."""
+    """The schedules of a job by id, with the fields of a `ScheduleState` and the revision."""
     return [
         (
             one.id, one.revision, schedule.id, schedule.origin, schedule.watermark, schedule.next_at,
@@ -98,7 +98,7 @@ def schedules(one: Job) -> list[tuple[object, ...]]:
 
 
 def told(one: ScheduleState) -> tuple[object, ...]:
-    """The same of what a store answers."""
+    """The same fields of a store's answer."""
     return (
         one.record.id, one.record.revision, one.schedule_id, one.origin, one.watermark, one.next_at, one.last_end,
         one.exceptions,
@@ -106,7 +106,7 @@ def told(one: ScheduleState) -> tuple[object, ...]:
 
 
 def parents(one: Job) -> list[Parent]:
-    """The parents of a job by name, and what it has of each."""
+    """The parents of a job by name, with the noted run of each."""
     after = one.definition.after
     if one.state is JobState.DELETED or after is None:
         return []

@@ -1,4 +1,4 @@
-"""Taking runs from the dead, skipping what is missed, forgetting what is old."""
+"""The oracle's upkeep: orphans, reaping, expiry and retention."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def orphans(world: World, now: int) -> list[Run]:
 
 
 def reap(world: World, verdicts: Sequence[tuple[Lease, Verdict]], now: int) -> list[bool]:
-    """Take runs whose incarnation's lease has ended, which ends the incarnation for good."""
+    """Take runs whose incarnation's lease has ended. That ends the incarnation for good."""
     for _, verdict in verdicts:
         check_verdict(verdict)
     answers = []
@@ -53,11 +53,11 @@ def _is_missed(run: Run, now: int) -> bool:
     return run.state is RunState.SCHEDULED or lapsed
 
 
-# ── forgetting ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── retention ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def prune_runs(world: World, cut: Cut, after: Mark | None, limit: int, now: int) -> tuple[int, Mark | None, bool]:
-    """How many go, the last one that was looked at, and whether there may be more."""
+    """Returns how many runs are pruned, the last one that was looked at, and whether there may be more."""
     marked = [(Mark(run.ended_at or 0, run.id), run) for run in world.ended() if cut.job_id in (None, run.job.id)]
     found = sorted(marked, key=lambda one: one[0])
     found = [one for one in found if (after is None or one[0] > after) and one[0] <= cut.until][:limit]
@@ -68,7 +68,7 @@ def prune_runs(world: World, cut: Cut, after: Mark | None, limit: int, now: int)
 
 
 def _is_settled(run: Run, now: int) -> bool:
-    """No planner will come upon its slot."""
+    """Whether no planner will reach its slot again."""
     if not run.is_slot:
         return True
     schedule = _schedule_of(run)
@@ -80,7 +80,7 @@ def _schedule_of(run: Run) -> Schedule | None:
 
 
 def forget(world: World, run: Run) -> None:
-    """Its keys and attempts go with it. W of its schedule stays."""
+    """Remove its keys and attempts. W of its schedule stays."""
     world.runs.remove(run)
     world.keys = {key: known for key, known in world.keys.items() if known[0] is not run}
     schedule = _schedule_of(run)

@@ -1,4 +1,4 @@
-"""What a store holds, as plain values."""
+"""`World`: what a store holds, as plain values."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from onthedot.model.run import TERMINAL, AttemptRecord, Checkpoint, Gate, RunRec
 from onthedot.stores.values import Node, Note, Parent, Term
 
 PRIORITIES: tuple[Priority, ...] = ("low", "normal", "high", "critical")
-URGENCY = (1, 4, 16, 64)  # by priority: a turn in a queue that is shared fairly is so much shorter
+URGENCY = (1, 4, 16, 64)  # by priority: a turn in a fair queue is shorter by this factor
 A_TURN = 1 << 24
 
 
 @dataclass
 class Given:
-    """A slot whose fate was given ahead."""
+    """A slot with an exception."""
 
     reason: str
     recorded: bool = False
-    run: Run | None = None  # that takes its place
+    run: Run | None = None  # the run that replaces the slot's run
 
 
 @dataclass
 class Schedule:
-    """A schedule of a job. Every slot up to its watermark has a fate."""
+    """A schedule of a job. Each slot up to its watermark has a fate."""
 
     id: str
     origin: int
@@ -38,13 +38,13 @@ class Schedule:
     next_at: int | None = None
     last_end: int | None = None
     delay: int | None = None  # of a fixed delay
-    skipped_to: int = 0  # the newest slot that was skipped before its time, or armed and forgotten
+    skipped_to: int = 0  # the newest slot that was skipped ahead, or armed and pruned
     exceptions: dict[int, Given] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class Job:
-    """A job, and what it has of its parents."""
+    """A job, and the runs of its parents that are noted for it."""
 
     id: int
     revision: int
@@ -55,7 +55,7 @@ class Job:
     pause_reason: str = ""
     paused_until: int | None = None
     schedules: dict[str, Schedule] = field(default_factory=dict)
-    dropped: dict[str, dict[int, Given]] = field(default_factory=dict)  # exceptions of schedules that are gone
+    dropped: dict[str, dict[int, Given]] = field(default_factory=dict)  # exceptions of dropped schedules
     parents: dict[str, Parent] = field(default_factory=dict)  # the newest run that counts, by parent
 
     @property
@@ -64,7 +64,7 @@ class Job:
 
     @property
     def task(self) -> str:
-        """What a worker has to be able to do."""
+        """The task that a worker must offer."""
         return f"call:{getattr(self.definition.task, 'handler', '')}"
 
     @property
@@ -80,7 +80,7 @@ class Job:
 
 @dataclass
 class Hold:
-    """The lease of a run that is reserved or running."""
+    """The lease of a reserved or running run."""
 
     lease_id: str
     incarnation: str
@@ -93,7 +93,7 @@ class Hold:
 
 @dataclass(eq=False)
 class Run:
-    """A run, live or ended. Its id is 0 until the store has told it."""
+    """A run, live or ended. Its id is 0 until the store has shown it."""
 
     job: Job
     trigger: str
@@ -106,7 +106,7 @@ class Run:
     id: int = 0
     state: RunState = RunState.SCHEDULED
     reason: str = ""
-    ready_at: int | None = None  # from when on it may be taken; None: not before something else happens
+    ready_at: int | None = None  # when it may be taken; None: not before another event
     queue: str = ""
     level: int = 0
     labels: frozenset[str] = frozenset()
@@ -117,15 +117,15 @@ class Run:
     recoveries: int = 0
     hold: Hold | None = None
     tried: list[AttemptRecord] = field(default_factory=list)
-    gates: list[Gate] = field(default_factory=list)  # that it holds
+    gates: list[Gate] = field(default_factory=list)  # the gates that it holds
     waits_at: Gate | None = None
     caught_up_at: int | None = None
     granted_at: int | None = None
     granted_by: str = ""
     delayed_under: str = ""  # the lease whose arm was answered with the grant
     cancel_wanted: str | None = None
-    share: str = ""  # as its job said when it came
-    rank: int | None = None  # in a queue that is shared fairly
+    share: str = ""  # by the job's definition when it was inserted
+    rank: int | None = None  # its turn in a fair queue
     armed_at: int | None = None
     started_at: int | None = None
     ended_at: int | None = None
@@ -149,7 +149,7 @@ class Run:
 
     @property
     def age(self) -> tuple[int, int]:
-        """Of two that wait, the smaller has waited longer."""
+        """Of two waiting runs, the smaller has waited longer."""
         return (self.due_at, self.id)
 
     def is_held_under(self, lease_id: str, state: RunState) -> bool:
@@ -159,13 +159,13 @@ class Run:
         return any(gate.key == key for gate in self.gates)
 
     def wait_until(self, ready_at: int | None) -> None:
-        """Nobody holds it; it may be taken from this instant on."""
+        """Make it wait without a holder. It may be taken from this instant on."""
         self.state, self.hold, self.ready_at = RunState.SCHEDULED, None, ready_at
 
 
 @dataclass
 class Incarnation:
-    """A node. `ended`: for good."""
+    """One boot of a node. `ended`: for good."""
 
     node: Node
     lease_until: int
@@ -181,7 +181,7 @@ class Incarnation:
 
 @dataclass
 class Skip:
-    """A range of slots that were skipped."""
+    """A range of skipped slots."""
 
     job: Job
     schedule_id: str
@@ -194,18 +194,18 @@ class Skip:
 
 @dataclass
 class QueueSet:
-    """What somebody has said of a queue."""
+    """The settings of a queue."""
 
     paused_at: int | None = None
     reason: str = ""
     weights: dict[str, int] | None = None
-    time: int = 0  # virtual
+    time: int = 0  # virtual time
     turns: dict[tuple[str, int], int] = field(default_factory=dict)  # by share and level: where the last one ends
 
 
 @dataclass
 class World:
-    """All of it."""
+    """Everything that a store holds."""
 
     jobs: dict[int, Job] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)  # ended ones in the order of their ends
@@ -213,14 +213,14 @@ class World:
     nodes: dict[str, Incarnation] = field(default_factory=dict)  # in the order in which they registered
     queues: dict[str, QueueSet] = field(default_factory=dict)
     skips: list[Skip] = field(default_factory=list)
-    rates: dict[str, Fraction] = field(default_factory=dict)  # when the next start would come
+    rates: dict[str, Fraction] = field(default_factory=dict)  # when the next start may be
     term: Term | None = None
     term_ttl: int = 0
-    pruned: dict[tuple[str, int, RunState], int] = field(default_factory=dict)  # how many, by job and day
+    pruned: dict[tuple[str, int, RunState], int] = field(default_factory=dict)  # the number, by job and day
     last_fence: int = 0
-    past_fence: int = 0  # the last one of earlier calls: in which order runs of one call get theirs is the store's
+    past_fence: int = 0  # the last fence of earlier calls: within a call the store chooses the order
 
-    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def live(self) -> list[Run]:
         return [run for run in self.runs if run.is_live]
@@ -240,12 +240,12 @@ class World:
         return next((run for run in self.runs if (run.job, run.trigger, run.slot_at, run.target) == key), None)
 
     def job_named(self, name: str, namespace: str = "default") -> Job | None:
-        """The one job that has this name now."""
+        """The job that has this name now."""
         named = (job for job in self.jobs.values() if (job.definition.namespace, job.name) == (namespace, name))
         return next((job for job in named if job.state is not JobState.DELETED), None)
 
     def known_job(self, job_id: int, expected: int | None = None) -> Job:
-        """A job that is there, at the revision that the caller has read."""
+        """A job that exists, at the revision that the caller has read."""
         job = self.jobs.get(job_id)
         if job is None or job.state is JobState.DELETED:
             raise UnknownJob(f"job {job_id}")
@@ -254,7 +254,7 @@ class World:
         return job
 
     def living(self, incarnation: str, now: int) -> Incarnation:
-        """An incarnation whose lease goes on."""
+        """An incarnation whose lease has not ended."""
         node = self.nodes.get(incarnation)
         if node is None or not node.is_alive(now):
             raise NodeExpired(incarnation)
@@ -274,7 +274,7 @@ class World:
         self, job: Job, trigger: str, slot_at: int, *, due_at: int, now: int, target: str = "",
         expires_at: int | None = None, args: str | None = None,
     ) -> Run:  # fmt: skip
-        """A new run, or the one that has this key. One of a paused job is held, and does not expire."""
+        """Insert a run, or return the one that has this key. A run of a paused job is held and does not expire."""
         known = self.find(job, trigger, slot_at, target)
         if known is not None:
             return known
@@ -289,9 +289,10 @@ class World:
         return run
 
     def give_rank(self, run: Run) -> None:
-        """A run that is due in a queue that is shared fairly gets the start of its share's next turn.
+        """Give a due run of a fair queue the start of its share's next turn.
 
-        A turn is as long as one over the share's weight, and shorter if it is urgent."""
+        The length of a turn is one over the share's weight, and shorter for higher priorities.
+        """
         queue = self.queues.get(run.queue)
         if queue is None or queue.weights is None or run.rank is not None or run.target or run.place or run.for_leader:
             return
@@ -300,7 +301,7 @@ class World:
         queue.turns[run.share, run.level] = run.rank + length
 
     def route(self, run: Run) -> None:
-        """Let a run wait where its job says."""
+        """Let a run wait where its job's definition says."""
         definition = run.job.definition
         run.queue, run.level = definition.queue, PRIORITIES.index(definition.priority)
         run.labels = definition.labels
@@ -313,8 +314,8 @@ class World:
         found = {(one.job_id, one.trigger, one.slot_at, one.target): one.id for one in listed}
         for run in [run for run in self.runs if run.id == 0]:
             key = (run.job.id, run.trigger, run.slot_at, run.target)
-            assert key in found, f"expected a new run, {key}"
-            assert found[key] not in known, f"run {found[key]} was given out for two keys"
+            assert key in found, f"expected a new run {key}"
+            assert found[key] not in known, f"run {found[key]} has two keys"
             run.id = found[key]
             known.add(run.id)
 

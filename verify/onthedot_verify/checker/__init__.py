@@ -1,10 +1,10 @@
-"""The checker: reads a history and says which promises it breaks.
+"""The checker: reads a history and reports each promise that it breaks.
 
     from onthedot_verify.checker import check, read
     for violation in check(read(path)):
         print(violation)
 
-One rule is one function, named by its number in `RULES`; each has histories that it must catch in `tests/checker`.
+Each rule is a function with a number in `RULES`. `tests/checker` has histories that each rule must catch.
 """
 
 from onthedot_verify.checker.history import Journal, digest, read, write

@@ -1,4 +1,5 @@
-"""`python -m onthedot_verify.checker history.jsonl`: 0 if every promise was kept, 1 and the violations if not."""
+"""`python -m onthedot_verify.checker history.jsonl`: prints the violations. Exits with 1 if there are any, else with
+0."""
 
 from __future__ import annotations
 

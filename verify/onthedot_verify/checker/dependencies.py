@@ -1,4 +1,5 @@
-"""Jobs that run after others: S26 (what follows an end, once, and in the same write), L8 (nothing is forgotten)."""
+"""Rules for jobs that run after others: S26 (one run for each complete set, in the same write), L8 (no run is
+missing)."""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ Finding = tuple[int, str]
 
 _FAILED = {"dead", "lost"}
 _COUNTS = {"success": {"succeeded"}, "failure": _FAILED, "either": _FAILED | {"succeeded"}}
-"""Which ends count: said here once more, since the checker takes nobody's word for it."""
+"""Which ends count for each mode. Written again here, because the checker shares no code with the store."""
 
 _OF_ONE_WRITE = frozenset({"finish", "reap", "expire", "cancel", "delete", "follow"})
-"""The ends that a call made are told first, then what follows them; anything else is another write."""
+"""In the history of one call, ends come first, then the runs that follow them. Other events are another write."""
 
 
 @dataclass(slots=True)
 class _Child:
-    """A job that runs after others, and what it has of them."""
+    """A job that runs after others, and the parents' runs that are noted for it."""
 
     namespace: str
     after: After
@@ -31,33 +32,33 @@ class _Child:
 
 
 @dataclass(slots=True)
-class _Debt:
-    """A run that an end has called for. `paid` is the run that came of it."""
+class _Expected:
+    """A run that must follow an end. `run` is the one that did."""
 
     child_id: int
     parent: int
     end: Event
-    paid: int | None = None
+    run: int | None = None
 
 
-class _Books:
-    """The sets of all jobs that run after others, moved along by the history."""
+class _Sets:
+    """The sets of parents of all jobs that run after others, updated event by event."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self._children: dict[int, _Child] = {}
-        self._due: list[_Debt] = []  # to be paid before the next write
+        self._due: list[_Expected] = []  # must follow before the next write
         self._ends = {
             event["seq"]: run
             for event, run, before, after in history.moves
             if after.terminal and not before.terminal and after.name != "withdrawn"
         }
-        self.debts: dict[tuple[int, int], _Debt] = {}  # by child, and the run that it follows
+        self.expected: dict[tuple[int, int], _Expected] = {}  # by child, and the run that it follows
 
     def findings(self) -> Iterator[Finding]:
         for event in self._history.events:
             if event["ev"] not in _OF_ONE_WRITE:
-                yield from self._unpaid(event)
+                yield from self._check_missing(event)
             match event["ev"]:
                 case "edit":
                     self._edit(event)
@@ -68,13 +69,13 @@ class _Books:
             if event["seq"] in self._ends:
                 self._end(event, self._ends[event["seq"]])
 
-    def left_unpaid(self) -> list[_Debt]:
-        """Go through the whole history, and tell what is owed at its end; what is wrong on the way, S26 tells."""
+    def missing(self) -> list[_Expected]:
+        """Read the whole history. Returns the runs that never followed. S26 reports the other violations."""
         deque(self.findings(), maxlen=0)
-        return [debt for debt in self.debts.values() if debt.paid is None]
+        return [one for one in self.expected.values() if one.run is None]
 
     def _edit(self, event: Event) -> None:
-        """What is noted of parents that stay is kept, unless other runs count from now on."""
+        """Keep the noted runs of parents that stay, unless other ends count from now on."""
         [job] = [job for seq, _, job in self._history.revisions[event["job_id"]] if seq == event["seq"]]
         old = self._children.pop(event["job_id"], None)
         if job.after is None:
@@ -84,7 +85,7 @@ class _Books:
             new.noted = {name: run for name, run in old.noted.items() if name in new.after.parents}
 
     def _end(self, event: Event, run: Run) -> None:
-        """A run has ended: note it for those that it counts for."""
+        """Note a run that has ended for the jobs that it counts for."""
         job = self._history.job_of(run)
         if job is None:
             return
@@ -97,28 +98,28 @@ class _Books:
             child.noted[job.name] = run.id
             if after.any or set(child.noted) >= set(after.parents):
                 child.noted = {}
-                debt = self.debts[child_id, run.id] = _Debt(child_id, run.id, event)
-                self._due.append(debt)
+                one = self.expected[child_id, run.id] = _Expected(child_id, run.id, event)
+                self._due.append(one)
 
     def _follow(self, event: Event) -> Iterator[Finding]:
         parent = int(event["trigger"].removeprefix(AFTER_PREFIX))
-        debt = self.debts.get((event["job_id"], parent))
-        if debt is None:
+        one = self.expected.get((event["job_id"], parent))
+        if one is None:
             run = self._history.runs.get(parent)
             state = "unknown" if run is None else _state_at(run, event["seq"])
-            yield event["seq"], f"run {event['run']} follows run {parent}, which is {state} and does not call for it"
-        elif debt.paid is not None:
-            yield event["seq"], f"run {event['run']} and run {debt.paid} both follow run {parent}"
+            yield event["seq"], f"run {event['run']} follows run {parent}, which is {state} and completes no set"
+        elif one.run is not None:
+            yield event["seq"], f"run {event['run']} and run {one.run} both follow run {parent}"
         else:
-            debt.paid = event["run"]
-            if (event["slot"], event["due"]) != (debt.end["ended"], debt.end["ended"]):
-                ended = debt.end["ended"]
+            one.run = event["run"]
+            if (event["slot"], event["due"]) != (one.end["ended"], one.end["ended"]):
+                ended = one.end["ended"]
                 yield event["seq"], f"run {event['run']} is due at {event['due']}; run {parent} ended at {ended}"
 
-    def _unpaid(self, event: Event) -> Iterator[Finding]:
-        for debt in self._due:
-            if debt.paid is None:
-                yield event["seq"], f"{_told(self._history, debt)}: nothing follows it in the same write"
+    def _check_missing(self, event: Event) -> Iterator[Finding]:
+        for one in self._due:
+            if one.run is None:
+                yield event["seq"], f"{_describe(self._history, one)}, but no run follows in the same write"
         self._due = []
 
 
@@ -127,21 +128,20 @@ def _state_at(run: Run, seq: int) -> str:
     return states[-1] if states else "scheduled"
 
 
-def _told(history: History, debt: _Debt) -> str:
-    name = history.revisions[debt.child_id][-1][2].name
-    return f"job {name} is to run after run {debt.parent}, which ended at line {debt.end['seq']}"
+def _describe(history: History, one: _Expected) -> str:
+    name = history.revisions[one.child_id][-1][2].name
+    return f"job {name} is to run after run {one.parent}, which ended at line {one.end['seq']}"
 
 
 def s26_followers(history: History) -> Iterator[Finding]:
-    """A job that runs after others gets a run in the write that completes its set, or with `any` in each that ends a
-    run which counts: one, due at that end. It gets none for any other end, and none before it."""
-    yield from _Books(history).findings()
+    """The write that completes a set gives the child one run, due at that end. With `any`, each end that counts does.
+    No other end gives a run, and none comes earlier."""
+    yield from _Sets(history).findings()
 
 
-def l8_followed(history: History) -> Iterator[Finding]:
-    """When the faults are over, nothing is left that was to run after others and never came to be a run. That the run
-    is then executed is asked by L1, as of every other."""
+def l8_followers(history: History) -> Iterator[Finding]:
+    """After the faults, each run that had to follow an end exists. L1 asks whether it is executed."""
     if history.healed is None:
         return
-    for debt in _Books(history).left_unpaid():
-        yield history.events[-1]["seq"], f"{_told(history, debt)}, and never did"
+    for one in _Sets(history).missing():
+        yield history.events[-1]["seq"], f"{_describe(history, one)}, but it has no run"

@@ -1,4 +1,4 @@
-"""What jobs under exactly_once have written, by the resource's own count: S10."""
+"""Rule S10: the effects of jobs under exactly_once, as the resource counted them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Finding = tuple[int, str]
 
 
 def s10_exactly_once(history: History) -> Iterator[Finding]:
-    """Of a run under exactly_once one effect is accepted if it succeeded, and none if not; along an overlap gate the
+    """A run under exactly_once has one accepted effect if it succeeded, and none otherwise. Along an overlap gate the
     fences at the resource never decrease."""
     effects = Counter(event["run"] for event in history.by["effect"])
     for run in history.runs.values():
@@ -23,12 +23,12 @@ def s10_exactly_once(history: History) -> Iterator[Finding]:
         if effects[run.id] != wanted:
             shown = [event["seq"] for event in history.by["effect"] if event["run"] == run.id]
             seq = shown[-1] if shown else run.events[-1]["seq"]
-            yield seq, f"run {run.id} is {run.last.name}, with {effects[run.id]} accepted effects; expected {wanted}"
+            yield seq, f"run {run.id} is {run.last.name}: expected {wanted} accepted effects, got {effects[run.id]}"
     yield from _fences(history)
 
 
 def _is_exact(history: History, run: Run) -> bool:
-    """Whether the run's job has promised it all along."""
+    """Whether each revision of the run's job promises exactly once."""
     jobs = [] if run.key is None else [job for _, _, job in history.revisions.get(run.key[0], [])]
     return bool(jobs) and all(job.guarantee is Guarantee.EXACTLY_ONCE for job in jobs)
 

@@ -1,9 +1,9 @@
-"""Gates: how many pass, who may be turned away, and that nobody waits at an open one. S5, S6, S11 and L4, at gates.
+"""Rules for gates: limits (S5), fences (S6), overlap (S11), and no wait at an open gate (L4).
 
-Who holds a gate is not asked of the store, but follows from what happened: a run holds what its `arm` names, a limit
-until it is out of `running`, an overlap gate to its end; one that a rate has delayed holds its overlap gate already. A
-gate that has passed to a waiter counts as held by it only when it is armed; whoever came between would be one too many
-then.
+The holders of a gate follow from the events, not from the store's answers. A run holds the gates that its `arm` names:
+a limit while it is running, an overlap gate until its end. A run that its rate delays holds its overlap gate already. A
+gate that has passed to a waiting run counts as held only when that run is armed. If another run took it in between,
+there is one holder too many then.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from onthedot_verify.checker.model import History, Run, State, is_step
 
 Finding = tuple[int, str]
 
-PATIENCE = 10_000_000  # µs: how long somebody may wait at a free gate
+PATIENCE = 10_000_000  # µs: how long a run may wait at a free gate
 DISTURBING = frozenset({"crash", "freeze", "stop", "cut", "deaf", "flaky", "slow", "late", "skew"})
 
 
 class Holders:
-    """Who holds which gate, moved along by the events of runs."""
+    """Which runs hold which gate, updated event by event."""
 
     def __init__(self) -> None:
         self.of_gate: defaultdict[str, set[int]] = defaultdict(set)
         self._of_run: defaultdict[int, dict[str, bool]] = defaultdict(dict)  # key → whether until the end
 
     def take(self, event: Event, before: State, after: State) -> list[tuple[str, int, bool, set[int]]]:
-        """The gates that this event takes anew: key, capacity, whether until the end, and who else holds them. Who
-        waits at its second gate, or is delayed by a rate, keeps its overlap gate."""
+        """The gates that this event newly takes: key, capacity, whether until the end, and the other holders. A run
+        that waits at its second gate, or that its rate delays, keeps its overlap gate."""
         gates = event.get("gates", ())
         if event["ev"] == "block":
             gates = [gate for gate in gates[: [key for key, _, _ in gates].index(event["gate"])] if gate[2]]
@@ -45,7 +45,7 @@ class Holders:
         return taken
 
     def leave(self, event: Event, before: State, after: State) -> list[str]:
-        """The gates that open because the run moves on, stands aside, or is delayed by a rate."""
+        """The gates that open because the run is over, leaves its line, or is delayed by its rate."""
         run = event["run"]
         if run not in self._of_run:
             return []
@@ -60,12 +60,12 @@ class Holders:
 
 
 def s5_limits(history: History) -> Iterator[Finding]:
-    """For every limit: no more runs hold it than it has room for."""
+    """No limit has more holders than its capacity."""
     holders = Holders()
     for event, run, before, after in history.moves:
         for key, capacity, until_end, others in holders.take(event, before, after):
             if not until_end and len(others) >= capacity:
-                yield event["seq"], f"run {run.id} passed {key}, which {sorted(others)} hold, {capacity} at the most"
+                yield event["seq"], f"run {run.id} passed {key} of capacity {capacity}, held by {sorted(others)}"
         holders.leave(event, before, after)
 
 
@@ -83,9 +83,9 @@ def s6_fences(history: History) -> Iterator[Finding]:
 
 
 def s11_overlap(history: History) -> Iterator[Finding]:
-    """Of a job that does not overlap itself at most one run is between its first arm and its end; a run is skipped only
-    while another holds the gate; only slots are replaced; and executions overlap in time only if the older one's node
-    was frozen, cut off or killed."""
+    """A job that does not overlap itself has at most one run between its first arm and its end. A run is skipped only
+    while another holds the gate. Only slots are replaced. Executions overlap in time only if the older one's node was
+    frozen, cut off or killed."""
     holders = Holders()
     waited: defaultdict[str, set[int]] = defaultdict(set)
     no_slots: set[str] = set()  # leases
@@ -97,7 +97,7 @@ def s11_overlap(history: History) -> Iterator[Finding]:
         if event["ev"] == "block":
             waited[event["gate"]].add(run.id)
             if _is_older(history.runs.get(event["holder"]), run):
-                waited[event["gate"]].add(event["holder"])  # overdue slots start in order: the gate waits for this one
+                waited[event["gate"]].add(event["holder"])  # overdue slots start in order: the older one comes first
         if event["ev"] == "expire" and event["reason"] == "overlap":
             key, named = event.get("gate", ""), event.get("holder", 0)
             asking = [run, *(history.runs[other] for other in waited[key])]
@@ -105,10 +105,10 @@ def s11_overlap(history: History) -> Iterator[Finding]:
             if named not in holders.of_gate[key] | waited[key] and not comes_first:  # an open gate goes to the oldest
                 yield (
                     event["seq"],
-                    f"run {run.id} was skipped, and {named or 'nobody'} did not hold {key or 'its gate'}",
+                    f"run {run.id} was skipped, but {key or 'its gate'} was not held by run {named or '(none)'}",
                 )
         if event["ev"] == "cancel" and event["why"] == "replaced" and run.key and not is_slot(run.key[1]):
-            yield event["seq"], f"run {run.id} was replaced, and it is no slot: {run.key[1]}"
+            yield event["seq"], f"run {run.id} was replaced, but it is no slot: {run.key[1]}"
         if event["ev"] == "arm" and not is_slot(event["trigger"]):
             no_slots.add(event["lease"])
         holders.leave(event, before, after)
@@ -119,26 +119,26 @@ def s11_overlap(history: History) -> Iterator[Finding]:
     for beat in history.by["beat"]:
         for lease, why in beat.get("cancels", ()):
             if why == "replaced" and lease in no_slots:
-                yield beat["seq"], f"lease {lease} is asked to stop for a slot, and is of no slot itself"
+                yield beat["seq"], f"lease {lease} is asked to stop for a slot, but is of no slot itself"
     yield from _physical(history)
 
 
 @dataclass(slots=True)
 class _Execution:
-    """One attempt as the job itself saw it. One that never ended, ended with its process."""
+    """One attempt as the job itself recorded it. Without an end event it ended with its process."""
 
     run: int
     node: str
     seq: int
     fence: int
     armed: int
-    steady: int  # when it was armed, by the steady clock
+    steady: int  # the instant of its arm on the steady clock
     start: int
     end: int
 
 
 def _is_older(one: Run | None, other: Run) -> bool:
-    """Whether both are slots of one job, and this one is the older."""
+    """Whether both are slots of one job, and `one` is the older."""
     if one is None or one.key is None or other.key is None:
         return False
     (job_id, mine, my_slot, my_target), (other_job, others, slot, target) = one.key, other.key
@@ -149,18 +149,18 @@ def _is_older(one: Run | None, other: Run) -> bool:
 def _physical(history: History) -> Iterator[Finding]:
     for key, executions in _executions(history).items():
         executions.sort(key=lambda one: one.seq)
-        going_on: list[_Execution] = []
+        current: list[_Execution] = []
         for this in executions:
-            going_on = [one for one in going_on if one.end > this.start]
-            for other in going_on:
+            current = [one for one in current if one.end > this.start]
+            for other in current:
                 older = min(this, other, key=lambda one: one.fence)
                 if not _disturbed(history, older, this):
                     yield this.seq, f"run {this.run} started at {key} while run {other.run} executes on {other.node}"
-            going_on.append(this)
+            current.append(this)
 
 
 def _executions(history: History) -> dict[str, list[_Execution]]:
-    """By overlap gate."""
+    """The executions by overlap gate."""
     exits = {event["node"]: event["t_store"] for event in history.by["exit"]}
     found: defaultdict[str, list[_Execution]] = defaultdict(list)
     for run in history.runs.values():
@@ -178,11 +178,11 @@ def _executions(history: History) -> dict[str, list[_Execution]]:
 
 
 def _disturbed(history: History, older: _Execution, other: _Execution) -> bool:
-    """Whether something was done to the older one's node, once it was armed, that can cost it its lease."""
+    """Whether a fault after the arm can have cost the older execution's node its lease."""
     machine = older.node.partition("#")[0]
     ttl = history.settings["node_ttl"]
     if any(older.steady - ttl <= event["t_mono"] <= other.steady for event in history.by["nemesis"] if is_step(event)):
-        return True  # a clock that is set ends leases of everybody
+        return True  # setting the clock may end all leases
     return any(
         event["on"] == machine
         and event["kind"] in DISTURBING
@@ -192,34 +192,36 @@ def _disturbed(history: History, older: _Execution, other: _Execution) -> bool:
     )
 
 
-# ── nobody waits at an open gate ─────────────────────────────────────────────────────────────────────────────
+# ── no wait at an open gate ──────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(slots=True)
 class _Waiter:
+    """A run that waits at a gate."""
+
     run: Run
     gate: str
     capacity: int
     since: int
 
 
-class _Watch:
-    """Who waits where, and since when gates have room."""
+class _Waits:
+    """Which runs wait at which gate, and since when gates have room."""
 
     def __init__(self, history: History, calm: int) -> None:
         self._history = history
         self._calm = calm
         self._waiters: dict[int, _Waiter] = {}
-        self._changed: defaultdict[str, int] = defaultdict(int)  # gate → when its number of holders last fell
+        self._changed: defaultdict[str, int] = defaultdict(int)  # gate → when it last lost a holder
         self._holders = Holders()
 
     def findings(self) -> Iterator[Finding]:
         for event, run, before, after in self._history.moves:
             if event["ev"] != "prune":
-                yield from self._gone_on(self._waiters.pop(run.id, None), event)
+                yield from self._check_wait(self._waiters.pop(run.id, None), event)
             for key, _, _ in event.get("gates", ()) if event["ev"] == "arm" else ():
                 for waiter in [waiter for waiter in self._waiters.values() if waiter.gate == key]:
-                    yield from self._gone_on(waiter, event)
+                    yield from self._check_wait(waiter, event)
             self._holders.take(event, before, after)
             for key in self._holders.leave(event, before, after):
                 self._changed[key] = event["t_store"]
@@ -227,10 +229,10 @@ class _Watch:
                 [capacity] = [capacity for key, capacity, _ in event["gates"] if key == event["gate"]]
                 self._waiters[run.id] = _Waiter(run, event["gate"], capacity, event["t_store"])
         for waiter in self._waiters.values():
-            yield from self._gone_on(waiter, self._history.events[-1])
+            yield from self._check_wait(waiter, self._history.events[-1])
 
-    def _gone_on(self, waiter: _Waiter | None, event: Event) -> Iterator[Finding]:
-        """Somebody's wait is over, or somebody takes the gate: had it been free for long?"""
+    def _check_wait(self, waiter: _Waiter | None, event: Event) -> Iterator[Finding]:
+        """A wait is over, or another run takes the gate. Report it if the gate was free for too long before."""
         if waiter is None or len(self._holders.of_gate[waiter.gate]) >= waiter.capacity:
             return
         job_id = waiter.run.key[0] if waiter.run.key else 0
@@ -246,8 +248,8 @@ class _Watch:
 
 
 def l4_free_gates(history: History, *, calm: int | None) -> Iterator[Finding]:
-    """Nobody waits for long at a gate that has room, and the recount never has to free anybody."""
+    """No run waits for long at a gate with room, and the recount never has to free one."""
     for event in history.by["recount"]:
         yield event["seq"], f"{event['freed']} runs waited at gates that had been left closed"
     if calm is not None:
-        yield from _Watch(history, calm).findings()
+        yield from _Waits(history, calm).findings()

@@ -1,59 +1,59 @@
-"""The history that a checker reads: JSON lines, one schema for the simulator and for real processes.
+"""The format of a history, and `Journal`, which records one: JSON lines, from the simulator or from real processes.
 
-Every line has `seq` (its place), `src`, `t_store` (the store's clock, µs), `t_mono` (the recorder's steady clock),
-`node` (who caused it, as "name#boot"; empty: nobody) and `ev`. Store events are written in the same step as the commit
-they tell of; `start` and `end` by the job itself: **the job is the oracle, not the scheduler**.
+Each line has `seq` (its place), `src`, `t_store` (the store's clock, µs), `t_mono` (the recorder's steady clock),
+`node` (the node that caused it, as "name#boot"; empty if none) and `ev`. A store event is recorded in the same step as
+its commit. The job itself records `start` and `end`: **the job is the oracle, not the scheduler**.
 
-| src | ev | beside the above |
+| src | ev | further fields |
 |---|---|---|
 | nemesis | begin | `settings` (lengths in µs, `seats`), `seed` |
-| nemesis | nemesis | `fault`: what was done; `on` whom, `kind`, `length` (µs) |
-| nemesis | heal, over | from `heal` on nothing is broken; `over` is the last line |
+| nemesis | nemesis | `fault`: its description; `on`: its node; `kind`, `length` (µs) |
+| nemesis | heal, over | there are no faults after `heal`; `over` is the last line |
 | worker | boot, exit | `how` (exit: crash, stopped, failed) |
-| worker | broken | `error`: a service ended with an error that is not the store's: always a bug |
+| worker | broken | `error` of a service, not of the store: always a bug |
 | store | edit | `job`, `job_id`, `rev`, `change`, `definition`, `marks`: schedule → [before, after] |
 | store | pause | `job_id`, `until`, `marks`, `answer`: [withdrawn, skipped, held] |
-| store | resume, preview | `job_id`, `marks`, `slots`, `skips`, `released` (its answer), `windows`; preview: dry |
+| store | resume, preview | `job_id`, `marks`, `slots`, `skips`, `released`, `windows`; preview: a dry run |
 | store | delete | `job_id`, `answer` |
-| store | plan | `job_id`, `schedule`, `rev`, `start`, `end`, `slots`, `targets`, `term` (0: by an edit or a resume), |
+| store | plan | `job_id`, `schedule`, `rev`, `start`, `end`, `slots`, `targets`, `term` (0: of an edit or a resume), |
 | | | `shard`, `layout` |
-| store | replan | `job_id`, `schedule`, `term`, `shard`, `layout`: its next slot was computed anew |
+| store | replan | `job_id`, `schedule`, `term`, `shard`, `layout`: its next slot was computed again |
 | store | skip | `job_id`, `schedule`, `after`, `first`, `last`, `count`, `reason`; comes before its `plan` or `edit` |
 | store | withdraw, hold | `run`, `job_id`, `trigger`, `slot`; come before their `edit` or `pause` |
-| store | cancel | `run`, `kind` (the answer), `state`, `why`, `ended`, `due`; also what others have ended |
-| store | submit | `run`, `job_id`, `trigger`, `slot`, `body`, `key`, `expires`; a trigger by hand as well |
-| store | follow | `run`, `job_id`, `trigger`, `slot`, `due`: a job runs after the one whose end has just been told |
-| store | conflict | `job_id`, `key`, `body`: a submit that was refused |
+| store | cancel | `run`, `kind` (the answer), `state`, `why`, `ended`, `due`; also the end by a delete or a slot |
+| store | submit | `run`, `job_id`, `trigger`, `slot`, `body`, `key`, `expires`; also a manual trigger |
+| store | follow | `run`, `job_id`, `trigger`, `slot`, `due`: a job runs after the run of an end just before |
+| store | conflict | `job_id`, `key`, `body`: a refused submit |
 | store | reserve, arm | `run`, `job_id`, `trigger`, `slot`, `lease`, `attempt`, `fence`, `inc`, `due`, `rev`, |
 | | | `failures`, `recoveries`, `target`; reserve: `until`; arm: `gates`: [key, capacity, until the end], |
-| | | `rate`: [key, most, per, burst], `quick`: it may have been taken beyond the seats, `sent`: when it was asked |
-| store | gone, busy, block | `run`, `lease`, `inc`: an `arm` that was refused; block: the run waits at `gate`, which |
-| | | `holder` has, after taking those before it in `gates`; `sent`; `stops`: the holder is asked to stop for it |
-| store | aside | `run`, which met a closed gate: its job was edited or its queue stopped, and it keeps no limit |
-| store | recount | `freed`: gates had been left closed |
-| store | release | `run`, `lease`, `ok`; by a rate: `delayed`, `due`, `gates` that it keeps |
+| | | `rate`: [key, most, per, burst], `quick`: may be beyond the seats, `sent`: when the call was sent |
+| store | gone, busy, block | `run`, `lease`, `inc`: a refused `arm`; block: the run has taken those of `gates` before |
+| | | `gate`, and waits for `holder`; `sent`; `stops`: the holder is asked to stop for it |
+| store | aside | `run`: it leaves its line and its limits, because its job was edited or its queue stopped |
+| store | recount | `freed`: runs that waited at gates left closed by mistake |
+| store | release | `run`, `lease`, `ok`; for a rate: `delayed`, `due`, `gates` that it keeps |
 | store | finish, reap | `run`, `lease`, `attempt`, `inc`, `ok`, `state`, `outcome`, `due`, `failed`, `recovered`, |
 | | | `ended`; `sent`: the verdict's own state |
-| store | effect | `run`, `fence`: the resource has accepted what an attempt wrote; comes before its `finish` |
+| store | effect | `run`, `fence`: the resource has accepted an attempt's write; comes before its `finish` |
 | store | expire | `run`, `job_id`, `trigger`, `slot`, `state`, `reason`; at a gate: `gate`, `holder`, `sent` |
-| store | prune, pruned | `run`; after them, for the whole call: `answer`, `runs` (or `skips`), |
+| store | prune, pruned | prune: `run`; pruned, once for the whole call: `answer`, `runs` (or `skips`), |
 | | | `counted`: [job, state, count] |
 | store | join, beat, leave | `inc`, `ttl`; beat: `cancels`: [lease, why]; join: `node_id`, `queues`, `labels`, |
 | | | `tzdata` (of a planner) |
-| store | drain | `inc`, `draining`: from here on it is given nothing, or takes work again |
+| store | drain | `inc`, `draining`: the node gets no more runs, or gets runs again |
 | store | stop_queue, open_queue | `queue`: paused, resumed |
 | store | share_queue | `queue`, `weights` |
-| store | place | `run`, `inc`, `term`, `shard`: the leader has chosen |
+| store | place | `run`, `inc`, `term`, `shard`: the leader has placed it |
 | store | elect, resign | `inc`, `term`, `shard`, `layout`, `until`; elect: won or renewed, |
-| | | `tzdata`, `zones`: with which data its shard's slots were computed |
-| store | zones | `term`, `shard`, `zones`: by now they are computed with that |
-| store | layout | `version`, `shards`: all terms have ended |
-| store | pass | `shard`: a planner looked for schedules |
+| | | `tzdata`, `zones`: the zone data with which its shard's slots were computed |
+| store | zones | `term`, `shard`, `zones`: now they are computed with this zone data |
+| store | layout | `version`, `shards`: it has ended all terms |
+| store | pass | `shard`: a planner has looked for due schedules |
 | job | start, end | `run`, `job`, `slot`, `attempt`, `fence`, `mark`; end: `outcome` (done, failed, cancelled) |
 | api | ack | `key`, `run`: a submit has returned to its caller |
-| api | read | `run`, `state` ("" if there is none) |
-| api | rollup | `counted`: all that is left of what was pruned, at the end |
-| api | final | for every run, at the end: `state`, `attempts`, `failures`, `recoveries`, `recorded` (rows) |
+| api | read | `run`, `state` ("" if there is no run) |
+| api | rollup | `counted`: the counts of all pruned runs, at the end |
+| api | final | for each run, at the end: `state`, `attempts`, `failures`, `recoveries`, `recorded` (rows) |
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Event = dict[str, Any]
 
 
 class Journal:
-    """Collects events in order. `where` answers (store clock, steady clock, node) for each.
+    """Collects events in order. `where` returns (store clock, steady clock, node) for each.
 
     >>> from onthedot_verify.checker import Journal
     >>> now = 0
@@ -86,7 +86,7 @@ class Journal:
         self._closed = False
 
     def close(self) -> None:
-        """Nothing more is noted: what is cleaned up afterwards did not happen.
+        """Ignore all later events, such as those of the clean-up.
 
         >>> journal.close()
         >>> journal.add("store", "leave", inc="A")
@@ -96,7 +96,7 @@ class Journal:
         self._closed = True
 
     def add(self, src: str, ev: str, **facts: Any) -> None:
-        """Note that something happened just now: who tells it, what it is, and the facts that its row above lists.
+        """Record an event now: its source, its name, and the fields of its row above.
 
         >>> journal.add("job", "start", run=7, job="mail", slot=0, attempt=1, fence=1, mark=0)
         >>> journal.events[-1]["node"], journal.events[-1]["run"]
@@ -110,12 +110,12 @@ class Journal:
 
 
 def to_lines(events: Iterable[Event]) -> Iterator[str]:
-    """One line of canonical JSON per event."""
+    """One line of canonical JSON for each event."""
     return (json.dumps(event, sort_keys=True, separators=(",", ":")) for event in events)
 
 
 def digest(events: Iterable[Event]) -> str:
-    """SHA-256 of a history: two runs that are the same have the same.
+    """SHA-256 of a history. Equal histories have equal digests.
 
     >>> from onthedot_verify.checker import digest
     >>> first, second = [{"seq": 1, "ev": "heal"}], [{"ev": "heal", "seq": 1}]
@@ -129,7 +129,7 @@ def digest(events: Iterable[Event]) -> str:
 
 
 def write(path: Path, events: Iterable[Event]) -> None:
-    """Keep a history, as a file of JSON lines; `python -m onthedot_verify.checker` reads it, and so does `read`.
+    """Write a history to a file of JSON lines. `python -m onthedot_verify.checker` and `read` read it.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -143,7 +143,7 @@ def write(path: Path, events: Iterable[Event]) -> None:
 
 
 def read(path: Path) -> list[Event]:
-    """A history that was kept, in the order of `seq`.
+    """Read a history from a file, in the order of `seq`.
 
     >>> from tempfile import TemporaryDirectory
     >>> from onthedot_verify.checker import read, write

@@ -1,6 +1,6 @@
-"""What must happen after the faults are over: L1, L3, L4. Bounds come from the settings in the first line.
+"""Liveness rules for the time after the faults: runs end (L1), start on time (L3), and leave no orphans (L4).
 
-What is asked of each shard is in `rules/shards.py`.
+The limits come from the settings in the first line. The rules for shards are in `shards.py`.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from onthedot.model.run import RunState
 from onthedot_verify.checker import gates
 from onthedot_verify.checker.history import Event
 from onthedot_verify.checker.model import History, Run
-from onthedot_verify.checker.places import can_run
+from onthedot_verify.checker.placement import can_run
 
 Finding = tuple[int, str]
 
-BACKLOG = 30_000_000  # µs: what was left lying must be worked off by then
-SLACK = 1_000_000  # µs: calls to the store take time even when all is well
-ON_TIME = 100_000  # µs: L3's epsilon
-PLACING = 5_000_000  # µs: until the leader has looked, and has looked again for what its first choice did not take
+BACKLOG = 30_000_000  # µs: time to run the backlog
+SLACK = 1_000_000  # µs: calls to the store take time even without faults
+ON_TIME = 100_000  # µs: how late a start may be for L3
+PLACING = 5_000_000  # µs: for the leader's placement, and for a second one if the first worker did not take the run
 
 
 def recovered_by(history: History) -> int:
-    """When everything that the faults left behind must have been found: node lease, reaper, term, backlog."""
+    """When all effects of the faults must be over: node lease, reaper, term, backlog."""
     settings = history.settings
     return (history.healed or 0) + settings["node_ttl"] + 2 * settings["reap_every"] + settings["term_ttl"] + BACKLOG
 
 
 def _own_time(job: Job, longest: int) -> int:
-    """How long a run may take by itself: every attempt, every back-off, every recovery."""
+    """How long a run may take by itself: each attempt, each back-off, each recovery."""
     tries = job.retry.attempts + job.max_recoveries + 1
     each = min(longest, micros(job.timeout)) if job.timeout else longest
     return tries * (each + micros(job.retry.max_delay)) if job.retry.attempts > 1 else tries * each
 
 
 def l1_terminal(history: History) -> Iterator[Finding]:
-    """Every run that was due is terminal a bounded time after the faults are over."""
+    """Each run that was due ends within a limited time after the faults."""
     if history.healed is None:
         return
     from_here = recovered_by(history)
@@ -52,20 +52,20 @@ def l1_terminal(history: History) -> Iterator[Finding]:
             continue
         moves = _moves(run)
         if (moves and moves[-1]["ev"] == "block") or history.is_kept(run, history.events[-1]["seq"] + 1):
-            continue  # who waits at a gate is judged by L4; what is held by nobody
+            continue  # L4 judges a run that waits at a gate; no rule judges a held run
         free_at = max(_free_at(history, run), _turn_at(run, job, ends))
         by = max(from_here, free_at + SLACK) + _own_time(job, longest)
         ended = next((event for event, _, after in run.steps() if after.terminal), None)
         at = history.end if ended is None else ended["t_store"]
         if at > by or (ended is None and history.end >= by):
-            by = max(by, _seat_at(_freed(history, run, job), run) + SLACK + _own_time(job, longest))
+            by = max(by, _seat_at(_freed_seats(history, run, job), run) + SLACK + _own_time(job, longest))
         if at > by or (ended is None and history.end >= by):
             seq = history.events[-1]["seq"] if ended is None else ended["seq"]
-            yield seq, f"run {run.id} of {job.name} is {run.last.name}; it had to be over by {by}, {at - by} µs ago"
+            yield seq, f"run {run.id} of {job.name} is {run.last.name}: expected its end by {by}, {at - by} µs ago"
 
 
 def _ends(history: History) -> dict[tuple[int, str], list[int]]:
-    """When runs ended, in order, by job and target."""
+    """The ends of runs, in order, by job and target."""
     found: dict[tuple[int, str], list[int]] = {}
     for run in history.runs.values():
         ended = next((event["t_store"] for event, _, after in run.steps() if after.terminal), None)
@@ -75,7 +75,8 @@ def _ends(history: History) -> dict[tuple[int, str], list[int]]:
 
 
 def _turn_at(run: Run, job: Job, ends: dict[tuple[int, str], list[int]]) -> int:
-    """When the run before it at the overlap gate had ended, if others put it in line: then nothing tells of a gate."""
+    """When the previous run at the overlap gate had ended. Without a `block` event of this run, no line names that
+    gate."""
     if run.key is None or overlap_of(job).mode == "allow" or any(event["ev"] == "block" for event in run.events):
         return 0
     before = ends.get((run.key[0], run.key[3]), [])
@@ -85,12 +86,12 @@ def _turn_at(run: Run, job: Job, ends: dict[tuple[int, str], list[int]]) -> int:
 
 
 def _moves(run: Run) -> list[Event]:
-    """What moved the run: not what a stale attempt still brings, nor a question that was asked again."""
+    """The events that changed the run's state. Stale and repeated calls are left out."""
     return [event for event, before, after in run.steps() if before != after]
 
 
 def _free_at(history: History, run: Run) -> int:
-    """When nothing kept a run from being executed any more: it is due, its gates have opened, its job goes on."""
+    """When a run could be executed: it is due, its gates are open, and its job is not paused."""
     due = max((event["due"] for event in run.events if event.get("due")), default=0) or (run.key or (0, "", 0, ""))[2]
     passed = max((after["t_store"] for event, after in pairwise(_moves(run)) if event["ev"] == "block"), default=0)
     resumed = history.resumed_at(run.key[0], history.events[-1]["seq"]) if run.key else 0
@@ -98,8 +99,8 @@ def _free_at(history: History, run: Run) -> int:
 
 
 def l3_on_time(history: History) -> Iterator[Finding]:
-    """When all is well, user code starts at its due instant; what was submitted or follows another, as
-    soon as somebody could know of it."""
+    """Without faults, user code starts at its due instant. A submitted run, or one that follows another, starts as soon
+    as its worker could know of it."""
     if history.healed is None:
         return
     calm = recovered_by(history)
@@ -114,16 +115,15 @@ def l3_on_time(history: History) -> Iterator[Finding]:
         job = history.job_of(run)
         patience = ON_TIME if job is None or job.assignment != "leader" else ON_TIME + PLACING
         late = run.starts[0]["t_store"] - ready - patience
-        if late <= 0 or _others_came_first(history, run, first["due"], ready + patience - ON_TIME):
+        if late <= 0 or _was_behind_others(history, run, first["due"], ready + patience - ON_TIME):
             continue
-        if run.starts[0]["t_store"] > _seat_at(_freed(history, run, job), run) + patience:  # it may be placed elsewhere
-            yield run.starts[0]["seq"], f"run {run.id} started {late + ON_TIME} µs late, and nothing was broken"
+        if run.starts[0]["t_store"] > _seat_at(_freed_seats(history, run, job), run) + patience:
+            yield run.starts[0]["seq"], f"run {run.id} started {late + ON_TIME} µs late, without a fault"
 
 
-def _others_came_first(history: History, run: Run, due: int, since: int) -> bool:
-    """Whether runs that were due before this one were taken while it waited: a backlog was let go, by a resume or a
-    queue that goes on, and there are not seats enough. The first of those in line is judged, and that nobody waits for
-    ever is L1's."""
+def _was_behind_others(history: History, run: Run, due: int, since: int) -> bool:
+    """Whether runs that were due earlier were taken while this one waited. A resume has released more runs than there
+    are seats. L3 judges the first of those in line, and L1 judges that none waits for ever."""
     until = run.starts[0]["seq"]
     return any(
         event["ev"] == "arm" and event["run"] != run.id and event["due"] < due
@@ -132,15 +132,15 @@ def _others_came_first(history: History, run: Run, due: int, since: int) -> bool
     )  # fmt: skip
 
 
-def _freed(history: History, run: Run, job: Job | None) -> list[tuple[int, int]]:
-    """When (line and store time) a seat came free after all seats of all living nodes that could run it were taken."""
+def _freed_seats(history: History, run: Run, job: Job | None) -> list[tuple[int, int]]:
+    """When (line and store time) a seat came free after all living nodes that could run it had been full."""
     seats = history.settings.get("seats")
     if seats is None:
         return []
     able = {inc for inc in history.incarnations if _is_able(history.joined.get(inc), run, job)}
     moves = {event["seq"]: (before, after) for event, _, before, after in history.moves}
     taken: Counter[str] = Counter()
-    seated: dict[int, tuple[str, int]] = {}  # run → whose seat it has, and its fence
+    seated: dict[int, tuple[str, int]] = {}  # run → the incarnation whose seat it has, and its fence
     freed: list[tuple[int, int]] = []
     was_full = False
     for event in history.events:
@@ -151,7 +151,7 @@ def _freed(history: History, run: Run, job: Job | None) -> list[tuple[int, int]]
                 taken[after.inc] += 1
                 seated[event["run"]] = after.inc, event.get("fence", 0)
         elif event["ev"] == "end" and seated.get(event["run"], ("", 0))[1] == event["fence"]:
-            taken[seated.pop(event["run"])[0]] -= 1  # its node gives the seat to another before the store knows
+            taken[seated.pop(event["run"])[0]] -= 1  # its node reuses the seat before the store knows
         else:
             continue
         is_full = any(count >= seats for count in taken.values()) and _all_taken(history, event, taken, seats, able)
@@ -162,7 +162,7 @@ def _freed(history: History, run: Run, job: Job | None) -> list[tuple[int, int]]
 
 
 def _is_able(joined: Event | None, run: Run, job: Job | None) -> bool:
-    """Whether an incarnation, of which this is known, could have taken a run."""
+    """Whether the incarnation that joined with this event could run it."""
     if joined is None or "queues" not in joined or job is None:
         return True
     target = "" if run.key is None else run.key[3]
@@ -170,7 +170,7 @@ def _is_able(joined: Event | None, run: Run, job: Job | None) -> bool:
 
 
 def _all_taken(history: History, event: Event, taken: Counter[str], seats: int, able: Set[str]) -> bool:
-    """Whether no node that lives and does not drain has a seat left."""
+    """Whether each living node that does not drain is full."""
     living = [
         inc
         for inc in able
@@ -184,20 +184,20 @@ def _drains(history: History, inc: str, event: Event) -> bool:
 
 
 def _seat_at(freed: list[tuple[int, int]], run: Run) -> int:
-    """When the seat came free that this run could take, if it found all of them taken; else 0."""
+    """When the seat came free that this run could take, if all were taken before; else 0."""
     armed = next((event["seq"] for event in run.events if event["ev"] in ("arm", "start")), None)
     place = len(freed) if armed is None else bisect_left(freed, (armed, 0))
     return freed[place - 1][1] if place else 0
 
 
 def _was_blocked(history: History, run: Run) -> bool:
-    """Whether it met a closed gate, so that its start hung on another's end."""
+    """Whether the run met a closed gate or was delayed, so that its start depends on another run."""
     held_back = any(event["ev"] == "block" or event.get("delayed") for event in run.events)
     return held_back or run.id in history.busy
 
 
 def l4_no_orphans(history: History) -> Iterator[Finding]:
-    """Nothing stays running under a lease that ended two reaper periods ago, and nothing blocked on a free gate."""
+    """No run stays running under a lease that ended two reaper periods ago, and none waits at a free gate."""
     yield from gates.l4_free_gates(history, calm=None if history.healed is None else recovered_by(history))
     if history.healed is None:
         return

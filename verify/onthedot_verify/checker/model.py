@@ -1,4 +1,4 @@
-"""A history, read once: its runs, jobs, incarnations and terms, and what the protocol says a run's state must be."""
+"""`History`: the events sorted into runs, jobs, incarnations and pauses, with the state that follows from them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Key = tuple[int, str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where a run stands by its events so far."""
+    """The state of a run after its events so far."""
 
     name: str = RunState.SCHEDULED
     lease: str = ""
     inc: str = ""
-    until: int = 0  # of a reservation
-    since: int = 0  # the line at which it was made
-    rev: int = 0  # and the revision of the job under which
+    until: int = 0  # when the reservation lapses
+    since: int = 0  # the line of the reservation
+    rev: int = 0  # the revision of its job then
     attempt: int = 0
     failures: int = 0
     recoveries: int = 0
@@ -48,7 +48,7 @@ class State:
 
 @dataclass(slots=True)
 class Run:
-    """One run, as its events tell."""
+    """One run with its events."""
 
     id: int
     key: Key | None = None
@@ -73,7 +73,7 @@ class Run:
 
 
 def follow(state: State, event: Event) -> State:
-    """The state after an event, if the event was right; what comes after the end moves nothing, and S8 says so."""
+    """The state after an event, if the event was right. An event after the end changes nothing: S8 reports it."""
     if state.terminal:
         return state
     match event["ev"]:
@@ -84,7 +84,7 @@ def follow(state: State, event: Event) -> State:
             )  # fmt: skip
         case "arm":
             if state.name == RunState.RUNNING and state.lease == event["lease"]:
-                return state  # asked again
+                return state  # a repetition
             return replace(
                 state, name=RunState.RUNNING, lease=event["lease"], inc=event["inc"], attempt=event["attempt"],
                 armed_at=event["t_store"],
@@ -105,7 +105,7 @@ def follow(state: State, event: Event) -> State:
 
 
 def holds(state: State, event: Event) -> bool:
-    """Whether the event's lease is the one under which the run is running."""
+    """Whether the run is running under the event's lease."""
     return state.name == RunState.RUNNING and state.lease == event["lease"]
 
 
@@ -123,14 +123,14 @@ def _ended(state: State, event: Event) -> State:
 
 @dataclass(slots=True)
 class Incarnation:
-    """One boot's lease: when it was renewed, and for how long. `ended` for good: it left, or was reaped."""
+    """The lease of one boot of a node: its renewals. `ended` is set if it has left or was reaped."""
 
     beats: list[tuple[int, int]] = field(default_factory=list)  # (store time, ttl)
     seqs: list[int] = field(default_factory=list)
     ended: tuple[int, int] | None = None  # (seq, store time)
 
     def until(self, seq: int) -> int:
-        """The end of the lease as it stood just before `seq`: by the store's clock, whatever anybody answered."""
+        """The end of the lease just before `seq`, by the store's clock."""
         if self.ended is not None and self.ended[0] < seq:
             return self.ended[1]
         place = bisect_right(self.seqs, seq - 1) - 1
@@ -139,17 +139,18 @@ class Incarnation:
 
 @dataclass(slots=True)
 class Pause:
-    """From when to when a job was paused: seq and store time; without an end, it still is (or was deleted)."""
+    """From when to when a job was paused: seq and store time. Without an end, it is still paused or was deleted."""
 
     began: tuple[int, int]
     ended: tuple[int, int] | None = None
 
 
 class History:
-    """All of it, sorted by what rules ask for. A rule is a function of it that yields (line, what is wrong).
+    """A history, sorted by what rules need. A rule is a function of it that yields (line, description).
 
-    `events` has every line, `by` those of a kind, `runs` each run with its events, by id. A run's key is found with
-    the first event that names one. Lines are counted from 1; "just before `seq`" is what the writer of that line saw.
+    `events` has all lines, `by` the lines of each kind, and `runs` each run with its events, by id. A run's key comes
+    from its first event that has one. Lines are counted from 1. "Just before `seq`" is what the writer of that line
+    saw.
 
     >>> from onthedot.model.job import Call, Job
     >>> from onthedot.model.job_json import encode
@@ -216,7 +217,7 @@ class History:
             incarnation.ended = incarnation.ended or (event["seq"], event["t_store"])
 
     def _place(self, event: Event) -> None:
-        """A queue is stopped or goes on, a node drains or takes work again."""
+        """Note that a queue is stopped or opened, or that a node drains or does not."""
         if event["ev"] == "drain":
             drains = self.drains[event["inc"]]
             is_open = bool(drains) and drains[-1][1] is None
@@ -243,13 +244,13 @@ class History:
         if event["ev"] == "delete":
             self.deleted[job_id] = event["seq"]
 
-    # ── what rules ask for ───────────────────────────────────────────────────────────────────────────────────
+    # ── queries of rules ─────────────────────────────────────────────────────────────────────────────────────
 
     @cached_property
     def settings(self) -> dict[str, int]:
-        """The lengths of time that the cluster ran with.
+        """The settings of the cluster, with lengths of time in µs.
 
-        >>> history.settings.get("node_ttl", 0)  # nobody has told them
+        >>> history.settings.get("node_ttl", 0)  # this history has none
         0
         """
         begin = self.by["begin"]
@@ -257,7 +258,7 @@ class History:
 
     @cached_property
     def stepped(self) -> bool:
-        """Whether the store's clock was set: then instants of the store, from before and after, cannot be compared.
+        """Whether the store's clock was set. Then its instants before and after cannot be compared.
 
         >>> history.stepped
         False
@@ -266,7 +267,7 @@ class History:
 
     @cached_property
     def healed(self) -> int | None:
-        """When the faults were over, by the store's clock; None: never. What must come about counts from there.
+        """When the faults were over, by the store's clock, or None if never. Limits of liveness rules count from there.
 
         >>> history.healed is None
         True
@@ -284,7 +285,7 @@ class History:
 
     @cached_property
     def busy(self) -> set[int]:
-        """Runs that were told, a little before their instant, that their gate is closed.
+        """The runs that asked early and got the answer that their gate is closed.
 
         >>> 7 in history.busy
         False
@@ -292,7 +293,7 @@ class History:
         return {event["run"] for event in self.by["busy"]}
 
     def job(self, job_id: int, seq: int) -> tuple[int, Job] | None:
-        """The revision and the definition that were current just before `seq`.
+        """The revision and the definition just before `seq`.
 
         >>> revision, job = history.job(1, seq=2)
         >>> revision, job.name, history.job(1, seq=1)
@@ -313,9 +314,9 @@ class History:
         return found[-1][2] if found else None
 
     def at_most_once(self, run: Run) -> bool:
-        """Whether the run's job has promised at most one start all along.
+        """Whether each revision of the run's job promises at most one start.
 
-        >>> history.at_most_once(history.runs[7])  # at least one is what jobs promise if they do not say otherwise
+        >>> history.at_most_once(history.runs[7])  # the default is at least once
         False
         """
         jobs = [] if run.key is None else [job for _, _, job in self.revisions.get(run.key[0], [])]
@@ -350,8 +351,8 @@ class History:
         return any(stop.began[0] < seq and (stop.ended is None or stop.ended[0] >= seq) for stop in stops)
 
     def opened_at(self, run: Run, seq: int) -> int:
-        """When, before `seq`, the run's queue was last resumed, or its own node undrained; 0: never. A node learns of
-        that with a beat, and looks for work with its next poll.
+        """When, before `seq`, the run's queue was last resumed, or its target node undrained; 0: never. A node learns
+        of the latter with a beat, and looks for work with its next poll.
 
         >>> history.opened_at(history.runs[7], seq=6), history.opened_at(history.runs[7], seq=7)
         (0, 5000000)
@@ -367,7 +368,7 @@ class History:
         return max(found, default=0)
 
     def is_kept(self, run: Run, seq: int) -> bool:
-        """Whether, just before `seq`, a run could go to nobody: its job or queue is paused, or its own node drains.
+        """Whether no node could get a run just before `seq`: its job or queue is paused, or its target node drains.
 
         >>> [history.is_kept(history.runs[7], seq) for seq in (3, 4, 6, 7)]
         [False, True, True, False]
@@ -381,7 +382,7 @@ class History:
 
     @cached_property
     def moves(self) -> list[tuple[Event, Run, State, State]]:
-        """Every event of every run with the state before and after it, in the order in which they happened.
+        """Each event of each run with the state before and after it, in the order of the history.
 
         >>> [(event["seq"], run.id) for event, run, before, after in history.moves]
         [(2, 7)]
@@ -391,7 +392,7 @@ class History:
         return found
 
     def steps(self) -> Iterator[tuple[Run, Event, State, State]]:
-        """Every event of every run with the state before and after it.
+        """Each event of each run with the state before and after it, run by run.
 
         >>> [f"run {run.id}: {event['ev']}, then {after.name}" for run, event, before, after in history.steps()]
         ['run 7: submit, then scheduled']
@@ -402,10 +403,10 @@ class History:
 
 
 def is_step(fault: Event) -> bool:
-    """Whether the store's clock was set."""
+    """Whether the fault set the store's clock."""
     return bool(fault["kind"] == "step")
 
 
 def key_of(event: Event) -> Key:
-    """The key that an event names."""
+    """The key in an event."""
     return event["job_id"], event["trigger"], event["slot"], event.get("target", "")

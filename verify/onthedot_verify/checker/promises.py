@@ -1,4 +1,7 @@
-"""What jobs and callers were promised: S3, S9, S12, S15, S16, S18, S19."""
+"""Rules for promises to jobs and callers: S3, S9, S12, S15, S16, S18, S19.
+
+No early start, at most once, terms, revisions, bounded retries, durability, and idempotent submits.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from onthedot_verify.checker.model import History, is_step
 
 Finding = tuple[int, str]
 
-MEASURING_ERROR = 50_000  # µs: how far the witness's clock may be from the store's
+MEASURING_ERROR = 50_000  # µs: how far a job's clock may be from the store's
 
 
 def s3_never_early(history: History) -> Iterator[Finding]:
-    """User code starts at or after the due instant, by the store's clock: as it goes, or, if it was set within a
-    node's lease, as it went before, for a node may not have heard of it."""
+    """User code starts at or after the due instant, by the store's clock. If that clock was set within the last node
+    lease, the clock as it was before may count, because the node may not know of it."""
     steps = [event for event in history.by["nemesis"] if is_step(event)]
     for run in history.runs.values():
         due = {event["attempt"]: event["due"] for event in run.events if event["ev"] == "arm"}
@@ -35,7 +38,7 @@ def s3_never_early(history: History) -> Iterator[Finding]:
 
 
 def s9_at_most_once(history: History) -> Iterator[Finding]:
-    """At most one start, and at most one armed attempt, of a run under at_most_once."""
+    """A run under at_most_once has at most one start and at most one armed attempt."""
     for run in history.runs.values():
         if not history.at_most_once(run):
             continue
@@ -47,10 +50,10 @@ def s9_at_most_once(history: History) -> Iterator[Finding]:
 
 
 def s12_terms(history: History) -> Iterator[Finding]:
-    """Terms of a shard only grow, one holder at a time, and an accepted plan carried the current one."""
+    """Terms of a shard only grow, with one holder at a time. An accepted plan has the current term."""
     current: dict[int, Event] = {}
     for event in history.events:
-        if event["ev"] == "layout":  # in the same write all terms end
+        if event["ev"] == "layout":  # its write ends all terms
             current = {shard: last | {"until": min(last["until"], event["t_store"])} for shard, last in current.items()}
         elif event["ev"] in ("elect", "resign"):
             last = current.get(event["shard"])
@@ -73,7 +76,7 @@ def s12_terms(history: History) -> Iterator[Finding]:
 
 
 def _runs_on(history: History, term: Event, at: Event) -> bool:
-    """Whether a term was running. One from before the store's clock was set back ends a whole term later."""
+    """Whether a term was running. A term from before the store's clock was set back ends a whole term later."""
     over = history.stepped and at["t_mono"] - term["t_mono"] > history.settings["term_ttl"]
     return bool(term["until"] > at["t_store"] and not over)
 
@@ -84,7 +87,7 @@ def _left(history: History, incarnation: str, seq: int) -> bool:
 
 
 def s15_revision(history: History) -> Iterator[Finding]:
-    """Each attempt ran the revision that was current when it was armed: by its row, and by what the job itself saw."""
+    """Each attempt runs the revision that was current at its arm, by its row and by what the job itself saw."""
     for run in history.runs.values():
         marks: dict[int, object] = {}
         given = next((event["body"] for event in run.events if event["ev"] == "submit"), None)
@@ -110,22 +113,22 @@ def s15_revision(history: History) -> Iterator[Finding]:
 
 
 def _bodies(history: History, event: Event) -> set[str | None]:
-    """The arguments that runs of a slot's schedule could have got when they were planned."""
+    """The arguments that revisions before this event gave to runs of the slot's schedule."""
     jobs = [job for seq, _, job in history.revisions[event["job_id"]] if seq < event["seq"]]
     wanted = schedule_of(event["trigger"])
     return {slot_args(job, one) for job in jobs for one in job.schedules if schedule_id(one) == wanted}
 
 
 def s16_bounded(history: History) -> Iterator[Finding]:
-    """Failures stay within the job's attempts, recoveries within its max_recoveries; then the run is dead. What a
-    lease says of both is what happened. A retry waits for at least half of its delay, without jitter for all of it."""
+    """Failures stay within the job's attempts, and recoveries within max_recoveries. Then the run is dead. The counts
+    in a lease are right. A retry waits at least half of its delay, or all of it without jitter."""
     for run in history.runs.values():
         for event, before, after in run.steps():
             if event["ev"] in ("reserve", "arm") and not before.terminal:
                 said = event["failures"], event["recoveries"]
                 if said != (before.failures, before.recoveries):
                     told = before.failures, before.recoveries
-                    yield event["seq"], f"run {run.id}: (failures, recoveries) are {said} in its lease, {told} happened"
+                    yield event["seq"], f"run {run.id} has (failures, recoveries) {said} in its lease, expected {told}"
             if event["ev"] not in ("finish", "reap") or before == after:
                 continue
             known = None if run.key is None else [job for _, _, job in history.revisions[run.key[0]]]
@@ -136,63 +139,66 @@ def s16_bounded(history: History) -> Iterator[Finding]:
             if event["failed"] and after.name == RunState.SCHEDULED:
                 least = min(map(_shortest_wait, known))
                 if event["due"] - event["ended"] < least:
-                    yield event["seq"], f"run {run.id} waits {event['due'] - event['ended']} µs, not {least}"
+                    yield (
+                        event["seq"],
+                        f"run {run.id} waits {event['due'] - event['ended']} µs, at least {least} expected",
+                    )
             most = max(job.max_recoveries for job in known)
             if after.recoveries > most and after.name == RunState.SCHEDULED:
-                yield event["seq"], f"run {run.id} was recovered {after.recoveries} times, and goes on"
+                yield event["seq"], f"run {run.id} was recovered {after.recoveries} times and is not dead"
 
 
 def _shortest_wait(job: Job) -> int:
-    """Before any retry, in microseconds. What a function decides may be anything."""
+    """The shortest wait before a retry, in microseconds. 0 if a function of the user decides."""
     wait = min(micros(job.retry.delay), micros(job.retry.max_delay))
     return 0 if job.retry.when else wait // 2 if job.retry.jitter else wait
 
 
 def s18_durable(history: History) -> Iterator[Finding]:
-    """What was answered is seen by every later read: state and counts are those that the accepted writes add up to."""
+    """Each later read sees what was answered: states and counts are the sum of the accepted writes."""
     for ack in history.by["ack"]:
         run = history.runs.get(ack["run"])
         if run is None or not any(e["ev"] == "submit" and e["seq"] < ack["seq"] for e in run.events):
-            yield ack["seq"], f"submit of {ack['key']} answered with run {ack['run']}, which was never written"
+            yield ack["seq"], f"submit of {ack['key']} answered run {ack['run']}, which was never written"
     for read in history.by["read"]:
         run = history.runs.get(read["run"])
         states = [] if run is None else [after for event, _, after in run.steps() if event["seq"] < read["seq"]]
         if history.pruned.get(read["run"], read["seq"]) < read["seq"]:
             if read["state"]:
-                yield read["seq"], f"run {read['run']} was pruned, and is read as {read['state']}"
-        elif states and not _same(states[-1].name, read["state"]):
-            yield read["seq"], f"run {read['run']} was read as {read['state'] or 'missing'}, it is {states[-1].name}"
+                yield read["seq"], f"run {read['run']} was pruned, but read as {read['state']}"
+        elif states and not _agree(states[-1].name, read["state"]):
+            yield read["seq"], f"run {read['run']} was read as {read['state'] or 'missing'}, but is {states[-1].name}"
     finals = {final["run"]: final for final in history.by["final"]}
     for run in history.runs.values() if finals else ():
         last, final = run.last, finals.get(run.id)
         if final is None:
             if last.name != "withdrawn" and run.id not in history.pruned:
-                yield history.events[-1]["seq"], f"run {run.id} is {last.name}, and no longer there"
+                yield history.events[-1]["seq"], f"run {run.id} is {last.name}, but the store has lost it"
             continue
         counted = final["attempts"], final["failures"], final["recoveries"]
-        if not _same(last.name, final["state"]):
-            yield final["seq"], f"run {run.id} is {final['state']}, by its history {last.name}"
+        if not _agree(last.name, final["state"]):
+            yield final["seq"], f"run {run.id} is {final['state']}, but {last.name} by its history"
         elif counted != (last.attempt, last.failures, last.recoveries):
             told = last.attempt, last.failures, last.recoveries
-            yield final["seq"], f"run {run.id}: (attempts, failures, recoveries) are {counted}, {told} happened"
+            yield final["seq"], f"run {run.id} has (attempts, failures, recoveries) {counted}, expected {told}"
 
 
-def _same(by_history: str, shown: str) -> bool:
-    """A reservation may have been given up with its node, which is no event of the run."""
+def _agree(by_history: str, shown: str) -> bool:
+    """Whether both states agree. A reservation may have been released with its node, which is no event of the run."""
     if by_history == RunState.RESERVED:
         return shown in (RunState.RESERVED, RunState.SCHEDULED)
     return by_history == shown or (by_history == "withdrawn" and not shown)
 
 
 def s19_idempotent(history: History) -> Iterator[Finding]:
-    """The same trigger, or the same key of the same job, gives the same run, and the same body, however often it is
-    submitted, for as long as the run is kept; another body is refused, and only that."""
+    """While a run is kept, a submit of the same trigger, or of the same key of a job, gives the same run and the same
+    body. Only another body is refused."""
     first: dict[str, Event] = {}
     for event in history.events:
         match event["ev"]:
             case "submit":
                 names = [f"{event['job_id']}/{event['trigger']}"]
-                if event["trigger"].startswith(BACKFILL_PREFIX):  # one trigger, and a run for each slot
+                if event["trigger"].startswith(BACKFILL_PREFIX):  # one trigger, with a run for each slot
                     names = [f"{names[0]}/{event['slot']}"]
                 names += [f"{event['job_id']}/key {event['key']}"] if event.get("key") else []
                 for name in names:
@@ -204,7 +210,7 @@ def s19_idempotent(history: History) -> Iterator[Finding]:
             case "conflict":
                 known = first.get(f"{event['job_id']}/key {event['key']}", event)
                 if known["body"] == event["body"]:
-                    yield event["seq"], f"key {event['key']} was refused, and nobody used it with another body"
+                    yield event["seq"], f"key {event['key']} was refused, but was never used with another body"
             case "ack":
                 known = first.get(str(event["key"]), event)
                 if known["run"] != event["run"]:
@@ -214,6 +220,6 @@ def s19_idempotent(history: History) -> Iterator[Finding]:
 
 
 def no_bugs(history: History) -> Iterator[Finding]:
-    """No service ends with an error that is not the store's."""
+    """No service ends with an error, unless the store is unavailable."""
     for event in history.by["broken"]:
         yield event["seq"], f"a service of {event['node']} broke: {event['error']}"

@@ -1,4 +1,4 @@
-"""Every rule by its number, and `check`, which asks them all."""
+"""`RULES`: all rules by their number, and `check`, which applies them."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from onthedot_verify.checker import (
     control,
     dependencies,
     effects,
+    executions,
     gates,
-    holding,
+    leases,
     liveness,
     overdue,
-    places,
+    placement,
     promises,
     shards,
     slots,
-    witness,
 )
 from onthedot_verify.checker.history import Event
 from onthedot_verify.checker.model import History
 
 Finding = tuple[int, str]
-"""(seq of the event that shows it, what is wrong)"""
+"""(seq of the event that shows the violation, description)"""
 
 Rule = Callable[[History], Iterator[Finding]]
 
 
 class Violation(NamedTuple):
-    """A promise that was broken: which rule says so, and at which line of the history it shows.
+    """A broken promise: the rule, and the line of the history that shows it.
 
     >>> from onthedot_verify.checker import Violation
     >>> print(Violation("S9", 42, "run 7 started twice"))
@@ -46,7 +46,7 @@ class Violation(NamedTuple):
 
 
 def _both(first: Rule, second: Rule) -> Rule:
-    """One rule that is told in two places."""
+    """One rule of two functions."""
 
     def rule(history: History) -> Iterator[Finding]:
         yield from first(history)
@@ -61,10 +61,10 @@ RULES: dict[str, Rule] = {
     "S2": slots.s2_no_phantom,
     "S3": promises.s3_never_early,
     "S4": slots.s4_no_silent_miss,
-    "S5": _both(holding.s5_one_holder, gates.s5_limits),
-    "S6": _both(holding.s6_order, gates.s6_fences),
-    "S7": holding.s7_fenced_finish,
-    "S8": holding.s8_terminal_absorbs,
+    "S5": _both(leases.s5_one_holder, gates.s5_limits),
+    "S6": _both(leases.s6_order, gates.s6_fences),
+    "S7": leases.s7_fenced_finish,
+    "S8": leases.s8_terminal_absorbs,
     "S9": promises.s9_at_most_once,
     "S10": effects.s10_exactly_once,
     "S11": gates.s11_overlap,
@@ -76,11 +76,11 @@ RULES: dict[str, Rule] = {
     "S17": control.s17_retention,
     "S18": promises.s18_durable,
     "S19": promises.s19_idempotent,
-    "S21": places.s21_queues,
-    "S22": places.s22_places,
-    "S23": places.s23_every_node,
-    "S24": places.s24_rates,
-    "S25": places.s25_urgency,
+    "S21": placement.s21_queues,
+    "S22": placement.s22_places,
+    "S23": placement.s23_every_node,
+    "S24": placement.s24_rates,
+    "S25": placement.s25_urgency,
     "S26": dependencies.s26_followers,
     "S27": shards.s27_zone_data,
     "S28": overdue.s28_overdue,
@@ -90,17 +90,16 @@ RULES: dict[str, Rule] = {
     "L4": liveness.l4_no_orphans,
     "L6": shards.l6_passes,
     "L7": shards.l7_settled,
-    "L8": dependencies.l8_followed,
-    "matching by key": witness.by_key,
-    "matching by time": witness.by_time,
+    "L8": dependencies.l8_followers,
+    "matching by key": executions.by_key,
+    "matching by time": executions.by_time,
     "no bugs": promises.no_bugs,
 }
-"""Not here: S20 (nothing is left of a process) and L5 (a stop within its grace), which take real processes and are held
-by `tests/processes`."""
+"""S20 (nothing is left of a process) and L5 (a stop within its grace) need real processes: see `tests/processes`."""
 
 
 def check(events: list[Event], *, only: Iterable[str] | None = None) -> list[Violation]:
-    """Every violation of the rules (default: all of them) in a history.
+    """Return each violation of the rules (default: all of them) in a history.
 
     >>> from onthedot_verify.checker import Journal, check
     >>> journal = Journal(lambda: (0, 0, "a#1"))

@@ -1,5 +1,4 @@
-"""Who plans what, when the buckets are divided among several: S12 for layouts, L2 and L6 for each shard, L7; and with
-which zone data: S27."""
+"""Rules for shards: layouts (S12), leaders (L2), passes (L6), settled owners (L7), and zone data (S27)."""
 
 from __future__ import annotations
 
@@ -14,15 +13,15 @@ from onthedot_verify.checker.model import History
 
 Finding = tuple[int, str]
 
-SLACK = 1_000_000  # µs: calls to the store take time even when all is well
+SLACK = 1_000_000  # µs: calls to the store take time even without faults
 DISTURBANCES = frozenset({"heal", "layout", "join", "leave"})
-SETTLED_AFTER = 90_000_000  # µs: every shard is with its owner, one having been handed over per renewal
-FEW = 2  # how often a shard may change hands after that: somebody was slow once
+SETTLED_AFTER = 90_000_000  # µs: each shard is with its owner, after one handover per renewal
+FEW = 2  # how often a shard may still change hands, because a call was slow
 
 
 def s12_layouts(history: History) -> Iterator[Finding]:
-    """Versions of the layout only grow; a term and an accepted plan carried the current one, and the plan's job is in
-    its shard: in one shard at any time."""
+    """Versions of the layout only grow. A term and an accepted plan have the current version, and the plan's job is in
+    its shard."""
     layout = Layout()
     for event in history.events:
         match event["ev"]:
@@ -34,14 +33,14 @@ def s12_layouts(history: History) -> Iterator[Finding]:
                 given, shard = event.get("layout", 1), event.get("shard", 0)
                 what = "a term" if event["ev"] == "elect" else f"a {event['ev']}"
                 if given != layout.version or not 0 <= shard < layout.shards:
-                    yield event["seq"], f"{what} of shard {shard} in layout {given} was accepted; it is {layout}"
+                    yield event["seq"], f"{what} of shard {shard} in layout {given} was accepted, but it is {layout}"
                 elif "job_id" in event and bucket_of(event["job_id"]) not in buckets_of(shard, layout.shards):
                     yield event["seq"], f"{what} of shard {shard} was accepted for job {event['job_id']} of another"
 
 
 def s27_zone_data(history: History) -> Iterator[Finding]:
-    """Nobody wins a term while a living planner that does not drain has newer zone data; and nothing is planned under a
-    term before its shard's next slots were computed with the term's own."""
+    """No node wins a term while a living planner that does not drain has newer zone data. Under a term no slot is
+    planned before its shard's next slots were computed with the term's zone data."""
     known: dict[int, Event] = {}  # by shard: its newest term
     for event in history.events:
         match event["ev"]:
@@ -51,7 +50,7 @@ def s27_zone_data(history: History) -> Iterator[Finding]:
                     newer = [inc for inc in history.joined if _is_newer(history, inc, event)]
                     if newer:
                         told = history.joined[newer[0]]
-                        what = f"{event['tzdata']}, and {told['node_id']} has {told['tzdata']}"
+                        what = f"{event['tzdata']}, but {told['node_id']} has {told['tzdata']}"
                         yield event["seq"], f"term {event['term']} of shard {event['shard']} was won with {what}"
                 known[event["shard"]] = event
             case "zones" if event["shard"] in known:
@@ -59,8 +58,8 @@ def s27_zone_data(history: History) -> Iterator[Finding]:
             case "plan" if event["term"]:
                 term = known.get(event.get("shard", 0))
                 if term is not None and term["zones"] != term["tzdata"]:
-                    made = term["zones"] or "nobody knows which"
-                    yield event["seq"], f"a plan with zone data {term['tzdata']} goes on from slots of {made}"
+                    made = term["zones"] or "an unknown version"
+                    yield event["seq"], f"a plan with zone data {term['tzdata']} continues slots of {made}"
 
 
 def _is_newer(history: History, inc: str, event: Event) -> bool:
@@ -74,7 +73,7 @@ def _is_newer(history: History, inc: str, event: Event) -> bool:
 
 
 def l2_leaders(history: History) -> Iterator[Finding]:
-    """Every shard has somebody who leads within two term time-outs, and for no longer than that nobody."""
+    """Each shard gets a leader within two term time-outs, and is never longer without one."""
     if history.healed is None:
         return
     patience = 2 * history.settings["term_ttl"] + SLACK
@@ -82,10 +81,10 @@ def l2_leaders(history: History) -> Iterator[Finding]:
         covered = begins
         for event in events:
             if event["until"] > begins and event["t_store"] - covered > patience:
-                yield event["seq"], f"nobody led shard {shard} for {event['t_store'] - covered} µs"
+                yield event["seq"], f"shard {shard} had no leader for {event['t_store'] - covered} µs"
             covered = max(covered, event["until"])
         if ends - covered > patience:
-            yield history.events[-1]["seq"], f"nobody has led shard {shard} for {ends - covered} µs"
+            yield history.events[-1]["seq"], f"shard {shard} has had no leader for {ends - covered} µs"
 
 
 def l6_passes(history: History) -> Iterator[Finding]:
@@ -102,7 +101,7 @@ def l6_passes(history: History) -> Iterator[Finding]:
 
 
 def l7_settled(history: History) -> Iterator[Finding]:
-    """When nothing has changed for a while, shards stay with who has them: they are not handed round."""
+    """After a while without changes, shards stay with their owners."""
     if history.healed is None:
         return
     calm, won = history.end, dict[int, int]()
@@ -115,12 +114,12 @@ def l7_settled(history: History) -> Iterator[Finding]:
             if terms.get(shard) != event["term"] and event["t_store"] > max(calm, history.healed):
                 won[shard] = won.get(shard, 0) + 1
                 if won[shard] > FEW:
-                    yield event["seq"], f"shard {shard} changed hands {won[shard]} times, and nothing was broken"
+                    yield event["seq"], f"shard {shard} changed hands {won[shard]} times, without a fault"
             terms[shard] = event["term"]
 
 
 def _stretches(history: History, ev: str) -> Iterator[tuple[int, int, int, list[Event]]]:
-    """After the faults, for each layout and each shard of it: the shard, from when to when, and its events."""
+    """Yields for each layout and each of its shards, after the faults: the shard, from when to when, and its events."""
     changes = [(0, 0, 1), *((event["seq"], event["t_store"], event["shards"]) for event in history.by["layout"])]
     ends = [*((seq, at) for seq, at, _ in changes[1:]), (history.events[-1]["seq"] + 1, history.end)]
     for (first, began, shards), (last, ended) in zip(changes, ends, strict=True):

@@ -1,4 +1,7 @@
-"""Every slot has one fate: S1, S2, S4. The schedules are evaluated here anew, from the stored definitions."""
+"""Rules for the fates of slots: unique (S1), no phantoms (S2), no silent miss (S4).
+
+They compute the slots again from the stored definitions.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ from onthedot_verify.checker.model import History, Key, key_of
 
 Finding = tuple[int, str]
 
-_AHEAD = frozenset({"moved", "cancelled"})  # the fates that people give to slots before their time
+_AHEAD = frozenset({"moved", "cancelled"})  # the fates that users give to slots ahead
 
 
 def s1_unique(history: History) -> Iterator[Finding]:
-    """Two plans with the same key are the same run, and a slot is planned once, unless it was withdrawn between. An
-    instant that was due or armed when an edit dropped its schedule is not planned again by the one in its place."""
+    """Two plans with the same key are the same run. A slot is planned once, unless it was withdrawn in between. An
+    instant of a dropped schedule that was due or armed is not planned again by the schedule that replaces it."""
     planned: set[Key] = set()
     armed: set[Key] = set()
     ids: dict[Key, int] = {}
-    told: defaultdict[int, list[Event]] = defaultdict(list)  # per job: the plans of the edit to come
+    told: defaultdict[int, list[Event]] = defaultdict(list)  # per job: plans of the edit that comes next
     for event in history.events:
         match event["ev"]:
             case "edit":
@@ -51,7 +54,7 @@ def s1_unique(history: History) -> Iterator[Finding]:
 
 
 def _planned_again(edit: Event, plans: list[Event], planned: set[Key], armed: set[Key]) -> Iterator[Finding]:
-    """The instants of an edit's new schedules that runs of those which it drops have already."""
+    """The instants of an edit's new schedules for which dropped schedules have runs."""
     dropped = [slot_trigger(name) for name, (before, after) in edit["marks"].items() if before and not after]
     begun = [name for name, (before, after) in edit["marks"].items() if after and not before]
     for plan in [plan for plan in plans if dropped and plan["schedule"] in begun]:
@@ -63,13 +66,13 @@ def _planned_again(edit: Event, plans: list[Event], planned: set[Key], armed: se
 
 
 def _planned(event: Event) -> list[Key]:
-    """The runs that a plan makes: one of each slot for each target."""
+    """The keys of the runs of a plan: one for each slot and target."""
     trigger = slot_trigger(event["schedule"])
     return [(event["job_id"], trigger, slot, to) for slot in event["slots"] for to in event.get("targets", [""])]
 
 
 def s2_no_phantom(history: History) -> Iterator[Finding]:
-    """User code starts only for a run that was planned or submitted before, or follows another."""
+    """User code starts only for a run that was planned or submitted before, or that follows another."""
     known: set[Key] = set()
     seen: set[int] = set()
     for event in history.events:
@@ -86,35 +89,37 @@ def s2_no_phantom(history: History) -> Iterator[Finding]:
                 if event["run"] not in seen:
                     yield (
                         event["seq"],
-                        f"attempt {event['attempt']} of run {event['run']} started, and nobody reserved it",
+                        f"attempt {event['attempt']} of run {event['run']} started, but was never reserved",
                     )
 
 
 @dataclass(slots=True)
 class _Ledger:
-    """One schedule: its rule, how far it has been planned, and the fates of its slots."""
+    """One schedule: its rule, its watermark, and the fates of its slots."""
 
     rule: Schedule
     origin: int
     watermark: int
     fates: dict[int, str] = field(default_factory=dict)
     last_end: int | None = None
-    withdrawn: list[int] = field(default_factory=list)  # by the change that is being told
-    ahead: set[int] = field(default_factory=set)  # slots whose fate was given before their time: it stays
+    withdrawn: list[int] = field(default_factory=list)  # by the change that comes next
+    ahead: set[int] = field(default_factory=set)  # slots whose fate was given ahead: it stays
 
     def slots(self, after: int, until: int) -> list[int]:
         return list(takewhile(until.__ge__, slots(self.rule, after, origin=self.origin)))
 
 
-class _Books:
-    """The ledgers of all schedules, moved along by the history."""
+class _Ledgers:
+    """The ledgers of all schedules, updated event by event."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self._ledgers: dict[tuple[int, str], _Ledger] = {}
         self._skips: defaultdict[tuple[int, str], list[Event]] = defaultdict(list)
         self._newest_armed: defaultdict[tuple[int, str], int] = defaultdict(int)
-        self._dropped_with: defaultdict[tuple[int, str], set[int]] = defaultdict(set)  # slots that had a fate then
+        self._dropped_with: defaultdict[tuple[int, str], set[int]] = defaultdict(
+            set
+        )  # slots that had a fate when their schedule was dropped
 
     def findings(self) -> Iterator[Finding]:
         for event in self._history.events:
@@ -145,7 +150,7 @@ class _Books:
     # ── fates ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _note(self, event: Event) -> None:
-        """Part of an edit: what becomes of it is judged when the edit itself comes."""
+        """Keep part of an edit. It is judged when the edit itself comes."""
         if event["ev"] == "withdraw":
             ledger = self._ledgers.get((event["job_id"], event["trigger"].partition(":")[2]))
             if ledger is not None and event["slot"] in ledger.fates:
@@ -169,14 +174,14 @@ class _Books:
         if run.key[2] > event["t_store"] and (event["ev"] == "cancel" or event.get("reason") in _AHEAD):
             ledger.ahead.add(run.key[2])
         ended = next((one for one, _, after in run.steps() if after.terminal), None)
-        if isinstance(ledger.rule, FixedDelay) and event is ended:  # not when it is told once more
+        if isinstance(ledger.rule, FixedDelay) and event is ended:  # not for a repeated event
             ledger.last_end = event["ended"]
 
     def _record(self, ledger: _Ledger, name: tuple[int, str], planned: list[int]) -> Iterator[str]:
-        """Enter planned slots and the skips that came with them; two fates for one slot are a finding."""
+        """Record planned slots and the skips that came with them. Two fates for one slot are a violation."""
         for slot in planned:
             if slot in ledger.fates:
-                yield f"slot {slot} of {name[0]}/{name[1]} is planned, and was {ledger.fates[slot]}"
+                yield f"slot {slot} of {name[0]}/{name[1]} was planned, but was {ledger.fates[slot]} before"
             ledger.fates[slot] = "planned"
         for skip in self._skips.pop(name, []):
             if skip["ev"] == "plan":
@@ -187,11 +192,11 @@ class _Books:
             if len(covered) != skip["count"]:
                 yield f"a skip of {skip['count']} slots of {name[0]}/{name[1]} covers {len(covered)}"
             ledger.ahead.update(covered if skip["reason"] in _AHEAD else ())
-            if skip["reason"] == NO_NODE:  # it may lie ahead, and holds the edge then
+            if skip["reason"] == NO_NODE:  # it may be ahead, and sets the edge then
                 self._newest_armed[name] = max(self._newest_armed[name], skip["last"])
             for slot in covered:
                 if slot in ledger.fates:
-                    yield f"slot {slot} of {name[0]}/{name[1]} is skipped, and was {ledger.fates[slot]}"
+                    yield f"slot {slot} of {name[0]}/{name[1]} was skipped, but was {ledger.fates[slot]} before"
                 ledger.fates[slot] = "skipped"
 
     # ── plans ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -200,7 +205,7 @@ class _Books:
         name = event["job_id"], event["schedule"]
         ledger = self._ledgers.get(name)
         if ledger is None:
-            yield f"a plan for {name[0]}/{name[1]}, which is no schedule"
+            yield f"a plan was accepted for {name[0]}/{name[1]}, which does not exist"
             return
         if event["start"] != ledger.watermark:
             yield f"a plan for {name[0]}/{name[1]} continues from {event['start']}, not from {ledger.watermark}"
@@ -236,44 +241,44 @@ class _Books:
                 yield from self._dropped(name, event)
             elif before is None:
                 if event["change"] == "changed" and not isinstance(rules[schedule], FixedDelay):
-                    yield from self._late_begin(name, event)
+                    yield from self._check_start(name, event)
                 ledger = self._ledgers[name] = _Ledger(rules[schedule], after["origin"], after["origin"])
-                ledger.ahead |= self._dropped_with[name]  # it comes back, by an edit that was long on its way
+                ledger.ahead |= self._dropped_with[name]  # a delayed edit adds it again
                 yield from self._moved(ledger, name, ledger.origin, after["watermark"])
             else:
                 yield from self._survived(name, rules[schedule], before["watermark"], after["watermark"], event)
 
-    def _late_begin(self, name: tuple[int, str], event: Event) -> Iterator[str]:
-        """Up to the edit the schedules count that it found."""
+    def _check_start(self, name: tuple[int, str], event: Event) -> Iterator[str]:
+        """A new schedule starts with its edit: the old schedules count up to then."""
         plans = [one for one in self._skips[name] if one["ev"] == "plan"]
         past = [slot for plan in plans for slot in plan["slots"] if slot <= event["t_store"]]
         if past:
-            yield f"an edit began {name[0]}/{name[1]} with {len(past)} slots that lie before it, first {past[0]}"
+            yield f"an edit started {name[0]}/{name[1]} with {len(past)} slots before the edit, first {past[0]}"
 
     def _lost(self, ledger: _Ledger, name: tuple[int, str], edge: int) -> Iterator[str]:
-        """What was due is not withdrawn."""
+        """An edit must not withdraw due slots."""
         lost = [slot for slot in ledger.withdrawn if slot <= edge]
         if lost and not isinstance(ledger.rule, FixedDelay):
             yield f"an edit withdrew {len(lost)} slots of {name[0]}/{name[1]} that were due, first {lost[0]}"
 
     def _survived(self, name: tuple[int, str], rule: Schedule, before: int, after: int, event: Event) -> Iterator[str]:
-        """Up to `edge` the old rule counts, from there on the new one. A planner that was behind stays behind."""
+        """The old rule counts up to `edge`, and the new one after it. If the planner was behind, it stays behind."""
         ledger = self._ledgers[name]
         if before != ledger.watermark:
             yield f"the watermark of {name[0]}/{name[1]} was {before}, not {ledger.watermark}"
         edge = max(event["t_store"], self._newest_armed[name])
         yield from self._lost(ledger, name, edge)
         if after < min(before, edge):
-            yield f"an edit moved the watermark of {name[0]}/{name[1]} from {before} back to {after}, before {edge}"
+            yield f"an edit moved the watermark of {name[0]}/{name[1]} from {before} back to {after}, below {edge}"
         if not isinstance(ledger.rule, FixedDelay):
             hidden = [slot for slot in ledger.slots(before, min(edge, after)) if slot not in ledger.fates]
             if hidden:
-                yield f"an edit went past {len(hidden)} slots of {name[0]}/{name[1]} without a fate, first {hidden[0]}"
+                yield f"an edit left {len(hidden)} slots of {name[0]}/{name[1]} without a fate, first {hidden[0]}"
         ledger.rule = rule
         yield from self._moved(ledger, name, edge, after)
 
     def _moved(self, ledger: _Ledger, name: tuple[int, str], start: int, end: int) -> Iterator[str]:
-        """By this edit, every slot in (start, end] has its fate, by the new rule, and no slot after it has one."""
+        """By this edit, each slot in (start, end] has its fate by the new rule, and no later slot has one."""
         yield from self._record(ledger, name, [])
         ledger.withdrawn.clear()
         ledger.watermark = end
@@ -284,7 +289,7 @@ class _Books:
     # ── pauses ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _pause(self, event: Event) -> Iterator[str]:
-        """The watermark goes back to now, or to the newest armed slot, and what lies beyond it has no fate any more."""
+        """The watermark goes back to now, or to the newest armed slot. Later slots have no fate any more."""
         for schedule, (before, after) in event["marks"].items():
             name = event["job_id"], schedule
             ledger, mark = self._ledgers[name], after["watermark"]
@@ -302,14 +307,14 @@ class _Books:
                 yield from _compare(name, [], [slot for slot in ledger.fates if slot > mark], ledger.ahead)
 
     def _resume(self, event: Event) -> Iterator[str]:
-        """By this resume, every slot of the pause and of the next moments has its fate."""
+        """By this resume, each slot of the pause and of its windows has its fate."""
         for schedule, (before, after) in event["marks"].items():
             name = event["job_id"], schedule
             ledger = self._ledgers[name]
             known = set(ledger.fates)
             yield from self._record(ledger, name, [])
             if before["watermark"] != ledger.watermark:
-                yield f"a resume of {name[0]}/{schedule} went on from {before['watermark']}, not {ledger.watermark}"
+                yield f"a resume of {name[0]}/{schedule} continued from {before['watermark']}, not {ledger.watermark}"
             if not isinstance(ledger.rule, FixedDelay):
                 expected = ledger.slots(ledger.watermark, after["watermark"])
                 yield from _compare(name, expected, [slot for slot in ledger.fates if slot not in known], ledger.ahead)
@@ -332,11 +337,11 @@ def _compare(name: tuple[int, str], expected: list[int], found: list[int], ahead
     if missing:
         yield f"{len(missing)} slots of {name[0]}/{name[1]} have no fate, first {min(missing)}"
     if strange:
-        yield f"{len(strange)} fates of {name[0]}/{name[1]} belong to no slot, first {min(strange)}"
+        yield f"{len(strange)} fates of {name[0]}/{name[1]} are of no slot, first {min(strange)}"
 
 
 def s4_no_silent_miss(history: History) -> Iterator[Finding]:
-    """Every slot up to the watermark is planned, skipped with a reason, or withdrawn by an edit, and only one of them.
-    An edit withdraws nothing that was due, and its new schedules begin after it. The watermark goes on from where it
-    was, and back only by an edit, never below now or an armed slot."""
-    yield from _Books(history).findings()
+    """Each slot up to the watermark has one fate: planned, skipped with a reason, or withdrawn by an edit. An edit
+    withdraws no due slot, and its new schedules start after it. The watermark only grows, except by an edit or a pause,
+    and never goes below now or an armed slot."""
+    yield from _Ledgers(history).findings()

@@ -1,6 +1,6 @@
-"""The store contract: what every driver promises, as checks that any driver can run.
+"""The store contract: checks of each promise of the store protocol, which any driver can run.
 
-A driver's test file is this, with its own way to open a store that holds nothing yet:
+A driver's test file is this, with its own way to open an empty store:
 
     @pytest.mark.parametrize("check", contract.checks(), ids=str)
     async def test_contract(check):
@@ -8,92 +8,92 @@ A driver's test file is this, with its own way to open a store that holds nothin
         await check(contract.Workbench(store))
         await store.close()
 
-Each check tests a promise of a docstring in `onthedot.stores.protocol`, in one file per slice. There is nothing to
-skip: where drivers may differ, they declare it in `Capabilities`, and the check asks. The checks speak in
-`assert`: do not run them under `python -O`, and let pytest explain them by putting
+Each check tests a promise of a docstring in `onthedot.stores.protocol`. Each module here is one slice of the contract.
+No check needs to be skipped: where drivers may differ, they declare it in `Capabilities`, and the check reads that. The
+checks use `assert`: do not run them under `python -O`. For readable failures, put
 `pytest.register_assert_rewrite("onthedot_verify.contract")` into the conftest.py beside the test.
 """
 
 from onthedot_verify.contract import (
     arm,
     checkpoints,
+    cleanup,
     control,
-    delays,
+    dead_letters,
     dependencies,
     documents,
     edits,
-    finding,
     finish,
+    fixed_delays,
     gates,
     hints,
     history,
     jobs,
-    leftovers,
-    letters,
-    look_again,
-    moved,
-    moves,
+    limit_places,
+    moved_slots,
+    next_poll,
     nodes,
     overdue,
-    places,
     plan,
+    queries,
     queues,
     rates,
     reserve,
     retention,
     shards,
     slots,
-    standing,
+    state_transitions,
+    status,
     submit,
     terms,
     transactions,
     upkeep,
 )
 from onthedot_verify.contract.capabilities import Capabilities, Effects
-from onthedot_verify.contract.register import Check, registered
+from onthedot_verify.contract.registry import Check, registered
 from onthedot_verify.contract.workbench import Workbench
 
 _SLICES = (
     jobs,
     edits,
     control,
-    delays,
+    fixed_delays,
     plan,
     slots,
-    moved,
+    moved_slots,
     submit,
     reserve,
-    look_again,
+    next_poll,
     queues,
     arm,
     gates,
-    places,
+    limit_places,
     overdue,
     rates,
     finish,
     transactions,
     dependencies,
-    moves,
+    state_transitions,
     checkpoints,
     nodes,
     terms,
     shards,
     upkeep,
     retention,
-    leftovers,
+    cleanup,
     history,
-    finding,
-    letters,
-    standing,
+    queries,
+    dead_letters,
+    status,
     hints,
     documents,
 )
 
 
 def checks() -> list[Check]:
-    """Every check of the contract, in the order of a run's life.
+    """All checks of the contract, in the order of a run's life.
 
-    A driver that is not ready yet sees what it keeps so far, slice by slice:
+    A driver that is not ready yet can run them slice by slice:
 
     >>> from onthedot.stores.memory import MemoryStore
     >>> from onthedot_verify.contract import Workbench, checks

@@ -1,4 +1,4 @@
-"""Committing to a start: who may, what the answer is, and giving reservations back."""
+"""Checks of `arm` and `release`: when a reservation may start, what the answer says, and giving reservations back."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import timedelta
 
 from onthedot.model.errors import NodeExpired
 from onthedot.model.run import EDITED, Armed, Gone, Lease, RunState
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import Workbench, at, raises, retry
 
 
 async def held_runs(bench: Workbench, node: str, count: int = 1, *, lapse: float = 0.5) -> list[Lease]:
-    """Runs of a new job, due one second apart from 5 on, reserved by `node`."""
+    """The leases of new runs that `node` has reserved. They are due one second apart, from 5 on."""
     record = await bench.define(f"job of {node}")
     for number in range(count):
         await bench.submit(record, due=5 + number)
@@ -22,8 +22,8 @@ async def held_runs(bench: Workbench, node: str, count: int = 1, *, lapse: float
 
 
 @check
-async def check_armed_under_the_lease(bench: Workbench) -> None:
-    """`Armed` carries a fence, the attempt's number and the instant; the run is running from then on."""
+async def check_an_armed_run_is_running(bench: Workbench) -> None:
+    """`Armed` has a fence, the attempt's number and the instant. From then on the run is running."""
     [lease] = await held_runs(bench, await bench.node())
     bench.turn(4)
     [answer] = await bench.arm(lease)
@@ -37,8 +37,9 @@ async def check_armed_under_the_lease(bench: Workbench) -> None:
 
 
 @check
-async def check_asked_again_it_answers_the_same(bench: Workbench) -> None:
-    """An `arm` whose answer was lost is asked again: the same fence, attempt and instant, and one attempt."""
+async def check_a_repeated_arm_gives_the_same_answer(bench: Workbench) -> None:
+    """`arm` is repeated after a lost answer. It gives the same fence, attempt and instant, and starts no second
+    attempt."""
     [lease] = await held_runs(bench, await bench.node())
     first = await bench.arm(lease)
     bench.turn(3)
@@ -48,8 +49,8 @@ async def check_asked_again_it_answers_the_same(bench: Workbench) -> None:
 
 
 @check
-async def check_work_armed_with_its_reservation_answers_too(bench: Workbench) -> None:
-    """A lease that `reserve` armed at once is armed already: `arm` repeats its fence."""
+async def check_a_lease_armed_by_reserve_may_be_armed_again(bench: Workbench) -> None:
+    """`reserve` armed this lease at once. `arm` repeats its fence."""
     record = await bench.define()
     await bench.submit(record)
     [lease] = await bench.take(await bench.node())
@@ -59,7 +60,7 @@ async def check_work_armed_with_its_reservation_answers_too(bench: Workbench) ->
 
 @check
 async def check_fences_only_grow(bench: Workbench) -> None:
-    """Every arm of the store draws a higher fence than all before it, over runs, attempts and jobs."""
+    """Each arm draws a higher fence than all before it in this store, across runs, attempts and jobs."""
     node = await bench.node()
     fences = [(await bench.armed(lease)).fence for lease in await held_runs(bench, node, 3)]
     bench.turn(10)
@@ -75,15 +76,15 @@ async def check_fences_only_grow(bench: Workbench) -> None:
 
 @check
 async def check_a_lapsed_reservation_may_still_be_armed(bench: Workbench) -> None:
-    """As long as nobody took it, a reservation is its holder's, however late it comes."""
+    """A lapsed reservation still belongs to its holder until another worker takes the run."""
     [lease] = await held_runs(bench, await bench.node(), lapse=0.5)
     bench.turn(60)
     assert isinstance((await bench.arm(lease))[0], Armed)
 
 
 @check
-async def check_a_run_that_was_taken_is_gone(bench: Workbench) -> None:
-    """Under another's lease, and after its end, a run is `Gone`: arming changes nothing."""
+async def check_a_lost_reservation_cannot_be_armed(bench: Workbench) -> None:
+    """If another worker has the run, or if it has ended, the answer is `Gone` and nothing changes."""
     one, two = await bench.node("one"), await bench.node("two")
     [old] = await held_runs(bench, one)
     bench.turn(10)
@@ -97,7 +98,7 @@ async def check_a_run_that_was_taken_is_gone(bench: Workbench) -> None:
 
 @check
 async def check_an_ended_attempt_cannot_be_armed_again(bench: Workbench) -> None:
-    """After a retry verdict, and after a release, the old lease is `Gone`, though the run waits again."""
+    """After a retry verdict or a release the old lease is `Gone`, although the run waits again."""
     node = await bench.node()
     first, second = await held_runs(bench, node, 2)
     await bench.finish(await bench.armed(first), retry(50))
@@ -107,8 +108,9 @@ async def check_an_ended_attempt_cannot_be_armed_again(bench: Workbench) -> None
 
 
 @check
-async def check_what_was_reserved_before_an_edit_is_given_back(bench: Workbench) -> None:
-    """After an edit, what was reserved before is `Gone(EDITED)`; released, whoever asks has it, as it was edited."""
+async def check_an_edit_voids_earlier_reservations(bench: Workbench) -> None:
+    """A lease from before an edit is `Gone(EDITED)`. After its release, any worker can take the run with the new
+    definition."""
     one, two = await bench.node("one"), await bench.node("two")
     [old] = await held_runs(bench, one)
     await bench.store.put_job(replace(old.record.job, timeout=timedelta(seconds=9)), now=bench.now)
@@ -121,8 +123,8 @@ async def check_what_was_reserved_before_an_edit_is_given_back(bench: Workbench)
 
 
 @check
-async def check_leases_are_judged_one_by_one(bench: Workbench) -> None:
-    """In one call some are armed and some gone; the answers are in their order, the fences too."""
+async def check_each_lease_has_its_own_answer(bench: Workbench) -> None:
+    """In one call some leases are armed and some are gone. Answers and fences are in the order of the leases."""
     node = await bench.node()
     leases = await held_runs(bench, node, 4)
     await bench.release(leases[1])
@@ -134,8 +136,8 @@ async def check_leases_are_judged_one_by_one(bench: Workbench) -> None:
 
 
 @check
-async def check_only_a_living_node_may_arm(bench: Workbench) -> None:
-    """`NodeExpired` when an incarnation's lease has ended, for the whole call; nothing is armed."""
+async def check_a_node_without_a_lease_cannot_arm(bench: Workbench) -> None:
+    """`arm` raises `NodeExpired` for the whole call if the incarnation's lease has ended. Nothing is armed."""
     short, long = await bench.node("short", ttl=3), await bench.node("long")
     [dead] = await held_runs(bench, short, lapse=60)
     [alive] = await held_runs(bench, long, lapse=60)
@@ -149,7 +151,7 @@ async def check_only_a_living_node_may_arm(bench: Workbench) -> None:
 
 @check
 async def check_a_renewed_node_may_arm_again(bench: Workbench) -> None:
-    """A lease that had ended and was renewed before anybody acted is as good as before."""
+    """An incarnation whose lease ended may arm after it renews the lease, if the reaper has not acted in between."""
     node = await bench.node(ttl=3)
     [lease] = await held_runs(bench, node, lapse=60)
     bench.turn(4)
@@ -158,8 +160,8 @@ async def check_a_renewed_node_may_arm_again(bench: Workbench) -> None:
 
 
 @check
-async def check_released_is_free_at_once(bench: Workbench) -> None:
-    """A reservation given back is scheduled, at its old instant, for anybody, and no attempt was counted."""
+async def check_a_released_run_is_free_at_once(bench: Workbench) -> None:
+    """A released run is scheduled again at its old instant. Any worker can take it, and no attempt is counted."""
     one, two = await bench.node("one"), await bench.node("two")
     [lease] = await held_runs(bench, one)
     assert await bench.release(lease) == [True]
@@ -171,8 +173,8 @@ async def check_released_is_free_at_once(bench: Workbench) -> None:
 
 
 @check
-async def check_only_ones_own_reservation_is_released(bench: Workbench) -> None:
-    """What runs, what another holds, what was given back already: False for each, and nothing is written."""
+async def check_release_needs_the_current_reservation(bench: Workbench) -> None:
+    """Running, taken and already released runs each answer False, and nothing is written."""
     node = await bench.node()
     running, released, held = await held_runs(bench, node, 3)
     running = await bench.armed(running)

@@ -1,4 +1,4 @@
-"""What drivers declare about themselves, where they may differ."""
+"""`Capabilities`: what a driver declares where drivers may differ."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class Effects(Protocol):
-    """How a check writes something through a transaction's connection, and sees what is committed of it.
+    """How a check writes through a transaction's connection and reads what is committed.
 
     >>> from onthedot.stores.memory import MemoryStore, Statements
     >>> from onthedot_verify.contract import Capabilities, Workbench
@@ -24,9 +24,9 @@ class Effects(Protocol):
     """
 
     async def write(self, connection: Any, text: str) -> None:
-        """Write a text, by this connection.
+        """Write a text through this connection.
 
-        >>> connection = Statements()  # what a handler of this store is given
+        >>> connection = Statements()  # what a handler gets from this store
         >>> await effects.write(connection, "paid")
         >>> connection.noted
         [('paid', ())]
@@ -34,7 +34,7 @@ class Effects(Protocol):
         ...
 
     async def read(self) -> list[str]:
-        """Every text that is committed, in the order of the commits; not by any transaction's connection.
+        """Return every committed text, in the order of the commits. Does not use a transaction's connection.
 
         >>> await effects.write(Statements(), "paid")
         >>> await effects.read()  # it was not committed
@@ -47,7 +47,7 @@ class Effects(Protocol):
 class Capabilities:
     """What a driver declares that it can do, where drivers differ.
 
-    What a store has and its driver does not declare is found, so that nothing goes unchecked:
+    A check fails if the store has something that its driver does not declare, so nothing goes unchecked:
 
     >>> from onthedot.stores.memory import MemoryStore
     >>> from onthedot_verify.contract import Capabilities, Workbench, checks
@@ -57,5 +57,5 @@ class Capabilities:
     AssertionError: expected Capabilities(effects=…) for a store that has transactions...
     """
 
-    effects: Effects | None = None  # of a store that has `transactions`
-    finds_attempts: bool = True  # by node and time; else only those of one run, and all else is refused
+    effects: Effects | None = None  # for a store that has `transactions`
+    finds_attempts: bool = True  # by node and time; if False, the store lists the attempts of one run only

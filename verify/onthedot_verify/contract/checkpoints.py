@@ -1,4 +1,4 @@
-"""What attempts leave with their runs: fenced by the lease, the newest stays, and the next attempt is given it."""
+"""Checks of checkpoints, progress and logs: they need the lease, the newest stays, and the next attempt receives it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 from onthedot.model.retention import Cut, Mark
 from onthedot.model.run import TERMINAL, Checkpoint, Lease, NewRun, Progress, RunState
 from onthedot.stores.values import LogRecord, Note
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import CANCELLED, DEAD, LOST, SUCCESS, Workbench, at, recover, retry
 
 
 async def running(bench: Workbench) -> Lease:
-    """A run, under way on a node."""
+    """The lease of a new run that is running on a node."""
     await bench.submit(await bench.define())
     [lease] = await bench.take(await bench.node(ttl=60))
     return lease
@@ -33,8 +33,8 @@ async def saved(bench: Workbench, lease: Lease) -> Checkpoint | None:
 
 
 @check
-async def check_the_first_attempt_has_none(bench: Workbench) -> None:
-    """A run that nobody has begun is given out without a checkpoint, reserved or armed."""
+async def check_a_first_attempt_has_no_checkpoint(bench: Workbench) -> None:
+    """The lease of a run's first attempt has no checkpoint, reserved or armed."""
     record = await bench.define()
     await bench.submit(record, due=5)
     incarnation = await bench.node()
@@ -49,7 +49,7 @@ async def check_the_first_attempt_has_none(bench: Workbench) -> None:
 
 @check
 async def check_the_newest_checkpoint_stays(bench: Workbench) -> None:
-    """Each one replaces the one before; an older one that was late on its way does not."""
+    """Each checkpoint replaces the one before. An older one that arrives late does not."""
     lease = await running(bench)
     assert await save(bench, lease, 1, "10")
     assert await save(bench, lease, 2, '{"page":20}')
@@ -63,8 +63,8 @@ async def check_the_newest_checkpoint_stays(bench: Workbench) -> None:
 
 
 @check
-async def check_a_lease_is_good_for_its_own_run_only(bench: Workbench) -> None:
-    """Also in one call with the run that it belongs to."""
+async def check_a_lease_saves_only_for_its_own_run(bench: Workbench) -> None:
+    """A lease cannot save for another run, not even in one call with its own run."""
     mine, other = await running(bench), await running(bench)
     wrong = replace(other, lease_id=mine.lease_id)
     saves = [(replace(mine), Checkpoint(1, "10")), (wrong, Checkpoint(1, "20"))]
@@ -76,8 +76,8 @@ async def check_a_lease_is_good_for_its_own_run_only(bench: Workbench) -> None:
 
 
 @check
-async def check_a_checkpoint_whose_answer_was_lost_is_sent_again(bench: Workbench) -> None:
-    """The same again is accepted, and writes nothing."""
+async def check_a_repeated_checkpoint_is_accepted(bench: Workbench) -> None:
+    """The same checkpoint is accepted again, and nothing is written."""
     lease = await running(bench)
     assert await save(bench, lease, 1, "10")
     async with bench.nothing_written():
@@ -86,8 +86,8 @@ async def check_a_checkpoint_whose_answer_was_lost_is_sent_again(bench: Workbenc
 
 
 @check
-async def check_a_retry_resumes_from_it(bench: Workbench) -> None:
-    """The next attempt is given the newest checkpoint with its lease, due or ahead, and goes on counting."""
+async def check_a_retry_receives_the_checkpoint(bench: Workbench) -> None:
+    """The next attempt's lease has the newest checkpoint, whether reserved or armed at once. Its revisions continue."""
     lease = await running(bench)
     assert await save(bench, lease, 1, "10")
     assert await bench.finish(lease, retry(20))
@@ -106,8 +106,9 @@ async def check_a_retry_resumes_from_it(bench: Workbench) -> None:
 
 
 @check
-async def check_it_survives_the_death_of_its_node(bench: Workbench) -> None:
-    """A run that is taken from a dead node goes on from its checkpoint on another; the dead one adds nothing."""
+async def check_a_checkpoint_survives_its_node(bench: Workbench) -> None:
+    """A run that the reaper takes from a dead node continues from its checkpoint elsewhere. The dead node can save no
+    more."""
     lease = await running(bench)
     assert await save(bench, lease, 1, "10")
     bench.turn(100)
@@ -121,8 +122,8 @@ async def check_it_survives_the_death_of_its_node(bench: Workbench) -> None:
 
 
 @check
-async def check_a_node_whose_lease_has_ended_may_save_until_its_run_is_taken(bench: Workbench) -> None:
-    """As with `finish`: what counts is who runs it."""
+async def check_an_expired_node_may_save_until_its_run_is_taken(bench: Workbench) -> None:
+    """As with `finish`, only a change of the run's holder ends the right to save."""
     lease = await running(bench)
     bench.turn(100)
     assert await save(bench, lease, 1, "10") is True
@@ -130,8 +131,8 @@ async def check_a_node_whose_lease_has_ended_may_save_until_its_run_is_taken(ben
 
 
 @check
-async def check_only_who_runs_it_may_save(bench: Workbench) -> None:
-    """A lease that was made up, is not armed, or of an ended attempt changes nothing."""
+async def check_a_checkpoint_needs_the_running_lease(bench: Workbench) -> None:
+    """A lease that is made up, not armed, or of an ended attempt changes nothing."""
     lease = await running(bench)
     await bench.submit((await bench.store.queries.list_jobs())[0], due=5)
     [held] = await bench.hold(lease.incarnation)
@@ -147,8 +148,8 @@ async def check_only_who_runs_it_may_save(bench: Workbench) -> None:
 
 
 @check
-async def check_each_is_judged_on_its_own(bench: Workbench) -> None:
-    """In one call some are accepted and some not; the answers are in their order."""
+async def check_each_checkpoint_has_its_own_answer(bench: Workbench) -> None:
+    """In one call some checkpoints are accepted and some are not. The answers are in order."""
     lease = await running(bench)
     wrong = replace(lease, lease_id="made up")
     saves = [(wrong, Checkpoint(1, "1")), (replace(lease), Checkpoint(1, "2")), (wrong, Checkpoint(2, "3"))]
@@ -158,8 +159,8 @@ async def check_each_is_judged_on_its_own(bench: Workbench) -> None:
 
 
 @check
-async def check_it_outlives_an_edit(bench: Workbench) -> None:
-    """An edit stops no running attempt: it saves on, and the next one, under the new definition, is given it."""
+async def check_a_checkpoint_survives_an_edit(bench: Workbench) -> None:
+    """A running attempt may save after an edit. The next attempt, under the new definition, receives the checkpoint."""
     lease = await running(bench)
     edited = (await bench.put(bench.job(owner="somebody else"))).record
     assert edited.revision == lease.record.revision + 1
@@ -170,8 +171,8 @@ async def check_it_outlives_an_edit(bench: Workbench) -> None:
 
 
 @check
-async def check_the_last_one_stays_with_an_ended_run(bench: Workbench) -> None:
-    """Whatever a run ends as, its last checkpoint can be looked at, and nothing is added to it."""
+async def check_an_ended_run_keeps_its_last_checkpoint(bench: Workbench) -> None:
+    """The last checkpoint of an ended run can be read, and no other replaces it."""
     for verdict in (SUCCESS, DEAD, LOST, CANCELLED):
         lease = await running(bench)
         assert await save(bench, lease, 1, "10")
@@ -187,7 +188,7 @@ async def check_the_last_one_stays_with_an_ended_run(bench: Workbench) -> None:
 
 
 @check
-async def check_it_goes_when_the_run_is_forgotten(bench: Workbench) -> None:
+async def check_pruning_removes_checkpoints(bench: Workbench) -> None:
     """Checkpoint, progress and log are pruned with their run."""
     lease = await running(bench)
     assert await save(bench, lease, 1, "10")
@@ -200,8 +201,8 @@ async def check_it_goes_when_the_run_is_forgotten(bench: Workbench) -> None:
 
 
 @check
-async def check_who_adopts_a_lost_answer_is_given_it_too(bench: Workbench) -> None:
-    """`held` and `orphans` carry the checkpoint, as the lost answer did."""
+async def check_recover_and_orphans_carry_the_checkpoint(bench: Workbench) -> None:
+    """The leases of `recover` and `orphans` have the checkpoint, as the lost answer had."""
     lease = await running(bench)
     assert await save(bench, lease, 1, "10")
     assert await bench.finish(lease, retry(0))
@@ -215,7 +216,7 @@ async def check_who_adopts_a_lost_answer_is_given_it_too(bench: Workbench) -> No
 
 @check
 async def check_progress_is_shown_with_the_run(bench: Workbench) -> None:
-    """The newest one, in get and list; a new attempt that has told nothing leaves what was told before."""
+    """`get_run` and `list_runs` show the newest progress. A new attempt without progress keeps the old one."""
     lease = await running(bench)
     assert (await bench.run(lease.run_id)).progress is None
     assert await note(bench, lease, 1, progress=Progress(10))
@@ -233,7 +234,7 @@ async def check_progress_is_shown_with_the_run(bench: Workbench) -> None:
 
 @check
 async def check_logs_are_kept_by_attempt(bench: Workbench) -> None:
-    """What an attempt sends replaces what it sent before, not what another one has logged."""
+    """A log replaces an earlier log of the same attempt, and no log of another attempt."""
     lease = await running(bench)
     assert await note(bench, lease, 1, log="one")
     assert await note(bench, lease, 2, log="one\ntwo")
@@ -247,7 +248,7 @@ async def check_logs_are_kept_by_attempt(bench: Workbench) -> None:
 
 @check
 async def check_a_log_comes_back_as_it_was_sent(bench: Workbench) -> None:
-    """Marks of live lines are control strings: a store keeps them, and all else that a program may say."""
+    """A log may contain any text, also the control characters that mark live lines."""
     lease = await running(bench)
     marked = "\x1b_otd;1000000;err;build\x1b\\\x1b[31mred\x07\t\r\x7f\x85\ufffd \U0001f600 'quoted' \\n\n"
     assert await note(bench, lease, 1, log=marked)
@@ -258,8 +259,8 @@ async def check_a_log_comes_back_as_it_was_sent(bench: Workbench) -> None:
 
 
 @check
-async def check_every_end_is_hinted(bench: Workbench) -> None:
-    """Whoever waits for a run is told that one has ended: finished, cancelled, expired; a retry is no end."""
+async def check_every_end_sends_a_hint(bench: Workbench) -> None:
+    """A finished, cancelled or expired run sends a hint for those that wait for its result. A retry sends none."""
     hints: list[str] = []
     bench.store.hints.listen(lambda hint: hints.append(hint.kind))
     lease = await running(bench)
@@ -281,8 +282,8 @@ async def check_every_end_is_hinted(bench: Workbench) -> None:
 
 
 @check
-async def check_many_runs_are_read_at_once(bench: Workbench) -> None:
-    """`get_runs` gives live and finished ones, by id, each once, and leaves out what is not there."""
+async def check_get_runs_finds_live_and_ended_runs(bench: Workbench) -> None:
+    """`get_runs` returns live and ended runs by id, each once, and leaves out unknown ids."""
     record = await bench.define()
     ids = [await bench.submit(record) for _ in range(3)]
     [lease] = await bench.take(await bench.node())

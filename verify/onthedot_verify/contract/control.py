@@ -1,4 +1,4 @@
-"""Pause, resume, delete, cancel: what is stopped, what goes on, and what nobody may do any more."""
+"""Checks of pause, resume, delete and cancel: what stops, what continues, and what is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onthedot.model.errors import RevisionConflict, UnknownJob, WindowStale
 from onthedot.model.job import JobRecord, JobState, Limit
 from onthedot.model.run import Armed, Blocked, Gate, GateAsk, Gone, NewRun, OnBusy, RunState, submit_trigger
 from onthedot.stores.values import CancelAnswer
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import SUCCESS, Workbench, at, every, fixed_delay, raises, retry, skip, window
 
 
@@ -23,7 +23,7 @@ async def pause(bench: Workbench, record: JobRecord, until: float | None = None)
 
 @check
 async def check_a_paused_job_is_neither_planned_nor_armed(bench: Workbench) -> None:
-    """From the answer on nothing of the job is planned, given out or armed."""
+    """After the answer no run of the job is planned, reserved or armed."""
     record, node = await bench.define(slots=(10, 20, 30)), await bench.node()
     term = await bench.term(node)
     [lease] = await bench.hold(node)
@@ -38,8 +38,8 @@ async def check_a_paused_job_is_neither_planned_nor_armed(bench: Workbench) -> N
 
 
 @check
-async def check_a_pause_skips_what_is_due_and_holds_what_was_asked_for(bench: Workbench) -> None:
-    """Due slots become skipped(paused); submitted and retrying runs wait; running ones go on."""
+async def check_a_pause_skips_due_slots_and_holds_other_runs(bench: Workbench) -> None:
+    """Due slots become skipped(paused). Submitted and retrying runs wait. Running ones continue."""
     record, node = await bench.define(slots=(10, 20)), await bench.node()
     running = await bench.submit(record, 0)
     [lease] = await bench.take(node)
@@ -60,8 +60,8 @@ async def check_a_pause_skips_what_is_due_and_holds_what_was_asked_for(bench: Wo
 
 
 @check
-async def check_what_comes_while_paused_is_held_too(bench: Workbench) -> None:
-    """A submit to a paused job is accepted and waits; so does a retry of what was running."""
+async def check_runs_that_come_during_a_pause_are_held(bench: Workbench) -> None:
+    """A submit to a paused job is accepted and waits. So does a retry of a run that was running."""
     record, node = await bench.define(), await bench.node()
     await bench.submit(record)
     [lease] = await bench.take(node)
@@ -76,8 +76,8 @@ async def check_what_comes_while_paused_is_held_too(bench: Workbench) -> None:
 
 
 @check
-async def check_what_a_pause_holds_is_held_once_and_does_not_expire(bench: Workbench) -> None:
-    """A slot that is to be tried again is held, not skipped. A second pause finds nothing more to hold."""
+async def check_held_runs_do_not_expire(bench: Workbench) -> None:
+    """A slot between two attempts is held, not skipped. A second pause holds nothing more."""
     record, node = await bench.define(slots=(10,)), await bench.node()
     bench.turn(10)
     [lease] = await bench.take(node)
@@ -93,8 +93,8 @@ async def check_what_a_pause_holds_is_held_once_and_does_not_expire(bench: Workb
 
 
 @check
-async def check_a_paused_job_takes_no_place_from_others(bench: Workbench) -> None:
-    """Its runs leave the gates at which they wait: an open gate passes to another job's run."""
+async def check_a_paused_job_leaves_its_gates(bench: Workbench) -> None:
+    """Its waiting runs leave their gates, so an open gate passes to another job's run."""
     limit, gate = Limit(1, name="shared"), Gate("limit:name:shared:", 1)
     node, leases = await bench.node(), []
     records = [await bench.define(name, concurrency=limit) for name in ("holds", "stops", "waits")]
@@ -113,9 +113,9 @@ async def check_a_paused_job_takes_no_place_from_others(bench: Workbench) -> Non
 
 
 @check
-async def check_a_pause_leaves_a_slot_that_was_skipped_ahead(bench: Workbench) -> None:
-    """Nobody was there for it, and it is still to come: the watermark stays behind it, so resuming gives it no other
-    fate. What is planned before it is skipped(paused): no watermark says that one slot is open and a later one not."""
+async def check_a_pause_keeps_slots_that_were_skipped_ahead(bench: Workbench) -> None:
+    """A slot to come was skipped because no node could run it. The watermark stays at that slot, so a resume gives it
+    no second fate. Slots planned before it become skipped(paused): a watermark cannot leave out one slot."""
     nobody = skip(20, 20, 1, "no_node")
     record = (await bench.put(bench.job(every()), window(0, 40, [10, 30, 40], next_at=50, skips=[nobody]))).record
     bench.turn(5)
@@ -126,7 +126,8 @@ async def check_a_pause_leaves_a_slot_that_was_skipped_ahead(bench: Workbench) -
 
 @check
 async def check_resume_plans_exactly_what_its_answer_says(bench: Workbench) -> None:
-    """Missed slots go as the windows say, then the next moments; a dry run answers the same and writes nothing."""
+    """Missed slots get the fate that the windows give, then the next slots are planned. A dry run gives the same answer
+    and writes nothing."""
     record, node = await bench.define(slots=(10, 20, 30)), await bench.node()
     bench.turn(15)
     await pause(bench, record)
@@ -160,8 +161,8 @@ async def check_a_stale_window_resumes_nothing(bench: Workbench) -> None:
 
 
 @check
-async def check_pausing_twice_and_resuming_twice_are_harmless(bench: Workbench) -> None:
-    """The second pause changes reason and end; the second resume does nothing."""
+async def check_a_second_pause_or_resume_is_harmless(bench: Workbench) -> None:
+    """The second pause changes reason and end. The second resume does nothing."""
     record = await bench.define(slots=(10,))
     await pause(bench, record)
     assert await pause(bench, record, until=50) == (0, 0, 0)
@@ -175,7 +176,7 @@ async def check_pausing_twice_and_resuming_twice_are_harmless(bench: Workbench) 
 
 @check
 async def check_an_edit_of_a_paused_job_leaves_it_paused(bench: Workbench) -> None:
-    """Redeploying a program does not wake what a person has paused, and plans nothing of it."""
+    """A new deployment of the program neither resumes the job nor plans its slots."""
     record = await bench.define(slots=(10, 20))
     await pause(bench, record)
     bench.turn(5)
@@ -186,7 +187,7 @@ async def check_an_edit_of_a_paused_job_leaves_it_paused(bench: Workbench) -> No
 
 
 @check
-async def check_a_pause_is_explained_wherever_its_job_is_read(bench: Workbench) -> None:
+async def check_every_view_of_a_job_shows_its_pause(bench: Workbench) -> None:
     """The job, its schedules and the answers of `put_job` have the reason and the end of the pause."""
     record = await bench.define(slots=(10, 20))
     await pause(bench, record, until=50)
@@ -205,8 +206,9 @@ async def check_a_pause_is_explained_wherever_its_job_is_read(bench: Workbench) 
 
 
 @check
-async def check_a_resume_that_is_overdue_waits_for_the_end_of_the_pause(bench: Workbench) -> None:
-    """A pause without an end, or with one ahead, is left alone. Who runs meanwhile is not among those released."""
+async def check_an_automatic_resume_waits_for_the_end_of_the_pause(bench: Workbench) -> None:
+    """`overdue=True` resumes no pause without an end and none that ends later. A running run does not count as
+    released."""
     record, node = await bench.define(slots=(10,)), await bench.node()
     await bench.submit(record)
     assert len(await bench.take(node)) == 1
@@ -223,8 +225,8 @@ async def check_a_resume_that_is_overdue_waits_for_the_end_of_the_pause(bench: W
 
 
 @check
-async def check_a_resume_changes_only_the_paused_revision_that_was_read(bench: Workbench) -> None:
-    """An active job is left alone, whatever windows come; another revision is a conflict."""
+async def check_a_resume_needs_a_paused_job_and_its_revision(bench: Workbench) -> None:
+    """An active job stays as it was, whatever windows come. Another revision is a conflict."""
     record = await bench.define(slots=(10,))
     async with bench.nothing_written():
         answer = await bench.store.resume_job(record.id, [window(60, 90, [70], next_at=80)], now=bench.now)
@@ -236,8 +238,8 @@ async def check_a_resume_changes_only_the_paused_revision_that_was_read(bench: W
 
 
 @check
-async def check_a_deleted_job_is_not_resumed_and_has_no_schedules(bench: Workbench) -> None:
-    """It was paused until an instant that comes later; what was reserved is cancelled with it."""
+async def check_a_deleted_job_has_no_schedules_and_no_resume(bench: Workbench) -> None:
+    """Its pause had an end that comes later. Its reserved run is cancelled."""
     record, node = await bench.define(slots=(10,)), await bench.node()
     other = await bench.define("other", slots=(20,))
     [lease] = await bench.hold(node)
@@ -250,8 +252,8 @@ async def check_a_deleted_job_is_not_resumed_and_has_no_schedules(bench: Workben
 
 
 @check
-async def check_a_fixed_delay_goes_on_after_a_pause(bench: Workbench) -> None:
-    """Its planned slot is withdrawn by the pause, and it is due for planning again after the resume."""
+async def check_a_fixed_delay_continues_after_a_pause(bench: Workbench) -> None:
+    """The pause withdraws its planned slot. After the resume the schedule is due for planning again."""
     job = bench.job(fixed_delay(10))
     record = (await bench.put(job, window(0, 5, [5], delay=10))).record
     await pause(bench, record)
@@ -262,8 +264,8 @@ async def check_a_fixed_delay_goes_on_after_a_pause(bench: Workbench) -> None:
 
 
 @check
-async def check_deleting_cancels_what_waits_and_lets_running_end(bench: Workbench) -> None:
-    """Waiting runs become cancelled(deleted); a running one ends by its verdict, but is not tried again."""
+async def check_a_delete_cancels_waiting_runs_only(bench: Workbench) -> None:
+    """Waiting runs become cancelled(deleted). A running one ends by its verdict, but is not retried."""
     record, node = await bench.define(slots=(10, 20)), await bench.node()
     first, second = await bench.submit(record, 0), await bench.submit(record, 0)
     one, two = await bench.take(node, 2)
@@ -280,7 +282,7 @@ async def check_deleting_cancels_what_waits_and_lets_running_end(bench: Workbenc
 
 @check
 async def check_a_deleted_name_is_free_for_a_new_job(bench: Workbench) -> None:
-    """The new job has its own id, and nothing of the old one's."""
+    """The new job has its own id, and nothing of the deleted one."""
     record = await bench.define()
     await bench.store.delete_job(record.id, now=bench.now)
     with raises(UnknownJob):
@@ -295,8 +297,8 @@ async def check_a_deleted_name_is_free_for_a_new_job(bench: Workbench) -> None:
 
 
 @check
-async def check_a_job_that_was_edited_meanwhile_is_not_deleted(bench: Workbench) -> None:
-    """Who names the revision that was read deletes that one, or nothing."""
+async def check_a_delete_needs_the_revision_that_was_read(bench: Workbench) -> None:
+    """If the caller names a revision, another revision is a conflict and nothing is deleted."""
     record = await bench.define()
     edited = (await bench.put(replace(record.job, timeout=timedelta(seconds=9)))).record
     waiting = await bench.submit(record, 50)
@@ -308,8 +310,8 @@ async def check_a_job_that_was_edited_meanwhile_is_not_deleted(bench: Workbench)
 
 
 @check
-async def check_cancelling_what_waits_ends_it_at_once(bench: Workbench) -> None:
-    """A reserved run too: its arm is too late. What has ended says so, and what never was."""
+async def check_a_cancel_ends_a_waiting_run_at_once(bench: Workbench) -> None:
+    """This includes a reserved run: its later `arm` is `Gone`. For ended and unknown runs the answer says so."""
     record, node = await bench.define(), await bench.node()
     scheduled, reserved = await bench.submit(record, 50), await bench.submit(record, 5)
     [lease] = await bench.hold(node)
@@ -325,8 +327,8 @@ async def check_cancelling_what_waits_ends_it_at_once(bench: Workbench) -> None:
 
 
 @check
-async def check_cancelling_what_runs_asks_with_the_next_beat(bench: Workbench) -> None:
-    """The request comes back with every beat until the attempt has ended; its verdict is final."""
+async def check_a_cancel_asks_a_running_attempt_to_stop(bench: Workbench) -> None:
+    """Each beat repeats the request until the attempt has ended. Its verdict is final."""
     record, node = await bench.define(), await bench.node()
     await bench.submit(record)
     [lease] = await bench.take(node)
@@ -342,7 +344,8 @@ async def check_cancelling_what_runs_asks_with_the_next_beat(bench: Workbench) -
 
 @check
 async def check_a_run_is_cancelled_once_and_for_the_first_reason(bench: Workbench) -> None:
-    """Named twice in one call, the second answer says that it has ended. A runner keeps the first reason."""
+    """If a call names a run twice, the second answer says that it has ended. A running attempt keeps the first
+    reason."""
     record, node = await bench.define(), await bench.node()
     running, waiting = await bench.submit(record), await bench.submit(record, due=50)
     [lease] = await bench.take(node)

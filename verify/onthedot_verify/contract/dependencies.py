@@ -1,4 +1,4 @@
-"""Jobs that run after others: what completes a set, what follows from it, and that it does so once."""
+"""Checks of jobs that run after others: which ends complete a set of parents, and that each set gives one run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onthedot.model.job import JobRecord
 from onthedot.model.run import Lease, NewRun, RunRecord, RunState, after_trigger, submit_trigger
 from onthedot.model.verdict import Verdict
 from onthedot.stores.values import Parent
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import (
     CANCELLED,
     DEAD,
@@ -30,19 +30,19 @@ from onthedot_verify.contract.workbench import (
 
 
 async def define(bench: Workbench, name: str, *parents: str, any: bool = False, on: On = "success") -> JobRecord:
-    """A job, after these if there are any."""
+    """Define a job, to run after these parents if there are any."""
     return await bench.define(name, after=After(*parents, any=any, on=on) if parents else None)
 
 
 async def begin(bench: Workbench, record: JobRecord) -> Lease:
-    """A run of the job, under way on a node of its own."""
+    """Start a run of the job on a new node."""
     await bench.submit(record, due=(bench.now - START) / SECOND)
     [lease] = await bench.take(await bench.node())
     return lease
 
 
 async def end(bench: Workbench, record: JobRecord, verdict: Verdict = SUCCESS) -> int:
-    """A run of the job, ended in this way; its id."""
+    """Start and end a run of the job. Returns its id."""
     lease = await begin(bench, record)
     assert lease.record.id == record.id
     assert await bench.finish(lease, verdict)
@@ -63,8 +63,9 @@ async def triggers(bench: Workbench, name: str = "child") -> list[str]:
 
 
 @check
-async def check_it_runs_when_all_have(bench: Workbench) -> None:
-    """The end that completes the set gives one run: triggered by it, due at it, with the job's own arguments."""
+async def check_the_last_parent_starts_the_child(bench: Workbench) -> None:
+    """The end that completes the set gives one run. That end is its trigger and its due instant, and it has the job's
+    arguments."""
     a, b = await define(bench, "a"), await define(bench, "b")
     await bench.define("child", after=After("a", "b"), args={"x": 1})
     await end(bench, a)
@@ -80,13 +81,13 @@ async def check_it_runs_when_all_have(bench: Workbench) -> None:
 
 
 @check
-async def check_the_set_begins_anew(bench: Workbench) -> None:
-    """What was used is used up: the next run takes a new one of each parent."""
+async def check_each_run_needs_a_new_set(bench: Workbench) -> None:
+    """A run uses up its set. The next run needs a new run of each parent."""
     a, b, child = await define(bench, "a"), await define(bench, "b"), await define(bench, "child", "a", "b")
     await end(bench, a)
     first = await end(bench, b)
     assert await bench.store.queries.parents_of(child.id) == [Parent("a"), Parent("b")]
-    await bench.take(await bench.node())  # out of the way
+    await bench.take(await bench.node())  # so that no run waits
     await end(bench, b)
     assert await triggers(bench) == [after_trigger(first)]
     second = await end(bench, a)
@@ -95,7 +96,7 @@ async def check_the_set_begins_anew(bench: Workbench) -> None:
 
 @check
 async def check_the_newest_run_counts(bench: Workbench) -> None:
-    """Of a parent that runs more often than the others, the newest run is kept, and no number of them."""
+    """A parent that runs more often than the others counts once, with its newest run."""
     a, b, child = await define(bench, "a"), await define(bench, "b"), await define(bench, "child", "a", "b")
     ended = []
     for second in (1, 2, 3):
@@ -110,8 +111,8 @@ async def check_the_newest_run_counts(bench: Workbench) -> None:
 
 
 @check
-async def check_any_runs_after_each(bench: Workbench) -> None:
-    """With `any` each run of a parent that counts gives one run, and nothing is kept."""
+async def check_with_any_each_parent_run_gives_a_run(bench: Workbench) -> None:
+    """With `any` each run of a parent that counts gives one run, and nothing is noted."""
     a, b, child = await define(bench, "a"), await define(bench, "b"), await define(bench, "child", "a", "b", any=True)
     ended = []
     for record in (a, a, b):
@@ -123,8 +124,8 @@ async def check_any_runs_after_each(bench: Workbench) -> None:
 
 
 @check
-async def check_which_ends_count(bench: Workbench) -> None:
-    """Success: succeeded. Failure: dead and lost. Either: these three. What was cancelled never counts."""
+async def check_the_mode_decides_which_ends_count(bench: Workbench) -> None:
+    """Success: succeeded. Failure: dead and lost. Either: all three. A cancelled run never counts."""
     parent = await define(bench, "parent")
     kinds: tuple[On, ...] = ("success", "failure", "either")
     for on in kinds:
@@ -136,12 +137,12 @@ async def check_which_ends_count(bench: Workbench) -> None:
         ended = await end(bench, parent, verdict)
         found = {on for on in kinds if after_trigger(ended) in await triggers(bench, on)}
         assert found == expected, verdict
-        await bench.take(await bench.node(), seats=9)  # out of the way
+        await bench.take(await bench.node(), seats=9)  # so that no run waits
 
 
 @check
-async def check_what_waits_and_is_cancelled_never_counts(bench: Workbench) -> None:
-    """Cancelled by hand, with its job, or because it was deleted while it ran: none of it is an end that counts."""
+async def check_a_cancelled_parent_never_counts(bench: Workbench) -> None:
+    """A cancel by hand, with the job, or because the job was deleted during the run is not an end that counts."""
     parent = await define(bench, "parent")
     await define(bench, "child", "parent", on="either")
     await bench.store.cancel([await bench.submit(parent, due=9)], why="by hand", now=bench.now)
@@ -157,8 +158,8 @@ async def check_what_waits_and_is_cancelled_never_counts(bench: Workbench) -> No
 
 
 @check
-async def check_what_is_skipped_never_counts(bench: Workbench) -> None:
-    """A slot that is missed, or skipped because its job is paused, is no end that counts."""
+async def check_a_skipped_parent_never_counts(bench: Workbench) -> None:
+    """A slot that is missed, or skipped by a pause, is not an end that counts."""
     parent = await bench.define("parent", [10, 20], late=5)
     await define(bench, "child", "parent", on="either")
     bench.turn(16)
@@ -169,8 +170,8 @@ async def check_what_is_skipped_never_counts(bench: Workbench) -> None:
 
 
 @check
-async def check_another_try_is_no_end(bench: Workbench) -> None:
-    """A run that will be tried again has not ended, whether it failed or was lost with its node."""
+async def check_a_retried_parent_does_not_count_yet(bench: Workbench) -> None:
+    """A run that will be retried has not ended, whether it failed or its node was lost."""
     parent = await define(bench, "parent")
     await define(bench, "child", "parent", on="either")
     lease = await begin(bench, parent)
@@ -184,8 +185,8 @@ async def check_another_try_is_no_end(bench: Workbench) -> None:
 
 
 @check
-async def check_slots_of_a_parent_count(bench: Workbench) -> None:
-    """Whoever asked for the parent's run; and a child with a schedule of its own has both kinds of runs."""
+async def check_any_trigger_of_a_parent_counts(bench: Workbench) -> None:
+    """The parent's run may come from a slot or a submit. A child with a schedule of its own has both kinds of runs."""
     await bench.define("parent", [10])
     own = bench.job(every(), name="child", after=After("parent"))
     await bench.put(own, window(0, 60, [30], next_at=70))
@@ -196,12 +197,12 @@ async def check_slots_of_a_parent_count(bench: Workbench) -> None:
     assert runs == {"schedule:s": at(30), after_trigger(lease.run_id): at(11)}
 
 
-# ── once, in the same write ──────────────────────────────────────────────────────────────────────────────────────
+# ── one run, in the same write ───────────────────────────────────────────────────────────────────────────────────
 
 
 @check
 async def check_a_repeated_finish_gives_one_run(bench: Workbench) -> None:
-    """A finish whose answer was lost is sent again, at once, twice in one call, and when the child has ended."""
+    """A finish is repeated at once, twice in one call, and after the child has ended."""
     parent = await define(bench, "parent")
     child = await define(bench, "child", "parent", any=True)
     lease = await begin(bench, parent)
@@ -218,8 +219,8 @@ async def check_a_repeated_finish_gives_one_run(bench: Workbench) -> None:
 
 
 @check
-async def check_a_refused_finish_gives_none(bench: Workbench) -> None:
-    """What is not written triggers nothing: a lost lease, another outcome, a batch that is refused as a whole."""
+async def check_a_refused_finish_starts_no_child(bench: Workbench) -> None:
+    """A refused verdict triggers nothing: a lost lease, another outcome, or a batch that is refused as a whole."""
     parent = await define(bench, "parent")
     await define(bench, "child", "parent", any=True, on="either")
     lease, other = await begin(bench, parent), await begin(bench, parent)
@@ -238,8 +239,8 @@ async def check_a_refused_finish_gives_none(bench: Workbench) -> None:
 
 
 @check
-async def check_the_reaper_completes_a_set(bench: Workbench) -> None:
-    """A run that is lost with its node is an end like any other; taken twice, it ends once."""
+async def check_a_reaped_run_completes_a_set(bench: Workbench) -> None:
+    """A run that is lost with its node ends like any other. A second reap does not end it again."""
     a, b = await define(bench, "a"), await define(bench, "b")
     await define(bench, "child", "a", "b", on="either")
     await end(bench, a)
@@ -255,7 +256,7 @@ async def check_the_reaper_completes_a_set(bench: Workbench) -> None:
 
 
 @check
-async def check_one_batch_completes_what_it_completes(bench: Workbench) -> None:
+async def check_ends_of_one_call_count_in_order(bench: Workbench) -> None:
     """Ends in one call count one after the other, in their order."""
     a, b = await define(bench, "a"), await define(bench, "b")
     await define(bench, "child", "a", "b")
@@ -266,8 +267,8 @@ async def check_one_batch_completes_what_it_completes(bench: Workbench) -> None:
 
 
 @check
-async def check_many_follow_one(bench: Workbench) -> None:
-    """Fifty jobs after one: each runs once, and all of them are there when the answer is."""
+async def check_many_children_follow_one_parent(bench: Workbench) -> None:
+    """Fifty jobs run after one. Each has one run, and all of them exist when the answer comes."""
     parent = await define(bench, "parent")
     for number in range(50):
         await define(bench, f"child-{number}", "parent")
@@ -279,8 +280,8 @@ async def check_many_follow_one(bench: Workbench) -> None:
 
 
 @check
-async def check_one_after_the_other(bench: Workbench) -> None:
-    """A chain: each run follows the one before it, and none comes early."""
+async def check_a_chain_runs_in_order(bench: Workbench) -> None:
+    """In a chain each run follows the one before it, and none comes early."""
     first = await define(bench, "a")
     await define(bench, "c", "b")
     await define(bench, "b", "a")
@@ -294,12 +295,12 @@ async def check_one_after_the_other(bench: Workbench) -> None:
     assert await bench.take(worker, seats=9) == []
 
 
-# ── what happens to the jobs meanwhile ───────────────────────────────────────────────────────────────────────────
+# ── changes of the jobs ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 @check
 async def check_a_paused_child_is_held(bench: Workbench) -> None:
-    """Its run is inserted and held, like one that was submitted, and goes on when the job is resumed."""
+    """The child's run is inserted and held, like a submitted one. A resume releases it."""
     parent, child = await define(bench, "parent"), await define(bench, "child", "parent")
     await bench.store.pause_job(child.id, reason="", now=bench.now)
     ended, worker = await end(bench, parent), await bench.node()
@@ -310,8 +311,8 @@ async def check_a_paused_child_is_held(bench: Workbench) -> None:
 
 
 @check
-async def check_a_deleted_child_gets_nothing(bench: Workbench) -> None:
-    """Nor does a new job of its name inherit what the old one had."""
+async def check_a_deleted_child_gets_no_run(bench: Workbench) -> None:
+    """A new job of the same name inherits nothing from it either."""
     a, b = await define(bench, "a"), await define(bench, "b")
     child = await define(bench, "child", "a", "b")
     await end(bench, a)
@@ -328,8 +329,8 @@ async def check_a_deleted_child_gets_nothing(bench: Workbench) -> None:
 
 
 @check
-async def check_a_parent_may_come_later(bench: Workbench) -> None:
-    """Parents go by their names: one may be defined later than the child, be deleted, and be defined again."""
+async def check_a_parent_may_be_defined_later(bench: Workbench) -> None:
+    """A parent is a name. Its job may be defined after the child, deleted, and defined again."""
     child = await define(bench, "child", "a", "b")
     a, b = await define(bench, "a"), await define(bench, "b")
     noted = await end(bench, a)
@@ -337,7 +338,7 @@ async def check_a_parent_may_come_later(bench: Workbench) -> None:
     for record in (a, b):
         await bench.store.delete_job(record.id, now=bench.now)
     assert await bench.store.queries.parents_of(child.id) == [Parent("a", noted, at(0)), Parent("b")]
-    assert await bench.finish(running)  # its job was deleted since, and its name was b all the same
+    assert await bench.finish(running)  # its job was deleted since, but its name was b
     assert await triggers(bench) == [after_trigger(running.run_id)]
     await bench.take(running.incarnation)
     anew = [await define(bench, name) for name in ("a", "b")]
@@ -347,7 +348,7 @@ async def check_a_parent_may_come_later(bench: Workbench) -> None:
 
 
 @check
-async def check_names_are_within_a_namespace(bench: Workbench) -> None:
+async def check_parents_are_jobs_of_the_same_namespace(bench: Workbench) -> None:
     """A job of the same name in another namespace is another job."""
     here = await define(bench, "parent")
     there = await bench.define("parent", namespace="other")
@@ -356,14 +357,14 @@ async def check_names_are_within_a_namespace(bench: Workbench) -> None:
     await end(bench, there)
     assert await followers(bench) == []
     assert len(await bench.store.queries.list_runs(job="child", namespace="other")) == 1
-    await bench.take(await bench.node())  # out of the way
+    await bench.take(await bench.node())  # so that no run waits
     ended = await end(bench, here)
     assert await triggers(bench) == [after_trigger(ended)]
 
 
 @check
-async def check_an_edit_keeps_what_stays(bench: Workbench) -> None:
-    """What is noted of parents that are still named is kept; an edit completes nothing by itself."""
+async def check_an_edit_keeps_noted_parents(bench: Workbench) -> None:
+    """The noted runs of parents that are still named stay. An edit completes no set by itself."""
     a, b = await define(bench, "a"), await define(bench, "b")
     child = await define(bench, "child", "a", "b")
     noted = await end(bench, a)
@@ -383,8 +384,8 @@ async def check_an_edit_keeps_what_stays(bench: Workbench) -> None:
 
 
 @check
-async def check_an_edit_of_what_counts_begins_anew(bench: Workbench) -> None:
-    """With other runs that count, or another way to count them, nothing that was noted stays."""
+async def check_an_edit_of_what_counts_clears_the_set(bench: Workbench) -> None:
+    """After a change of which ends count, or of `any`, no noted run stays."""
     a, child = await define(bench, "a"), await define(bench, "child", "a", "b")
     await end(bench, a)
     await define(bench, "child", "a", "b", on="either")
@@ -401,7 +402,7 @@ async def check_an_edit_of_what_counts_begins_anew(bench: Workbench) -> None:
 
 
 async def refused(bench: Workbench, name: str, *parents: str) -> str:
-    """The job is refused, nothing is written, and what is said names the cycle."""
+    """Assert that the job is refused and that nothing is written. Returns the error text, which names the cycle."""
     async with bench.nothing_written():
         with raises(DependencyCycle) as caught:
             await define(bench, name, *parents)
@@ -411,7 +412,8 @@ async def refused(bench: Workbench, name: str, *parents: str) -> str:
 
 @check
 async def check_no_job_runs_after_itself(bench: Workbench) -> None:
-    """Not directly, not over others, not over jobs that are defined later; the cycle is named as it would run."""
+    """The cycle may be direct, through other jobs, or through jobs that are defined later. The error names it in
+    running order."""
     assert "a → a;" in await refused(bench, "a", "a")
     await define(bench, "b", "a")
     assert "a → b → a;" in await refused(bench, "a", "b")
@@ -426,7 +428,7 @@ async def check_no_job_runs_after_itself(bench: Workbench) -> None:
 
 @check
 async def check_a_deleted_job_is_in_no_cycle(bench: Workbench) -> None:
-    """Nor is a job of the same name in another namespace."""
+    """Neither is a job of the same name in another namespace."""
     b = await define(bench, "b", "a")
     await bench.define("a", namespace="other", after=After("b"))
     await bench.store.delete_job(b.id, now=bench.now)
@@ -436,7 +438,7 @@ async def check_a_deleted_job_is_in_no_cycle(bench: Workbench) -> None:
 
 @check
 async def check_concurrent_edits_make_no_cycle(bench: Workbench) -> None:
-    """Two edits, each fine on its own by what its caller read: one of them is refused."""
+    """Two edits are each valid for what their callers read. One of them is refused."""
     records = {name: await define(bench, name) for name in ("a", "b", "c")}
 
     async def edit(name: str, parent: str) -> bool:
@@ -452,8 +454,8 @@ async def check_concurrent_edits_make_no_cycle(bench: Workbench) -> None:
 
 
 @check
-async def check_a_dependent_run_is_like_a_submitted_one(bench: Workbench) -> None:
-    """It can be cancelled, and its key is taken: the same one asked for by hand is the same run."""
+async def check_a_child_run_can_be_cancelled_and_keeps_its_key(bench: Workbench) -> None:
+    """It can be cancelled. Its key is taken: a submit with the same key gives the same run."""
     parent, child = await define(bench, "parent"), await define(bench, "child", "parent")
     await bench.submit(child, due=0, key="beside")
     await bench.take(await bench.node())

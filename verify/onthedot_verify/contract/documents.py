@@ -1,4 +1,4 @@
-"""Documents: one version at a time, each write against the version that was read; and lists that only grow."""
+"""Checks of documents and append-only lists: each write names the version that was read, and lists only grow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from onthedot.model.errors import DefinitionError, KeyConflict, UnknownJob
 from onthedot.model.run import NewRun, submit_trigger
 from onthedot.stores.documents import LIMIT, Document, Noting, PutDocument
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import Workbench, at, raises
 
 
@@ -23,7 +23,7 @@ async def ids(bench: Workbench, kind: str = "note", after: str = "", limit: int 
 
 @check
 async def check_a_document_is_read_as_it_was_put(bench: Workbench) -> None:
-    """Text, version and instant come back; what is not there is None. A kind has names of its own."""
+    """`get_document` returns text, version and instant, or None if there is none. Each kind has its own ids."""
     body = json.dumps({"text": 'a "snow" ☃\n\\ \u0000 …', "list": [1, None, True]})
     made = await put(bench, "team/a b", body)
     assert made.accepted
@@ -37,8 +37,8 @@ async def check_a_document_is_read_as_it_was_put(bench: Workbench) -> None:
 
 
 @check
-async def check_zero_creates_and_only_that(bench: Workbench) -> None:
-    """Who creates what is there is told its version, and writes nothing; so is who replaces what is not there."""
+async def check_version_zero_only_creates(bench: Workbench) -> None:
+    """Version 0 for an existing document gives its version and writes nothing. So does a replace of a missing one."""
     first = await put(bench, "a", "1")
     bench.turn(5)
     assert await put(bench, "a", "2") == PutDocument(False, first.version)
@@ -48,8 +48,8 @@ async def check_zero_creates_and_only_that(bench: Workbench) -> None:
 
 
 @check
-async def check_exactly_the_version_that_was_read_is_replaced(bench: Workbench) -> None:
-    """The new version is higher; the one before is no ticket any more."""
+async def check_a_replace_needs_the_version_that_was_read(bench: Workbench) -> None:
+    """The new version is higher. The version before it is refused."""
     first = await put(bench, "a", "1")
     bench.turn(5)
     second = await put(bench, "a", "2", version=first.version)
@@ -61,8 +61,8 @@ async def check_exactly_the_version_that_was_read_is_replaced(bench: Workbench) 
 
 
 @check
-async def check_a_put_whose_answer_was_lost_is_made_again(bench: Workbench) -> None:
-    """The same text again is accepted under any version, and writes nothing."""
+async def check_a_repeated_put_is_accepted(bench: Workbench) -> None:
+    """The same text is accepted again under any version, and nothing is written."""
     first = await put(bench, "a", "1")
     bench.turn(5)
     assert await put(bench, "a", "1") == first
@@ -74,8 +74,8 @@ async def check_a_put_whose_answer_was_lost_is_made_again(bench: Workbench) -> N
 
 
 @check
-async def check_only_the_version_that_was_read_is_deleted(bench: Workbench) -> None:
-    """Another one stays; what is gone is gone, however often it is asked for."""
+async def check_a_delete_of_a_document_needs_the_version_that_was_read(bench: Workbench) -> None:
+    """Another version stays. Deleting again is harmless."""
     first = await put(bench, "a", "1")
     second = await put(bench, "a", "2", version=first.version)
     assert await bench.store.documents.delete_document("note", "a", version=first.version) is False
@@ -87,8 +87,8 @@ async def check_only_the_version_that_was_read_is_deleted(bench: Workbench) -> N
 
 
 @check
-async def check_a_version_is_never_given_out_twice(bench: Workbench) -> None:
-    """Who read a document before it was deleted and made anew cannot change the new one."""
+async def check_a_version_is_never_used_twice(bench: Workbench) -> None:
+    """A version read before a document was deleted and created again does not fit the new one."""
     old = await put(bench, "a", "1")
     await bench.store.documents.delete_document("note", "a", version=old.version)
     new = await put(bench, "a", "2")
@@ -98,8 +98,8 @@ async def check_a_version_is_never_given_out_twice(bench: Workbench) -> None:
 
 
 @check
-async def check_of_those_who_write_at_once_one_wins(bench: Workbench) -> None:
-    """Creating and replacing alike: one is accepted, and its text is the one that is there."""
+async def check_one_of_several_concurrent_writes_wins(bench: Workbench) -> None:
+    """This holds for creating and for replacing. The stored text is the winner's."""
     made = await asyncio.gather(*(put(bench, "a", str(number)) for number in range(8)))
     [winner] = [number for number, answer in enumerate(made) if answer.accepted]
     found = await bench.store.documents.get_document("note", "a")
@@ -111,8 +111,8 @@ async def check_of_those_who_write_at_once_one_wins(bench: Workbench) -> None:
 
 
 @check
-async def check_a_write_leaves_others_of_its_kind_alone(bench: Workbench) -> None:
-    """Neither a replaced nor a deleted document takes another one with it."""
+async def check_a_write_changes_one_document_only(bench: Workbench) -> None:
+    """Neither a replace nor a delete changes another document of the kind."""
     versions = {}
     for name in ("a", "b", "c"):
         put = await bench.store.documents.put_document("kind", name, '"first"', version=0, now=bench.now)
@@ -125,7 +125,7 @@ async def check_a_write_leaves_others_of_its_kind_alone(bench: Workbench) -> Non
 
 @check
 async def check_documents_are_listed_by_id(bench: Workbench) -> None:
-    """In the order of the characters, page by page, each page from the id after which the last one ended."""
+    """They come in the order of their characters, page by page. Each page continues after an id."""
     names = ["B", "a", "a/b", "a0", "é", "z", "☃", "𝄞"]
     for name in reversed(names):
         await put(bench, name, "1")
@@ -138,8 +138,9 @@ async def check_documents_are_listed_by_id(bench: Workbench) -> None:
 
 
 @check
-async def check_what_cannot_be_kept_is_refused(bench: Workbench) -> None:
-    """A text that is no JSON, or too long; a kind or an id that is no name. The error does not quote the text."""
+async def check_invalid_documents_are_refused(bench: Workbench) -> None:
+    """A text that is no JSON or too long is refused, and so is an invalid kind or id. The error does not quote the
+    text."""
     long = json.dumps("x" * (LIMIT - 2))
     assert (await put(bench, "long", long)).accepted
     found = await bench.store.documents.get_document("note", "long")
@@ -160,8 +161,8 @@ async def check_what_cannot_be_kept_is_refused(bench: Workbench) -> None:
 
 
 @check
-async def check_what_is_appended_stays_in_order(bench: Workbench) -> None:
-    """Numbers grow within a kind, and are read page by page; kinds do not meet, nor do they meet documents."""
+async def check_appended_texts_stay_in_order(bench: Workbench) -> None:
+    """Numbers grow within a kind, and texts are read page by page. Kinds do not mix, nor do lists and documents."""
     numbers = [
         n for body in range(5) for n in await bench.store.documents.append_documents("audit", [str(body)], now=at(body))
     ]
@@ -179,8 +180,8 @@ async def check_what_is_appended_stays_in_order(bench: Workbench) -> None:
 
 
 @check
-async def check_with_a_key_a_text_is_appended_once(bench: Workbench) -> None:
-    """Asked again, the answer is its number. Without a key, or in another kind, it is another one."""
+async def check_a_keyed_text_is_appended_once(bench: Workbench) -> None:
+    """A repetition answers with the same number. Without a key, or in another kind, a second text is appended."""
     [first] = await bench.store.documents.append_documents("audit", ["1"], keys=["k"], now=bench.now)
     assert await bench.store.documents.append_documents("audit", ["1"], keys=["k"], now=bench.now) == [first]
     [other] = await bench.store.documents.append_documents("audits", ["1"], keys=["k"], now=bench.now)
@@ -190,8 +191,8 @@ async def check_with_a_key_a_text_is_appended_once(bench: Workbench) -> None:
 
 
 @check
-async def check_several_are_appended_in_one_write(bench: Workbench) -> None:
-    """In their order, each key once, whether it was there or is given twice; if one is refused, none is there."""
+async def check_several_texts_are_appended_in_one_write(bench: Workbench) -> None:
+    """They stay in order, and each key is stored once. If one text is refused, none is stored."""
     [first] = await bench.store.documents.append_documents("audit", ["1"], keys=["k"], now=bench.now)
     numbers = await bench.store.documents.append_documents(
         "audit", ["2", "1", "3", "4", "3", "5"], keys=["a", "k", "b", "", "b", ""], now=bench.now
@@ -208,8 +209,8 @@ async def check_several_are_appended_in_one_write(bench: Workbench) -> None:
 
 
 @check
-async def check_what_is_noted_of_runs_is_written_with_them(bench: Workbench) -> None:
-    """Each text says the id of its run, also of one that was there before; if one is refused nothing is there."""
+async def check_notes_are_written_with_their_runs(bench: Workbench) -> None:
+    """Each text has the id of its run, also of a run that existed before. If a run is refused, nothing is stored."""
     job = await bench.define()
     before = NewRun(job.id, submit_trigger("before"), at(0), '{"a":1}', "known")
     [known] = await bench.store.submit([before], now=bench.now)
@@ -229,13 +230,13 @@ async def check_what_is_noted_of_runs_is_written_with_them(bench: Workbench) -> 
     assert [json.loads(entry.body) for entry in entries] == [{"n": n, "run": run_id} for n, run_id in enumerate(made)]
     again = await bench.store.submit(runs, noting=Noting("audit", texts, ["a", "b", ""], '"mark"'), now=bench.now)
     assert again == made
-    assert len(await bench.store.documents.list_appended("audit")) == 4, "without a key it is another entry"
+    assert len(await bench.store.documents.list_appended("audit")) == 4, "expected another entry without a key"
 
 
 @check
-async def check_what_is_noted_of_many_runs_together_is_written_once(bench: Workbench) -> None:
-    """Without a mark there are as many texts as somebody likes, as they are, and each key is there once; if a run is
-    refused none is there."""
+async def check_a_joint_note_of_many_runs_is_written_once(bench: Workbench) -> None:
+    """Without a mark the caller passes any number of texts. They are stored unchanged, each key once. If a run is
+    refused, none is stored."""
     job = await bench.define()
     runs = [NewRun(job.id, submit_trigger(str(n)), at(0), "{}", f"k{n}") for n in range(250)]
     noting = Noting("audit", ['{"runs": 250}', '{"so": "many"}'], ["a", ""], "")
@@ -249,8 +250,8 @@ async def check_what_is_noted_of_many_runs_together_is_written_once(bench: Workb
 
 
 @check
-async def check_many_runs_are_noted_in_their_order(bench: Workbench) -> None:
-    """More than a store takes in one write, and each text is still beside its run."""
+async def check_notes_of_many_runs_stay_in_order(bench: Workbench) -> None:
+    """There are more runs than a store takes in one write. Each text still has the id of its run."""
     job = await bench.define()
     runs = [NewRun(job.id, submit_trigger(str(n)), at(0)) for n in range(250)]
     texts = [f'{{"n": {n}, "run": "mark"}}' for n in range(250)]
@@ -260,8 +261,8 @@ async def check_many_runs_are_noted_in_their_order(bench: Workbench) -> None:
 
 
 @check
-async def check_who_reads_on_misses_nothing(bench: Workbench) -> None:
-    """However many append at once, what a reader has not seen yet has a higher number than all that it has."""
+async def check_a_reader_of_pages_misses_no_append(bench: Workbench) -> None:
+    """While others append, each text that a reader has not seen has a higher number than all it has seen."""
     writers = [bench.store.documents.append_documents("audit", [str(number)], now=bench.now) for number in range(20)]
     writing = asyncio.gather(*writers)
     read: list[str] = []

@@ -1,7 +1,7 @@
-"""An edit in one transaction: what is withdrawn, what is planned anew, and where the watermark goes.
+"""Checks of edits by `put_job`: which slots one edit withdraws, which it plans, and where it puts the watermark.
 
-W is the latest of store-now, the newest slot of the schedule that was ever armed, and the newest that was skipped ahead
-because nobody was there for it.
+W is the instant from which the new definition counts. It is the latest of the store's clock, the newest slot of the
+schedule that was ever armed, and the newest that was skipped ahead because no node could run it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import timedelta
 from onthedot.model.errors import WindowStale
 from onthedot.model.job import Call, Every, In, Job, JobRecord, Limit, Overlap, Schedule
 from onthedot.model.run import Armed, Blocked, Gate, GateAsk, Gone, OnBusy
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import (
     SUCCESS,
     Workbench,
@@ -38,7 +38,7 @@ async def planned_job(bench: Workbench, name: str = "job") -> tuple[Job, JobReco
 
 
 async def arm_slot(bench: Workbench, node: str, record: JobRecord, slot: float) -> None:
-    """Arm one slot ahead of its time, give the others back, and leave it running."""
+    """Arm one slot ahead of its time and leave it running. The other reservations are released."""
     leases = await bench.hold(node, ahead=100)
     [wanted] = [one for one in leases if (one.record.id, one.slot_at) == (record.id, at(slot))]
     await bench.release(*(one for one in leases if one is not wanted))
@@ -46,8 +46,9 @@ async def arm_slot(bench: Workbench, node: str, record: JobRecord, slot: float) 
 
 
 @check
-async def check_future_slots_are_withdrawn_and_planned_anew(bench: Workbench) -> None:
-    """Slots after W go; those of the window after W come; the watermark moves to the window's end."""
+async def check_an_edit_replans_future_slots(bench: Workbench) -> None:
+    """Slots after W are withdrawn, and those of the window after W are planned. The watermark moves to the window's
+    end."""
     job, record = await planned_job(bench)
     bench.turn(25)
     put = await bench.put(replace(job, owner="ops"), window(25, 85, [40, 80], next_at=90))
@@ -59,8 +60,8 @@ async def check_future_slots_are_withdrawn_and_planned_anew(bench: Workbench) ->
 
 
 @check
-async def check_nothing_up_to_now_is_planned_again(bench: Workbench) -> None:
-    """Of a window that starts before W only the slots after W are inserted: the others have their fate."""
+async def check_an_edit_plans_no_slot_up_to_now(bench: Workbench) -> None:
+    """If a window starts before W, only its slots after W are inserted. The others have their fate."""
     job, record = await planned_job(bench)
     bench.turn(25)
     put = await bench.put(replace(job, owner="ops"), window(0, 85, [5, 15, 24, 26], next_at=90))
@@ -69,8 +70,8 @@ async def check_nothing_up_to_now_is_planned_again(bench: Workbench) -> None:
 
 
 @check
-async def check_an_armed_slot_holds_the_edge(bench: Workbench) -> None:
-    """W is the newest slot ever armed when that is later than now: what lies before it stays as planned."""
+async def check_an_armed_slot_sets_w(bench: Workbench) -> None:
+    """W is the newest slot ever armed if that is later than now. Slots before it stay as planned."""
     job, record = await planned_job(bench)
     await arm_slot(bench, await bench.node(), record, 30)
     bench.turn(5)
@@ -81,8 +82,8 @@ async def check_an_armed_slot_holds_the_edge(bench: Workbench) -> None:
 
 
 @check
-async def check_a_finished_slot_holds_the_edge(bench: Workbench) -> None:
-    """The newest slot ever armed counts when its run has ended, too: it is not run a second time."""
+async def check_a_finished_slot_sets_w(bench: Workbench) -> None:
+    """The newest slot ever armed counts after its run has ended, too, so it does not run again."""
     job, record = await planned_job(bench)
     node = await bench.node()
     await arm_slot(bench, node, record, 30)
@@ -96,7 +97,7 @@ async def check_a_finished_slot_holds_the_edge(bench: Workbench) -> None:
 
 @check
 async def check_a_slot_that_was_skipped_ahead_is_not_planned_again(bench: Workbench) -> None:
-    """A run that has ended keeps its key: it is the same run, and stays skipped. Its slot does not hold the edge."""
+    """A run skipped at a gate keeps its key, so the same slot gets no second run. Its slot does not set W."""
     job, record = await planned_job(bench)
     first, second, *others = await bench.hold(await bench.node(), ahead=6)
     await bench.release(*others)
@@ -113,7 +114,7 @@ async def check_a_slot_that_was_skipped_ahead_is_not_planned_again(bench: Workbe
 
 @check
 async def check_a_slot_that_ended_before_the_clock_was_set_back_is_not_planned_again(bench: Workbench) -> None:
-    """Its instant lies ahead once more. The run has its key still."""
+    """The slot is in the future again, but its run still has the key."""
     job = bench.job(every())
     record = (await bench.put(job, window(0, 30, [10, 20, 30], next_at=40, late=2))).record
     bench.turn(12)
@@ -140,8 +141,8 @@ async def check_a_schedule_that_comes_back_does_not_run_a_slot_again(bench: Work
 
 
 @check
-async def check_a_node_whose_share_of_a_slot_was_cancelled_does_not_get_it_again(bench: Workbench) -> None:
-    """An edit and a pause plan the slot anew, but only for the other nodes."""
+async def check_a_target_whose_run_was_cancelled_gets_no_new_run(bench: Workbench) -> None:
+    """An edit and a pause plan the slot again, but only for the other nodes."""
     job = bench.job(every(), on="all")
     targets = ("one", "two")
     record = (await bench.put(job, replace(window(0, 30, [20], next_at=40), targets=targets))).record
@@ -156,8 +157,8 @@ async def check_a_node_whose_share_of_a_slot_was_cancelled_does_not_get_it_again
 
 
 @check
-async def check_a_slot_skipped_ahead_holds_the_edge(bench: Workbench) -> None:
-    """Nobody was there for a slot that is still to come: it has its fate, and gets no other when somebody edits."""
+async def check_a_slot_without_a_node_sets_w(bench: Workbench) -> None:
+    """A slot to come was skipped because no node could run it. An edit gives it no second fate."""
     job = bench.job(every())
     nobody = [skip(slot, slot, 1, "no_node") for slot in (20, 30)]
     record = (await bench.put(job, window(0, 30, [10], next_at=40, skips=nobody))).record
@@ -169,8 +170,8 @@ async def check_a_slot_skipped_ahead_holds_the_edge(bench: Workbench) -> None:
 
 
 @check
-async def check_the_edge_is_the_schedules_own(bench: Workbench) -> None:
-    """Slots of other jobs and other schedules do not move W, though they may bear the same schedule id."""
+async def check_each_schedule_has_its_own_w(bench: Workbench) -> None:
+    """Slots of other jobs and schedules do not move W, even under the same schedule id."""
     job, record = await planned_job(bench)
     _, other = await planned_job(bench, "other")
     node = await bench.node()
@@ -187,7 +188,7 @@ async def check_the_edge_is_the_schedules_own(bench: Workbench) -> None:
 
 @check
 async def check_a_retrying_slot_is_not_withdrawn(bench: Workbench) -> None:
-    """A slot run that was armed once stays, though it is scheduled again and in the future."""
+    """A slot's run that was armed once stays, although it is scheduled again and in the future."""
     job, record = await planned_job(bench)
     node = await bench.node()
     await arm_slot(bench, node, record, 30)
@@ -201,7 +202,7 @@ async def check_a_retrying_slot_is_not_withdrawn(bench: Workbench) -> None:
 
 @check
 async def check_a_reserved_slot_is_withdrawn(bench: Workbench) -> None:
-    """A reservation does not keep a future slot from being withdrawn: the edit wins until `arm` commits."""
+    """A reservation does not protect a future slot. The edit wins until `arm` commits."""
     job, record = await planned_job(bench)
     node = await bench.node()
     leases = await bench.hold(node, ahead=6)
@@ -214,8 +215,8 @@ async def check_a_reserved_slot_is_withdrawn(bench: Workbench) -> None:
 
 
 @check
-async def check_the_same_slot_may_be_planned_anew(bench: Workbench) -> None:
-    """A withdrawn slot that the new window has, too, is a run again, under the new revision."""
+async def check_a_withdrawn_slot_may_be_planned_again(bench: Workbench) -> None:
+    """If the new window has a withdrawn slot too, it becomes a run again, under the new revision."""
     job, record = await planned_job(bench)
     put = await bench.put(replace(job, owner="ops"), window(0, 60, [10, 20], next_at=70))
     assert (put.withdrawn, put.planned) == (6, 2)
@@ -226,8 +227,8 @@ async def check_the_same_slot_may_be_planned_anew(bench: Workbench) -> None:
 
 
 @check
-async def check_a_planner_that_is_behind_keeps_its_watermark(bench: Workbench) -> None:
-    """While slots before W have no fate yet, the watermark stays, and the planner goes on from it."""
+async def check_an_edit_keeps_the_watermark_of_a_late_planner(bench: Workbench) -> None:
+    """While slots before W have no fate, the watermark stays, and the planner continues from it."""
     job = bench.job(every())
     record = (await bench.put(job, window(0, 20, [10, 20], next_at=30))).record
     bench.turn(45)
@@ -243,9 +244,9 @@ async def check_a_planner_that_is_behind_keeps_its_watermark(bench: Workbench) -
 
 
 @check
-async def check_a_rare_schedule_is_not_forgotten(bench: Workbench) -> None:
-    """A watermark also lies before W when there was nothing to plan. The new rule may have earlier slots than
-    the old one: those after the edit are planned by it, those before it never were slots."""
+async def check_a_schedule_without_slots_before_w_is_planned_again(bench: Workbench) -> None:
+    """The watermark is before W because there was nothing to plan. The new rule may have earlier slots than the old
+    one. Those after the edit are planned, and those before it were never slots."""
     job = bench.job(every(1000))
     record = (await bench.put(job, window(0, 30, next_at=1000))).record
     bench.turn(100)
@@ -256,8 +257,8 @@ async def check_a_rare_schedule_is_not_forgotten(bench: Workbench) -> None:
 
 
 @check
-async def check_an_ended_schedule_is_not_forgotten(bench: Workbench) -> None:
-    """A schedule that had no further slots may have one again after an edit."""
+async def check_an_edit_may_revive_an_ended_schedule(bench: Workbench) -> None:
+    """A schedule without further slots may have one again after an edit."""
     job = bench.job(once_at(10))
     record = (await bench.put(job, window(0, 30, [10]))).record
     assert await bench.due(until=10_000) == []
@@ -268,8 +269,8 @@ async def check_an_ended_schedule_is_not_forgotten(bench: Workbench) -> None:
 
 
 @check
-async def check_a_fate_is_not_recorded_twice(bench: Workbench) -> None:
-    """Skips of a surviving schedule's window that lie at or before W have their fate already."""
+async def check_an_edit_records_no_skip_twice(bench: Workbench) -> None:
+    """Skips at or before W in the window of a schedule that stays are recorded already."""
     job, _ = await planned_job(bench)
     bench.turn(25)
     late = window(0, 85, [80], next_at=90, skips=[skip(10, 20, 2)])
@@ -278,8 +279,8 @@ async def check_a_fate_is_not_recorded_twice(bench: Workbench) -> None:
 
 
 @check
-async def check_the_watermark_never_goes_below_the_edge(bench: Workbench) -> None:
-    """A window that ends before W (its edit was under way for long) does not set the watermark back below W."""
+async def check_the_watermark_never_goes_below_w(bench: Workbench) -> None:
+    """The window of an edit that was delayed for long ends before W. The watermark is still not below W."""
     job, record = await planned_job(bench)
     bench.turn(45)
     with suppress(WindowStale):
@@ -290,8 +291,8 @@ async def check_the_watermark_never_goes_below_the_edge(bench: Workbench) -> Non
 
 @check
 async def check_a_new_schedule_begins_with_the_edit(bench: Workbench) -> None:
-    """An edit that was computed long before it is written adds a schedule: its slots up to W = now are left out,
-    because the old definition had that time. The other schedules go on beside it."""
+    """An edit adds a schedule, and is written long after it was computed. Slots up to W = now are left out, because the
+    old definition had that time. The other schedules continue."""
     job, record = await planned_job(bench)
     bench.turn(25)
     put = await bench.put(
@@ -308,8 +309,8 @@ async def check_a_new_schedule_begins_with_the_edit(bench: Workbench) -> None:
 
 
 @check
-async def check_a_new_job_takes_its_whole_window(bench: Workbench) -> None:
-    """A job that is created has no older definition: slots that passed while the write waited are planned, late."""
+async def check_a_new_job_plans_its_whole_window(bench: Workbench) -> None:
+    """A new job has no older definition. Slots that passed while the write waited are planned, late."""
     bench.turn(25)
     job = bench.job(every(), once_at(20, name="once"))
     put = await bench.put(job, window(5, 65, [15, 55], next_at=75), window(5, 35, [20], name="once"))
@@ -320,8 +321,8 @@ async def check_a_new_job_takes_its_whole_window(bench: Workbench) -> None:
 
 
 @check
-async def check_an_edit_that_waited_plans_no_instant_twice(bench: Workbench) -> None:
-    """Every 2 s becomes every 3 s. The edit is computed at 3 and written at 7: 6 is a slot of the old one only."""
+async def check_a_delayed_edit_plans_no_instant_twice(bench: Workbench) -> None:
+    """Every 2 s becomes every 3 s. The edit is computed at 3 and written at 7. Only the old schedule has a run at 6."""
     job = bench.job(every(2, name="two"))
     record = (await bench.put(job, window(0, 10, [2, 4, 6, 8, 10], name="two", next_at=12))).record
     bench.turn(7)
@@ -333,9 +334,9 @@ async def check_an_edit_that_waited_plans_no_instant_twice(bench: Workbench) -> 
 
 
 @check
-async def check_an_instant_that_was_armed_is_not_planned_again(bench: Workbench) -> None:
-    """The run of a dropped schedule was armed ahead, and starts in a moment. An added schedule has the same instant:
-    it is skipped, as edited away. One beside a schedule that stays is another matter."""
+async def check_an_armed_instant_is_not_planned_by_a_new_schedule(bench: Workbench) -> None:
+    """A run of a dropped schedule was armed ahead. An added schedule has the same instant: it is skipped(edited). An
+    instant shared with a schedule that stays is planned."""
     job = bench.job(every(2, name="two"))
     record = (await bench.put(job, window(0, 8, [2, 4, 6, 8], name="two", next_at=10))).record
     await arm_slot(bench, await bench.node(), record, 6)
@@ -359,8 +360,9 @@ async def check_an_instant_that_was_armed_is_not_planned_again(bench: Workbench)
 
 
 @check
-async def check_a_new_window_may_end_before_the_edit(bench: Workbench) -> None:
-    """The edit waited for longer than its look-ahead: the planner goes on from the edit, not from the window's end."""
+async def check_a_new_window_may_end_before_now(bench: Workbench) -> None:
+    """The edit was delayed for longer than its window. The planner continues from the edit, not from the window's
+    end."""
     job, record = await planned_job(bench)
     bench.turn(45)
     added = replace(job, schedules=(every(), every(name="new")))
@@ -373,7 +375,7 @@ async def check_a_new_window_may_end_before_the_edit(bench: Workbench) -> None:
 
 @check
 async def check_a_new_schedule_of_a_paused_job_begins_with_the_edit(bench: Workbench) -> None:
-    """What came before the edit is no slot of the new schedule, whenever the job is resumed."""
+    """Instants before the edit are no slots of the new schedule, whenever the job is resumed."""
     job, record = await planned_job(bench)
     await bench.store.pause_job(record.id, reason="", now=bench.now)
     bench.turn(25)
@@ -385,8 +387,8 @@ async def check_a_new_schedule_of_a_paused_job_begins_with_the_edit(bench: Workb
 
 
 @check
-async def check_a_new_window_does_not_start_ahead(bench: Workbench) -> None:
-    """The clock of the caller is ahead: slots between the store's clock and the window's start would have no fate."""
+async def check_a_new_window_cannot_start_ahead(bench: Workbench) -> None:
+    """The caller's clock is ahead. Slots between the store's clock and the window's start would have no fate."""
     job, _ = await planned_job(bench)
     bench.turn(25)
     added = replace(job, schedules=(every(), every(name="new")))
@@ -397,8 +399,9 @@ async def check_a_new_window_does_not_start_ahead(bench: Workbench) -> None:
 
 
 @check
-async def check_a_schedule_with_few_slots_is_computed_again(bench: Workbench) -> None:
-    """Slots that are counted from the beginning, and instants that were given, are not left out but computed anew."""
+async def check_a_late_edit_with_counted_slots_is_stale(bench: Workbench) -> None:
+    """The new schedule has a limited number of slots, or given instants. If some have passed, the edit is `WindowStale`
+    and must be computed again. Slots that the window records as missed are accepted."""
     job, record = await planned_job(bench)
     bench.turn(25)
     tens = timedelta(seconds=10)
@@ -425,8 +428,8 @@ async def check_a_schedule_with_few_slots_is_computed_again(bench: Workbench) ->
 
 
 @check
-async def check_a_new_fixed_delay_begins_at_once(bench: Workbench) -> None:
-    """Its first slot may have passed if it was to begin at once. One with a start of its own is computed again."""
+async def check_a_new_fixed_delay_may_begin_late(bench: Workbench) -> None:
+    """Its first slot may have passed if it was to begin at once. With a start of its own the edit is `WindowStale`."""
     job, record = await planned_job(bench)
     bench.turn(25)
     added = replace(job, schedules=(every(), fixed_delay(60, name="new")))
@@ -441,9 +444,9 @@ async def check_a_new_fixed_delay_begins_at_once(bench: Workbench) -> None:
 
 
 @check
-async def check_a_dropped_schedule_is_closed(bench: Workbench) -> None:
-    """Dropping a schedule withdraws its slots in the future, records its window's skips, and ends it. What is
-    due already, or was armed, stays."""
+async def check_a_dropped_schedule_ends(bench: Workbench) -> None:
+    """Its future slots are withdrawn, the skips of its window are recorded, and it is gone. Due and armed slots
+    stay."""
     job = bench.job(every(), every(name="old"))
     plans = window(0, 60, [30], next_at=70), window(0, 20, [10, 20], name="old", next_at=30)
     record = (await bench.put(job, *plans)).record
@@ -460,7 +463,7 @@ async def check_a_dropped_schedule_is_closed(bench: Workbench) -> None:
 
 @check
 async def check_skips_of_a_dropped_schedule_need_its_watermark(bench: Workbench) -> None:
-    """A closing window that does not start at the watermark was computed from something else: no skips."""
+    """A closing window that does not start at the watermark records no skips."""
     job = bench.job(every())
     record = (await bench.put(job, window(0, 20, [10, 20], next_at=30))).record
     bench.turn(45)
@@ -470,9 +473,9 @@ async def check_skips_of_a_dropped_schedule_need_its_watermark(bench: Workbench)
 
 
 @check
-async def check_a_dropped_schedule_planned_ahead(bench: Workbench) -> None:
-    """A schedule whose watermark lies in the future can be dropped with a window that starts there: only
-    surviving schedules have stale windows. All its future slots go, also those before an armed one."""
+async def check_a_schedule_planned_ahead_can_be_dropped(bench: Workbench) -> None:
+    """Its watermark is in the future, and its closing window starts there. Only schedules that stay have stale windows.
+    All its future slots are withdrawn, also those before an armed one."""
     job, record = await planned_job(bench)
     await arm_slot(bench, await bench.node(), record, 30)
     bench.turn(15)
@@ -482,9 +485,9 @@ async def check_a_dropped_schedule_planned_ahead(bench: Workbench) -> None:
 
 
 @check
-async def check_waiting_runs_go_on_under_the_new_revision(bench: Workbench) -> None:
-    """A submitted run stays. A reservation made under the old revision is gone, can be given back, and the
-    next one has the new definition."""
+async def check_waiting_runs_get_the_new_revision(bench: Workbench) -> None:
+    """A submitted run stays. A reservation from before the edit is `Gone` and can be released. The next one has the new
+    definition."""
     job = bench.job()
     record = (await bench.put(job)).record
     node = await bench.node()
@@ -500,7 +503,7 @@ async def check_waiting_runs_go_on_under_the_new_revision(bench: Workbench) -> N
 
 @check
 async def check_a_running_attempt_keeps_its_revision(bench: Workbench) -> None:
-    """An edit leaves a running attempt alone: it may finish, and its record says which revision it ran."""
+    """An edit does not touch a running attempt. It may finish, and its record has the revision that it ran."""
     job = bench.job()
     record = (await bench.put(job)).record
     run_id = await bench.submit(record)
@@ -513,8 +516,8 @@ async def check_a_running_attempt_keeps_its_revision(bench: Workbench) -> None:
 
 
 @check
-async def check_a_schedule_is_not_dropped_with_slots_that_have_no_fate(bench: Workbench) -> None:
-    """An edit that was computed before a slot and arrives after it is stale, and told the store's clock."""
+async def check_a_drop_needs_a_fate_for_each_slot(bench: Workbench) -> None:
+    """The edit was computed before a slot and arrives after it. It is stale, and the error has the store's clock."""
     job = bench.job(every(), every(name="old"))
     await bench.put(job, window(0, 30, [10, 20, 30], next_at=40), window(0, 30, [], name="old", next_at=45))
     bench.turn(50)
@@ -530,8 +533,8 @@ async def check_a_schedule_is_not_dropped_with_slots_that_have_no_fate(bench: Wo
 
 
 @check
-async def check_a_schedule_is_not_dropped_by_an_edit_from_before_a_pause(bench: Workbench) -> None:
-    """A pause takes planned slots back: an edit that was computed before it does not know that they have no fate."""
+async def check_a_drop_from_before_a_pause_is_stale(bench: Workbench) -> None:
+    """A pause withdraws planned slots. An edit that was computed before the pause gives them no fate."""
     job = bench.job(every(), every(name="old"))
     planned = window(0, 40, [10, 20, 30, 40], name="old", next_at=50)
     record = (await bench.put(job, window(0, 40, next_at=50), planned)).record
@@ -547,8 +550,8 @@ async def check_a_schedule_is_not_dropped_by_an_edit_from_before_a_pause(bench: 
 
 
 @check
-async def check_what_lies_ahead_is_not_over(bench: Workbench) -> None:
-    """Slots after the store's clock cannot be missed: whoever says so has a clock that is wrong."""
+async def check_future_slots_cannot_be_skipped_as_missed(bench: Workbench) -> None:
+    """Slots after the store's clock cannot be missed. The clock of such a caller is wrong."""
     job = bench.job(every())
     ahead = window(0, 60, [], next_at=70, skips=[skip(10, 60, 6)])
     bench.turn(5)
@@ -564,8 +567,8 @@ async def check_what_lies_ahead_is_not_over(bench: Workbench) -> None:
 
 
 @check
-async def check_waiting_runs_are_given_out_as_the_new_definition_says(bench: Workbench) -> None:
-    """To workers that can do the new task, and to be armed at its gates."""
+async def check_waiting_runs_get_the_new_task_and_gates(bench: Workbench) -> None:
+    """Only workers with the new task reserve them, and they pass the new gates."""
     job, node = bench.job(), await bench.node()
     record = (await bench.put(job)).record
     run_id = await bench.submit(record)
@@ -577,8 +580,8 @@ async def check_waiting_runs_are_given_out_as_the_new_definition_says(bench: Wor
 
 
 @check
-async def check_who_waits_at_a_gate_asks_again_after_an_edit(bench: Workbench) -> None:
-    """The new definition may have no such gate: the run is ready at once."""
+async def check_an_edit_frees_runs_that_wait_at_a_gate(bench: Workbench) -> None:
+    """The new definition may have no such gate. Then the run is ready at once."""
     job, gate = bench.job(concurrency=Limit(1)), Gate("limit:job", 1)
     record, node = (await bench.put(job)).record, await bench.node()
     ids = [await bench.submit(record) for _ in range(2)]
@@ -594,7 +597,7 @@ async def check_who_waits_at_a_gate_asks_again_after_an_edit(bench: Workbench) -
 
 @check
 async def check_a_slot_that_is_due_just_now_is_not_withdrawn(bench: Workbench) -> None:
-    """The edge itself has come: its run stays, and those behind it go."""
+    """A slot at W stays, and those after it are withdrawn."""
     record = await bench.define(slots=(10, 20))
     bench.turn(10)
     put = await bench.put(replace(record.job, owner="ops"), window(10, 60, [30], next_at=70))
@@ -602,8 +605,8 @@ async def check_a_slot_that_is_due_just_now_is_not_withdrawn(bench: Workbench) -
 
 
 @check
-async def check_a_clock_that_is_set_back_plans_no_slot_again(bench: Workbench) -> None:
-    """A run has ended at an instant that is ahead again: its slot holds the edge."""
+async def check_a_slot_that_ran_sets_w_after_the_clock_is_set_back(bench: Workbench) -> None:
+    """A run has ended at an instant that is in the future again. Its slot sets W."""
     record, node = await bench.define(slots=(20,)), await bench.node()
     bench.turn(25)
     [lease] = await bench.take(node)

@@ -1,4 +1,4 @@
-"""Recording verdicts: fenced by the lease, once, row by row."""
+"""Checks of `finish`: a verdict is recorded under its lease, once, and each of a batch has its own answer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 from onthedot.clock import SECOND
 from onthedot.model.run import Lease, NewRun, RunState, submit_trigger
 from onthedot.model.verdict import OutcomeKind, Verdict
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import DEAD, SUCCESS, Workbench, at, recover, retry
 
 
 async def running(bench: Workbench, count: int = 1) -> list[Lease]:
-    """Runs of one job, under way on one node."""
+    """Leases of runs of one job that are running on one node."""
     record = await bench.define()
     new = [NewRun(record.id, submit_trigger(bench.ids.token()), at(0)) for _ in range(count)]
     await bench.store.submit(new, now=bench.now)
@@ -20,8 +20,8 @@ async def running(bench: Workbench, count: int = 1) -> list[Lease]:
 
 
 @check
-async def check_accepted_under_the_lease(bench: Workbench) -> None:
-    """A success moves the run to history with its result, its instants and one recorded attempt."""
+async def check_a_success_ends_the_run(bench: Workbench) -> None:
+    """The run moves to history with its result, its instants and one recorded attempt."""
     [lease] = await running(bench)
     bench.turn(7)
     done = bench.finished(lease, SUCCESS._replace(result='{"n":1}', reason="done"))
@@ -37,7 +37,7 @@ async def check_accepted_under_the_lease(bench: Workbench) -> None:
 
 @check
 async def check_a_failure_keeps_its_error(bench: Workbench) -> None:
-    """A dead run says why, and its failure is counted."""
+    """A dead run has its error, and its failure is counted."""
     [lease] = await running(bench)
     assert await bench.finish(lease, DEAD)
     run = await bench.run(lease.run_id)
@@ -45,8 +45,8 @@ async def check_a_failure_keeps_its_error(bench: Workbench) -> None:
 
 
 @check
-async def check_repeated_it_is_true_and_records_once(bench: Workbench) -> None:
-    """A finish whose answer was lost is sent again: True, and nothing is recorded a second time."""
+async def check_a_repeated_finish_records_once(bench: Workbench) -> None:
+    """`finish` is repeated after a lost answer. It answers True, and nothing is recorded a second time."""
     [lease] = await running(bench)
     assert await bench.finish(lease, DEAD)
     bench.turn(5)
@@ -55,8 +55,8 @@ async def check_repeated_it_is_true_and_records_once(bench: Workbench) -> None:
 
 
 @check
-async def check_a_repeated_retry_is_true_as_well(bench: Workbench) -> None:
-    """Also when the run waits for its next try, when that runs, and when the run has ended since."""
+async def check_a_repeated_retry_is_accepted(bench: Workbench) -> None:
+    """This holds while the run waits for its next attempt, while that attempt runs, and after the run has ended."""
     [lease] = await running(bench)
     assert await bench.finish(lease, retry(20))
     async with bench.nothing_written():
@@ -72,7 +72,7 @@ async def check_a_repeated_retry_is_true_as_well(bench: Workbench) -> None:
 
 @check
 async def check_another_outcome_on_the_same_lease_is_refused(bench: Workbench) -> None:
-    """What was recorded stays: the same lease with another outcome comes too late."""
+    """The recorded outcome stays. A second one under the same lease is too late."""
     for verdict, other in ((SUCCESS, DEAD), (DEAD, SUCCESS), (retry(20), SUCCESS)):
         [lease] = await running(bench)
         assert await bench.finish(lease, verdict)
@@ -82,7 +82,7 @@ async def check_another_outcome_on_the_same_lease_is_refused(bench: Workbench) -
 
 @check
 async def check_a_stale_lease_changes_nothing(bench: Workbench) -> None:
-    """A lease that is not current (made up, or of an earlier attempt) is refused while another one runs."""
+    """A lease that is made up or of an earlier attempt is refused while another attempt runs."""
     [lease] = await running(bench)
     assert await bench.finish(lease, retry(0))
     [current] = await bench.take(lease.incarnation)
@@ -93,8 +93,8 @@ async def check_a_stale_lease_changes_nothing(bench: Workbench) -> None:
 
 
 @check
-async def check_what_is_not_running_cannot_finish(bench: Workbench) -> None:
-    """A reservation that was never armed, or was given back, has nothing to finish."""
+async def check_only_a_running_attempt_can_finish(bench: Workbench) -> None:
+    """A reservation that was never armed, or was released, cannot finish."""
     record = await bench.define()
     await bench.submit(record, due=5)
     [lease] = await bench.hold(await bench.node())
@@ -106,7 +106,7 @@ async def check_what_is_not_running_cannot_finish(bench: Workbench) -> None:
 
 
 @check
-async def check_a_retry_is_scheduled_again(bench: Workbench) -> None:
+async def check_a_retry_schedules_the_run_again(bench: Workbench) -> None:
     """A retry verdict sets the run back to scheduled at its new instant, with its counts."""
     [lease] = await running(bench)
     bench.turn(3)
@@ -118,8 +118,8 @@ async def check_a_retry_is_scheduled_again(bench: Workbench) -> None:
 
 
 @check
-async def check_counts_follow_the_verdicts(bench: Workbench) -> None:
-    """`failed` and `recovered` count on their own; an attempt that was given back counts as neither."""
+async def check_a_verdict_decides_what_is_counted(bench: Workbench) -> None:
+    """`failed` and `recovered` are counted separately. A released reservation counts as neither."""
     [lease] = await running(bench)
     released = Verdict(RunState.SCHEDULED, OutcomeKind.RELEASED, due_at=at(0))
     for verdict in (retry(0), recover(0), released, retry(0)):
@@ -132,8 +132,8 @@ async def check_counts_follow_the_verdicts(bench: Workbench) -> None:
 
 
 @check
-async def check_verdicts_are_judged_one_by_one(bench: Workbench) -> None:
-    """In one call some are accepted and some not; the answers are in their order."""
+async def check_each_verdict_has_its_own_answer(bench: Workbench) -> None:
+    """In one call some verdicts are accepted and some are not. The answers are in order."""
     one, two, three, four = await running(bench, 4)
     await bench.finish(two, DEAD)
     batch = [
@@ -160,7 +160,7 @@ async def check_verdicts_are_judged_one_by_one(bench: Workbench) -> None:
 
 @check
 async def check_an_expired_node_may_still_finish(bench: Workbench) -> None:
-    """Who holds a run that nobody took from it may finish it, after its lease's end and after leaving."""
+    """A node may finish a run that the reaper has not taken, even after its lease has ended or it has left."""
     record = await bench.define()
     first, second = await bench.submit(record), await bench.submit(record)
     short, gone = await bench.node("short", ttl=5), await bench.node("gone")
@@ -183,8 +183,8 @@ async def check_code_that_never_began_has_no_start(bench: Workbench) -> None:
 
 
 @check
-async def check_many_at_once(bench: Workbench) -> None:
-    """A batch as large as a worker sends it, all due at the same instant: each run once, in one go."""
+async def check_a_large_batch_is_finished_in_one_call(bench: Workbench) -> None:
+    """The batch is as large as one that a worker sends, and all its runs have one instant. Each run ends once."""
     leases = await running(bench, 500)
     assert len(leases) == 500
     bench.now += SECOND

@@ -1,4 +1,4 @@
-"""Gates: at most so many runs hold one at a time, and an open one passes to who has waited longest."""
+"""Checks of gates: a gate is never over its capacity, and an open one passes to the run that has waited longest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onthedot.model.run import (
     Skipped,
     submit_trigger,
 )  # fmt: skip
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import DEAD, LOST, Workbench, at, recover, retry
 
 WAIT, WAIT_ONE, SKIP, REPLACE = OnBusy("wait"), OnBusy("wait", 1), OnBusy("skip"), OnBusy("replace")
@@ -48,15 +48,15 @@ async def ask(bench: Workbench, lease: Lease, gates: list[Gate], on_busy: OnBusy
 
 
 async def pass_gate(bench: Workbench, lease: Lease, *gates: Gate) -> Lease:
-    """Arm through open gates; the lease with what the answer said."""
+    """Arm through open gates. Returns the lease with fence, attempt and instant."""
     answer = await ask(bench, lease, list(gates), WAIT)
     assert isinstance(answer, Armed), answer
     return replace(lease, fence=answer.fence, armed_at=answer.armed_at, attempt=answer.attempt)
 
 
 @check
-async def check_due_runs_with_gates_are_reserved_and_not_armed(bench: Workbench) -> None:
-    """Gates are taken in `arm`, and only there."""
+async def check_reserve_arms_no_run_with_gates(bench: Workbench) -> None:
+    """Only `arm` takes gates, so a due run with gates is only reserved."""
     await gated_job(bench)
     record = await bench.store.queries.get_job("job")
     assert record is not None
@@ -66,8 +66,8 @@ async def check_due_runs_with_gates_are_reserved_and_not_armed(bench: Workbench)
 
 
 @check
-async def check_a_closed_gate_without_an_answer_changes_nothing(bench: Workbench) -> None:
-    """Before its instant a run is only told that the gate is held, and by whom."""
+async def check_an_early_ask_at_a_closed_gate_changes_nothing(bench: Workbench) -> None:
+    """Without `on_busy` the answer is `Busy` with the gate and its holder. The run stays reserved."""
     record, node = await gated_job(bench), await bench.node()
     first, second = [await bench.submit(record), await bench.submit(record)]
     one, two = await reserved(bench, node, 2)
@@ -78,12 +78,12 @@ async def check_a_closed_gate_without_an_answer_changes_nothing(bench: Workbench
     other = await gated_job(bench, name="other")
     await bench.submit(other)
     [three] = await reserved(bench, node)
-    assert isinstance(await ask(bench, three, [Gate("a", 1)]), Armed)  # what was taken on the way was given back
+    assert isinstance(await ask(bench, three, [Gate("a", 1)]), Armed)  # the first gate was given back
 
 
 @check
-async def check_who_waits_is_free_when_the_gate_opens_in_the_order_of_due_instants(bench: Workbench) -> None:
-    """Blocked runs are given to nobody; an open gate passes to the one that is due first, and to it alone."""
+async def check_an_open_gate_passes_to_the_run_that_is_due_first(bench: Workbench) -> None:
+    """Blocked runs cannot be reserved. An open gate passes to the one that is due first, and to that one only."""
     record, node = await gated_job(bench), await bench.node()
     bench.turn(10)
     ids = [await bench.submit(record, due) for due in (0, 3, 1, 2)]
@@ -106,8 +106,8 @@ async def check_who_waits_is_free_when_the_gate_opens_in_the_order_of_due_instan
 
 
 @check
-async def check_an_open_gate_has_passed_before_anyone_else_can_take_it(bench: Workbench) -> None:
-    """From the moment it opens the next in line holds it: a newcomer finds it closed."""
+async def check_a_newcomer_cannot_take_a_gate_that_has_passed_on(bench: Workbench) -> None:
+    """When a gate opens, the next in line holds it at once. Another run finds it closed."""
     record, node = await gated_job(bench), await bench.node()
     first, second, third = [await bench.submit(record, due) for due in (0, 0, 0)]
     one, two, three = await reserved(bench, node, 3)
@@ -119,8 +119,8 @@ async def check_an_open_gate_has_passed_before_anyone_else_can_take_it(bench: Wo
 
 
 @check
-async def check_who_waits_says_for_whom_and_only_as_long_as_it_does(bench: Workbench) -> None:
-    """People are shown why a run does not start; once the gate is its own, that is not true any more."""
+async def check_a_waiting_run_names_the_run_it_waits_for(bench: Workbench) -> None:
+    """The reason is for users. It is empty once the gate has passed to the run."""
     record, node = await gated_job(bench), await bench.node()
     first, second = await bench.submit(record), await bench.submit(record)
     one, two = await reserved(bench, node, 2)
@@ -136,7 +136,7 @@ async def check_who_waits_says_for_whom_and_only_as_long_as_it_does(bench: Workb
 
 @check
 async def check_an_overlap_gate_is_held_through_back_off(bench: Workbench) -> None:
-    """A run that will be tried again keeps its overlap gate, and passes it again without asking anyone."""
+    """A run that will be retried keeps its overlap gate, and passes it again."""
     record, node = await gated_job(bench), await bench.node()
     await bench.submit(record)
     await bench.submit(record)
@@ -150,8 +150,8 @@ async def check_an_overlap_gate_is_held_through_back_off(bench: Workbench) -> No
 
 
 @check
-async def check_other_gates_are_held_only_while_running(bench: Workbench) -> None:
-    """A run in back-off gives its place in a limit to others."""
+async def check_a_limit_is_held_only_while_running(bench: Workbench) -> None:
+    """A run in back-off frees its place in a limit."""
     record, node = await bench.define(concurrency=Limit(1)), await bench.node()
     await bench.submit(record)
     await bench.submit(record)
@@ -164,8 +164,8 @@ async def check_other_gates_are_held_only_while_running(bench: Workbench) -> Non
 
 
 @check
-async def check_a_limit_lets_so_many_pass(bench: Workbench) -> None:
-    """Never more holders than the capacity, and one out lets one in."""
+async def check_a_limit_has_no_more_holders_than_its_capacity(bench: Workbench) -> None:
+    """When one holder ends, one waiting run passes."""
     record, node, gate = await bench.define(concurrency=Limit(3)), await bench.node(), Gate("limit:x", 3)
     for _ in range(6):
         await bench.submit(record)
@@ -204,8 +204,8 @@ async def check_a_gate_passes_over_a_run_that_allows_fewer_holders(bench: Workbe
 
 
 @check
-async def check_every_way_out_of_running_opens_the_gate(bench: Workbench) -> None:
-    """Dead, recovered by the reaper or lost: who waits does not wait for ever."""
+async def check_each_end_of_an_attempt_opens_the_gate(bench: Workbench) -> None:
+    """Dead, lost or recovered by the reaper: the waiting run does not wait for ever."""
     for number, verdict in enumerate((DEAD, LOST, recover(0))):
         bench.turn(number * 20)
         record = await gated_job(bench, name=f"job{number}")
@@ -223,8 +223,8 @@ async def check_every_way_out_of_running_opens_the_gate(bench: Workbench) -> Non
 
 
 @check
-async def check_slots_are_skipped_when_too_many_wait(bench: Workbench) -> None:
-    """wait(1): one slot waits, the next is skipped(overlap); submitted runs wait beside it, and are not counted."""
+async def check_a_slot_is_skipped_when_too_many_wait(bench: Workbench) -> None:
+    """wait(1): one slot waits, and the next is skipped(overlap). Submitted runs wait as well and are not counted."""
     record = await gated_job(bench, (10, 20, 30))
     node = await bench.node()
     bench.turn(30)
@@ -241,8 +241,8 @@ async def check_slots_are_skipped_when_too_many_wait(bench: Workbench) -> None:
 
 
 @check
-async def check_skip_skips_at_once_and_only_if_the_gate_is_held(bench: Workbench) -> None:
-    """In one write the store takes the gate if it is free by now, or records the answer."""
+async def check_skip_skips_only_while_the_gate_is_held(bench: Workbench) -> None:
+    """In one write the store takes the gate if it is free now, or records the skip."""
     record = await gated_job(bench, (10, 20))
     node = await bench.node()
     bench.turn(20)
@@ -252,8 +252,8 @@ async def check_skip_skips_at_once_and_only_if_the_gate_is_held(bench: Workbench
 
 
 @check
-async def check_replace_asks_the_runner_to_stop_and_lets_the_newest_wait(bench: Workbench) -> None:
-    """The running attempt is told with the next beat; slots that waited are skipped(replaced)."""
+async def check_replace_stops_the_running_attempt_for_the_newest_slot(bench: Workbench) -> None:
+    """The running attempt is asked to stop with the next beat. Slots that waited are skipped(replaced)."""
     record = await gated_job(bench, (10, 20, 30))
     node = await bench.node()
     bench.turn(30)
@@ -272,8 +272,8 @@ async def check_replace_asks_the_runner_to_stop_and_lets_the_newest_wait(bench: 
 
 
 @check
-async def check_replace_ends_who_is_in_back_off_at_once(bench: Workbench) -> None:
-    """A run that waits for its next try is cancelled(replaced), and the gate taken in the same write."""
+async def check_replace_cancels_a_run_in_back_off_at_once(bench: Workbench) -> None:
+    """A run between two attempts is cancelled(replaced), and its gate is taken in the same write."""
     record = await gated_job(bench, (10, 20))
     node = await bench.node()
     bench.turn(10)
@@ -288,8 +288,8 @@ async def check_replace_ends_who_is_in_back_off_at_once(bench: Workbench) -> Non
 
 
 @check
-async def check_leases_of_one_call_meet_at_a_gate_one_after_the_other(bench: Workbench) -> None:
-    """What the first of a call did counts for the second: an attempt that was armed is running, and asked to stop."""
+async def check_leases_of_one_call_pass_gates_in_order(bench: Workbench) -> None:
+    """The second lease sees what the first did: an attempt that was just armed is running, and is asked to stop."""
     record = await gated_job(bench, (10, 20, 30))
     node = await bench.node()
     bench.turn(30)
@@ -304,8 +304,8 @@ async def check_leases_of_one_call_meet_at_a_gate_one_after_the_other(bench: Wor
 
 
 @check
-async def check_a_run_that_another_of_the_same_call_replaces_is_gone(bench: Workbench) -> None:
-    """Reserved for its next try, it is cancelled by the slot before it in the call, and not armed any more."""
+async def check_a_run_replaced_in_the_same_call_is_gone(bench: Workbench) -> None:
+    """A run reserved for its retry is cancelled by the slot before it in the call. It is not armed."""
     record = await gated_job(bench, (10, 20))
     node = await bench.node()
     bench.turn(10)
@@ -323,8 +323,8 @@ async def check_a_run_that_another_of_the_same_call_replaces_is_gone(bench: Work
 
 
 @check
-async def check_gates_of_different_keys_do_not_know_each_other(bench: Workbench) -> None:
-    """One tenant's limit is not another's."""
+async def check_gates_with_different_keys_are_independent(bench: Workbench) -> None:
+    """One tenant's limit does not affect another's."""
     record, node = await bench.define(concurrency=Limit(1, key="tenant")), await bench.node()
     await bench.submit(record)
     await bench.submit(record)
@@ -334,8 +334,8 @@ async def check_gates_of_different_keys_do_not_know_each_other(bench: Workbench)
 
 
 @check
-async def check_a_run_that_waits_at_a_second_gate_keeps_the_first(bench: Workbench) -> None:
-    """Gates are taken in order and kept: the next in line for one is not overtaken while it waits for another."""
+async def check_a_run_that_waits_at_a_limit_keeps_its_overlap_gate(bench: Workbench) -> None:
+    """Gates are taken in order and kept. No other run overtakes it at the first gate while it waits at the second."""
     record, node = await gated_job(bench), await bench.node()
     other = await bench.define("other", concurrency=Limit(1))
     limit = Gate("limit:x", 1)
@@ -354,8 +354,8 @@ async def check_a_run_that_waits_at_a_second_gate_keeps_the_first(bench: Workben
 
 
 @check
-async def check_an_armed_lease_asked_again_gives_the_same_answer(bench: Workbench) -> None:
-    """An arm whose answer was lost is asked again: it holds its gates already."""
+async def check_a_repeated_arm_through_gates_gives_the_same_answer(bench: Workbench) -> None:
+    """`arm` is repeated after a lost answer. The run holds its gates already."""
     record, node = await gated_job(bench), await bench.node()
     await bench.submit(record)
     [lease] = await reserved(bench, node)
@@ -364,8 +364,8 @@ async def check_an_armed_lease_asked_again_gives_the_same_answer(bench: Workbenc
 
 
 @check
-async def check_a_recount_frees_nobody_while_gates_are_in_order(bench: Workbench) -> None:
-    """The safety net does nothing as long as every move keeps its promise."""
+async def check_a_recount_finds_nothing_while_gates_are_right(bench: Workbench) -> None:
+    """The recount is a safety net. It changes nothing if every write is right."""
     record, node = await gated_job(bench), await bench.node()
     await bench.submit(record)
     await bench.submit(record)
@@ -382,7 +382,7 @@ async def check_a_recount_frees_nobody_while_gates_are_in_order(bench: Workbench
 
 @check
 async def check_a_later_slot_does_not_take_the_gate_before_an_earlier_one(bench: Workbench) -> None:
-    """Armed ahead of its instant, a slot leaves the overlap gate to the one that is due before it, on any node."""
+    """A slot that is armed early leaves the overlap gate to one that is due before it, on any node."""
     record = await gated_job(bench, (1, 2))
     one, two = await bench.node("one"), await bench.node("two")
     [early] = (await bench.reserve(one, ahead=1, horizon=5, lapse=1000)).held
@@ -394,9 +394,9 @@ async def check_a_later_slot_does_not_take_the_gate_before_an_earlier_one(bench:
 
 
 @check
-async def check_a_paused_queue_takes_no_place_from_others(bench: Workbench) -> None:
-    """Its runs leave the gates at which they wait, and the places in limits that passed to them and that they do not
-    use: another queue's run has them meanwhile. Resumed, they are armed anew. Who is running keeps its place."""
+async def check_a_paused_queue_leaves_its_gates(bench: Workbench) -> None:
+    """Its waiting runs leave their gates, and unused places in limits that had passed to them. Runs of other queues
+    take these. After the resume its runs ask again. A running attempt keeps its place."""
     shared = Limit(1, name="shared")
     here = await bench.define("here", queue="here", concurrency=shared)
     there = await bench.define("there", queue="there", concurrency=shared)
@@ -412,7 +412,7 @@ async def check_a_paused_queue_takes_no_place_from_others(bench: Workbench) -> N
     [other] = await held(there)
     for lease in (passed, waiting, other):
         assert isinstance(await ask(bench, lease, [gate], WAIT), Blocked)
-    await bench.finish(running)  # it passes to the second, which nobody has reserved yet
+    await bench.finish(running)  # the gate passes to the second run, which is not reserved yet
     await bench.store.pause_queue("here", reason="", now=bench.now)
     [taken] = (await bench.reserve(node, seats=9, queues=("here", "there"), lapse=1000)).held
     assert taken.run_id == other.run_id
@@ -428,8 +428,8 @@ async def check_a_paused_queue_takes_no_place_from_others(bench: Workbench) -> N
 
 
 @check
-async def check_an_expiry_that_was_asked_for_counts_at_a_gate(bench: Workbench) -> None:
-    """A slot that waits is not missed; a submitted run that was to start by an instant, or not at all, is skipped."""
+async def check_a_submitted_run_may_expire_at_a_gate(bench: Workbench) -> None:
+    """A slot that waits does not expire. A submitted run with `expires_at` that waits for too long is skipped."""
     record, node = await gated_job(bench), await bench.node()
     await bench.submit(record)
     new = NewRun(record.id, submit_trigger("k"), at(0), expires_at=at(5))

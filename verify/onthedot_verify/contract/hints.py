@@ -1,4 +1,4 @@
-"""Hints: every write that gives a sleeping service something to do says so, before it answers."""
+"""Checks of hints: each write that gives a sleeping service work sends a hint before it answers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from onthedot.model.rate import RateGate
 from onthedot.model.run import Armed, Blocked, Delayed, Gate, GateAsk, NewRun, OnBusy, submit_trigger
 from onthedot.stores.hints import Hint
 from onthedot.stores.values import Placement
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import Workbench, at, fixed_delay, retry, window
 
 
 @contextmanager
 def hinted(bench: Workbench, *kinds: str) -> Iterator[list[Hint]]:
-    """The body sends hints of all these kinds. They are put into the list."""
+    """The body sends hints of all these kinds. Yields the list that receives them."""
     heard: list[Hint] = []
     bench.store.hints.listen(heard.append)
     yield heard
@@ -28,14 +28,14 @@ def hinted(bench: Workbench, *kinds: str) -> Iterator[list[Hint]]:
 
 
 @check
-async def check_definitions_are_hinted(bench: Workbench) -> None:
-    """Planners and workers look again after a put, an edit and a resume."""
+async def check_a_definition_sends_hints(bench: Workbench) -> None:
+    """A put, an edit and a resume wake planners and workers."""
     with hinted(bench, "schedules", "runs"):
         record = await bench.define(slots=(10,))
     with hinted(bench, "schedules", "runs"):
         await bench.put(replace(record.job, owner="ops"), window(0, 60, [10], next_at=70))
     bare = await bench.define("bare")
-    with hinted(bench, "runs"):  # its waiting runs may go to others now
+    with hinted(bench, "runs"):  # other workers may run its waiting runs now
         await bench.put(replace(bare.job, owner="ops"))
     await bench.store.pause_job(record.id, reason="", now=bench.now)
     with hinted(bench, "schedules", "runs"):
@@ -43,8 +43,8 @@ async def check_definitions_are_hinted(bench: Workbench) -> None:
 
 
 @check
-async def check_new_runs_are_hinted_with_the_earliest_instant(bench: Workbench) -> None:
-    """Submitted, planned, or run after another: a worker that sleeps longer wakes up for them."""
+async def check_new_runs_send_a_hint_with_their_instant(bench: Workbench) -> None:
+    """Submitted, planned, or run after another: a worker that sleeps longer wakes up."""
     record, node = await bench.define(slots=(10,)), await bench.node()
     term = await bench.term(node)
     child = await bench.define("child", after=After("job"))
@@ -63,8 +63,8 @@ async def check_new_runs_are_hinted_with_the_earliest_instant(bench: Workbench) 
 
 
 @check
-async def check_runs_that_are_ready_again_are_hinted(bench: Workbench) -> None:
-    """Given back by a worker or with its node, or to be tried again."""
+async def check_a_run_that_is_ready_again_sends_a_hint(bench: Workbench) -> None:
+    """A worker has released it, its node is gone, or it will be retried."""
     record, node = await bench.define(), await bench.node()
     await bench.submit(record, due=1)
     with hinted(bench, "runs"):
@@ -80,8 +80,8 @@ async def check_runs_that_are_ready_again_are_hinted(bench: Workbench) -> None:
 
 
 @check
-async def check_an_open_gate_is_hinted(bench: Workbench) -> None:
-    """The run that it passes to can start at once."""
+async def check_an_open_gate_sends_a_hint(bench: Workbench) -> None:
+    """The run that receives the gate can start at once."""
     record, node = await bench.define(concurrency=Limit(1)), await bench.node()
     gate, wait = Gate("limit:a", 1), OnBusy("wait")
     for _ in range(2):
@@ -96,8 +96,8 @@ async def check_an_open_gate_is_hinted(bench: Workbench) -> None:
 
 
 @check
-async def check_a_run_that_is_delayed_is_hinted(bench: Workbench) -> None:
-    """By its rate, with the instant at which it may start."""
+async def check_a_delayed_run_sends_a_hint(bench: Workbench) -> None:
+    """Its rate gave it a later instant. The hint has that instant."""
     record, node = await bench.define(rate=Rate(1, "10s")), await bench.node()
     for _ in range(2):
         await bench.submit(record)
@@ -111,8 +111,8 @@ async def check_a_run_that_is_delayed_is_hinted(bench: Workbench) -> None:
 
 
 @check
-async def check_queues_and_places_are_hinted(bench: Workbench) -> None:
-    """A queue that is resumed or shared, and a place that the leader chose."""
+async def check_queues_and_placements_send_hints(bench: Workbench) -> None:
+    """A queue that is resumed or shared, and a placement by the leader."""
     await bench.store.pause_queue("default", reason="", now=bench.now)
     with hinted(bench, "runs"):
         await bench.store.resume_queue("default", now=bench.now)
@@ -127,8 +127,8 @@ async def check_queues_and_places_are_hinted(bench: Workbench) -> None:
 
 
 @check
-async def check_reasons_to_beat_are_hinted(bench: Workbench) -> None:
-    """A node learns with its beat what was cancelled and that it drains; a probe asks who lives."""
+async def check_cancels_drains_and_probes_send_beat_hints(bench: Workbench) -> None:
+    """A node learns with its beat of a cancel or a drain. A probe makes all nodes beat."""
     record, node = await bench.define(), await bench.node("a")
     await bench.submit(record)
     [lease] = await bench.take(node)
@@ -141,8 +141,8 @@ async def check_reasons_to_beat_are_hinted(bench: Workbench) -> None:
 
 
 @check
-async def check_free_terms_are_hinted(bench: Workbench) -> None:
-    """Another node campaigns at once for what was resigned, and for the shards of a new layout."""
+async def check_a_free_term_sends_a_hint(bench: Workbench) -> None:
+    """After a resign or a new layout, another node campaigns at once."""
     term = await bench.term(await bench.node())
     with hinted(bench, "terms"):
         assert await bench.store.resign(term, now=bench.now)
@@ -151,8 +151,8 @@ async def check_free_terms_are_hinted(bench: Workbench) -> None:
 
 
 @check
-async def check_the_next_slot_of_a_fixed_delay_is_hinted(bench: Workbench) -> None:
-    """Its run has ended, or was cancelled ahead: the planner has something to plan."""
+async def check_the_next_slot_of_a_fixed_delay_sends_a_hint(bench: Workbench) -> None:
+    """Its run has ended or was cancelled ahead, so the planner has a slot to plan."""
     job = bench.job(fixed_delay(30))
     record = (await bench.put(job, window(0, 10, [10], delay=30))).record
     with hinted(bench, "schedules"):

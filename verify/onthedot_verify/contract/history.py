@@ -1,16 +1,16 @@
-"""What people ask for: runs in order and filtered, attempts with all their instants, skips, and counts."""
+"""Checks of the lists for users: runs in order and filtered, attempts with their instants, skips, and counts."""
 
 from __future__ import annotations
 
 from onthedot.model.run import TERMINAL, AttemptRecord, Gate, GateAsk, NewRun, OnBusy, RunState
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import DEAD, SUCCESS, VERDICTS, Workbench, at, every, retry, skip, window
 
 
 @check
-async def check_live_runs_first_then_the_newest_end(bench: Workbench) -> None:
-    """Live runs by due instant, whatever their state; then finished ones by the instant they ended at, newest
-    first, also when the store heard of them in another order."""
+async def check_live_runs_are_listed_before_ended_ones(bench: Workbench) -> None:
+    """Live runs come by due instant, whatever their state. Ended runs come by the instant of their end, newest first,
+    in whatever order the store received the verdicts."""
     record = await bench.define()
     node = await bench.node()
     done = [await bench.submit(record) for _ in range(3)]
@@ -26,8 +26,8 @@ async def check_live_runs_first_then_the_newest_end(bench: Workbench) -> None:
 
 
 @check
-async def check_runs_can_be_filtered(bench: Workbench) -> None:
-    """By job, by namespace, by any set of states, and by how many; filters work together."""
+async def check_list_runs_filters_by_job_namespace_and_state(bench: Workbench) -> None:
+    """Filters and `limit` work together."""
     one, two = await bench.define("one"), await bench.define("two")
     other = await bench.define("one", namespace="team")
     first, second = await bench.submit(one, due=0), await bench.submit(one, due=5)
@@ -51,8 +51,8 @@ async def check_runs_can_be_filtered(bench: Workbench) -> None:
 
 
 @check
-async def check_lists_without_a_limit_are_whole(bench: Workbench) -> None:
-    """However long they are: no list has a limit that nobody asked for."""
+async def check_lists_without_a_limit_are_complete(bench: Workbench) -> None:
+    """No list has a hidden limit."""
     record = await bench.define()
     many = 101
     await bench.store.submit([NewRun(record.id, f"api:{number}", at(number)) for number in range(many)], now=bench.now)
@@ -68,8 +68,8 @@ async def check_lists_without_a_limit_are_whole(bench: Workbench) -> None:
 
 
 @check
-async def check_one_run(bench: Workbench) -> None:
-    """`get_run` finds live and finished runs, as `list_runs` shows them, and None for what is not there."""
+async def check_get_run_finds_live_and_ended_runs(bench: Workbench) -> None:
+    """It shows them as `list_runs` does. The answer for an unknown id is None."""
     record = await bench.define(namespace="team")
     live, done = await bench.submit(record, due=5), await bench.submit(record)
     [lease] = await bench.take(await bench.node())
@@ -81,8 +81,8 @@ async def check_one_run(bench: Workbench) -> None:
 
 
 @check
-async def check_arguments_stay_with_their_run(bench: Workbench) -> None:
-    """The same while it lives and after every way into a terminal state."""
+async def check_a_run_keeps_its_arguments(bench: Workbench) -> None:
+    """They are the same while the run lives and after each way into a terminal state."""
     record = await bench.define()
     node, mortal = await bench.node(), await bench.node("mortal", ttl=15)
     expected: dict[int, str] = {}
@@ -127,8 +127,8 @@ async def check_arguments_stay_with_their_run(bench: Workbench) -> None:
 
 
 @check
-async def check_a_run_without_arguments_of_its_own_has_none(bench: Workbench) -> None:
-    """Slots of a schedule that has none, live, skipped by a pause, and ended."""
+async def check_a_run_without_own_arguments_has_none(bench: Workbench) -> None:
+    """Slots of a schedule without arguments: live, skipped by a pause, and ended."""
     record = await bench.define(slots=[1, 2], args={"n": 1})
     assert {run.args for run in await bench.runs()} == {None}
     bench.turn(1)
@@ -142,9 +142,9 @@ async def check_a_run_without_arguments_of_its_own_has_none(bench: Workbench) ->
 
 
 @check
-async def check_attempts_with_all_their_instants(bench: Workbench) -> None:
-    """Each ended attempt in order: who, under which lease and fence, its five instants and its outcome. What
-    still runs is not among them."""
+async def check_attempts_are_listed_with_all_their_instants(bench: Workbench) -> None:
+    """Each ended attempt comes in order, with node, lease, fence, five instants and outcome. A running attempt is left
+    out."""
     record = await bench.define()
     run_id = await bench.submit(record, due=5)
     node = await bench.node("worker")
@@ -174,7 +174,8 @@ async def check_attempts_with_all_their_instants(bench: Workbench) -> None:
 
 @check
 async def check_skips_are_listed_newest_first(bench: Workbench) -> None:
-    """By job and namespace, the newest record first (one that grew is as new as its growth), at most `limit`."""
+    """They are filtered by job and namespace, with the newest record first and at most `limit`. A range that grew is as
+    new as its growth."""
     node = await bench.node()
     term = await bench.term(node)
     for name, namespace in (("one", "default"), ("two", "default"), ("one", "team")):
@@ -194,8 +195,8 @@ async def check_skips_are_listed_newest_first(bench: Workbench) -> None:
 
 
 @check
-async def check_skips_of_a_range_of_time(bench: Workbench) -> None:
-    """`since` and `until` keep the ranges that reach into them; `until` itself is outside."""
+async def check_skips_can_be_limited_to_a_time_range(bench: Workbench) -> None:
+    """`since` and `until` find the ranges that reach into that time. `until` itself is outside."""
     node = await bench.node()
     term = await bench.term(node)
     record = (await bench.put(bench.job(every()), window(0, 0, next_at=10))).record
@@ -215,8 +216,8 @@ async def check_skips_of_a_range_of_time(bench: Workbench) -> None:
 
 
 @check
-async def check_counts(bench: Workbench) -> None:
-    """How many runs are in each state, of all namespaces; a state without runs is left out or 0."""
+async def check_runs_are_counted_by_state(bench: Workbench) -> None:
+    """The counts are over all namespaces. A state without runs is left out or 0."""
     assert sum((await bench.store.queries.count_runs()).values()) == 0
     record, other = await bench.define(), await bench.define("other", namespace="team")
     for due in (0, 0, 0, 5, 9):

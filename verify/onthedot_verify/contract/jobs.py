@@ -1,4 +1,4 @@
-"""Definitions and their revisions: creating, putting the same again, conflicts, and how jobs are listed."""
+"""Checks of job definitions and their revisions: create, put again, conflict, and list."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from onthedot.clock import SECOND, SystemClock
 from onthedot.model.errors import RevisionConflict, WindowStale
 from onthedot.model.job import JobState
 from onthedot.stores.values import Node
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import Workbench, at, every, once_at, raises, skip, window
 
 
 @check
-async def check_created_with_its_window(bench: Workbench) -> None:
-    """A new job is revision 1 and active; its window's slots are runs and its skips recorded, at once."""
+async def check_a_new_job_is_created_with_its_window(bench: Workbench) -> None:
+    """It has revision 1 and is active. At once the slots of its window are runs, and its skips are recorded."""
     plan = window(0, 60, [20, 30], next_at=70, skips=[skip(10, 10, 1)])
     bench.turn(15)
     put = await bench.put(bench.job(every()), plan)
@@ -29,8 +29,8 @@ async def check_created_with_its_window(bench: Workbench) -> None:
 
 
 @check
-async def check_the_window_start_is_the_origin(bench: Workbench) -> None:
-    """A new schedule's origin and first watermark are its window's start, not the store's clock."""
+async def check_a_schedules_origin_is_its_windows_start(bench: Workbench) -> None:
+    """Origin and first watermark of a new schedule are the start of its window, not the store's clock."""
     bench.turn(25)
     record = (await bench.put(bench.job(every()), window(5, 5, next_at=10))).record
     state = await bench.schedule(record)
@@ -39,7 +39,7 @@ async def check_the_window_start_is_the_origin(bench: Workbench) -> None:
 
 @check
 async def check_an_equal_definition_writes_nothing(bench: Workbench) -> None:
-    """The same definition again is "unchanged": not even its window is looked at."""
+    """The answer is "unchanged", and the window is ignored."""
     job = bench.job(every(), args={"region": "eu"})
     first = await bench.put(job, window(0, 20, [10], next_at=30))
     bench.turn(12)
@@ -50,8 +50,8 @@ async def check_an_equal_definition_writes_nothing(bench: Workbench) -> None:
 
 
 @check
-async def check_an_edit_is_the_next_revision(bench: Workbench) -> None:
-    """Another definition under the same name keeps the id and the creation instant and grows the revision."""
+async def check_an_edit_makes_the_next_revision(bench: Workbench) -> None:
+    """Another definition under the same name keeps id and creation instant. The revision grows."""
     job = bench.job()
     first = (await bench.put(job)).record
     bench.turn(5)
@@ -63,8 +63,8 @@ async def check_an_edit_is_the_next_revision(bench: Workbench) -> None:
 
 
 @check
-async def check_another_revision_conflicts(bench: Workbench) -> None:
-    """An edit that expects another revision than the stored one raises, and nothing is written."""
+async def check_an_edit_of_another_revision_conflicts(bench: Workbench) -> None:
+    """If the stored revision is not the expected one, the edit raises, and nothing is written."""
     job = bench.job(every())
     await bench.put(job, window(0, 20, [10], next_at=30))
     await bench.put(replace(job, owner="ops"), window(0, 20, [10], next_at=30))
@@ -75,8 +75,8 @@ async def check_another_revision_conflicts(bench: Workbench) -> None:
 
 
 @check
-async def check_expecting_a_job_that_is_missing_conflicts(bench: Workbench) -> None:
-    """Whoever read revision 1 of a job that does not exist (any more) does not create it by accident."""
+async def check_an_edit_of_a_missing_job_conflicts(bench: Workbench) -> None:
+    """A caller that expects revision 1 of a job that does not exist does not create it."""
     async with bench.nothing_written():
         with raises(RevisionConflict):
             await bench.put(bench.job(), expected=1)
@@ -85,7 +85,7 @@ async def check_expecting_a_job_that_is_missing_conflicts(bench: Workbench) -> N
 
 @check
 async def check_a_stale_window_is_refused(bench: Workbench) -> None:
-    """A surviving schedule's window that starts after W raises `WindowStale` with W and the store's clock."""
+    """A window that starts after W, of a schedule that stays, raises `WindowStale` with W and the store's clock."""
     job = bench.job(every(), every(name="other"))
     await bench.put(job, window(0, 60, [10, 20], next_at=70), window(0, 60, [10], name="other", next_at=70))
     bench.turn(15)
@@ -101,7 +101,7 @@ async def check_a_stale_window_is_refused(bench: Workbench) -> None:
 
 
 @check
-async def check_namespaces_keep_names_apart(bench: Workbench) -> None:
+async def check_namespaces_separate_names(bench: Workbench) -> None:
     """The same name in two namespaces is two jobs."""
     one = (await bench.put(bench.job())).record
     two = (await bench.put(bench.job(namespace="team"))).record
@@ -123,7 +123,7 @@ async def check_jobs_are_listed_by_namespace_and_name(bench: Workbench) -> None:
 
 @check
 async def check_schedules_are_listed_by_id(bench: Workbench) -> None:
-    """`schedules_of` gives every schedule of one job, by id, with the current record; none for an unknown job."""
+    """`schedules_of` returns each schedule of a job with the current record. An unknown job has none."""
     job = bench.job(every(name="b"), every(name="a"))
     await bench.define("other", slots=[10])
     record = (await bench.put(job, window(0, 20, name="b"), window(0, 30, name="a"))).record
@@ -134,8 +134,8 @@ async def check_schedules_are_listed_by_id(bench: Workbench) -> None:
 
 
 @check
-async def check_the_definition_comes_back_whole(bench: Workbench) -> None:
-    """Whatever a definition says is read back equal, so that putting it again changes nothing."""
+async def check_a_definition_is_read_as_it_was_put(bench: Workbench) -> None:
+    """Each field of a definition is read back equal, so putting it again changes nothing."""
     args = {"text": "ä\n\"'", "list": [1, 2.5, None, True], "deep": {"a": {"b": []}}}
     job = bench.job(every(), once_at(99.000001, name="once"), args=args, owner="ops", max_recoveries=1)
     await bench.put(job, window(0, 0, next_at=10), window(0, 0, name="once", next_at=99.000001))
@@ -145,9 +145,8 @@ async def check_the_definition_comes_back_whole(bench: Workbench) -> None:
 
 
 @check
-async def check_a_job_is_exhausted_when_nothing_can_follow(bench: Workbench) -> None:
-    """A job is shown exhausted when no schedule yields again and no run of theirs is open; a job without
-    schedules never is."""
+async def check_a_job_is_exhausted_when_no_slot_can_follow(bench: Workbench) -> None:
+    """No schedule has another slot, and no run of theirs is open. A job without schedules is never exhausted."""
     await bench.define("bare")
     node = await bench.node()
     await bench.put(bench.job(once_at(10)), window(0, 30, [10]))
@@ -165,9 +164,9 @@ SLACK = SECOND
 
 
 @check
-async def check_without_now_the_stores_clock_counts(bench: Workbench) -> None:
-    """`now=None` is the store's own clock."""
-    clock = bench.store.clock or SystemClock()  # a server's own clock is this machine's, in a test
+async def check_the_stores_clock_is_the_default_now(bench: Workbench) -> None:
+    """`now=None` uses the store's own clock."""
+    clock = bench.store.clock or SystemClock()  # in a test, the server runs on this machine
     before = clock.now() - SLACK
     beat = await bench.store.register(Node(id="node", incarnation="clocked"), ttl=SECOND)
     assert before <= beat.now <= clock.now() + SLACK

@@ -1,4 +1,4 @@
-"""Who lives: registering, renewing, leaving, and what a node's end does to what it held."""
+"""Checks of nodes: register, beat and leave, and what the end of a node does to its runs and reservations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from onthedot.clock import SECOND
 from onthedot.model.errors import NodeExpired
 from onthedot.model.run import Gone, RunState
 from onthedot.stores.values import Beat, Node
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import Workbench, at, raises
 
 
 @check
-async def check_registered_with_a_lease(bench: Workbench) -> None:
-    """A new incarnation has a lease of `ttl` from now on, and is listed with all it said of itself."""
+async def check_a_registered_node_has_a_lease(bench: Workbench) -> None:
+    """A new incarnation has a lease of `ttl` from now. It is listed with everything it registered."""
     bench.turn(3)
     node = Node(id="n", incarnation="n-1", host="h", pid=7, roles=("worker",))
     beat = await bench.store.register(node, ttl=15 * SECOND, now=bench.now)
@@ -26,7 +26,7 @@ async def check_registered_with_a_lease(bench: Workbench) -> None:
 
 @check
 async def check_nodes_are_listed_newest_first(bench: Workbench) -> None:
-    """Incarnations come newest first, dead ones too, at most `limit`."""
+    """Incarnations come newest first, at most `limit`. Dead ones are included."""
     for instant in (1, 2, 3):
         bench.turn(instant)
         await bench.node(f"node{instant}", ttl=1)
@@ -36,8 +36,8 @@ async def check_nodes_are_listed_newest_first(bench: Workbench) -> None:
 
 
 @check
-async def check_the_living_are_listed_alone(bench: Workbench) -> None:
-    """With `living`: newest first, at most `limit`, without those that left, were ended, or whose lease has ended."""
+async def check_living_nodes_can_be_listed_alone(bench: Workbench) -> None:
+    """With `living`, nodes that have left, were ended or whose lease has ended are left out. Order and limit stay."""
     names = ("first", "gone", "left", "ended", "last")
     nodes = {name: await bench.node(name, ttl=5 if name in ("gone", "ended") else 30) for name in names}
     bench.turn(4)
@@ -53,7 +53,7 @@ async def check_the_living_are_listed_alone(bench: Workbench) -> None:
 
 
 @check
-async def check_a_beat_renews(bench: Workbench) -> None:
+async def check_a_beat_renews_the_lease(bench: Workbench) -> None:
     """Each beat moves the lease's end to `ttl` from now."""
     node = await bench.node(ttl=15)
     bench.turn(4)
@@ -64,8 +64,8 @@ async def check_a_beat_renews(bench: Workbench) -> None:
 
 
 @check
-async def check_a_late_beat_renews_as_long_as_nobody_acted(bench: Workbench) -> None:
-    """A lease that has ended is renewed while its runs are still its own; it keeps them."""
+async def check_a_late_beat_renews_until_the_reaper_acts(bench: Workbench) -> None:
+    """An ended lease is renewed while its runs are still its own. It keeps them."""
     record = await bench.define()
     run_id = await bench.submit(record)
     node = await bench.node(ttl=15)
@@ -78,9 +78,8 @@ async def check_a_late_beat_renews_as_long_as_nobody_acted(bench: Workbench) -> 
 
 
 @check
-async def check_no_beat_after_the_reaper(bench: Workbench) -> None:
-    """Once a run was taken from it the incarnation has ended for good: no beat, no arm, no reserve, and no
-    second registration brings it back."""
+async def check_the_reaper_ends_an_incarnation(bench: Workbench) -> None:
+    """After the first run is taken from it, no beat, arm, reserve or second registration revives it."""
     record = await bench.define()
     await bench.submit(record)
     node = await bench.node(ttl=15)
@@ -96,15 +95,15 @@ async def check_no_beat_after_the_reaper(bench: Workbench) -> None:
 
 
 @check
-async def check_no_beat_without_registration(bench: Workbench) -> None:
-    """An incarnation that nobody registered has no lease to renew."""
+async def check_a_beat_needs_a_registration(bench: Workbench) -> None:
+    """An incarnation that is not registered has no lease to renew."""
     with raises(NodeExpired):
         await bench.store.beat("never registered", ttl=SECOND, now=bench.now)
 
 
 @check
-async def check_registering_again_is_harmless(bench: Workbench) -> None:
-    """A registration whose answer was lost may be sent again: one node, with a living lease and its runs."""
+async def check_a_repeated_registration_is_harmless(bench: Workbench) -> None:
+    """It is repeated after a lost answer. There is one node, with a living lease and its runs."""
     record = await bench.define()
     await bench.submit(record)
     node = await bench.node(ttl=15)
@@ -117,8 +116,8 @@ async def check_registering_again_is_harmless(bench: Workbench) -> None:
 
 
 @check
-async def check_a_reused_name_inherits_nothing(bench: Workbench) -> None:
-    """A new incarnation of the same node holds nothing of the old one."""
+async def check_a_new_incarnation_inherits_nothing(bench: Workbench) -> None:
+    """It holds nothing of an earlier incarnation of the same node."""
     record = await bench.define()
     await bench.submit(record)
     old = await bench.node("same", ttl=15)
@@ -130,8 +129,8 @@ async def check_a_reused_name_inherits_nothing(bench: Workbench) -> None:
 
 
 @check
-async def check_leaving_frees_reservations(bench: Workbench) -> None:
-    """Who leaves gives back at once what it had reserved; what runs is left to the reaper."""
+async def check_a_leaving_node_releases_its_reservations(bench: Workbench) -> None:
+    """Its reservations are free at once. Its running runs stay for the reaper."""
     record = await bench.define()
     for due in (0, 5):
         await bench.submit(record, due=due)
@@ -148,8 +147,8 @@ async def check_leaving_frees_reservations(bench: Workbench) -> None:
 
 
 @check
-async def check_who_has_left_is_gone(bench: Workbench) -> None:
-    """After leaving there is no beat; the node is shown as left; leaving twice, or unknown, is no error."""
+async def check_a_node_that_left_cannot_beat(bench: Workbench) -> None:
+    """It is shown as left. Leaving twice, or as an unknown node, is no error."""
     node = await bench.node(ttl=100)
     bench.turn(7)
     await bench.store.leave(node, now=bench.now)
@@ -165,8 +164,8 @@ async def check_who_has_left_is_gone(bench: Workbench) -> None:
 
 
 @check
-async def check_leaving_ends_its_terms(bench: Workbench) -> None:
-    """A leader that leaves need not be waited for."""
+async def check_a_leaving_node_ends_its_terms(bench: Workbench) -> None:
+    """Another node can lead at once."""
     one, two = await bench.node("one"), await bench.node("two")
     term = await bench.term(one)
     assert await bench.store.campaign(two, ttl=SECOND, now=bench.now) is None
@@ -176,9 +175,8 @@ async def check_leaving_ends_its_terms(bench: Workbench) -> None:
 
 
 @check
-async def check_the_end_of_a_lease_is_one_instant(bench: Workbench) -> None:
-    """At the very end of a node's lease either it may still arm or its runs are orphans: never both, never
-    neither."""
+async def check_a_lease_ends_at_one_instant(bench: Workbench) -> None:
+    """At that instant either the node may arm or its runs are orphans: never both, never neither."""
     record = await bench.define()
     for due in (0, 5):
         await bench.submit(record, due=due)
@@ -194,9 +192,9 @@ async def check_the_end_of_a_lease_is_one_instant(bench: Workbench) -> None:
 
 
 @check
-async def check_leases_from_before_the_clock_was_set_back(bench: Workbench) -> None:
-    """A dead node's lease that ends far in the future is cut to a lease from now by any beat; a living one's own beat
-    renews it as ever."""
+async def check_a_beat_shortens_leases_after_the_clock_is_set_back(bench: Workbench) -> None:
+    """A dead node's lease ends far in the future. Any beat cuts it to a full lease from now. A living node's own beat
+    renews its lease."""
     bench.turn(3600)
     dead, alive = await bench.node("dead", ttl=20), await bench.node("alive", ttl=15)
     record = await bench.define()
@@ -216,8 +214,8 @@ async def check_leases_from_before_the_clock_was_set_back(bench: Workbench) -> N
 
 
 @check
-async def check_the_time_is_the_one_that_answers_are_stamped_with(bench: Workbench) -> None:
-    """Who has had no answer yet can ask: it is the same clock."""
+async def check_the_store_tells_its_time(bench: Workbench) -> None:
+    """The time is on the same clock as the instants in its answers. A node can ask for it before it has any answer."""
     before = await bench.store.register(Node(id="n", incarnation="n-1"), ttl=15 * SECOND)
     told = await bench.store.tell_time()
     after = await bench.store.beat("n-1", ttl=15 * SECOND)

@@ -1,6 +1,6 @@
-"""Slots of one schedule that are overdue at the same time: which of them run, in which order, and which are skipped.
+"""Checks of overdue slots of one schedule: which of them run, in which order, and which are skipped.
 
-The table is in docs/guarantees.md. A worker is played here with the policy that real workers use.
+The table is in docs/guarantees.md. The checks arm as workers do, with `onthedot.rules.gates`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from onthedot.clock import SECOND
 from onthedot.model.job import CatchUp, JobRecord, Limit, Overlap
 from onthedot.model.run import ArmAnswer, Armed, Blocked, GateAsk, Lease, RunState, Skipped
 from onthedot.rules.gates import gates_of, on_busy
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import START, Workbench, every, recover, window
 
 SLOTS = (10, 20, 30, 40)
@@ -30,7 +30,7 @@ async def reserved(bench: Workbench, node: str, seats: int = 9) -> list[Lease]:
 
 
 async def ask(bench: Workbench, *leases: Lease) -> list[ArmAnswer]:
-    """Ask to arm due runs, as a worker does."""
+    """Arm due runs, as a worker does."""
     asks = {
         lease.lease_id: GateAsk(
             gates_of(lease.record, target=lease.target, arguments={}),
@@ -42,13 +42,13 @@ async def ask(bench: Workbench, *leases: Lease) -> list[ArmAnswer]:
 
 
 def held(lease: Lease, answer: ArmAnswer) -> Lease:
-    """The lease of an attempt that was armed."""
+    """The lease of an armed attempt."""
     assert isinstance(answer, Armed), answer
     return replace(lease, fence=answer.fence, attempt=answer.attempt, armed_at=answer.armed_at)
 
 
 async def work(bench: Workbench, node: str) -> list[list[float]]:
-    """Run what can run until nothing is left: the slots that ran, those that ran side by side together."""
+    """Run everything that can run. Returns the slots of each round: those in one round ran side by side."""
     rounds: list[list[float]] = []
     while leases := await reserved(bench, node):
         gated = [lease for lease in leases if not lease.fence]
@@ -64,21 +64,21 @@ async def work(bench: Workbench, node: str) -> list[list[float]]:
 
 
 async def skipped(bench: Workbench, record: JobRecord) -> dict[float, tuple[str, str | None]]:
-    """The slots that were skipped: why, and the run that was in the way."""
+    """The skipped slots, each with its reason and error text."""
     page = await bench.store.queries.list_runs(job=record.job.name, states=[RunState.SKIPPED])
     return {(run.slot_at - START) / SECOND: (run.reason, run.error) for run in page}
 
 
 async def overdue(bench: Workbench, overlap: Overlap, catch_up: CatchUp, slots: Sequence[float] = SLOTS) -> JobRecord:
-    """A job of which these slots were due before any worker looked; the last one two seconds ago."""
+    """A job whose slots were all due before a worker looked, the last one two seconds ago."""
     record = await bench.define(slots=slots, overlap=overlap, catch_up=catch_up)
     bench.turn(slots[-1] + 2)
     return record
 
 
 @check
-async def check_wait_runs_each_in_order_one_after_the_other(bench: Workbench) -> None:
-    """Overlap is only the catch-up itself: `max_waiting` of one or none does not count here."""
+async def check_wait_runs_all_overdue_slots_in_order(bench: Workbench) -> None:
+    """They run one after the other. They do not count for `max_waiting`."""
     for number, catch_up in enumerate((LAST, NONE, ALL)):
         for most in (0, 1):
             bench.turn(0)
@@ -90,8 +90,8 @@ async def check_wait_runs_each_in_order_one_after_the_other(bench: Workbench) ->
 
 
 @check
-async def check_the_order_holds_whoever_asks_first(bench: Workbench) -> None:
-    """A node that took the newer slots asks before the one that took the older ones."""
+async def check_overdue_slots_run_in_order_whichever_node_asks_first(bench: Workbench) -> None:
+    """The node with the newer slots asks before the one with the older slots."""
     await overdue(bench, Overlap("wait"), LAST)
     slow, quick = await bench.node("slow"), await bench.node("quick")
     older = await reserved(bench, slow, 2)
@@ -105,8 +105,8 @@ async def check_the_order_holds_whoever_asks_first(bench: Workbench) -> None:
 
 
 @check
-async def check_a_slot_at_its_time_waits_behind_an_older_one_that_has_not_begun(bench: Workbench) -> None:
-    """No worker had a seat for the older one; both run, in order."""
+async def check_a_slot_on_time_waits_behind_an_older_one(bench: Workbench) -> None:
+    """No worker had a seat for the older one. Both run, in order."""
     record = await bench.define(slots=(10, 20), overlap=Overlap("wait", max_waiting=0))
     bench.turn(20)
     busy, free = await bench.node("busy"), await bench.node("free")
@@ -123,8 +123,8 @@ async def check_a_slot_at_its_time_waits_behind_an_older_one_that_has_not_begun(
 
 
 @check
-async def check_older_slots_that_have_not_asked_come_first_when_the_gate_opens(bench: Workbench) -> None:
-    """A node that has reserved them is frozen. When its reservation has lapsed, the gate passes to them before newer
+async def check_an_open_gate_passes_to_older_slots_that_have_not_asked(bench: Workbench) -> None:
+    """A frozen node has reserved them. After that reservation has lapsed, the gate passes to them before newer
     slots."""
     await bench.define(slots=(10, 20, 30, 40), overlap=Overlap("wait"))
     frozen, awake = await bench.node("frozen"), await bench.node("awake")
@@ -134,7 +134,7 @@ async def check_older_slots_that_have_not_asked_come_first_when_the_gate_opens(b
     bench.turn(32)
     assert [second(lease) for lease in (await bench.reserve(frozen, seats=2, lapse=0.5)).held] == [20, 30]
     bench.turn(32.4)
-    assert await bench.hold(awake, ahead=1, lapse=100)  # the newest, which is due at 40
+    assert await bench.hold(awake, ahead=1, lapse=100)  # the newest slot, due at 40
     bench.turn(42)
     [newest] = [lease for lease in await bench.store.recover(awake) if not lease.fence]
     assert [type(one) for one in await ask(bench, newest)] == [Blocked]
@@ -143,8 +143,8 @@ async def check_older_slots_that_have_not_asked_come_first_when_the_gate_opens(b
 
 
 @check
-async def check_one_that_has_expired_keeps_nobody_waiting(bench: Workbench) -> None:
-    """It will be skipped(missed): the next one starts."""
+async def check_an_expired_slot_blocks_no_other(bench: Workbench) -> None:
+    """It will be skipped(missed), so the next slot starts."""
     record, node = await bench.define(slots=(10, 20), overlap=Overlap("wait"), late=5), await bench.node()
     bench.turn(22)
     assert await work(bench, node) == [[20]]
@@ -152,8 +152,8 @@ async def check_one_that_has_expired_keeps_nobody_waiting(bench: Workbench) -> N
 
 
 @check
-async def check_allow_runs_them_side_by_side(bench: Workbench) -> None:
-    """Up to `max_running`, if there is such a bound."""
+async def check_allow_runs_overdue_slots_side_by_side(bench: Workbench) -> None:
+    """`max_running` is the limit, if there is one."""
     await overdue(bench, Overlap("allow"), LAST)
     node = await bench.node()
     assert await work(bench, node) == [[10, 20, 30, 40]]
@@ -165,7 +165,7 @@ async def check_allow_runs_them_side_by_side(bench: Workbench) -> None:
 
 @check
 async def check_skip_runs_the_newest_only(bench: Workbench) -> None:
-    """The older ones are missed, and say which run is for the newer slot."""
+    """The older ones are missed, and their error names the run of the newer slot."""
     for catch_up in (LAST, NONE):
         bench.turn(0)
         record = await bench.define(f"job-{catch_up.mode}", SLOTS, overlap=Overlap("skip"), catch_up=catch_up)
@@ -179,7 +179,7 @@ async def check_skip_runs_the_newest_only(bench: Workbench) -> None:
 
 @check
 async def check_replace_runs_the_newest_only(bench: Workbench) -> None:
-    """The older ones are skipped(replaced), and say which run replaced them."""
+    """The older ones are skipped(replaced), and their error names the run that replaced them."""
     record, node = await overdue(bench, Overlap("replace"), LAST), await bench.node()
     assert await work(bench, node) == [[40]]
     [newest] = await bench.store.queries.list_runs(job="job", states=[RunState.SUCCEEDED])
@@ -189,7 +189,7 @@ async def check_replace_runs_the_newest_only(bench: Workbench) -> None:
 
 @check
 async def check_a_late_slot_replaces_no_newer_slot_of_another_schedule(bench: Workbench) -> None:
-    """The newer slot waits for one that is asked to stop, or runs. The older one asks later."""
+    """The newer slot waits for an attempt that is asked to stop, or runs already. The older slot asks later."""
     node = await bench.node()
     for waits in (True, False):
         bench.turn(0)
@@ -219,8 +219,8 @@ async def check_a_late_slot_replaces_no_newer_slot_of_another_schedule(bench: Wo
 
 
 @check
-async def check_skip_and_replace_run_all_that_are_to_be_caught_up(bench: Workbench) -> None:
-    """With `catch_up="all"`: in order, one after the other, and nobody is asked to stop."""
+async def check_skip_and_replace_run_all_with_catch_up_all(bench: Workbench) -> None:
+    """With `catch_up="all"` the slots run in order, one after the other, and no attempt is asked to stop."""
     node = await bench.node()
     for overlap in (Overlap("skip"), Overlap("replace")):
         bench.turn(0)
@@ -236,8 +236,8 @@ async def check_skip_and_replace_run_all_that_are_to_be_caught_up(bench: Workben
 
 
 @check
-async def check_a_newer_slot_counts_before_it_is_planned(bench: Workbench) -> None:
-    """The planner goes from the oldest to the newest, in steps: nobody runs the newest of the first step."""
+async def check_an_unplanned_newer_slot_counts(bench: Workbench) -> None:
+    """The planner works in steps from the oldest slot. The newest slot of the first step does not run."""
     record = await bench.define(slots=(50, 60), overlap=Overlap("skip"))  # the next one is due at 70
     node = await bench.node()
     bench.turn(71)
@@ -246,8 +246,9 @@ async def check_a_newer_slot_counts_before_it_is_planned(bench: Workbench) -> No
 
 
 @check
-async def check_max_waiting_counts_slots_that_came_at_their_time(bench: Workbench) -> None:
-    """Caught-up slots wait beside it: the next slot waits, the one after it is skipped, and says for which run."""
+async def check_max_waiting_counts_only_slots_on_time(bench: Workbench) -> None:
+    """Caught-up slots wait too and do not count. The next slot waits, and the one after it is skipped with the holder's
+    id."""
     record = await bench.define(slots=(10, 20, 30, 40, 50, 60), overlap=Overlap("wait", max_waiting=1))
     node = await bench.node()
     bench.turn(42)
@@ -267,8 +268,9 @@ async def check_max_waiting_counts_slots_that_came_at_their_time(bench: Workbenc
 
 
 @check
-async def check_a_slot_at_its_time_follows_overlap_while_others_are_caught_up(bench: Workbench) -> None:
-    """`skip`: skipped, for the run that runs. `replace`: caught-up slots stay; it waits, and the next replaces it."""
+async def check_a_slot_on_time_follows_overlap_during_a_catch_up(bench: Workbench) -> None:
+    """Under `skip` it is skipped because a run executes. Under `replace` it waits, and the next slot on time replaces
+    it. Caught-up slots stay."""
     node = await bench.node()
     for overlap in (Overlap("skip"), Overlap("replace")):
         bench.turn(0)
@@ -290,7 +292,7 @@ async def check_a_slot_at_its_time_follows_overlap_while_others_are_caught_up(be
 
 @check
 async def check_a_run_from_before_the_outage_counts_as_running(bench: Workbench) -> None:
-    """Until it is recovered: overdue slots wait for it, and the newest that is skipped for it names it."""
+    """Until it is recovered, overdue slots wait for it. Under `skip` the newest is skipped and names it."""
     for number, mode in enumerate(("wait", "skip")):
         bench.turn(0)
         record = await bench.define(f"job-{mode}", SLOTS, overlap=Overlap("wait") if not number else Overlap("skip"))
@@ -315,8 +317,8 @@ async def check_a_run_from_before_the_outage_counts_as_running(bench: Workbench)
 
 
 @check
-async def check_a_slot_that_is_late_alone_is_not_counted_either(bench: Workbench) -> None:
-    """The newest one after an outage, however late it is: a slot that comes at its time waits behind it."""
+async def check_a_single_late_slot_does_not_count_for_max_waiting(bench: Workbench) -> None:
+    """It is the newest one after an outage, however late. A slot on time waits behind it."""
     await bench.define(slots=(10, 20, 60), overlap=Overlap("wait", max_waiting=1))
     node = await bench.node()
     bench.turn(10)
@@ -331,8 +333,8 @@ async def check_a_slot_that_is_late_alone_is_not_counted_either(bench: Workbench
 
 
 @check
-async def check_a_retry_is_no_catch_up(bench: Workbench) -> None:
-    """A run that is tried again holds its gate: newer slots do not make it missed."""
+async def check_a_retry_is_not_a_catch_up(bench: Workbench) -> None:
+    """A run that is retried holds its gate. Newer slots do not make it missed."""
     record, node = await bench.define(slots=SLOTS, overlap=Overlap("skip")), await bench.node()
     bench.turn(10)
     [lease] = await reserved(bench, node)
@@ -348,8 +350,8 @@ async def check_a_retry_is_no_catch_up(bench: Workbench) -> None:
 
 
 @check
-async def check_an_older_slot_is_skipped_also_after_the_newest_has_ended(bench: Workbench) -> None:
-    """Its node was slow to ask. `skip` and `replace` run the newest only, and name it."""
+async def check_an_older_slot_is_skipped_after_the_newest_has_ended(bench: Workbench) -> None:
+    """Its node was slow to ask. `skip` and `replace` run the newest only, and the error names it."""
     for overlap in (Overlap("skip"), Overlap("replace")):
         bench.turn(0)
         record = await bench.define(f"job-{overlap.mode}", SLOTS, overlap=overlap, catch_up=LAST)
@@ -365,8 +367,8 @@ async def check_an_older_slot_is_skipped_also_after_the_newest_has_ended(bench: 
 
 
 @check
-async def check_a_newer_slot_that_somebody_has_skipped_is_in_nobodys_way(bench: Workbench) -> None:
-    """The older one is the newest that is to run."""
+async def check_a_skipped_newer_slot_does_not_count(bench: Workbench) -> None:
+    """The slot before it is then the newest, and runs."""
     record, node = await bench.define(slots=SLOTS, overlap=Overlap("skip")), await bench.node()
     bench.turn(5)
     assert await bench.store.move_slot(record.id, "s", START + 40 * SECOND, reason="cancelled", now=bench.now)
@@ -375,8 +377,8 @@ async def check_a_newer_slot_that_somebody_has_skipped_is_in_nobodys_way(bench: 
 
 
 @check
-async def check_an_older_slot_that_is_given_back_still_comes_first(bench: Workbench) -> None:
-    """Its node had reserved it when newer ones asked. Released or lapsed, it has its place in the order."""
+async def check_a_released_older_slot_still_comes_first(bench: Workbench) -> None:
+    """Its node had reserved it when newer ones asked. After a release or lapse it keeps its place in the order."""
     for number, lapse in enumerate((0.5, 1000)):
         bench.turn(0)
         await bench.define(f"job{number}", SLOTS, overlap=Overlap("wait"))
@@ -410,8 +412,8 @@ async def check_an_older_slot_that_asks_last_comes_first(bench: Workbench) -> No
 
 
 @check
-async def check_an_older_slot_that_nobody_starts_is_missed_at_its_time(bench: Workbench) -> None:
-    """It comes first as long as it can still start. Then the next one has its turn."""
+async def check_an_older_slot_that_is_not_started_expires(bench: Workbench) -> None:
+    """It comes first as long as it can still start. Then the next one starts."""
     record = await bench.define(slots=(10, 20), overlap=Overlap("wait"), late=30)
     gone, here = await bench.node("gone"), await bench.node("here")
     bench.turn(22)
@@ -425,8 +427,9 @@ async def check_an_older_slot_that_nobody_starts_is_missed_at_its_time(bench: Wo
 
 
 @check
-async def check_an_open_limit_passes_to_who_waits_there(bench: Workbench) -> None:
-    """An older slot of the job comes first at the overlap gate, not at a limit: it would wait for who waits for it."""
+async def check_an_open_limit_passes_to_a_slot_that_waits_at_it(bench: Workbench) -> None:
+    """An older slot of the job comes first at the overlap gate, not at a limit: it waits for the slot that waits
+    there."""
     shared = Limit(1, name="shared")
     job = bench.job(every(name="a"), every(name="b"), name="job", overlap=Overlap("wait"), concurrency=shared)
     windows = window(0, 0, name="a", next_at=10), window(0, 0, name="b", next_at=10)
@@ -446,8 +449,8 @@ async def check_an_open_limit_passes_to_who_waits_there(bench: Workbench) -> Non
 
 
 @check
-async def check_a_newest_slot_that_was_cancelled_is_in_nobodys_way(bench: Workbench) -> None:
-    """It never began: the one before it is the newest that is to run."""
+async def check_a_cancelled_newest_slot_does_not_count(bench: Workbench) -> None:
+    """It never started. The slot before it is then the newest, and runs."""
     record, node = await bench.define(slots=SLOTS, overlap=Overlap("skip")), await bench.node()
     bench.turn(42)
     await bench.store.cancel([(await bench.slot_run(record, 40)).id], why="no need", now=bench.now)
@@ -455,8 +458,8 @@ async def check_a_newest_slot_that_was_cancelled_is_in_nobodys_way(bench: Workbe
 
 
 @check
-async def check_a_retry_that_lost_its_gate_is_no_catch_up(bench: Workbench) -> None:
-    """It failed under `allow`; then its job was edited to `skip`, and a newer slot has ended."""
+async def check_a_retry_without_its_gate_is_not_a_catch_up(bench: Workbench) -> None:
+    """It failed under `allow`. Then its job was edited to `skip`, and a newer slot has ended."""
     await bench.define(slots=(10, 20), overlap=Overlap("allow"))
     node = await bench.node()
     bench.turn(10)
@@ -474,7 +477,7 @@ async def check_a_retry_that_lost_its_gate_is_no_catch_up(bench: Workbench) -> N
 
 @check
 async def check_a_slot_that_expires_while_it_is_reserved_keeps_its_turn(bench: Workbench) -> None:
-    """Its node has taken it in time, and may still start it."""
+    """Its node reserved it in time, and may still start it."""
     await bench.define(slots=(10, 20, 30), overlap=Overlap("wait"), late=20)
     slow, quick = await bench.node("slow"), await bench.node("quick")
     bench.turn(29.9)

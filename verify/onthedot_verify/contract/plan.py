@@ -1,4 +1,4 @@
-"""From schedules to runs: what is due, the fence of the term, and the compare-and-set of each window."""
+"""Checks of `due_schedules` and `plan`: which schedules are due, and which windows are accepted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onthedot.model.errors import TermLost
 from onthedot.model.job import JobRecord
 from onthedot.model.run import RunState
 from onthedot.stores.values import Term
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import Workbench, at, every, raises, skip, window
 
 
@@ -28,7 +28,7 @@ async def ledger(bench: Workbench, name: str = "s") -> list[tuple[int, int, int,
 
 @check
 async def check_due_schedules_come_earliest_first(bench: Workbench) -> None:
-    """`due_schedules` gives what has its next slot at `until` or before, earliest first, whole and current."""
+    """`due_schedules` returns each schedule with its next slot at `until` or before, with its current record."""
     for name, next_at in (("b", 30), ("a", 20), ("c", 40), ("never", None)):
         await bench.put(bench.job(every(), name=name), window(0, 5, next_at=next_at))
     assert await bench.due(until=19) == []
@@ -41,8 +41,8 @@ async def check_due_schedules_come_earliest_first(bench: Workbench) -> None:
 
 
 @check
-async def check_due_schedules_say_when_there_are_more(bench: Workbench) -> None:
-    """At most `limit` are given, the earliest; `more` says whether others were left out."""
+async def check_due_schedules_are_limited(bench: Workbench) -> None:
+    """At most `limit` are returned, the earliest ones. `more` tells whether others were left out."""
     for number in range(3):
         await bench.put(bench.job(every(), name=f"job{number}"), window(0, 5, next_at=20 + number))
     assert await bench.due(until=60, limit=2) == ["job0/s", "job1/s"]
@@ -53,7 +53,7 @@ async def check_due_schedules_say_when_there_are_more(bench: Workbench) -> None:
 
 @check
 async def check_a_window_is_planned(bench: Workbench) -> None:
-    """Runs and skips are there, scheduled at their slots; the watermark and the next slot have moved."""
+    """Its slots are scheduled runs, its skips are recorded, and watermark and next slot have moved."""
     record = await empty_job(bench)
     term = await bench.term(await bench.node())
     bench.turn(1)
@@ -71,7 +71,7 @@ async def check_a_window_is_planned(bench: Workbench) -> None:
 
 @check
 async def check_a_window_may_be_empty(bench: Workbench) -> None:
-    """A window without slots moves the watermark; without a next slot the schedule is not due again."""
+    """It moves the watermark. Without a next slot the schedule is not due again."""
     record = await empty_job(bench)
     term = await bench.term(await bench.node())
     assert await bench.plan(term, record, window(0, 35)) == [True]
@@ -80,6 +80,7 @@ async def check_a_window_may_be_empty(bench: Workbench) -> None:
 
 
 async def lost(bench: Workbench, term: Term, record: JobRecord) -> None:
+    """Assert that a plan under this term raises `TermLost` and writes nothing."""
     async with bench.nothing_written():
         with raises(TermLost):
             await bench.plan(term, record, window(0, 35, [10], next_at=40, skips=[skip(20, 30, 2)]))
@@ -87,7 +88,7 @@ async def lost(bench: Workbench, term: Term, record: JobRecord) -> None:
 
 @check
 async def check_an_ended_term_cannot_plan(bench: Workbench) -> None:
-    """A term that has ended raises `TermLost`, though nobody else leads, and nothing is written."""
+    """A term that has ended raises `TermLost`, even if no other node leads."""
     record = await empty_job(bench)
     term = await bench.term(await bench.node(), ttl=5)
     bench.turn(6)
@@ -96,7 +97,7 @@ async def check_an_ended_term_cannot_plan(bench: Workbench) -> None:
 
 @check
 async def check_an_old_term_cannot_plan(bench: Workbench) -> None:
-    """An old number is refused while another term is current, whatever its `until` says; so is a made-up one."""
+    """An old or made-up number is refused while another term is current, whatever its `until`."""
     record = await empty_job(bench)
     old = await bench.term(await bench.node("one"), ttl=5)
     bench.turn(6)
@@ -109,7 +110,7 @@ async def check_an_old_term_cannot_plan(bench: Workbench) -> None:
 
 @check
 async def check_a_resigned_term_cannot_plan(bench: Workbench) -> None:
-    """After `resign` the term is over for its own holder, too."""
+    """After `resign` its own holder cannot use the term either."""
     record = await empty_job(bench)
     term = await bench.term(await bench.node())
     assert await bench.store.resign(term, now=bench.now)
@@ -117,8 +118,8 @@ async def check_a_resigned_term_cannot_plan(bench: Workbench) -> None:
 
 
 @check
-async def check_the_end_of_a_term_is_one_instant(bench: Workbench) -> None:
-    """At the very end of a term either it may plan still or another node may lead: never both, never neither."""
+async def check_a_term_ends_at_one_instant(bench: Workbench) -> None:
+    """At that instant either it may plan or another node may lead: never both, never neither."""
     record = await empty_job(bench)
     term = await bench.term(await bench.node("one"), ttl=5)
     other = await bench.node("two")
@@ -132,8 +133,8 @@ async def check_the_end_of_a_term_is_one_instant(bench: Workbench) -> None:
 
 
 @check
-async def check_no_windows_are_fenced_as_well(bench: Workbench) -> None:
-    """A plan of nothing answers nothing, and says when the term is lost."""
+async def check_an_empty_plan_needs_the_term(bench: Workbench) -> None:
+    """A plan without windows answers an empty list, or raises `TermLost`."""
     term = await bench.term(await bench.node(), ttl=5)
     assert await bench.store.plan(term, [], now=bench.now) == []
     bench.turn(6)
@@ -142,8 +143,8 @@ async def check_no_windows_are_fenced_as_well(bench: Workbench) -> None:
 
 
 @check
-async def check_another_watermark_loses(bench: Workbench) -> None:
-    """A window that does not start at the watermark comes too late: False, and nothing of it is written."""
+async def check_a_window_that_does_not_start_at_the_watermark_is_refused(bench: Workbench) -> None:
+    """It is too late: the answer is False, and nothing of it is written."""
     record = await empty_job(bench)
     term = await bench.term(await bench.node())
     seen = await bench.schedule(record)
@@ -155,8 +156,8 @@ async def check_another_watermark_loses(bench: Workbench) -> None:
 
 
 @check
-async def check_another_revision_loses(bench: Workbench) -> None:
-    """A window computed from an old revision is refused, though the watermark is the same."""
+async def check_a_window_of_an_old_revision_is_refused(bench: Workbench) -> None:
+    """It was computed from an old definition, although the watermark is the same."""
     record = await empty_job(bench)
     term = await bench.term(await bench.node())
     seen = await bench.schedule(record)
@@ -167,8 +168,8 @@ async def check_another_revision_loses(bench: Workbench) -> None:
 
 
 @check
-async def check_a_dropped_schedule_loses(bench: Workbench) -> None:
-    """A window of a schedule that has gone in the meantime is refused."""
+async def check_a_window_of_a_dropped_schedule_is_refused(bench: Workbench) -> None:
+    """The schedule was dropped after the window was computed."""
     record = await empty_job(bench)
     term = await bench.term(await bench.node())
     seen = await bench.schedule(record)
@@ -178,8 +179,8 @@ async def check_a_dropped_schedule_loses(bench: Workbench) -> None:
 
 
 @check
-async def check_windows_are_judged_one_by_one(bench: Workbench) -> None:
-    """In one call the windows that lose do not hold back those that win; the answers are in their order."""
+async def check_each_window_has_its_own_answer(bench: Workbench) -> None:
+    """In one call some windows are refused and the others are written. The answers are in order."""
     one, two = await empty_job(bench, "one"), await empty_job(bench, "two", "s", "t")
     term = await bench.term(await bench.node())
     pairs = [
@@ -194,9 +195,8 @@ async def check_windows_are_judged_one_by_one(bench: Workbench) -> None:
 
 
 @check
-async def check_the_same_key_is_the_same_run(bench: Workbench) -> None:
-    """A slot that has a live run already is not planned a second time, whatever state that run is in; two
-    schedules, and two jobs, may share an instant."""
+async def check_a_planned_slot_gets_no_second_run(bench: Workbench) -> None:
+    """A slot with a run in any live state is not planned again. Two schedules, and two jobs, may share an instant."""
     record = await empty_job(bench, "job", "s", "t")
     term = await bench.term(await bench.node())
     await bench.plan(term, record, window(0, 30, [10, 20], next_at=40))
@@ -211,8 +211,8 @@ async def check_the_same_key_is_the_same_run(bench: Workbench) -> None:
 
 
 @check
-async def check_adjacent_skips_become_one(bench: Workbench) -> None:
-    """A range that begins where the last one ended, for the same reason, makes that one longer."""
+async def check_adjacent_skips_are_joined(bench: Workbench) -> None:
+    """A range that begins where the last one ended, with the same reason, extends it."""
     record = await empty_job(bench)
     term = await bench.term(await bench.node())
     await bench.plan(term, record, window(0, 20, next_at=30, skips=[skip(10, 20, 2)]))
@@ -222,8 +222,8 @@ async def check_adjacent_skips_become_one(bench: Workbench) -> None:
 
 
 @check
-async def check_skips_for_other_reasons_stay_apart(bench: Workbench) -> None:
-    """Another reason is another range, and separates those beside it."""
+async def check_skips_with_different_reasons_stay_apart(bench: Workbench) -> None:
+    """Another reason makes another range, and separates the ranges on both sides of it."""
     record = await empty_job(bench)
     term = await bench.term(await bench.node())
     await bench.plan(term, record, window(0, 10, next_at=20, skips=[skip(10, 10, 1)]))
@@ -238,7 +238,7 @@ async def check_skips_for_other_reasons_stay_apart(bench: Workbench) -> None:
 
 @check
 async def check_a_run_keeps_skips_apart(bench: Workbench) -> None:
-    """Ranges with a planned slot between them are not adjacent: no range covers a slot that runs."""
+    """Ranges with a planned slot between them are not joined: no range covers a slot that runs."""
     record = await empty_job(bench)
     term = await bench.term(await bench.node())
     await bench.plan(term, record, window(0, 10, next_at=20, skips=[skip(10, 10, 1)]))
@@ -248,7 +248,7 @@ async def check_a_run_keeps_skips_apart(bench: Workbench) -> None:
 
 @check
 async def check_each_schedule_has_its_own_skips(bench: Workbench) -> None:
-    """Ranges are joined within one schedule only, also when two of them end at the same instant."""
+    """Ranges are joined within one schedule only, even if two of them end at the same instant."""
     record = await empty_job(bench, "job", "s", "t")
     term = await bench.term(await bench.node())
     for start, last in ((0, 20), (20, 40)):

@@ -1,4 +1,4 @@
-"""Where, and in what order: queues, priorities, labels, fair shares, nodes that drain, places chosen by the leader."""
+"""Checks of queues: priorities, labels, fair shares, targets, draining nodes, and placement by the leader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onthedot.model.job import Job, JobRecord, Limit
 from onthedot.model.route import BONUS, Priority
 from onthedot.model.run import Gone, RunState
 from onthedot.stores.values import Node, Placement
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import Workbench, at, every, raises, retry, window
 
 # ── queues and labels ────────────────────────────────────────────────────────────────────────────────────────
@@ -19,12 +19,12 @@ from onthedot_verify.contract.workbench import Workbench, at, every, raises, ret
 
 @check
 async def check_a_run_waits_in_its_jobs_queue(bench: Workbench) -> None:
-    """Workers of other queues do not get it; what is shown and what the holder has names the queue."""
+    """Workers of other queues do not get it. The run and its lease name the queue."""
     record = await bench.define("mailer", queue="mail")
     run_id = await bench.submit(record)
     node = await bench.node()
     assert await bench.take(node) == []
-    assert (await bench.reserve(node, seats=1, queues=("mail-eu", "mai"))).armed == [], "a prefix is another name"
+    assert (await bench.reserve(node, seats=1, queues=("mail-eu", "mai"))).armed == [], "names must be equal"
     [lease] = (await bench.reserve(node, seats=1, queues=("mail",))).armed
     assert (lease.run_id, lease.queue) == (run_id, "mail")
     assert (await bench.run(run_id)).queue == "mail"
@@ -33,8 +33,8 @@ async def check_a_run_waits_in_its_jobs_queue(bench: Workbench) -> None:
 
 
 @check
-async def check_labels_are_needed(bench: Workbench) -> None:
-    """A run that needs labels goes to a worker that offers all of them, and is in nobody else's way."""
+async def check_a_run_needs_a_worker_with_its_labels(bench: Workbench) -> None:
+    """It goes to a worker that offers all of them, and blocks no other worker."""
     needy = await bench.define("needy", labels=frozenset({"gpu", "region=eu"}))
     plain = await bench.define("plain")
     wanted = await bench.submit(needy)
@@ -51,8 +51,8 @@ async def check_labels_are_needed(bench: Workbench) -> None:
 
 
 @check
-async def check_an_edit_moves_waiting_runs(bench: Workbench) -> None:
-    """Runs go on under the new definition: in its queue, with its priority and labels; also one that retries."""
+async def check_an_edit_moves_waiting_runs_to_the_new_queue(bench: Workbench) -> None:
+    """They get the queue, priority and labels of the new definition. So does a run that will be retried."""
     record = await bench.define()
     node = await bench.node()
     first, second = await bench.submit(record), await bench.submit(record)
@@ -67,8 +67,8 @@ async def check_an_edit_moves_waiting_runs(bench: Workbench) -> None:
 
 
 @check
-async def check_a_paused_queue_gives_nothing_out(bench: Workbench) -> None:
-    """From the answer on nothing of it is reserved or armed, what is running goes on; resumed, it goes on."""
+async def check_a_paused_queue_gives_out_no_run(bench: Workbench) -> None:
+    """After the answer nothing of it is reserved or armed, and running attempts continue. A resume ends this."""
     record = await bench.define()
     node = await bench.node()
     running = await bench.submit(record)
@@ -92,8 +92,8 @@ async def check_a_paused_queue_gives_nothing_out(bench: Workbench) -> None:
 
 
 @check
-async def check_other_queues_go_on(bench: Workbench) -> None:
-    """A pause is for one queue; a worker that serves several takes from the others."""
+async def check_a_pause_stops_only_its_own_queue(bench: Workbench) -> None:
+    """A worker of several queues takes runs from the others."""
     one, two = await bench.define("one", queue="one"), await bench.define("two", queue="two")
     await bench.submit(one)
     run_id = await bench.submit(two)
@@ -103,8 +103,8 @@ async def check_other_queues_go_on(bench: Workbench) -> None:
 
 
 @check
-async def check_queues_are_listed_with_who_is_in_them(bench: Workbench) -> None:
-    """Every queue with a live run, and every one that somebody paused; waiting, due and running apart."""
+async def check_queues_are_listed_with_their_counts(bench: Workbench) -> None:
+    """Each queue with a live run or a pause is listed. Waiting, due and running are counted separately."""
     record = await bench.define()
     node = await bench.node()
     await bench.submit(record)
@@ -120,8 +120,8 @@ async def check_queues_are_listed_with_who_is_in_them(bench: Workbench) -> None:
 
 
 @check
-async def check_a_queue_is_shown_as_it_is_set_now(bench: Workbench) -> None:
-    """A run counts as due from its instant on. A queue that is resumed has no reason any more."""
+async def check_a_queue_shows_its_current_pause(bench: Workbench) -> None:
+    """A run counts as due from its instant on. A resumed queue has no reason."""
     await bench.submit(await bench.define(), due=3)
     await bench.store.pause_queue("default", reason="by hand", now=bench.now)
     bench.turn(3)
@@ -144,8 +144,8 @@ async def submit_levels(bench: Workbench, *wanted: tuple[Priority, float]) -> di
 
 
 @check
-async def check_the_higher_priority_goes_first(bench: Workbench) -> None:
-    """Of what is due, critical before high before normal before low, whatever the order of asking."""
+async def check_a_higher_priority_goes_first(bench: Workbench) -> None:
+    """Due runs go in the order critical, high, normal, low, in whatever order they were submitted."""
     wanted: list[tuple[Priority, float]] = [("low", 0), ("normal", 1), ("critical", 3), ("high", 2), ("critical", 4)]
     runs = await submit_levels(bench, *wanted)
     bench.turn(10)
@@ -156,8 +156,8 @@ async def check_the_higher_priority_goes_first(bench: Workbench) -> None:
 
 
 @check
-async def check_nobody_waits_for_ever(bench: Workbench) -> None:
-    """A run grows older, and its priority's bonus does not: a low one that is old enough goes before a new one."""
+async def check_an_old_run_goes_before_a_new_urgent_one(bench: Workbench) -> None:
+    """A run grows older, but the bonus of a priority is fixed. So no run waits for ever."""
     age = BONUS[3] / SECOND
     runs = await submit_levels(bench, ("low", 0), ("critical", age - 1), ("critical", age + 1))
     bench.turn(age + 2)
@@ -166,8 +166,8 @@ async def check_nobody_waits_for_ever(bench: Workbench) -> None:
 
 
 @check
-async def check_work_ahead_is_held_by_instant(bench: Workbench) -> None:
-    """What is not due yet is reserved in the order of its instants: nobody starts earlier for being important."""
+async def check_runs_ahead_are_reserved_by_due_instant(bench: Workbench) -> None:
+    """Priority does not matter before the due instant: no run starts early."""
     runs = await submit_levels(bench, ("low", 1), ("critical", 2))
     got = await bench.reserve(await bench.node(), seats=1, ahead=1, horizon=60)
     assert [runs[lease.run_id] for lease in got.held] == [("low", 1)]
@@ -188,8 +188,8 @@ async def taken(bench: Workbench, node: str, seats: int) -> list[str]:
 
 
 @check
-async def check_a_flood_does_not_drown_others(bench: Workbench) -> None:
-    """In a queue that is shared fairly, who asked for much before does not keep those waiting who ask for little."""
+async def check_a_busy_share_does_not_block_others(bench: Workbench) -> None:
+    """In a fair queue a share with many runs does not delay a share with few."""
     record = await bench.define("shared", share="tenant")
     await bench.store.share_queue("default", {}, now=bench.now)
     node = await bench.node()
@@ -198,11 +198,11 @@ async def check_a_flood_does_not_drown_others(bench: Workbench) -> None:
     order = await taken(bench, node, 4)
     assert sorted(order) == ["flood", "flood", "small", "small"]
     await fill(bench, record, "late", 1)
-    assert "late" in await taken(bench, node, 2), "virtual time has passed: it need not catch up"
+    assert "late" in await taken(bench, node, 2), "expected no catch-up on past virtual time"
 
 
 @check
-async def check_weights_share_in_proportion(bench: Workbench) -> None:
+async def check_weights_divide_the_turns(bench: Workbench) -> None:
     """A share with weight three gets three turns for one."""
     record = await bench.define("shared", share="tenant")
     await bench.store.share_queue("default", {"big": 3}, now=bench.now)
@@ -215,8 +215,8 @@ async def check_weights_share_in_proportion(bench: Workbench) -> None:
 
 
 @check
-async def check_turns_are_taken_when_due(bench: Workbench) -> None:
-    """What becomes due later takes its turn then; retries and high priorities have theirs; nobody is left out."""
+async def check_a_run_takes_its_turn_when_it_is_due(bench: Workbench) -> None:
+    """Runs that become due later, retries and high priorities get turns, too. No run is left out."""
     record = await bench.define("shared", share="tenant")
     urgent = await bench.define("urgent", share="tenant", priority="critical")
     await bench.store.share_queue("default", {}, now=bench.now)
@@ -234,8 +234,8 @@ async def check_turns_are_taken_when_due(bench: Workbench) -> None:
 
 
 @check
-async def check_sharing_can_be_ended(bench: Workbench) -> None:
-    """Without weights it is first come, first served again, also for those who had their turns."""
+async def check_a_queue_can_stop_being_shared(bench: Workbench) -> None:
+    """Without weights the oldest run comes first again, also among runs that had their turns."""
     record = await bench.define("shared", share="tenant")
     await bench.store.share_queue("default", {}, now=bench.now)
     node = await bench.node()
@@ -251,8 +251,8 @@ async def check_sharing_can_be_ended(bench: Workbench) -> None:
 
 
 @check
-async def check_a_node_that_drains_gets_nothing(bench: Workbench) -> None:
-    """From the answer on; it learns of it with its beat, keeps what it has, and goes on when asked to."""
+async def check_a_draining_node_gets_no_run(bench: Workbench) -> None:
+    """This holds from the answer on. The node learns of it with its beat and keeps its runs. It can be undrained."""
     record = await bench.define()
     await bench.submit(record)
     one, two = await bench.node("one"), await bench.node("two")
@@ -270,8 +270,8 @@ async def check_a_node_that_drains_gets_nothing(bench: Workbench) -> None:
 
 
 @check
-async def check_nodes_say_what_they_serve(bench: Workbench) -> None:
-    """Queues, labels, tasks and seats are kept as they were registered."""
+async def check_a_node_shows_what_it_serves(bench: Workbench) -> None:
+    """Queues, labels, tasks and seats are stored as registered."""
     node = Node("n", "n-1", queues=("a", "b"), labels=("gpu",), tasks=("call:x",), seats=7)
     await bench.store.register(node, ttl=SECOND, now=bench.now)
     [shown] = await bench.store.queries.list_nodes()
@@ -279,8 +279,8 @@ async def check_nodes_say_what_they_serve(bench: Workbench) -> None:
 
 
 @check
-async def check_one_run_for_each_target(bench: Workbench) -> None:
-    """A window with targets makes one run of each slot for each node, and each node gets its own only."""
+async def check_a_slot_has_one_run_for_each_target(bench: Workbench) -> None:
+    """A window with targets makes one run of each slot for each node. Each node gets only its own."""
     job = bench.job(every(), on="all")
     planned = window(0, 30, [10])
     planned.targets = ("one", "two")
@@ -293,8 +293,8 @@ async def check_one_run_for_each_target(bench: Workbench) -> None:
 
 
 @check
-async def check_an_edit_leaves_a_run_with_its_target(bench: Workbench) -> None:
-    """It still goes to its own node only."""
+async def check_an_edit_keeps_a_runs_target(bench: Workbench) -> None:
+    """The run still goes to its own node only."""
     job = bench.job(every(), on="all")
     planned = window(0, 30, [10], next_at=40)
     planned.targets = ("one", "two")
@@ -307,8 +307,8 @@ async def check_an_edit_leaves_a_run_with_its_target(bench: Workbench) -> None:
 
 
 @check
-async def check_a_target_that_is_gone(bench: Workbench) -> None:
-    """At its expiry a run for a node that does not live is skipped(node_gone); for one that lives, missed."""
+async def check_a_run_whose_target_is_gone_is_skipped(bench: Workbench) -> None:
+    """At its expiry it is skipped(node_gone). A run for a living node is skipped(missed)."""
     job = bench.job(every(), on="all")
     planned = window(0, 30, [10], late=5)
     planned.targets = ("alive", "gone")
@@ -319,7 +319,7 @@ async def check_a_target_that_is_gone(bench: Workbench) -> None:
     assert {run.target: run.reason for run in runs} == {"alive": "missed", "gone": "node_gone"}
 
 
-# ── places that the leader chooses ───────────────────────────────────────────────────────────────────────────
+# ── placement by the leader ──────────────────────────────────────────────────────────────────────────────────
 
 
 def led(bench: Workbench) -> Job:
@@ -327,8 +327,8 @@ def led(bench: Workbench) -> Job:
 
 
 @check
-async def check_without_a_place_nobody_takes_it(bench: Workbench) -> None:
-    """It waits for the leader; placed, it goes to the worker that was chosen and to no other."""
+async def check_an_unplaced_run_is_not_reserved(bench: Workbench) -> None:
+    """It waits for the leader. After the placement it goes to the chosen worker only."""
     record = (await bench.put(led(bench))).record
     run_id = await bench.submit(record)
     one, two = await bench.node("one"), await bench.node("two")
@@ -338,7 +338,7 @@ async def check_without_a_place_nobody_takes_it(bench: Workbench) -> None:
     assert (unplaced.run_id, unplaced.record.id, unplaced.due_at, unplaced.place) == (run_id, record.id, at(0), "")
     assert await bench.store.assign(term, [Placement(run_id, two)], now=bench.now) == [True]
     assert await bench.store.queries.count_loads() == {two: 1}
-    assert await bench.store.assign(term, [Placement(run_id, one)], now=bench.now) == [False], "it has a place"
+    assert await bench.store.assign(term, [Placement(run_id, one)], now=bench.now) == [False], "it is placed already"
     assert await bench.store.queries.list_unassigned(until=bench.now, limit=9, now=bench.now) == []
     assert await bench.take(one) == []
     [lease] = await bench.take(two)
@@ -347,8 +347,8 @@ async def check_without_a_place_nobody_takes_it(bench: Workbench) -> None:
 
 
 @check
-async def check_places_are_fenced_by_the_term(bench: Workbench) -> None:
-    """A leader that is none any more places nothing."""
+async def check_a_placement_needs_the_term(bench: Workbench) -> None:
+    """A node that has lost its term cannot place runs."""
     record = (await bench.put(led(bench))).record
     run_id = await bench.submit(record)
     one, two = await bench.node("one"), await bench.node("two")
@@ -361,8 +361,8 @@ async def check_places_are_fenced_by_the_term(bench: Workbench) -> None:
 
 
 @check
-async def check_a_dead_place_is_no_place(bench: Workbench) -> None:
-    """A run whose worker has died, or did not arm it for a second, is to be placed anew; in time, it is not."""
+async def check_an_unused_placement_is_made_again(bench: Workbench) -> None:
+    """Its worker has died, or has not armed the run within a second of its due instant."""
     record = (await bench.put(led(bench))).record
     run_id = await bench.submit(record, due=3)
     one, short = await bench.node("one"), await bench.node("short", ttl=2)
@@ -383,13 +383,13 @@ async def check_a_dead_place_is_no_place(bench: Workbench) -> None:
     ]
     assert await bench.store.assign(term, [Placement(run_id, one)], now=bench.now) == [True]
     assert await bench.store.queries.list_unassigned(until=at(9), limit=9, now=bench.now) == [], (
-        "it has its time from then on"
+        "expected a second for the new placement"
     )
 
 
 @check
-async def check_a_lapsed_reservation_stays_with_its_place(bench: Workbench) -> None:
-    """Nobody else may take it before it is placed anew; then the old lease is worth nothing."""
+async def check_a_lapsed_reservation_keeps_its_placement(bench: Workbench) -> None:
+    """No other worker may take the run before it is placed again. Then the old lease is `Gone`."""
     record = (await bench.put(led(bench))).record
     run_id = await bench.submit(record, due=1)
     one, two = await bench.node("one"), await bench.node("two")
@@ -405,8 +405,8 @@ async def check_a_lapsed_reservation_stays_with_its_place(bench: Workbench) -> N
 
 
 @check
-async def check_only_what_waits_for_the_leader_is_placed(bench: Workbench) -> None:
-    """Not what anybody may take, what is held by a pause, or what runs. Each run is placed once, and counts once."""
+async def check_only_waiting_runs_of_the_leader_are_placed(bench: Workbench) -> None:
+    """Runs that any worker may take, held runs and running ones are refused. Each run is placed and counted once."""
     record, plain = (await bench.put(led(bench))).record, await bench.define("plain")
     paused = (await bench.put(replace(led(bench), name="paused"))).record
     one, two = await bench.node("one"), await bench.node("two")
@@ -427,8 +427,9 @@ async def check_only_what_waits_for_the_leader_is_placed(bench: Workbench) -> No
 
 
 @check
-async def check_a_reserved_turn_is_found_again_after_a_full_worker_has_looked(bench: Workbench) -> None:
-    """In a shared queue: a worker without a free seat looks, sees that there is more, and forgets nothing by it."""
+async def check_a_full_worker_does_not_hide_a_lapsed_run(bench: Workbench) -> None:
+    """In a fair queue a worker without a free seat learns that there is more. After the lapse another worker gets the
+    run."""
     await bench.store.share_queue("default", {}, now=bench.now)
     record = await bench.define(concurrency=Limit(9), share="tenant")
     dying, other = await bench.node("dying"), await bench.node("other")
@@ -441,8 +442,8 @@ async def check_a_reserved_turn_is_found_again_after_a_full_worker_has_looked(be
 
 
 @check
-async def check_who_was_chosen_late_has_a_second(bench: Workbench) -> None:
-    """A run that is overdue is placed once, and not again until its worker has had the time to take it."""
+async def check_a_late_placement_lasts_a_second(bench: Workbench) -> None:
+    """An overdue run is placed once, and not again until its worker has had the time to take it."""
     record = await bench.define(assignment="leader")
     one, two = await bench.node("one"), await bench.node("two")
     term = await bench.term(one)
@@ -458,8 +459,8 @@ async def check_who_was_chosen_late_has_a_second(bench: Workbench) -> None:
 
 
 @check
-async def check_nothing_of_a_paused_queue_is_looked_for_a_place(bench: Workbench) -> None:
-    """Nobody could take it; resumed, it is there again."""
+async def check_runs_of_a_paused_queue_are_not_placed(bench: Workbench) -> None:
+    """No worker could take them. After the resume they are listed again."""
     record = await bench.define(assignment="leader")
     run_id = await bench.submit(record)
     await bench.store.pause_queue("default", reason="", now=bench.now)
@@ -471,8 +472,8 @@ async def check_nothing_of_a_paused_queue_is_looked_for_a_place(bench: Workbench
 
 
 @check
-async def check_one_nodes_cancel_is_not_the_slots(bench: Workbench) -> None:
-    """Cancelled ahead for one node, a slot still runs on the others, also after an edit."""
+async def check_a_cancel_for_one_target_keeps_the_others(bench: Workbench) -> None:
+    """A slot cancelled ahead for one node still runs on the others, also after an edit."""
     job = bench.job(every(), on="all")
     planned = window(0, 30, [10], next_at=40)
     planned.targets = ("one", "two")

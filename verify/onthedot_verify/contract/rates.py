@@ -1,4 +1,4 @@
-"""Rates: starts are evenly spaced, and a run that comes too early is given the instant at which it starts."""
+"""Checks of rates: starts are evenly spaced, and a run that comes too early gets a later instant (a grant)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from onthedot.clock import SECOND
 from onthedot.model.job import JobRecord, Limit, Overlap, Rate
 from onthedot.model.rate import RateGate
 from onthedot.model.run import ArmAnswer, Armed, Blocked, Busy, Delayed, Gate, GateAsk, Gone, Lease, OnBusy, RunState
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import Workbench, at, recover, retry
 
 WAIT, REPLACE = OnBusy("wait"), OnBusy("replace")
-TEN = RateGate("rate:ten", 10, SECOND)  # T is a tenth of a second
+TEN = RateGate("rate:ten", 10, SECOND)  # T is 0.1 s
 SLOW = RateGate("rate:slow", 1, 10 * SECOND)
 
 
@@ -21,7 +21,7 @@ async def rated_job(bench: Workbench, name: str = "job", slots: tuple[float, ...
 
 
 async def due_leases(bench: Workbench, record: JobRecord, node: str, count: int) -> list[Lease]:
-    """So many new runs that are due now, reserved."""
+    """Reserve `count` new runs that are due now."""
     now = (bench.now - at(0)) / SECOND
     for _ in range(count):
         await bench.submit(record, now)
@@ -41,15 +41,16 @@ async def ask(bench: Workbench, lease: Lease, rate: RateGate, *gates: Gate, on_b
 
 
 async def start(bench: Workbench, lease: Lease, rate: RateGate, *gates: Gate) -> Lease:
-    """Arm a run that may start; the lease with what the answer said."""
+    """Arm a run that may start. Returns the lease with fence, attempt and instant."""
     answer = await ask(bench, lease, rate, *gates)
     assert isinstance(answer, Armed), answer
     return replace(lease, fence=answer.fence, armed_at=answer.armed_at, attempt=answer.attempt)
 
 
 @check
-async def check_runs_that_come_at_once_start_evenly_spaced(bench: Workbench) -> None:
-    """The first starts now; each of the others gets its own instant, waits for it, and starts without asking again."""
+async def check_runs_of_one_instant_start_evenly_spaced(bench: Workbench) -> None:
+    """The first starts now. Each of the others gets its own instant, waits for it, and starts then without a second
+    delay."""
     record, node = await rated_job(bench), await bench.node()
     first, *others = await due_leases(bench, record, node, 4)
     await start(bench, first, TEN)
@@ -71,8 +72,8 @@ async def check_runs_that_come_at_once_start_evenly_spaced(bench: Workbench) -> 
 
 
 @check
-async def check_leases_of_one_call_get_one_instant_each(bench: Workbench) -> None:
-    """A batch is taken in its order."""
+async def check_each_lease_of_a_call_gets_its_own_instant(bench: Workbench) -> None:
+    """The instants follow the order of the batch."""
     record, node = await rated_job(bench), await bench.node()
     leases = await due_leases(bench, record, node, 3)
     wanted = {lease.lease_id: GateAsk((), WAIT, TEN) for lease in leases}
@@ -82,7 +83,8 @@ async def check_leases_of_one_call_get_one_instant_each(bench: Workbench) -> Non
 
 
 @check
-async def check_a_lease_that_is_named_twice_gets_one_instant(bench: Workbench) -> None:
+async def check_a_lease_named_twice_gets_one_instant(bench: Workbench) -> None:
+    """The second answer repeats the first."""
     record, node = await rated_job(bench), await bench.node()
     first, second = await due_leases(bench, record, node, 2)
     await start(bench, first, TEN)
@@ -93,7 +95,8 @@ async def check_a_lease_that_is_named_twice_gets_one_instant(bench: Workbench) -
 
 @check
 async def check_a_burst_may_start_at_once(bench: Workbench) -> None:
-    """`burst` of them, and then at the rate; after a while without starts as many again, and no more."""
+    """`burst` runs start at once, and the others at the rate. After a pause without starts the same number may start
+    again."""
     record, node = await rated_job(bench), await bench.node()
     burst = TEN._replace(burst=3)
     leases = await due_leases(bench, record, node, 5)
@@ -108,8 +111,9 @@ async def check_a_burst_may_start_at_once(bench: Workbench) -> None:
 
 
 @check
-async def check_a_rate_that_is_not_whole_loses_nothing(bench: Workbench) -> None:
-    """Seven in a second: instants are rounded up to the microsecond, and every seventh is a second later, exactly."""
+async def check_a_fractional_rate_loses_no_time(bench: Workbench) -> None:
+    """Seven in a second: instants are rounded up to the microsecond, and each seventh start is exactly a second
+    later."""
     record, node, seven = await rated_job(bench), await bench.node(), RateGate("rate:seven", 7, SECOND)
     first, *others = await due_leases(bench, record, node, 22)
     await start(bench, first, seven)
@@ -119,8 +123,8 @@ async def check_a_rate_that_is_not_whole_loses_nothing(bench: Workbench) -> None
 
 
 @check
-async def check_keys_do_not_know_each_other_and_jobs_share_one(bench: Workbench) -> None:
-    """One tenant's rate is not another's; jobs that name the same rate take turns."""
+async def check_rates_with_different_keys_are_independent(bench: Workbench) -> None:
+    """One tenant's rate does not affect another's. Jobs with the same rate share it."""
     one, two, node = await rated_job(bench, "one"), await rated_job(bench, "two"), await bench.node()
     first, second = await due_leases(bench, one, node, 2)
     [third] = await due_leases(bench, two, node, 1)
@@ -130,8 +134,8 @@ async def check_keys_do_not_know_each_other_and_jobs_share_one(bench: Workbench)
 
 
 @check
-async def check_before_its_instant_a_run_is_only_told(bench: Workbench) -> None:
-    """`Busy` takes nothing: no instant, and no gate on the way. Asked again when it is due, it gets its instant."""
+async def check_an_early_ask_takes_no_instant(bench: Workbench) -> None:
+    """`Busy` takes neither an instant nor a gate. When the run is due and asks again, it gets its instant."""
     record, node, limit = await rated_job(bench), await bench.node(), Gate("limit:x", 1)
     for due in (4.95, 5, 5):
         await bench.submit(record, due)
@@ -147,8 +151,8 @@ async def check_before_its_instant_a_run_is_only_told(bench: Workbench) -> None:
 
 
 @check
-async def check_armed_ahead_a_run_counts_from_its_due_instant(bench: Workbench) -> None:
-    """User code starts when it is due: arming it early must not let the next one come closer."""
+async def check_a_run_armed_ahead_counts_from_its_due_instant(bench: Workbench) -> None:
+    """User code starts at the due instant, so an early arm does not bring the next start closer."""
     record, node = await rated_job(bench), await bench.node()
     for due in (5, 5.04, 5.1):
         await bench.submit(record, due)
@@ -156,13 +160,13 @@ async def check_armed_ahead_a_run_counts_from_its_due_instant(bench: Workbench) 
     bench.turn(4.5)
     await start(bench, first, TEN)
     assert await ask(bench, second, TEN, on_busy=None) == Busy("rate:ten", 0)
-    answer = await ask(bench, third, TEN, on_busy=None)  # a tenth after the first: it may start at its instant
+    answer = await ask(bench, third, TEN, on_busy=None)  # 0.1 s after the first: it may start at its instant
     assert isinstance(answer, Armed)
 
 
 @check
-async def check_asked_again_after_a_lost_answer_it_is_the_same(bench: Workbench) -> None:
-    """Armed or delayed: the answer is repeated, and one instant is taken only."""
+async def check_a_repeated_ask_takes_no_second_instant(bench: Workbench) -> None:
+    """Armed or delayed, the answer is repeated."""
     record, node = await rated_job(bench), await bench.node()
     first, second, third = await due_leases(bench, record, node, 3)
     armed, delayed = await ask(bench, first, TEN), await ask(bench, second, TEN)
@@ -173,13 +177,13 @@ async def check_asked_again_after_a_lost_answer_it_is_the_same(bench: Workbench)
     assert await ask(bench, third, TEN) == Delayed("rate:ten", at(0.2))
     bench.turn(0.1)
     [again] = await reserved(bench, node)
-    assert isinstance(await ask(bench, second, TEN), Gone)  # it is reserved under another lease by now
+    assert isinstance(await ask(bench, second, TEN), Gone)  # another lease has the run now
     await start(bench, again, TEN)
 
 
 @check
-async def check_a_grant_is_good_for_a_moment(bench: Workbench) -> None:
-    """Within T, and a second in any case, it starts at once, and the instants of others stay as they are."""
+async def check_a_grant_lasts_for_one_interval(bench: Workbench) -> None:
+    """Within T, or a second if T is shorter, the run starts at once. The instants of other runs do not change."""
     for key, rate, moment in (("a", TEN, 1), ("b", SLOW, 10)):
         gate, begin = rate._replace(key=key), 100 if key == "b" else 0
         bench.turn(begin)
@@ -194,8 +198,8 @@ async def check_a_grant_is_good_for_a_moment(bench: Workbench) -> None:
 
 
 @check
-async def check_late_grants_do_not_start_together(bench: Workbench) -> None:
-    """After an outage the grants are void: one starts, and the others get new instants, evenly spaced."""
+async def check_expired_grants_do_not_start_together(bench: Workbench) -> None:
+    """After an outage the grants are void. One run starts, and the others get new instants, evenly spaced."""
     record, node = await rated_job(bench), await bench.node()
     first, *others = await due_leases(bench, record, node, 5)
     await start(bench, first, TEN)
@@ -213,8 +217,8 @@ async def check_late_grants_do_not_start_together(bench: Workbench) -> None:
 
 
 @check
-async def check_who_is_delayed_gives_its_place_in_a_limit_to_others(bench: Workbench) -> None:
-    """The limit passes on in the same write; the overlap gate is kept."""
+async def check_a_delayed_run_frees_its_limit(bench: Workbench) -> None:
+    """The limit passes on in the same write. The run keeps its overlap gate."""
     record, node = await rated_job(bench), await bench.node()
     other = await bench.define("other", concurrency=Limit(1))
     limit, overlap = Gate("limit:x", 1), Gate("overlap:x", 1, until_end=True)
@@ -225,7 +229,7 @@ async def check_who_is_delayed_gives_its_place_in_a_limit_to_others(bench: Workb
     busy = await start(bench, third, TEN._replace(key="rate:other"), limit)
     assert isinstance(await ask(bench, second, TEN, overlap, limit), Blocked)
     assert isinstance(await ask(bench, waiting, TEN._replace(key="rate:none"), limit), Blocked)
-    assert await bench.finish(busy)  # the limit passes to the second, which its rate delays
+    assert await bench.finish(busy)  # the limit passes to the second run, whose rate delays it
     [again] = await reserved(bench, node)
     assert again.run_id == second.run_id
     assert await ask(bench, again, TEN, overlap, limit) == Delayed("rate:ten", at(0.1))
@@ -237,8 +241,8 @@ async def check_who_is_delayed_gives_its_place_in_a_limit_to_others(bench: Workb
 
 
 @check
-async def check_every_attempt_takes_its_turn(bench: Workbench) -> None:
-    """A retry and a recovery ask like any other run, also right after an attempt that had come with a grant."""
+async def check_each_attempt_asks_its_rate(bench: Workbench) -> None:
+    """A retry and a recovery ask like any other run, even directly after an attempt that had a grant."""
     record, dying = await rated_job(bench), await bench.node("dying", ttl=12)
     first, second = await due_leases(bench, record, dying, 2)
     first = await start(bench, first, SLOW)
@@ -267,8 +271,8 @@ async def check_every_attempt_takes_its_turn(bench: Workbench) -> None:
 
 
 @check
-async def check_another_node_takes_over_a_grant(bench: Workbench) -> None:
-    """A reservation that lapses with its node leaves the run its instant."""
+async def check_a_grant_moves_to_another_node(bench: Workbench) -> None:
+    """If a reservation lapses with its node, the run keeps its instant."""
     record, dying, living = await rated_job(bench), await bench.node("dying", ttl=3), await bench.node("living")
     first, second, third = await due_leases(bench, record, dying, 3)
     await start(bench, first, TEN)
@@ -280,12 +284,13 @@ async def check_another_node_takes_over_a_grant(bench: Workbench) -> None:
     assert (taken.run_id, taken.due_at) == (second.run_id, at(0.1))
     await start(bench, taken, TEN)
     assert isinstance(await ask(bench, held, TEN), Gone)
-    assert isinstance(await ask(bench, third, TEN), Armed)  # nobody has started since 0.1, by the rate's count
+    assert isinstance(await ask(bench, third, TEN), Armed)  # for the rate, the last start was at 0.1
 
 
 @check
-async def check_pause_and_resume_with_a_grant(bench: Workbench) -> None:
-    """Held, it starts at its instant if it is resumed by then; long after it, it asks anew. A slot is skipped."""
+async def check_a_grant_survives_a_short_pause(bench: Workbench) -> None:
+    """A held run starts at its instant if it is resumed by then. Long after it, the run asks again. A slot is
+    skipped."""
     record, node = await rated_job(bench), await bench.node()
     first, second = await due_leases(bench, record, node, 2)
     await start(bench, first, SLOW)
@@ -309,8 +314,8 @@ async def check_pause_and_resume_with_a_grant(bench: Workbench) -> None:
 
 
 @check
-async def check_a_granted_slot_is_not_missed(bench: Workbench) -> None:
-    """It was asked for in time: it does not expire while it waits for its instant."""
+async def check_a_slot_with_a_grant_does_not_expire(bench: Workbench) -> None:
+    """It asked in time, so it does not expire while it waits for its instant."""
     record, node = await rated_job(bench, slots=(10,), late=5), await bench.node()
     bench.turn(10)
     await bench.submit(record, 10)
@@ -327,7 +332,7 @@ async def check_a_granted_slot_is_not_missed(bench: Workbench) -> None:
 
 @check
 async def check_a_cancelled_run_loses_its_instant(bench: Workbench) -> None:
-    """Nobody moves up: the others were told when they start."""
+    """No other run moves up: their instants are fixed."""
     record, node = await rated_job(bench), await bench.node()
     first, second, third, fourth = await due_leases(bench, record, node, 4)
     await start(bench, first, TEN)
@@ -339,8 +344,8 @@ async def check_a_cancelled_run_loses_its_instant(bench: Workbench) -> None:
 
 
 @check
-async def check_who_replaces_a_granted_run_takes_its_instant(bench: Workbench) -> None:
-    """Slots that come faster than the rate replace each other, and the newest starts when the first would have."""
+async def check_a_replacing_run_takes_over_the_grant(bench: Workbench) -> None:
+    """Slots that are faster than the rate replace each other. The newest starts when the first would have."""
     record, node = await rated_job(bench, slots=(10, 20, 30, 40), overlap=Overlap("replace")), await bench.node()
     gate, rate = Gate(f"overlap:{record.id}:", 1, until_end=True), RateGate("rate:x", 1, 25 * SECOND)
 
@@ -363,8 +368,8 @@ async def check_who_replaces_a_granted_run_takes_its_instant(bench: Workbench) -
 
 
 @check
-async def check_an_edit_counts_from_the_next_ask(bench: Workbench) -> None:
-    """Instants that were handed out stay; the next start comes at the new distance; another key knows no old grant."""
+async def check_an_edited_rate_counts_from_the_next_ask(bench: Workbench) -> None:
+    """Instants already granted stay. The next one has the new distance. A grant of another key does not count."""
     record, node = await rated_job(bench), await bench.node()
     first, second, third, fourth = await due_leases(bench, record, node, 4)
     await start(bench, first, TEN)
@@ -382,8 +387,8 @@ async def check_an_edit_counts_from_the_next_ask(bench: Workbench) -> None:
 
 
 @check
-async def check_a_clock_that_is_set_back_brings_no_burst(bench: Workbench) -> None:
-    """Instants that were handed out come again before anything else starts."""
+async def check_a_clock_set_back_causes_no_burst(bench: Workbench) -> None:
+    """The instants already granted pass again before another run starts."""
     record, node = await rated_job(bench), await bench.node()
     bench.turn(100)
     first, second = await due_leases(bench, record, node, 2)
@@ -400,8 +405,8 @@ async def check_a_clock_that_is_set_back_brings_no_burst(bench: Workbench) -> No
 
 
 @check
-async def check_a_recount_forgets_no_rate_that_is_busy(bench: Workbench) -> None:
-    """What is forgotten is as good as new; what is not over counts on."""
+async def check_a_recount_keeps_busy_rates(bench: Workbench) -> None:
+    """The recount removes a rate only if it is as good as new."""
     record, node = await rated_job(bench), await bench.node()
     [first] = await due_leases(bench, record, node, 1)
     await start(bench, first, SLOW)
@@ -413,15 +418,15 @@ async def check_a_recount_forgets_no_rate_that_is_busy(bench: Workbench) -> None
     bench.turn(20)
     await bench.store.recount_gates(now=bench.now)
     [again] = await reserved(bench, node)
-    await start(bench, again, SLOW)  # its grant is ten seconds old: just good
+    await start(bench, again, SLOW)  # its grant is ten seconds old: the limit
     third, fourth = await due_leases(bench, record, node, 2)
     await start(bench, third, SLOW)
     assert await ask(bench, fourth, SLOW) == Delayed("rate:slow", at(30))
 
 
 @check
-async def check_the_end_of_time_can_be_waited_for(bench: Workbench) -> None:
-    """Once in a century, and more waiting than there are centuries: instants stay within what a store can keep."""
+async def check_instants_of_a_slow_rate_stay_in_range(bench: Workbench) -> None:
+    """Once in a century, with a hundred runs: instants stay within what a store can keep."""
     record, node, rare = await rated_job(bench), await bench.node(), RateGate("rate:rare", 1, 36_525 * 86_400 * SECOND)
     first, *others = await due_leases(bench, record, node, 100)
     await start(bench, first, rare)

@@ -1,4 +1,4 @@
-"""Taking work: in which order, how much, from whom, and when to ask again."""
+"""Checks of `reserve` and `recover`: which runs a worker gets, in which order, and how many."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 from onthedot.model.errors import NodeExpired
 from onthedot.model.job import Call, JobRecord, Sleep
 from onthedot.model.run import Gone, RunState
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import Workbench, at, raises, retry
 
 
@@ -16,8 +16,8 @@ async def submit_at(bench: Workbench, record: JobRecord, *instants: float) -> li
 
 
 @check
-async def check_due_work_is_armed_at_once(bench: Workbench) -> None:
-    """Due work comes armed, with all that the holder must know, and is running from that write on."""
+async def check_reserve_arms_due_runs_at_once(bench: Workbench) -> None:
+    """A due run comes armed, with everything its holder needs. It is running from that write on."""
     record = await bench.define()
     run_id = await bench.submit(record, due=2, key="t", args="{}")
     node = await bench.node()
@@ -35,8 +35,8 @@ async def check_due_work_is_armed_at_once(bench: Workbench) -> None:
 
 
 @check
-async def check_future_work_is_held(bench: Workbench) -> None:
-    """Work within the horizon is reserved, not armed: no fence yet, no attempt counted."""
+async def check_reserve_holds_future_runs(bench: Workbench) -> None:
+    """A run within the horizon is reserved and not armed: it has no fence, and no attempt is counted."""
     record = await bench.define()
     run_id = await bench.submit(record, due=5)
     got = await bench.reserve(await bench.node(), seats=4, ahead=4, horizon=5)
@@ -48,8 +48,8 @@ async def check_future_work_is_held(bench: Workbench) -> None:
 
 
 @check
-async def check_earliest_due_first(bench: Workbench) -> None:
-    """Both kinds come earliest due first, also when that is not the order in which they were submitted."""
+async def check_the_earliest_due_run_comes_first(bench: Workbench) -> None:
+    """This holds for armed and held runs, in whatever order they were submitted."""
     record = await bench.define()
     ids = dict(zip((8, 2, 6, 4, 14, 12), await submit_at(bench, record, 8, 2, 6, 4, 14, 12), strict=True))
     bench.turn(10)
@@ -75,8 +75,8 @@ async def check_a_retry_waits_for_its_new_instant(bench: Workbench) -> None:
 
 
 @check
-async def check_seats_bound_what_is_armed(bench: Workbench) -> None:
-    """No more due work than free seats; none without a seat; each run once."""
+async def check_seats_limit_the_armed_runs(bench: Workbench) -> None:
+    """A worker gets no more due runs than it has free seats, and each run once."""
     record = await bench.define()
     ids = await submit_at(bench, record, *range(5))
     node = await bench.node()
@@ -88,8 +88,8 @@ async def check_seats_bound_what_is_armed(bench: Workbench) -> None:
 
 
 @check
-async def check_extra_is_for_quick_jobs(bench: Workbench) -> None:
-    """Beyond the seats only runs of quick jobs are taken, at most `extra`, still earliest first."""
+async def check_extra_seats_are_for_quick_jobs(bench: Workbench) -> None:
+    """Beyond the seats only runs of quick jobs are taken, at most `extra`, earliest first."""
     quick, slow = await bench.define("quick"), await bench.define("slow")
     runs = [await bench.submit((slow, quick)[number % 2], due=number) for number in range(8)]
     bench.turn(10)
@@ -99,7 +99,7 @@ async def check_extra_is_for_quick_jobs(bench: Workbench) -> None:
 
 
 @check
-async def check_extra_without_quick_jobs_is_nothing(bench: Workbench) -> None:
+async def check_extra_seats_need_quick_jobs(bench: Workbench) -> None:
     """`extra` alone gives no run of a job that is not named quick."""
     record = await bench.define()
     await submit_at(bench, record, 0, 0, 0)
@@ -108,8 +108,8 @@ async def check_extra_without_quick_jobs_is_nothing(bench: Workbench) -> None:
 
 
 @check
-async def check_ahead_and_horizon_bound_what_is_held(bench: Workbench) -> None:
-    """At most `ahead` runs, none due after the horizon, none without either."""
+async def check_ahead_and_horizon_limit_the_held_runs(bench: Workbench) -> None:
+    """At most `ahead` runs are held, none due after the horizon. Both are needed."""
     record = await bench.define()
     ids = await submit_at(bench, record, 1, 2, 3, 4)
     node = await bench.node()
@@ -122,8 +122,8 @@ async def check_ahead_and_horizon_bound_what_is_held(bench: Workbench) -> None:
 
 
 @check
-async def check_a_worker_gets_only_what_it_can_do(bench: Workbench) -> None:
-    """A run is given only to a worker that has a name for its task; what it passes over stays for others."""
+async def check_a_worker_gets_only_its_tasks(bench: Workbench) -> None:
+    """A run goes only to a worker that names its task. Other runs stay for other workers."""
     call = await bench.define("call", task=Call(handler="other"))
     sleep = await bench.define("sleep", task=Sleep(duration=timedelta(seconds=1)))
     runs = {"call": await bench.submit(call), "sleep": await bench.submit(sleep)}
@@ -136,8 +136,8 @@ async def check_a_worker_gets_only_what_it_can_do(bench: Workbench) -> None:
 
 
 @check
-async def check_what_it_cannot_do_is_not_in_the_way(bench: Workbench) -> None:
-    """However much work for others lies in front, a worker finds its own behind it."""
+async def check_runs_of_other_tasks_do_not_block_a_worker(bench: Workbench) -> None:
+    """A worker finds its runs behind any number of runs that it cannot run."""
     other = await bench.define("other", task=Call(handler="other"))
     mine = await bench.define("mine")
     await submit_at(bench, other, *range(40))
@@ -148,8 +148,8 @@ async def check_what_it_cannot_do_is_not_in_the_way(bench: Workbench) -> None:
 
 
 @check
-async def check_queues_are_kept_apart(bench: Workbench) -> None:
-    """A worker takes from the queues that it names, and from no other."""
+async def check_a_worker_gets_only_its_queues(bench: Workbench) -> None:
+    """A worker takes runs from the queues that it names, and from no other."""
     record = await bench.define()
     run_id = await bench.submit(record)
     node = await bench.node()
@@ -160,9 +160,9 @@ async def check_queues_are_kept_apart(bench: Workbench) -> None:
 
 
 @check
-async def check_a_reservation_is_its_holders_until_it_lapses(bench: Workbench) -> None:
-    """Within `lapse` of the due instant nobody else gets a reserved run; after that anybody may, and the old
-    lease is worth nothing: `Gone`, False, False."""
+async def check_a_reservation_lasts_until_it_lapses(bench: Workbench) -> None:
+    """Until `lapse` after the due instant no other worker gets the run. After that any worker may. Then the old lease
+    is refused everywhere: `Gone`, False, False."""
     record = await bench.define()
     run_id = await bench.submit(record, due=5)
     one, two = await bench.node("one"), await bench.node("two")
@@ -183,8 +183,8 @@ async def check_a_reservation_is_its_holders_until_it_lapses(bench: Workbench) -
 
 
 @check
-async def check_expired_work_is_not_given_out(bench: Workbench) -> None:
-    """A slot whose expiry has passed is not given to anybody, and nobody is told to wait for it."""
+async def check_an_expired_run_is_not_given_out(bench: Workbench) -> None:
+    """No worker gets a slot whose expiry has passed, nor an instant to come back for it."""
     await bench.define(slots=[10, 20], late=5)
     node = await bench.node()
     bench.turn(21)
@@ -195,8 +195,8 @@ async def check_expired_work_is_not_given_out(bench: Workbench) -> None:
 
 
 @check
-async def check_expiry_is_one_instant(bench: Workbench) -> None:
-    """At the very instant of its expiry a run is either given out or expired: never both, never neither."""
+async def check_a_run_expires_at_one_instant(bench: Workbench) -> None:
+    """At that instant a run is either given out or expired: never both, never neither."""
     await bench.define(slots=[10], late=5)
     bench.turn(15)
     given = await bench.take(await bench.node())
@@ -204,8 +204,8 @@ async def check_expiry_is_one_instant(bench: Workbench) -> None:
 
 
 @check
-async def check_only_a_living_node_may_reserve(bench: Workbench) -> None:
-    """`NodeExpired` without a lease, after its end, and after leaving; nothing is taken."""
+async def check_reserve_needs_a_living_node(bench: Workbench) -> None:
+    """`NodeExpired` without a lease, after its end, and after leaving. Nothing is taken."""
     record = await bench.define()
     await bench.submit(record)
     short, gone = await bench.node("short", ttl=5), await bench.node("gone")
@@ -218,8 +218,8 @@ async def check_only_a_living_node_may_reserve(bench: Workbench) -> None:
 
 
 @check
-async def check_every_lease_is_its_own(bench: Workbench) -> None:
-    """Each lease has an id of its own, one of those the worker drew; fences are distinct."""
+async def check_each_lease_has_its_own_id_and_fence(bench: Workbench) -> None:
+    """Each id is one of those the worker drew."""
     record = await bench.define()
     await submit_at(bench, record, *range(6))
     bench.turn(2)
@@ -230,8 +230,8 @@ async def check_every_lease_is_its_own(bench: Workbench) -> None:
 
 
 @check
-async def check_a_lost_answer_can_be_read(bench: Workbench) -> None:
-    """`held` tells what the last `reserve` gave: the same leases, reserved and running, of this incarnation."""
+async def check_recover_returns_the_leases_of_a_lost_answer(bench: Workbench) -> None:
+    """`recover` returns the same leases that the last `reserve` gave, reserved and running, of this incarnation."""
     record = await bench.define()
     await submit_at(bench, record, 0, 1, 5, 6)
     one, two = await bench.node("one"), await bench.node("two")
@@ -248,14 +248,14 @@ async def check_a_lost_answer_can_be_read(bench: Workbench) -> None:
 
 
 @check
-async def check_a_void_ask_gives_nothing_out(bench: Workbench) -> None:
-    """Who asks what it holds, because an answer was lost, may say that no earlier ask counts any more."""
+async def check_a_voided_reserve_gives_nothing_out(bench: Workbench) -> None:
+    """After a lost answer a worker may declare earlier asks void. They give out no run, even if they arrive late."""
     record, node = await bench.define(), await bench.node()
     await bench.submit(record)
     assert await bench.store.recover(node, void_below=5) == []
     late = await bench.reserve(node, seats=9, ahead=9, horizon=100, number=4)
     assert (late.armed, late.held) == ([], [])
-    assert await bench.store.recover(node, void_below=2) == []  # it only grows
+    assert await bench.store.recover(node, void_below=2) == []  # the number only grows
     assert len((await bench.reserve(node, seats=9, number=5)).armed) == 1
     other = await bench.node("other")
     await bench.submit(record)

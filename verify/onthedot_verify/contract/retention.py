@@ -1,4 +1,4 @@
-"""Forgetting: what has ended, is old and is settled goes, in bounded steps, and stays counted; nothing else does."""
+"""Checks of `prune_runs`: which ended runs are removed, in limited steps, and that they stay counted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from onthedot.model.job import JobRecord
 from onthedot.model.retention import Cut, DailyCount, Mark, Pruned, day_of
 from onthedot.model.run import TERMINAL, NewRun, RunState, submit_trigger
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import START, VERDICTS, Workbench, at, every, retry, window
 
 TODAY = day_of(START)
@@ -15,7 +15,7 @@ WEEK = 7 * 86_400
 
 
 def cut(seconds: float, states: frozenset[RunState] = TERMINAL, *, job: JobRecord | None = None) -> Cut:
-    """Everything that ended up to an instant."""
+    """The cut for all runs that ended up to an instant."""
     return Cut(states, Mark(at(seconds), 2**62), None if job is None else job.id)
 
 
@@ -38,7 +38,7 @@ async def remaining(bench: Workbench) -> set[int]:
 
 
 async def counted(bench: Workbench) -> Counter[RunState]:
-    """What was rolled up, by state."""
+    """How many runs were pruned, by state."""
     found: Counter[RunState] = Counter()
     for one in await bench.store.queries.list_daily_counts(limit=100_000):
         found[one.state] += one.count
@@ -46,8 +46,9 @@ async def counted(bench: Workbench) -> Counter[RunState]:
 
 
 @check
-async def check_what_has_ended_by_then_goes_and_is_counted(bench: Workbench) -> None:
-    """With its attempts, in the states that are named, up to the cut and not beyond; by job, day of its end, state."""
+async def check_old_runs_are_pruned_and_counted(bench: Workbench) -> None:
+    """Runs in the named states up to the cut are removed with their attempts. They are counted by job, day of their
+    end, and state."""
     one, two = await bench.define("one"), await bench.define("two")
     [success, dead] = await end(bench, one, RunState.SUCCEEDED, RunState.DEAD)
     await end(bench, two, RunState.SUCCEEDED)
@@ -70,8 +71,8 @@ async def check_what_has_ended_by_then_goes_and_is_counted(bench: Workbench) -> 
 
 
 @check
-async def check_counts_add_up(bench: Workbench) -> None:
-    """Of every state: what is still there, and what was counted, is all that ever ended."""
+async def check_kept_and_pruned_runs_add_up(bench: Workbench) -> None:
+    """In each state, the kept and the counted runs are all that ever ended."""
     record = await bench.define()
     for day in range(4):
         bench.turn(day * 86_400)
@@ -88,8 +89,8 @@ async def check_counts_add_up(bench: Workbench) -> None:
 
 
 @check
-async def check_pruning_again_changes_nothing(bench: Workbench) -> None:
-    """The answer may have been lost: the same call again removes nothing, and counts nothing twice."""
+async def check_a_repeated_prune_changes_nothing(bench: Workbench) -> None:
+    """It is repeated after a lost answer. Nothing is removed or counted twice."""
     await end(bench, await bench.define(), RunState.SUCCEEDED, RunState.LOST)
     assert (await prune(bench, cut(0))).runs == 2
     async with bench.nothing_written():
@@ -97,8 +98,8 @@ async def check_pruning_again_changes_nothing(bench: Workbench) -> None:
 
 
 @check
-async def check_what_is_live_is_never_touched(bench: Workbench) -> None:
-    """Scheduled, reserved, running or waiting for another try: live runs stay, with the attempts they have had."""
+async def check_live_runs_are_never_pruned(bench: Workbench) -> None:
+    """Scheduled, reserved, running or between two attempts: they stay, with the attempts that they have had."""
     record = await bench.define()
     node = await bench.node()
     await bench.submit(record)
@@ -116,9 +117,9 @@ async def check_what_is_live_is_never_touched(bench: Workbench) -> None:
 
 
 @check
-async def check_one_call_is_bounded(bench: Workbench) -> None:
-    """No call looks at more than `limit` runs, oldest end first; the next goes on behind what it has looked at, also
-    among runs that ended in the same instant."""
+async def check_one_call_looks_at_a_limited_number_of_runs(bench: Workbench) -> None:
+    """A call looks at no more than `limit` runs, oldest end first. The next one continues after them, also among runs
+    that ended at one instant."""
     record = await bench.define()
     ids = await end(bench, record, *[RunState.DEAD, RunState.SUCCEEDED] * 3)
     ordinary = cut(0, frozenset({RunState.SUCCEEDED}))
@@ -135,8 +136,8 @@ async def check_one_call_is_bounded(bench: Workbench) -> None:
 
 
 @check
-async def check_a_cut_ends_at_its_mark(bench: Workbench) -> None:
-    """Also in the midst of runs that ended in the same instant."""
+async def check_a_cut_stops_at_its_mark(bench: Workbench) -> None:
+    """The mark may be between runs that ended at one instant."""
     ids = await end(bench, await bench.define(), *[RunState.SUCCEEDED] * 4)
     assert (await prune(bench, Cut(TERMINAL, Mark(START, ids[1])))).runs == 2
     assert (await prune(bench, Cut(TERMINAL, Mark(START, ids[2])), after=Mark(START, ids[1]))).runs == 1
@@ -148,12 +149,12 @@ async def check_a_cut_ends_at_its_mark(bench: Workbench) -> None:
 
 
 @check
-async def check_a_slot_goes_when_it_is_settled(bench: Workbench) -> None:
-    """At or below its schedule's watermark. One above it stays: it is what keeps the slot from being run twice."""
+async def check_a_slots_run_is_pruned_up_to_the_watermark(bench: Workbench) -> None:
+    """A slot above its schedule's watermark stays, because its run keeps it from running twice."""
     record = await bench.define(slots=[10], late=5)
     bench.turn(20)
     [missed] = await bench.expire()
-    bench.turn(5)  # somebody sets the clock back, and edits
+    bench.turn(5)  # the clock is set back before an edit
     edited = await bench.put(bench.job(every(5)), window(5, 8, next_at=10))
     assert (await bench.schedule(edited.record)).watermark == at(8)
     bench.turn(WEEK)
@@ -166,8 +167,8 @@ async def check_a_slot_goes_when_it_is_settled(bench: Workbench) -> None:
 
 
 @check
-async def check_a_slot_in_the_future_stays(bench: Workbench) -> None:
-    """A run that was armed long before its instant, and has ended: its slot is still to come."""
+async def check_a_future_slots_run_is_kept(bench: Workbench) -> None:
+    """Its run was armed long before its instant and has ended. The slot is still to come."""
     await bench.define(slots=[50])
     node = await bench.node()
     [lease] = await bench.hold(node)
@@ -179,8 +180,8 @@ async def check_a_slot_in_the_future_stays(bench: Workbench) -> None:
 
 
 @check
-async def check_a_slot_of_a_schedule_that_is_gone_goes(bench: Workbench) -> None:
-    """Nobody will plan it again."""
+async def check_a_slots_run_of_a_dropped_schedule_is_pruned(bench: Workbench) -> None:
+    """It will not be planned again."""
     await bench.define(slots=[10])
     bench.turn(10)
     [lease] = await bench.take(await bench.node())
@@ -190,8 +191,8 @@ async def check_a_slot_of_a_schedule_that_is_gone_goes(bench: Workbench) -> None
 
 
 @check
-async def check_an_edit_plans_no_slot_again_that_ran_and_was_pruned(bench: Workbench) -> None:
-    """Not even when the clock was set back: W stays at the newest slot ever armed."""
+async def check_an_edit_does_not_plan_a_pruned_slot_again(bench: Workbench) -> None:
+    """This holds even after the clock was set back: W stays at the newest slot ever armed."""
     record = await bench.define(slots=[10, 20, 30], late=5)
     node = await bench.node(ttl=10 * WEEK)
     for slot in (10, 20):
@@ -210,8 +211,9 @@ async def check_an_edit_plans_no_slot_again_that_ran_and_was_pruned(bench: Workb
 
 
 @check
-async def check_a_key_is_kept_as_long_as_its_run(bench: Workbench) -> None:
-    """Submitted again, it is the same run; once that is pruned, a new one, with an id that was never used before."""
+async def check_a_trigger_is_kept_as_long_as_its_run(bench: Workbench) -> None:
+    """A submit of the same trigger gives the same run. After pruning it gives a new run, with an id never used
+    before."""
     record = await bench.define()
     [first] = await end(bench, record, RunState.SUCCEEDED, key="token")
     assert await bench.submit(record, key="token") == first
@@ -224,7 +226,7 @@ async def check_a_key_is_kept_as_long_as_its_run(bench: Workbench) -> None:
 
 @check
 async def check_a_submit_key_is_kept_as_long_as_its_run(bench: Workbench) -> None:
-    """Also the key that a caller has chosen; those of other runs, live or ended, stay."""
+    """The same holds for a key that the caller has chosen. Keys of other runs, live or ended, stay."""
     record = await bench.define()
 
     async def submit(key: str, due: float, args: str = "{}") -> int:
@@ -243,7 +245,7 @@ async def check_a_submit_key_is_kept_as_long_as_its_run(bench: Workbench) -> Non
 
 @check
 async def check_a_finish_after_pruning_is_refused(bench: Workbench) -> None:
-    """Nothing is known of the attempt any more, and nothing is written."""
+    """The attempt is not known any more, and nothing is written."""
     await bench.submit(await bench.define())
     [lease] = await bench.take(await bench.node())
     assert await bench.finish(lease)

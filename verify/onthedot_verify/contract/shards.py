@@ -1,4 +1,4 @@
-"""Layouts and shards: who plans what, and that nothing of an earlier layout is accepted; zone data."""
+"""Checks of layouts, shards and zone data: which node plans what, and that calls of an earlier layout are refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onthedot.model.errors import DefinitionError, LayoutConflict, TermLost
 from onthedot.model.job import Cron, JobRecord
 from onthedot.rules.shards import BUCKETS, MOST_SHARDS, bucket_of, buckets_of, shard_of
 from onthedot.stores.values import Layout, Node, Placement, Replanned, Term
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import Workbench, at, every, raises, window
 
 TTL = 10 * SECOND
@@ -30,14 +30,14 @@ async def set_shards(bench: Workbench, shards: int, expected: int | None = None)
 
 
 async def node_with(bench: Workbench, name: str, tzdata: str, **fields: object) -> str:
-    """Register a node with this version of the zone data; its incarnation."""
+    """Register a node with this version of the zone data. Returns its incarnation."""
     node = Node(id=name, incarnation=f"{name}-{bench.ids.token()}", tzdata=tzdata, **fields)  # type: ignore[arg-type]
     await bench.store.register(node, ttl=1000 * SECOND, now=bench.now)
     return node.incarnation
 
 
 async def zoned_job(bench: Workbench, name: str, next_at: float = 100) -> JobRecord:
-    """A job that hangs on a time zone, with its next slot there and nothing planned."""
+    """A job with a time zone, with its next slot there and nothing planned."""
     job = bench.job(Cron(expression="0 3 * * *", tz="Europe/Berlin", id="s"), name=name)
     return (await bench.put(job, window(0, 5, next_at=next_at))).record
 
@@ -46,8 +46,8 @@ async def zoned_job(bench: Workbench, name: str, next_at: float = 100) -> JobRec
 
 
 @check
-async def check_ranges_divide_the_buckets(bench: Workbench) -> None:
-    """Whatever the number of shards, each bucket is in one of them, and they differ by one bucket at the most."""
+async def check_shards_divide_the_buckets(bench: Workbench) -> None:
+    """For any number of shards, each bucket is in one of them, and sizes differ by at most one."""
     for shards in range(1, MOST_SHARDS + 1):
         assert (await set_shards(bench, shards)).shards == shards
         ranges = [buckets_of(shard, shards) for shard in range(shards)]
@@ -58,8 +58,8 @@ async def check_ranges_divide_the_buckets(bench: Workbench) -> None:
 
 
 @check
-async def check_there_is_one_shard_until_somebody_says_otherwise(bench: Workbench) -> None:
-    """The first layout is version 1 with one shard; each change is the next version."""
+async def check_the_first_layout_has_one_shard(bench: Workbench) -> None:
+    """It is version 1. Each change makes the next version."""
     assert await bench.store.queries.get_layout() == Layout(1, 1)
     assert await set_shards(bench, 4) == Layout(2, 4)
     assert await bench.store.queries.get_layout() == Layout(2, 4)
@@ -67,8 +67,8 @@ async def check_there_is_one_shard_until_somebody_says_otherwise(bench: Workbenc
 
 
 @check
-async def check_a_layout_is_fenced_by_its_version(bench: Workbench) -> None:
-    """Who read another version changes nothing; the same again gives the same answer, whatever was expected."""
+async def check_a_layout_change_needs_the_version_that_was_read(bench: Workbench) -> None:
+    """Another version changes nothing. The same change again gives the same answer, whatever was expected."""
     await set_shards(bench, 4, expected=1)
     async with bench.nothing_written():
         with raises(LayoutConflict):
@@ -81,7 +81,7 @@ async def check_a_layout_is_fenced_by_its_version(bench: Workbench) -> None:
 
 @check
 async def check_a_new_layout_ends_all_terms(bench: Workbench) -> None:
-    """In the same write: none can be renewed or resigned, all shards are free, and numbers go on."""
+    """In the same write no term can be renewed or resigned any more, all shards are free, and numbers continue."""
     one, two = await bench.node("one"), await bench.node("two")
     await set_shards(bench, 2)
     old = [await won(bench, one, 0), await won(bench, one, 1)]
@@ -101,7 +101,7 @@ async def check_a_new_layout_ends_all_terms(bench: Workbench) -> None:
 
 @check
 async def check_an_earlier_layout_is_refused_everywhere(bench: Workbench) -> None:
-    """Also when the clock is set back to before its terms ended, and when the shard has the same number."""
+    """This holds also when the clock is set back to before its terms ended, and when the shard has the same number."""
     record = (await bench.put(bench.job(every()), window(0, 0, next_at=10))).record
     node = await bench.node()
     bench.turn(5)
@@ -126,8 +126,8 @@ async def check_an_earlier_layout_is_refused_everywhere(bench: Workbench) -> Non
 
 
 @check
-async def check_a_shard_that_is_not_there_is_refused(bench: Workbench) -> None:
-    """Of a layout with two shards there is no third."""
+async def check_an_unknown_shard_is_refused(bench: Workbench) -> None:
+    """A layout with two shards has no third one."""
     node = await bench.node()
     await set_shards(bench, 2)
     for shard in (2, -1):
@@ -138,8 +138,8 @@ async def check_a_shard_that_is_not_there_is_refused(bench: Workbench) -> None:
 
 
 @check
-async def check_numbers_grow_over_layouts(bench: Workbench) -> None:
-    """A shard that goes and comes back goes on with its numbers: no plan of long ago fits."""
+async def check_term_numbers_grow_across_layouts(bench: Workbench) -> None:
+    """A shard that is removed and comes back continues its numbers, so no old plan fits."""
     node = await bench.node()
     numbers = []
     for shards in (2, 1, 2, 1, 2):
@@ -150,8 +150,8 @@ async def check_numbers_grow_over_layouts(bench: Workbench) -> None:
 
 
 @check
-async def check_due_schedules_are_those_of_the_shard(bench: Workbench) -> None:
-    """Each due schedule comes with one shard, that of its job's bucket, earliest first; `more` counts its own only."""
+async def check_due_schedules_belong_to_one_shard(bench: Workbench) -> None:
+    """Each due schedule comes with the shard of its job's bucket, earliest first. `more` counts that shard only."""
     records = [
         (await bench.put(bench.job(every(), name=f"job{n:02}"), window(0, 5, next_at=20 + n % 7))).record
         for n in range(40)
@@ -175,8 +175,8 @@ async def check_due_schedules_are_those_of_the_shard(bench: Workbench) -> None:
 
 
 @check
-async def check_the_newest_zone_data_plans(bench: Workbench) -> None:
-    """Nobody begins a term while a living planner, that is not to drain, has newer zone data; then the next does."""
+async def check_a_term_goes_to_the_newest_zone_data(bench: Workbench) -> None:
+    """No node starts a term while a living planner, that does not drain, has newer zone data."""
     old, new = await node_with(bench, "old", "2024b"), await node_with(bench, "new", "2025a")
     await node_with(bench, "worker", "2026a", roles=("worker",))
     unknown = await node_with(bench, "unknown", "unknown")
@@ -192,8 +192,8 @@ async def check_the_newest_zone_data_plans(bench: Workbench) -> None:
 
 
 @check
-async def check_who_leads_goes_on_when_newer_zone_data_comes(bench: Workbench) -> None:
-    """The rule is for those who campaign: a term is renewed until its holder gives it up."""
+async def check_a_leader_continues_when_newer_zone_data_comes(bench: Workbench) -> None:
+    """The rule is for nodes that campaign. A term is renewed until its holder resigns."""
     old = await node_with(bench, "old", "2024b")
     term = await won(bench, old)
     new = await node_with(bench, "new", "2025a")
@@ -203,8 +203,8 @@ async def check_who_leads_goes_on_when_newer_zone_data_comes(bench: Workbench) -
 
 
 @check
-async def check_who_cannot_have_the_term_is_not_waited_for(bench: Workbench) -> None:
-    """The earliest registered is preferred among those with the newest zone data only."""
+async def check_nodes_with_older_zone_data_have_no_precedence(bench: Workbench) -> None:
+    """The earliest registered planner is preferred only among those with the newest zone data."""
     leader = await node_with(bench, "leader", "2025a")
     await node_with(bench, "old", "2024b")
     new = await node_with(bench, "new", "2025a")
@@ -213,8 +213,8 @@ async def check_who_cannot_have_the_term_is_not_waited_for(bench: Workbench) -> 
 
 
 @check
-async def check_a_term_knows_what_its_shard_was_computed_with(bench: Workbench) -> None:
-    """`zones` stays what it was until somebody says that all is computed anew, and survives a change of the layout."""
+async def check_a_term_has_the_zone_data_of_its_shard(bench: Workbench) -> None:
+    """`zones` stays until the holder reports that all is computed again. It survives a change of the layout."""
     old = await node_with(bench, "old", "2024b")
     await bench.store.resign(await won(bench, old), now=bench.now)
     await zoned_job(bench, "job")
@@ -232,8 +232,8 @@ async def check_a_term_knows_what_its_shard_was_computed_with(bench: Workbench) 
 
 
 @check
-async def check_shards_that_differ_make_a_layout_that_nobody_knows(bench: Workbench) -> None:
-    """If the shards of the old layout were computed with several versions, those of the new one begin with none."""
+async def check_shards_with_different_zone_data_make_an_unknown_layout(bench: Workbench) -> None:
+    """The shards of the old layout were computed with several versions. Those of the new one start with none."""
     old = await node_with(bench, "old", "2024b")
     await set_shards(bench, 2)
     for shard in range(2):
@@ -248,8 +248,9 @@ async def check_shards_that_differ_make_a_layout_that_nobody_knows(bench: Workbe
 
 
 @check
-async def check_the_first_term_of_a_store_with_jobs_knows_nothing(bench: Workbench) -> None:
-    """Who put jobs in before anybody led may have had any zone data; without such jobs, all is right."""
+async def check_the_first_term_of_a_store_with_jobs_has_no_zones(bench: Workbench) -> None:
+    """The jobs were stored before the first term, with unknown zone data. Without such jobs, `zones` is the holder's
+    version."""
     node = await node_with(bench, "node", "2025a")
     await bench.put(bench.job(Cron(expression="0 3 * * *", id="s"), name="utc"), window(0, 5, next_at=100))
     await zoned_job(bench, "job")
@@ -258,7 +259,8 @@ async def check_the_first_term_of_a_store_with_jobs_knows_nothing(bench: Workben
 
 @check
 async def check_zoned_schedules_come_in_batches(bench: Workbench) -> None:
-    """Those of the shard that hang on a zone and have a next slot, behind the last one seen; paused jobs as well."""
+    """The batches have the shard's schedules with a time zone and a next slot, after the last one seen. Paused jobs are
+    included."""
     await bench.put(bench.job(every(), name="interval"), window(0, 5, next_at=20))
     records = [await zoned_job(bench, f"job{number}") for number in range(5)]
     await bench.put(
@@ -280,8 +282,8 @@ async def check_zoned_schedules_come_in_batches(bench: Workbench) -> None:
 
 
 @check
-async def check_an_edit_changes_whether_a_schedule_hangs_on_a_zone(bench: Workbench) -> None:
-    """Under the same id it may be another rule."""
+async def check_an_edit_changes_whether_a_schedule_has_a_zone(bench: Workbench) -> None:
+    """Under the same id it may have another rule."""
     record = await zoned_job(bench, "job")
     term = await won(bench, await bench.node())
     assert await bench.store.queries.zoned_schedules(term, limit=9)
@@ -292,8 +294,8 @@ async def check_an_edit_changes_whether_a_schedule_hangs_on_a_zone(bench: Workbe
 
 
 @check
-async def check_replan_moves_next_slots_and_nothing_else(bench: Workbench) -> None:
-    """Row by row, on (revision, watermark): who was there first is left alone. Runs stay."""
+async def check_replan_moves_only_next_slots(bench: Workbench) -> None:
+    """Each row needs the revision and the watermark that were read. Otherwise the row stays. Runs stay."""
     job = bench.job(Cron(expression="0 3 * * *", tz="Europe/Berlin", id="s"), name="job")
     record = (await bench.put(job, window(0, 60, [10, 50], next_at=100))).record
     other = await zoned_job(bench, "other")
@@ -315,7 +317,7 @@ async def check_replan_moves_next_slots_and_nothing_else(bench: Workbench) -> No
 
 @check
 async def check_replan_leaves_ended_schedules_and_other_shards_alone(bench: Workbench) -> None:
-    """A schedule without a next slot gets none. That a shard is computed says nothing of another one."""
+    """A schedule without a next slot gets none. `zones` of another shard does not change."""
     job = bench.job(Cron(expression="0 3 * * *", tz="Europe/Berlin", id="s"), name="job")
     record = (await bench.put(job, window(0, 60, [10]))).record
     old = await node_with(bench, "old", "2024b")
@@ -333,8 +335,8 @@ async def check_replan_leaves_ended_schedules_and_other_shards_alone(bench: Work
 
 
 @check
-async def check_replan_is_fenced_by_the_term(bench: Workbench) -> None:
-    """`TermLost`, and nothing is written, if it is over or another's."""
+async def check_replan_needs_the_term(bench: Workbench) -> None:
+    """If the term is over or another node's, `TermLost` is raised and nothing is written."""
     record = await zoned_job(bench, "job")
     old = await bench.term(await bench.node("one"), ttl=5)
     bench.turn(6)

@@ -1,4 +1,4 @@
-"""Slots with jitter and arguments of their own, and runs that are asked for a slot which has passed."""
+"""Checks of slots with jitter and own arguments, and of runs that are requested for a past slot."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from dataclasses import replace
 
 from onthedot.model.run import NewRun, RunState, backfill_trigger, slot_trigger, submit_trigger
 from onthedot.model.window import Slot, Window
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import SUCCESS, Workbench, at, every, window
 
 
 def later(start: float, end: float, *slots: tuple[float, float], next_at: float | None = None) -> Window:
-    """A window whose slots are due later: (slot, due); their runs have arguments, and expire 30 s after that."""
+    """A window whose slots are due later: (slot, due). Their runs have arguments, and expire 30 s after they are
+    due."""
     planned = [Slot(at(slot), at(due + 30), at(due), f'{{"slot":{slot:g}}}') for slot, due in slots]
     return replace(window(start, end, next_at=next_at), slots=planned)
 
 
 @check
-async def check_a_slot_is_due_when_it_says(bench: Workbench) -> None:
-    """The run has the slot in its key, is due at `due_at`, carries the slot's arguments, and is given out then."""
+async def check_a_slots_run_is_due_at_its_due_instant(bench: Workbench) -> None:
+    """The key has the slot's instant. The run is given out at `due_at`, with the slot's arguments."""
     record = (await bench.put(bench.job(every()), later(0, 60, (10, 13), (20, 20), next_at=70))).record
     run, node = await bench.slot_run(record, 10), await bench.node()
     assert (run.slot_at, run.due_at, run.state) == (at(10), at(13), RunState.SCHEDULED)
@@ -34,8 +35,8 @@ async def check_a_slot_is_due_when_it_says(bench: Workbench) -> None:
 
 
 @check
-async def check_slots_are_taken_in_the_order_in_which_they_are_due(bench: Workbench) -> None:
-    """Jitter may turn the order of two slots round."""
+async def check_slots_are_taken_by_due_instant(bench: Workbench) -> None:
+    """Jitter may reverse the order of two slots."""
     record = (await bench.put(bench.job(every()), later(0, 60, (10, 25), (20, 21), next_at=70))).record
     node = await bench.node()
     bench.turn(30)
@@ -45,8 +46,8 @@ async def check_slots_are_taken_in_the_order_in_which_they_are_due(bench: Workbe
 
 
 @check
-async def check_planned_slots_are_due_when_they_say(bench: Workbench) -> None:
-    """`plan` writes what `put_job` writes; the same window again is the same run."""
+async def check_plan_writes_the_same_slots_as_put_job(bench: Workbench) -> None:
+    """The same window again gives the same runs."""
     record = (await bench.put(bench.job(every()), window(0, 5, next_at=10))).record
     term = await bench.term(await bench.node())
     assert await bench.plan(term, record, later(5, 30, (10, 12), (20, 27), next_at=40)) == [True]
@@ -57,7 +58,7 @@ async def check_planned_slots_are_due_when_they_say(bench: Workbench) -> None:
 
 @check
 async def check_a_slot_that_is_due_later_expires_later(bench: Workbench) -> None:
-    """Its expiry is what it says, not what its slot would suggest."""
+    """It expires at its own `expires_at`, not by its slot's instant."""
     record = (await bench.put(bench.job(every()), later(0, 15, (10, 50), next_at=20))).record
     bench.turn(79)
     assert await bench.expire() == []
@@ -68,8 +69,8 @@ async def check_a_slot_that_is_due_later_expires_later(bench: Workbench) -> None
 
 
 @check
-async def check_an_edit_leaves_a_slot_that_has_come_and_is_not_due(bench: Workbench) -> None:
-    """Catch-up, ledger and edits go by the slot: what lies at or before the edit stays as it was planned."""
+async def check_an_edit_keeps_a_past_slot_that_is_due_later(bench: Workbench) -> None:
+    """Catch-up, ledger and edits count by the slot's instant. A slot at or before the edit stays as planned."""
     record = (await bench.put(bench.job(every()), later(0, 30, (10, 40), (20, 22), (30, 31), next_at=40))).record
     bench.turn(15)
     edited = bench.job(every(), args={"n": 1})
@@ -80,7 +81,7 @@ async def check_an_edit_leaves_a_slot_that_has_come_and_is_not_due(bench: Workbe
 
 
 @check
-async def check_a_run_may_be_for_an_instant_before_it_is_due(bench: Workbench) -> None:
+async def check_a_submitted_run_may_have_an_earlier_slot(bench: Workbench) -> None:
     """`slot_at` is the instant in the key: the same slot is the same run, live or ended, whenever it is due."""
     record, node = await bench.define(), await bench.node()
     bench.turn(100)
@@ -100,8 +101,8 @@ async def check_a_run_may_be_for_an_instant_before_it_is_due(bench: Workbench) -
 
 
 @check
-async def check_a_backfill_is_no_slot(bench: Workbench) -> None:
-    """A run for a slot that has a run of its own is another run, and moves no watermark; an edit leaves it alone."""
+async def check_a_backfill_is_another_run_than_the_slots(bench: Workbench) -> None:
+    """A backfill of a slot that has a run is another run. It moves no watermark, and an edit does not touch it."""
     record = await bench.define(slots=[10, 20])
     before = await bench.schedule(record)
     [run_id] = await bench.store.submit([NewRun(record.id, backfill_trigger("s"), at(5), slot_at=at(20))], now=at(5))
@@ -114,8 +115,8 @@ async def check_a_backfill_is_no_slot(bench: Workbench) -> None:
 
 
 @check
-async def check_runs_of_slots_are_found(bench: Workbench) -> None:
-    """Live and ended, in the order of their instants, those of one trigger and one job only, both ends included."""
+async def check_runs_are_found_by_trigger_and_instant(bench: Workbench) -> None:
+    """Live and ended runs of one trigger and one job come in the order of their instants. Both ends are included."""
     record, other, node = await bench.define(slots=[10, 20, 30]), await bench.define("other", [20]), await bench.node()
     bench.turn(10)
     [lease] = await bench.take(node)

@@ -1,4 +1,4 @@
-"""Submitted runs: ids in order, the same key the same run, and nothing written for an unknown job."""
+"""Checks of `submit`: ids come in order, the same key is the same run, and an unknown job writes nothing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from onthedot.model.errors import KeyConflict, RevisionConflict, UnknownJob
 from onthedot.model.job import JobRecord
 from onthedot.model.run import NewRun, RunState, submit_trigger
 from onthedot.stores.hints import Hint
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import Workbench, at, raises
 
 
 @check
-async def check_ids_come_in_order(bench: Workbench) -> None:
-    """One id per run, in the order of the runs; each is scheduled at its due instant with its arguments."""
+async def check_submit_returns_ids_in_order(bench: Workbench) -> None:
+    """There is one id per run, in the order of the runs. Each run is scheduled at its due instant with its
+    arguments."""
     record = await bench.define()
     bench.turn(3)
     new = [NewRun(record.id, submit_trigger(token), at(due)) for token, due in (("b", 9), ("a", 5), ("c", 0))]
@@ -29,8 +30,8 @@ async def check_ids_come_in_order(bench: Workbench) -> None:
 
 
 @check
-async def check_arguments_reach_the_worker(bench: Workbench) -> None:
-    """The lease carries the arguments as they were given; None is not the same as empty."""
+async def check_a_lease_has_the_runs_arguments(bench: Workbench) -> None:
+    """They are unchanged. None is not the same as empty."""
     record = await bench.define()
     for key, args in (("a", '{"order":"ä"}'), ("b", None), ("c", "{}")):
         await bench.submit(record, key=key, args=args)
@@ -43,8 +44,8 @@ async def check_arguments_reach_the_worker(bench: Workbench) -> None:
 
 
 @check
-async def check_the_same_key_is_the_same_run(bench: Workbench) -> None:
-    """A key that exists gives the existing id, within one call and between calls; the first arguments stay."""
+async def check_the_same_trigger_is_the_same_run(bench: Workbench) -> None:
+    """It gives the existing id, within one call and between calls. The first arguments stay."""
     record = await bench.define()
     first = NewRun(record.id, submit_trigger("a"), at(5), '{"n":1}')
     again = NewRun(record.id, submit_trigger("a"), at(5), '{"n":2}')
@@ -58,9 +59,8 @@ async def check_the_same_key_is_the_same_run(bench: Workbench) -> None:
 
 
 @check
-async def check_a_repeated_submit_never_runs_twice(bench: Workbench) -> None:
-    """A submit whose answer was lost may be made again when the run has started, and when it has ended:
-    it is still the same run."""
+async def check_a_repeated_submit_gives_no_second_run(bench: Workbench) -> None:
+    """It is repeated after a lost answer, when the run has started and when it has ended. It is still the same run."""
     record = await bench.define()
     node = await bench.node()
     run_id = await bench.submit(record, key="once")
@@ -73,15 +73,15 @@ async def check_a_repeated_submit_never_runs_twice(bench: Workbench) -> None:
 
 
 @check
-async def check_keys_belong_to_their_job(bench: Workbench) -> None:
+async def check_triggers_belong_to_their_job(bench: Workbench) -> None:
     """The same trigger and instant in another job is another run."""
     one, two = await bench.define("one"), await bench.define("two")
     assert await bench.submit(one, key="a") != await bench.submit(two, key="a")
 
 
 @check
-async def check_an_unknown_job_writes_nothing(bench: Workbench) -> None:
-    """One unknown job in the batch refuses the whole batch."""
+async def check_an_unknown_job_refuses_the_batch(bench: Workbench) -> None:
+    """If one job is unknown, nothing of the batch is written."""
     record = await bench.define()
     known = NewRun(record.id, submit_trigger("a"), at(0))
     unknown = NewRun(record.id + 99, submit_trigger("b"), at(0))
@@ -92,7 +92,7 @@ async def check_an_unknown_job_writes_nothing(bench: Workbench) -> None:
 
 @check
 async def check_a_large_batch_is_refused_as_a_whole(bench: Workbench) -> None:
-    """However many writes a store makes of it, what is refused at its end leaves nothing of its beginning."""
+    """A store may need several writes for it. If its end is refused, nothing of its beginning stays."""
     record = await bench.define()
     used = NewRun(record.id, submit_trigger("used"), at(0), "1", "used")
     [used_id] = await bench.store.submit([used], now=bench.now)
@@ -111,8 +111,9 @@ async def check_a_large_batch_is_refused_as_a_whole(bench: Workbench) -> None:
 
 
 @check
-async def check_a_key_is_asked_for_once(bench: Workbench) -> None:
-    """The same key and arguments give the same run, live or ended; other arguments are refused; jobs are apart."""
+async def check_a_key_gives_one_run(bench: Workbench) -> None:
+    """The same key and arguments give the same run, live or ended. Other arguments are refused. Each job has its own
+    keys."""
     record, other, node = await bench.define(), await bench.define("other"), await bench.node()
 
     async def ask(job: JobRecord, key: str, args: str | None, due: float = 0) -> int:
@@ -139,7 +140,7 @@ async def check_a_key_is_asked_for_once(bench: Workbench) -> None:
 
 @check
 async def check_a_submitted_run_may_expire(bench: Workbench) -> None:
-    """Not started by then, it is skipped(expired); once armed, it does not expire any more."""
+    """If it has not started by `expires_at`, it is skipped(expired). An armed run does not expire."""
     record, node = await bench.define(), await bench.node()
     new = [NewRun(record.id, submit_trigger(name), at(due), None, "", at(20)) for name, due in (("a", 0), ("b", 10))]
     early, late = await bench.store.submit(new, now=bench.now)
@@ -154,8 +155,8 @@ async def check_a_submitted_run_may_expire(bench: Workbench) -> None:
 
 
 @check
-async def check_a_run_of_another_revision_is_refused(bench: Workbench) -> None:
-    """Who has checked a run by what the job was is told that it is another one now, and nothing is written."""
+async def check_a_submit_may_name_the_revision_that_was_read(bench: Workbench) -> None:
+    """If the job has another revision now, the caller gets an error, and nothing is written."""
     job = bench.job()
     first = (await bench.put(job)).record
     run = NewRun(first.id, submit_trigger("a"), at(0), revision=first.revision)

@@ -1,11 +1,11 @@
-"""Who leads: campaigning, renewing and resigning. Numbers only grow."""
+"""Checks of terms, the leader election of a shard: campaign, renew and resign. Numbers only grow."""
 
 from __future__ import annotations
 
 from onthedot.clock import SECOND
 from onthedot.model.errors import NodeExpired
 from onthedot.stores.values import Node, Term
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import Workbench, at, raises
 
 TTL = 10 * SECOND
@@ -16,8 +16,8 @@ async def campaign(bench: Workbench, node: str, shard: int = 0) -> Term | None:
 
 
 @check
-async def check_the_first_to_ask_leads(bench: Workbench) -> None:
-    """Where there is no term the first one who asks gets it, for `ttl`; others get None."""
+async def check_the_first_node_to_campaign_leads(bench: Workbench) -> None:
+    """If there is no term, it gets one for `ttl`. Other nodes get None."""
     one, two = await bench.node("one"), await bench.node("two")
     term = await campaign(bench, one)
     assert term is not None
@@ -28,8 +28,8 @@ async def check_the_first_to_ask_leads(bench: Workbench) -> None:
 
 
 @check
-async def check_the_holder_keeps_its_term(bench: Workbench) -> None:
-    """The holder that campaigns again has its own term renewed, under the same number."""
+async def check_a_campaign_of_the_holder_renews_its_term(bench: Workbench) -> None:
+    """The term keeps its number."""
     node = await bench.node()
     first = await bench.term(node, ttl=10)
     bench.turn(6)
@@ -39,7 +39,7 @@ async def check_the_holder_keeps_its_term(bench: Workbench) -> None:
 
 
 @check
-async def check_numbers_only_grow(bench: Workbench) -> None:
+async def check_term_numbers_only_grow(bench: Workbench) -> None:
     """Each new term has a higher number than all before it, also for the node that had the last one."""
     one, two = await bench.node("one"), await bench.node("two")
     numbers = []
@@ -53,7 +53,7 @@ async def check_numbers_only_grow(bench: Workbench) -> None:
 
 @check
 async def check_a_term_can_be_renewed(bench: Workbench) -> None:
-    """The current term is extended to `ttl` from now, again and again, and stays the same term."""
+    """Each renewal extends the current term to `ttl` from now. It stays the same term."""
     node = await bench.node()
     term = await bench.term(node, ttl=10)
     for instant in (5, 14, 23):
@@ -66,7 +66,7 @@ async def check_a_term_can_be_renewed(bench: Workbench) -> None:
 
 @check
 async def check_an_ended_term_cannot_be_renewed(bench: Workbench) -> None:
-    """After its end a term is over, though nobody else has campaigned."""
+    """After its end a term is over, even if no other node has campaigned."""
     one, two = await bench.node("one"), await bench.node("two")
     term = await bench.term(one, ttl=10)
     bench.turn(11)
@@ -76,8 +76,8 @@ async def check_an_ended_term_cannot_be_renewed(bench: Workbench) -> None:
 
 
 @check
-async def check_resigning_makes_room(bench: Workbench) -> None:
-    """After `resign` another node leads at once, under a higher number; the old term is worth nothing."""
+async def check_another_node_leads_after_a_resign(bench: Workbench) -> None:
+    """It leads at once, under a higher number. The old term is refused."""
     one, two = await bench.node("one"), await bench.node("two")
     old = await bench.term(one)
     bench.turn(2)
@@ -90,8 +90,8 @@ async def check_resigning_makes_room(bench: Workbench) -> None:
 
 
 @check
-async def check_only_a_living_node_may_campaign(bench: Workbench) -> None:
-    """`NodeExpired` without a lease, after its end, and after leaving; the term stays free."""
+async def check_a_campaign_needs_a_living_node(bench: Workbench) -> None:
+    """`NodeExpired` without a lease, after its end, and after leaving. The term stays free."""
     short, gone = await bench.node("short", ttl=5), await bench.node("gone")
     bench.turn(6)
     await bench.store.leave(gone, now=bench.now)
@@ -102,8 +102,8 @@ async def check_only_a_living_node_may_campaign(bench: Workbench) -> None:
 
 
 @check
-async def check_shards_have_their_own_terms(bench: Workbench) -> None:
-    """A term of one shard says nothing about another."""
+async def check_each_shard_has_its_own_term(bench: Workbench) -> None:
+    """A term of one shard does not affect another shard."""
     one, two = await bench.node("one"), await bench.node("two")
     await bench.store.set_shards(2, now=bench.now)
     first, second = await campaign(bench, one, 0), await campaign(bench, two, 1)
@@ -122,21 +122,21 @@ async def campaign_patiently(bench: Workbench, node: str) -> Term | None:
 
 
 @check
-async def check_the_earliest_registered_is_preferred(bench: Workbench) -> None:
-    """A term that has just ended goes to the earliest registered living planner, not to the last holder's rival who
-    happens to ask first; after `patience`, to anyone."""
+async def check_the_earliest_registered_planner_is_preferred(bench: Workbench) -> None:
+    """A term that has just ended goes to the earliest registered living planner, even if another node asks first. After
+    `patience` any node may have it."""
     one, two, three = [await bench.node(name) for name in ("one", "two", "three")]
     await bench.term(one, ttl=10)
     bench.turn(10)
     assert await campaign_patiently(bench, three) is None
     assert await campaign_patiently(bench, two) is not None
     bench.turn(23)
-    assert await campaign_patiently(bench, three) is not None, "the others had their chance"
+    assert await campaign_patiently(bench, three) is not None, "the patience is over"
 
 
 @check
-async def check_who_resigned_stands_in_nobodys_way(bench: Workbench) -> None:
-    """The last holder is registered earliest and lives: the next one leads at once all the same."""
+async def check_a_node_that_resigned_has_no_precedence(bench: Workbench) -> None:
+    """The last holder is registered earliest and lives. Another node still leads at once."""
     one, two = await bench.node("one"), await bench.node("two")
     term = await bench.term(one)
     await bench.store.resign(term, now=bench.now)
@@ -144,8 +144,8 @@ async def check_who_resigned_stands_in_nobodys_way(bench: Workbench) -> None:
 
 
 @check
-async def check_the_dead_and_those_who_do_not_plan_are_not_waited_for(bench: Workbench) -> None:
-    """Precedence is for living planners."""
+async def check_only_living_planners_have_precedence(bench: Workbench) -> None:
+    """Dead nodes, and nodes that do not plan, have none."""
     leader = await bench.node("leader")
     await bench.node("short", ttl=5)
     worker = Node(id="worker", incarnation=bench.ids.token(), roles=("worker",))
@@ -157,8 +157,8 @@ async def check_the_dead_and_those_who_do_not_plan_are_not_waited_for(bench: Wor
 
 
 @check
-async def check_a_term_from_before_the_clock_was_set_back(bench: Workbench) -> None:
-    """A dead leader's term that ends far in the future stops nobody for longer than a term."""
+async def check_a_term_ends_in_time_after_the_clock_is_set_back(bench: Workbench) -> None:
+    """A dead leader's term ends far in the future. It blocks others for no longer than one term."""
     one, two = await bench.node("one"), await bench.node("two")
     bench.turn(3600)
     for node in (one, two):

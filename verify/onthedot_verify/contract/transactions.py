@@ -1,4 +1,4 @@
-"""Transactions, where a store has them: effects, fence check and completion are one commit, or nothing is."""
+"""Checks of transactions, for stores that have them: effects, fence check and completion are one commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onthedot.model.job import Guarantee, Limit
 from onthedot.model.run import ArmAnswer, Armed, Blocked, Checkpoint, Gate, GateAsk, Lease, OnBusy, RunState
 from onthedot.stores.transactions import Transaction, Transactions
 from onthedot_verify.contract.capabilities import Effects
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import (
     DEAD,
     SUCCESS,
@@ -26,14 +26,14 @@ from onthedot_verify.contract.workbench import (
 
 
 class Kit(NamedTuple):
-    """What a store with transactions has to show."""
+    """What a store with transactions provides to these checks."""
 
     transactions: Transactions
     effects: Effects
 
 
 def kit(bench: Workbench) -> Kit | None:
-    """None for a store without transactions: then there is nothing to check."""
+    """The kit, or None for a store without transactions. Then there is nothing to check."""
     transactions, effects = bench.store.transactions, bench.capabilities.effects
     if transactions is None or effects is None:
         assert transactions is None, "expected Capabilities(effects=…) for a store that has transactions"
@@ -43,7 +43,7 @@ def kit(bench: Workbench) -> Kit | None:
 
 
 async def running(bench: Workbench, *, ttl: float = 10_000) -> Lease:
-    """A run under exactly_once, under way."""
+    """The lease of a running run under exactly_once."""
     record = await bench.define(guarantee=Guarantee.EXACTLY_ONCE)
     await bench.submit(record)
     [lease] = await bench.take(await bench.node(ttl=ttl))
@@ -59,8 +59,8 @@ async def begun(bench: Workbench, on: Kit, lease: Lease, *texts: str) -> Transac
 
 
 @check
-async def check_effects_and_completion_are_one(bench: Workbench) -> None:
-    """Before the commit nobody sees anything; after it the effects are there and the run has succeeded."""
+async def check_effects_and_completion_are_one_commit(bench: Workbench) -> None:
+    """Before the commit no other connection sees anything. After it the effects are there and the run has succeeded."""
     if (on := kit(bench)) is None:
         return
     lease = await running(bench)
@@ -80,8 +80,8 @@ async def check_effects_and_completion_are_one(bench: Workbench) -> None:
 
 
 @check
-async def check_it_may_be_empty(bench: Workbench) -> None:
-    """A transaction without effects completes the run all the same."""
+async def check_an_empty_transaction_completes_its_run(bench: Workbench) -> None:
+    """A transaction without effects completes the run as well."""
     if (on := kit(bench)) is None:
         return
     lease = await running(bench)
@@ -91,8 +91,8 @@ async def check_it_may_be_empty(bench: Workbench) -> None:
 
 
 @check
-async def check_a_rollback_leaves_nothing(bench: Workbench) -> None:
-    """The run goes on as if nobody had begun anything, and may begin anew."""
+async def check_a_rollback_leaves_no_effects(bench: Workbench) -> None:
+    """The run still runs, and may begin another transaction."""
     if (on := kit(bench)) is None:
         return
     lease = await running(bench)
@@ -107,8 +107,8 @@ async def check_a_rollback_leaves_nothing(bench: Workbench) -> None:
 
 
 @check
-async def check_a_lost_lease_rolls_back(bench: Workbench) -> None:
-    """Somebody else has the run by now: False, and no effect is left; the other one's commit counts."""
+async def check_a_commit_without_the_lease_rolls_back(bench: Workbench) -> None:
+    """Another node has the run now: the answer is False, and no effect is left. The other node's commit counts."""
     if (on := kit(bench)) is None:
         return
     lease = await running(bench)
@@ -124,8 +124,8 @@ async def check_a_lost_lease_rolls_back(bench: Workbench) -> None:
 
 
 @check
-async def check_nothing_begins_without_the_lease(bench: Workbench) -> None:
-    """Made up, of an earlier attempt, or of a run that has ended: `LeaseLost`."""
+async def check_a_transaction_needs_the_running_lease(bench: Workbench) -> None:
+    """`LeaseLost` for a lease that is made up, of an earlier attempt, or of an ended run."""
     if (on := kit(bench)) is None:
         return
     lease = await running(bench)
@@ -141,8 +141,8 @@ async def check_nothing_begins_without_the_lease(bench: Workbench) -> None:
 
 
 @check
-async def check_the_reaper_comes_between(bench: Workbench) -> None:
-    """A node that was taken for dead commits nothing any more, however long its transaction was open."""
+async def check_a_reaped_run_cannot_commit(bench: Workbench) -> None:
+    """A node that was taken for dead cannot commit, however long its transaction was open."""
     if (on := kit(bench)) is None:
         return
     lease = await running(bench, ttl=5)
@@ -158,7 +158,7 @@ async def check_the_reaper_comes_between(bench: Workbench) -> None:
 
 
 @check
-async def check_an_ended_lease_that_nobody_took_may_commit(bench: Workbench) -> None:
+async def check_an_expired_node_may_commit_until_its_run_is_taken(bench: Workbench) -> None:
     """As with `finish`: the node's lease has ended, but the run is still its own."""
     if (on := kit(bench)) is None:
         return
@@ -172,8 +172,8 @@ async def check_an_ended_lease_that_nobody_took_may_commit(bench: Workbench) -> 
 
 
 @check
-async def check_the_same_finish_afterwards_is_true(bench: Workbench) -> None:
-    """A commit whose answer was lost: `finish` with the same verdict says True, and another outcome is refused."""
+async def check_a_finish_after_the_commit_is_accepted(bench: Workbench) -> None:
+    """The commit's answer was lost. `finish` with the same verdict answers True, and another outcome is refused."""
     if (on := kit(bench)) is None:
         return
     lease = await running(bench)
@@ -188,8 +188,8 @@ async def check_the_same_finish_afterwards_is_true(bench: Workbench) -> None:
 
 
 @check
-async def check_another_verdict_comes_first(bench: Workbench) -> None:
-    """Once the attempt is recorded as lost, its commit finds nothing to complete."""
+async def check_an_earlier_verdict_refuses_the_commit(bench: Workbench) -> None:
+    """After the attempt is recorded as lost, its commit finds nothing to complete."""
     if (on := kit(bench)) is None:
         return
     lease = await running(bench)
@@ -201,8 +201,8 @@ async def check_another_verdict_comes_first(bench: Workbench) -> None:
 
 
 @check
-async def check_repeated_it_is_the_same_answer(bench: Workbench) -> None:
-    """Committed or refused: asked again, the same, and nothing is written. A rollback changes neither."""
+async def check_a_repeated_commit_gives_the_same_answer(bench: Workbench) -> None:
+    """Committed or refused, nothing is written the second time. A later rollback changes neither."""
     if (on := kit(bench)) is None:
         return
     lease = await running(bench)
@@ -218,8 +218,8 @@ async def check_repeated_it_is_the_same_answer(bench: Workbench) -> None:
 
 
 @check
-async def check_only_a_success_is_committed(bench: Workbench) -> None:
-    """Any other verdict, or a transaction that was rolled back: `StateError`, and nothing is written."""
+async def check_a_commit_needs_a_success(bench: Workbench) -> None:
+    """Another verdict, or a transaction that was rolled back, raises `StateError`, and nothing is written."""
     if (on := kit(bench)) is None:
         return
     lease = await running(bench)
@@ -236,8 +236,9 @@ async def check_only_a_success_is_committed(bench: Workbench) -> None:
 
 
 @check
-async def check_a_cancel_does_not_stop_a_commit(bench: Workbench) -> None:
-    """Who was only asked to stop has succeeded, if it commits first; after the cancel's verdict it commits nothing."""
+async def check_a_commit_before_the_cancels_verdict_counts(bench: Workbench) -> None:
+    """A run that is asked to stop has succeeded if it commits first. After the verdict of the cancel the commit is
+    refused."""
     if (on := kit(bench)) is None:
         return
     lease = await running(bench)
@@ -250,14 +251,15 @@ async def check_a_cancel_does_not_stop_a_commit(bench: Workbench) -> None:
     [other] = await bench.take(lease.incarnation)
     transaction = await begun(bench, on, other, "second")
     await bench.store.cancel([other.run_id], why="asked", now=bench.now)
-    assert await bench.finish(other, retry(5))  # which becomes cancelled
+    assert await bench.finish(other, retry(5))  # the store turns it into cancelled
     assert await transaction.commit(bench.finished(other), now=bench.now) is False
     assert (await bench.state(other.run_id), await on.effects.read()) == (RunState.CANCELLED, ["first"])
 
 
 @check
-async def check_an_open_transaction_is_in_nobodys_way(bench: Workbench) -> None:
-    """While it is open the run may leave a checkpoint, be asked to stop, and see its job edited; then it commits."""
+async def check_an_open_transaction_blocks_no_other_call(bench: Workbench) -> None:
+    """While it is open the run may save a checkpoint and be asked to stop, and its job may be edited. Then it
+    commits."""
     if (on := kit(bench)) is None:
         return
     lease = await running(bench)
@@ -272,8 +274,8 @@ async def check_an_open_transaction_is_in_nobodys_way(bench: Workbench) -> None:
 
 
 @check
-async def check_two_runs_at_once(bench: Workbench) -> None:
-    """Transactions of two runs know nothing of each other, and are kept in the order of their commits."""
+async def check_transactions_of_two_runs_are_independent(bench: Workbench) -> None:
+    """Their effects are in the order of their commits."""
     if (on := kit(bench)) is None:
         return
     record = await bench.define(guarantee=Guarantee.EXACTLY_ONCE)
@@ -288,8 +290,8 @@ async def check_two_runs_at_once(bench: Workbench) -> None:
 
 
 @check
-async def check_all_that_a_finish_does(bench: Workbench) -> None:
-    """A gate opens for who waits there, a child's run is there, and a fixed delay goes on: in the same commit."""
+async def check_a_commit_does_all_that_a_finish_does(bench: Workbench) -> None:
+    """In the same commit a gate opens for the next run, a child's run is inserted, and a fixed delay continues."""
     if (on := kit(bench)) is None:
         return
     own: dict[str, Any] = {"concurrency": Limit(1), "guarantee": Guarantee.EXACTLY_ONCE}

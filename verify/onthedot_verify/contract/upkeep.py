@@ -1,4 +1,4 @@
-"""Putting right: runs of dead nodes are taken, slots that came too late are skipped, and nothing else is touched."""
+"""Checks of upkeep: the reaper takes runs of dead nodes, and expired runs are skipped. No other run is touched."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import replace
 from onthedot.clock import SECOND
 from onthedot.model.errors import NodeExpired
 from onthedot.model.run import Gone, RunState
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import LOST, Workbench, at, raises, recover, retry
 
 
 @check
 async def check_orphans_are_running_under_an_ended_lease(bench: Workbench) -> None:
-    """Only after the lease's end, only what runs (not what is reserved), at most `limit`, as full leases."""
+    """An orphan's lease has ended, and it is running, not reserved. They come as full leases, at most `limit`."""
     record = await bench.define()
     ids = [await bench.submit(record, due=due) for due in (0, 0, 50)]
     short, long = await bench.node("short", ttl=10), await bench.node("long")
@@ -31,8 +31,8 @@ async def check_orphans_are_running_under_an_ended_lease(bench: Workbench) -> No
 
 
 @check
-async def check_reaped_by_its_verdict(bench: Workbench) -> None:
-    """A reaped run goes where the verdict says, with the attempt recorded and the recovery counted."""
+async def check_a_reaped_run_follows_its_verdict(bench: Workbench) -> None:
+    """The run gets the verdict's state, with its attempt recorded and the recovery counted."""
     record = await bench.define()
     run_id = await bench.submit(record)
     [lease] = await bench.take(await bench.node("short", ttl=10))
@@ -50,7 +50,7 @@ async def check_reaped_by_its_verdict(bench: Workbench) -> None:
 
 @check
 async def check_a_living_node_keeps_its_runs(bench: Workbench) -> None:
-    """Before the lease's end, and when it was renewed in the meantime, a reap is refused and ends nobody."""
+    """Before the lease's end, and after a renewal in the meantime, a reap is refused."""
     record = await bench.define()
     await bench.submit(record)
     node = await bench.node(ttl=10)
@@ -68,8 +68,8 @@ async def check_a_living_node_keeps_its_runs(bench: Workbench) -> None:
 
 
 @check
-async def check_a_stale_reaper_changes_nothing(bench: Workbench) -> None:
-    """A second reaper, or one with an old lease, is refused: also when the next attempt runs on a dead node."""
+async def check_a_stale_reap_changes_nothing(bench: Workbench) -> None:
+    """A second reaper, or an old lease, is refused, even if the next attempt runs on a dead node."""
     record = await bench.define()
     await bench.submit(record)
     [old] = await bench.take(await bench.node("one", ttl=10))
@@ -86,9 +86,9 @@ async def check_a_stale_reaper_changes_nothing(bench: Workbench) -> None:
 
 
 @check
-async def check_reaping_ends_the_incarnation(bench: Workbench) -> None:
-    """With the first run that is taken the incarnation ends for good, in the same write: its other runs may
-    be taken too, or be finished by it, but it neither beats, arms nor reserves."""
+async def check_a_reap_ends_the_incarnation(bench: Workbench) -> None:
+    """The first reap ends the incarnation for good, in the same write. Its other runs may be reaped or finished, but it
+    neither beats, arms nor reserves."""
     record = await bench.define()
     for due in (0, 0, 0, 50):
         await bench.submit(record, due=due)
@@ -110,8 +110,8 @@ async def check_reaping_ends_the_incarnation(bench: Workbench) -> None:
 
 
 @check
-async def check_a_late_finish_is_refused(bench: Workbench) -> None:
-    """Whoever comes back after the reaper changes nothing, though the run waits, runs elsewhere or has ended."""
+async def check_a_finish_after_a_reap_is_refused(bench: Workbench) -> None:
+    """This holds while the run waits, runs elsewhere, or has ended."""
     record = await bench.define()
     run_id = await bench.submit(record)
     [old] = await bench.take(await bench.node("one", ttl=10))
@@ -129,8 +129,8 @@ async def check_a_late_finish_is_refused(bench: Workbench) -> None:
 
 
 @check
-async def check_reaps_are_judged_one_by_one(bench: Workbench) -> None:
-    """In one call runs of dead nodes are taken and those of living ones are not; answers in their order."""
+async def check_each_reap_has_its_own_answer(bench: Workbench) -> None:
+    """In one call runs of dead nodes are taken and those of living nodes are not. The answers are in order."""
     record = await bench.define()
     for _ in range(3):
         await bench.submit(record)
@@ -145,8 +145,8 @@ async def check_reaps_are_judged_one_by_one(bench: Workbench) -> None:
 
 
 @check
-async def check_missed_slots_are_skipped(bench: Workbench) -> None:
-    """Slot runs never armed whose expiry has passed become skipped(missed); the others stay."""
+async def check_expired_slots_are_skipped(bench: Workbench) -> None:
+    """Slots that were never armed and whose expiry has passed become skipped(missed). The others stay."""
     record = await bench.define(slots=[10, 20, 30], late=5)
     ten, twenty = await bench.slot_run(record, 10), await bench.slot_run(record, 20)
     bench.turn(14)
@@ -162,8 +162,8 @@ async def check_missed_slots_are_skipped(bench: Workbench) -> None:
 
 
 @check
-async def check_expiry_says_what_it_skipped(bench: Workbench) -> None:
-    """The answer names the runs, at most `limit` of them; the next call goes on."""
+async def check_expire_returns_the_skipped_runs(bench: Workbench) -> None:
+    """It returns at most `limit` runs. The next call continues."""
     record = await bench.define(slots=[10, 20, 30], late=5)
     bench.turn(60)
     first = await bench.store.expire(limit=2, now=bench.now)
@@ -174,8 +174,8 @@ async def check_expiry_says_what_it_skipped(bench: Workbench) -> None:
 
 
 @check
-async def check_what_never_expires_waits(bench: Workbench) -> None:
-    """Slots without an expiry, and submitted runs, are never missed."""
+async def check_runs_without_an_expiry_are_not_skipped(bench: Workbench) -> None:
+    """Slots without an expiry, and submitted runs, do not expire."""
     record = await bench.define(slots=[10])
     await bench.submit(record)
     bench.turn(1_000_000)
@@ -184,8 +184,8 @@ async def check_what_never_expires_waits(bench: Workbench) -> None:
 
 
 @check
-async def check_a_reservation_guards_against_expiry(bench: Workbench) -> None:
-    """A reserved run is not missed until its reservation lapses; then it is, and the lease is worth nothing."""
+async def check_a_reserved_run_does_not_expire_before_it_lapses(bench: Workbench) -> None:
+    """After the lapse it expires, and the lease is refused."""
     await bench.define(slots=[10], late=5)
     [lease] = await bench.hold(await bench.node(), lapse=20)
     bench.turn(29)
@@ -199,8 +199,8 @@ async def check_a_reservation_guards_against_expiry(bench: Workbench) -> None:
 
 
 @check
-async def check_a_released_run_can_be_missed(bench: Workbench) -> None:
-    """A reservation that was given back was never armed: its expiry counts as before."""
+async def check_a_released_run_can_expire(bench: Workbench) -> None:
+    """It was never armed, so its expiry counts as before."""
     await bench.define(slots=[10], late=5)
     [lease] = await bench.hold(await bench.node(), lapse=100)
     await bench.release(lease)
@@ -209,8 +209,8 @@ async def check_a_released_run_can_be_missed(bench: Workbench) -> None:
 
 
 @check
-async def check_who_was_armed_is_never_missed(bench: Workbench) -> None:
-    """Neither while it runs, nor between its tries, nor when a later try is reserved and lapses."""
+async def check_an_armed_run_never_expires(bench: Workbench) -> None:
+    """Not while it runs, not between two attempts, and not when a later reservation lapses."""
     record = await bench.define(slots=[10], late=5)
     run_id = (await bench.slot_run(record, 10)).id
     node = await bench.node()

@@ -1,7 +1,7 @@
-"""What a check has at hand: a store, a clock to turn, and a few words for the things that every check does.
+"""`Workbench`: the store under test, a clock that checks turn, and short calls for what most checks do.
 
-Instants are written as seconds after `START`; nothing moves unless a check turns the clock. Leases go in and out
-as copies, as they would over a network: no check can lean on sharing an object with the store.
+Instants are seconds after `START`. The clock moves only when a check turns it. Leases go in and out as copies, as over
+a network, so a check cannot depend on an object that it shares with the store.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from onthedot_verify.contract.capabilities import Capabilities
 
 E = TypeVar("E", bound=Exception)
 
-START: Micros = 1_767_225_600 * SECOND  # 2026-01-01 00:00 UTC: the clock's zero in every check
-TASK = "call:work"  # what jobs of the workbench ask for, and what its workers can do
+START: Micros = 1_767_225_600 * SECOND  # 2026-01-01 00:00 UTC: second 0 of every check
+TASK = "call:work"  # the task of the workbench's jobs, which its workers offer
 
 
 @contextmanager
 def raises(expected: type[E]) -> Iterator[list[E]]:
-    """The body raises this error. It is put into the list, for a closer look."""
+    """The body must raise this error. Yields a list that receives it."""
     caught: list[E] = []
     try:
         yield caught
     except expected as error:
         caught.append(error)
-    assert caught, f"expected {expected.__name__}, and nothing was raised"
+    assert caught, f"expected {expected.__name__}, but nothing was raised"
 
 
 def at(seconds: float) -> Micros:
-    """The instant so many seconds after the start."""
+    """The instant this many seconds after the start."""
     return START + round(seconds * SECOND)
 
 
@@ -92,12 +92,12 @@ VERDICTS = {verdict.state: verdict for verdict in (SUCCESS, DEAD, LOST, CANCELLE
 
 
 def retry(due: float, *, error: str = "boom") -> Verdict:
-    """The attempt failed; there is another one at `due`."""
+    """The attempt failed, and the run is retried at `due`."""
     return Verdict(RunState.SCHEDULED, OutcomeKind.FAILED, "retry", at(due), failed=True, error=error)
 
 
 def recover(due: float) -> Verdict:
-    """The node was lost; another one goes on at `due`."""
+    """The node was lost, and the run is recovered at `due`."""
     return Verdict(RunState.SCHEDULED, OutcomeKind.LOST, "recovered", at(due), recovered=True)
 
 
@@ -123,7 +123,7 @@ class Workbench:
         self.now = START
 
     def turn(self, seconds: float) -> None:
-        """Set the clock to so many seconds after the start, forward or back.
+        """Set the clock to this many seconds after the start, forward or back.
 
         >>> run = await bench.submit(mail, due=30)
         >>> await bench.take(node)
@@ -137,7 +137,7 @@ class Workbench:
     # ── jobs and plans ───────────────────────────────────────────────────────────────────────────────────────
 
     def job(self, *schedules: Schedule, name: str = "job", **fields: Any) -> Job:
-        """A job without gates, unless it asks for some.
+        """Make a job, without gates unless `fields` have some.
 
         >>> bench.job(every(60), name="report", queue="night").queue
         'night'
@@ -146,7 +146,7 @@ class Workbench:
         return Job(name=name, schedules=schedules, **fields)
 
     async def put(self, job: Job, *windows: Window, expected: int | None = None) -> PutJob:
-        """Store a definition, with its windows.
+        """Store a definition with its windows.
 
         >>> report = bench.job(every(10), name="report")
         >>> stored = await bench.put(report, window(0, 30, [10, 20, 30], next_at=40))
@@ -156,7 +156,7 @@ class Workbench:
         return await self.store.put_job(job, windows, expected=expected, now=self.now)
 
     async def define(self, name: str = "job", slots: Iterable[float] = (), **options: Any) -> JobRecord:
-        """A job; with `slots`, one that has a schedule and these planned in (0, 60].
+        """Store a job. With `slots` it has a schedule with these slots planned in (0, 60].
 
         >>> report = await bench.define("report", slots=[10, 20], late=5)  # each expires five seconds after its instant
         >>> [state] = await bench.store.queries.schedules_of(report.id)
@@ -170,7 +170,7 @@ class Workbench:
         return (await self.put(self.job(every(), name=name, **options), plan)).record
 
     async def schedule(self, record: JobRecord, name: str = "s") -> ScheduleState:
-        """The state of a schedule of a job.
+        """Return the state of a schedule of a job.
 
         >>> report = await bench.define("report", slots=[10])
         >>> (await bench.schedule(report)).next_at == at(70)
@@ -180,7 +180,7 @@ class Workbench:
         return states[name]
 
     async def plan(self, term: Term, record: JobRecord, *windows: Window) -> list[bool]:
-        """Plan windows of a job, as somebody who has just read its schedules.
+        """Plan windows of a job from the current state of its schedules.
 
         >>> report = await bench.define("report", slots=[10])
         >>> await bench.plan(await bench.term(node), report, window(60, 90, [70, 80], next_at=100))
@@ -190,7 +190,7 @@ class Workbench:
         return await self.store.plan(term, pairs, now=self.now)
 
     async def due(self, until: float, limit: int = 100) -> list[str]:
-        """The schedules that are due, as `job/schedule`.
+        """List the schedules that are due, as `job/schedule`.
 
         >>> report = await bench.define("report", slots=[10])
         >>> await bench.due(until=69), await bench.due(until=70)
@@ -200,7 +200,7 @@ class Workbench:
         return [f"{state.record.job.name}/{state.schedule_id}" for state in found.schedules]
 
     async def slots(self, record: JobRecord, name: str = "s") -> list[float]:
-        """The slots of a schedule that have a run, live or ended, in order.
+        """List the slots of a schedule that have a run, live or ended, in order.
 
         >>> await bench.slots(await bench.define("report", slots=[10, 20]))
         [10.0, 20.0]
@@ -210,7 +210,7 @@ class Workbench:
         return sorted((slot - START) / SECOND for slot in mine)
 
     async def slot_run(self, record: JobRecord, slot: float, name: str = "s") -> RunRecord:
-        """The one run of a slot.
+        """Return the one run of a slot.
 
         >>> report = await bench.define("report", slots=[10, 20])
         >>> (await bench.slot_run(report, 20)).trigger
@@ -230,7 +230,7 @@ class Workbench:
         tasks: Iterable[str] = (TASK,),
         queues: Iterable[str] = (DEFAULT_QUEUE,),
     ) -> str:
-        """Register a node, and what its worker offers; its incarnation.
+        """Register a node with what its worker offers. Returns its incarnation.
 
         >>> second = await bench.node("b", ttl=15)
         >>> sorted(found.id for found in await bench.store.queries.list_nodes())
@@ -242,7 +242,7 @@ class Workbench:
         return node.incarnation
 
     async def term(self, incarnation: str, *, ttl: float = 10_000) -> Term:
-        """Win a term that is free.
+        """Win a term. It must be free.
 
         >>> term = await bench.term(node, ttl=10)
         >>> term.until == at(10)
@@ -252,10 +252,10 @@ class Workbench:
         assert term is not None
         return term
 
-    # ── the way of a run ─────────────────────────────────────────────────────────────────────────────────────
+    # ── the life of a run ────────────────────────────────────────────────────────────────────────────────────
 
     async def submit(self, record: JobRecord, due: float = 0, *, key: str = "", args: str | None = None) -> int:
-        """Ask for a run; its id.
+        """Submit a run. Returns its id.
 
         >>> run = await bench.submit(mail, key="order 7", args='{"order": 7}')
         >>> run == await bench.submit(mail, key="order 7", args='{"order": 7}')
@@ -268,7 +268,7 @@ class Workbench:
     async def reserve(
         self, incarnation: str, *, seats: int = 0, ahead: int = 0, extra: int = 0, lapse: float = 0.5, **options: Any
     ) -> Reserved:
-        """Ask for work, as a worker does; the leases are copies, so that no store can change them behind our back.
+        """Reserve runs, as a worker does. The leases are copies, so the store cannot change them later.
 
         >>> now, later = await bench.submit(mail), await bench.submit(mail, due=1)
         >>> got = await bench.reserve(node, seats=5, ahead=5, horizon=2)
@@ -286,7 +286,7 @@ class Workbench:
         return replace(got, armed=list(map(replace, got.armed)), held=list(map(replace, got.held)))
 
     async def take(self, incarnation: str, seats: int = 1) -> list[Lease]:
-        """Reserve and arm what is due.
+        """Reserve and arm due runs.
 
         >>> runs = [await bench.submit(mail) for _ in range(3)]
         >>> [lease.run_id for lease in await bench.take(node, seats=2)] == runs[:2]
@@ -295,7 +295,7 @@ class Workbench:
         return (await self.reserve(incarnation, seats=seats)).armed
 
     async def hold(self, incarnation: str, ahead: int = 1, *, lapse: float = 0.5) -> list[Lease]:
-        """Reserve what comes next.
+        """Reserve runs that are not due yet.
 
         >>> run = await bench.submit(mail, due=30)
         >>> [lease] = await bench.hold(node)
@@ -316,7 +316,7 @@ class Workbench:
         return await self.store.arm(list(map(replace, leases)), now=self.now)
 
     async def armed(self, lease: Lease) -> Lease:
-        """Arm a reservation; the lease with what the answer said.
+        """Arm a reservation. Returns the lease with fence, attempt and instant.
 
         >>> run = await bench.submit(mail, due=1)
         >>> [held] = await bench.hold(node)
@@ -329,7 +329,7 @@ class Workbench:
         return replace(lease, fence=answer.fence, armed_at=answer.armed_at, attempt=answer.attempt)
 
     async def release(self, *leases: Lease) -> list[bool]:
-        """Give reservations back.
+        """Release reservations.
 
         >>> run = await bench.submit(mail, due=1)
         >>> leases = await bench.hold(node)
@@ -339,7 +339,7 @@ class Workbench:
         return await self.store.release(list(map(replace, leases)), now=self.now)
 
     def finished(self, lease: Lease, verdict: Verdict = SUCCESS) -> Finish:
-        """What a worker sends when an attempt has ended just now.
+        """What a worker sends when an attempt ends now.
 
         >>> runs = [await bench.submit(mail) for _ in range(2)]
         >>> batch = [bench.finished(lease) for lease in await bench.take(node, seats=2)]
@@ -349,7 +349,7 @@ class Workbench:
         return Finish(replace(lease), verdict, started_at=self.now, ended_at=self.now)
 
     async def finish(self, lease: Lease, verdict: Verdict = SUCCESS) -> bool:
-        """End an attempt just now; whether that was accepted.
+        """End an attempt now. Returns whether the store accepted that.
 
         >>> run = await bench.submit(mail)
         >>> [lease] = await bench.take(node)
@@ -360,19 +360,19 @@ class Workbench:
         return accepted
 
     async def reap(self, lease: Lease, verdict: Verdict = LOST) -> bool:
-        """Take a run from a dead node; whether that was accepted.
+        """Take a run from a dead node. Returns whether the store accepted that.
 
         >>> run = await bench.submit(mail)
         >>> [lease] = await bench.take(await bench.node("b", ttl=15))
         >>> bench.turn(16)
-        >>> await bench.reap(lease, LOST), await bench.finish(lease)  # who comes back from the dead is too late
+        >>> await bench.reap(lease, LOST), await bench.finish(lease)  # the dead node comes back too late
         (True, False)
         """
         [accepted] = await self.store.reap([(replace(lease), verdict)], now=self.now)
         return accepted
 
     async def orphans(self, limit: int = 100) -> list[int]:
-        """The runs whose node is dead, by id.
+        """List the runs whose node is dead, by id.
 
         >>> run = await bench.submit(mail)
         >>> leases = await bench.take(await bench.node("b", ttl=15))
@@ -383,7 +383,7 @@ class Workbench:
         return sorted(lease.run_id for lease in await self.store.orphans(limit=limit, now=self.now))
 
     async def expire(self, limit: int = 100) -> list[int]:
-        """Skip what has expired; which runs, by id.
+        """Skip expired runs. Returns their ids.
 
         >>> report = await bench.define("report", slots=[10, 20], late=5)
         >>> bench.turn(16)
@@ -392,20 +392,20 @@ class Workbench:
         """
         return sorted(run.id for run in await self.store.expire(limit=limit, now=self.now))
 
-    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def run(self, run_id: int) -> RunRecord:
-        """A run that must be there.
+        """Return a run, which must exist.
 
         >>> (await bench.run(first)).attempts
         1
         """
         run = await self.store.queries.get_run(run_id)
-        assert run is not None, f"run {run_id} is gone"
+        assert run is not None, f"expected run {run_id}, but it does not exist"
         return run
 
     async def state(self, run_id: int) -> RunState:
-        """Where a run stands.
+        """Return the state of a run.
 
         >>> str(await bench.state(first))
         'succeeded'
@@ -413,7 +413,7 @@ class Workbench:
         return (await self.run(run_id)).state
 
     async def runs(self, job: str | None = None) -> list[RunRecord]:
-        """All runs, or those of a job.
+        """List all runs, or those of a job.
 
         >>> [run.id for run in await bench.runs("mail")] == [first]
         True
@@ -421,7 +421,7 @@ class Workbench:
         return await self.store.queries.list_runs(job=job, limit=100_000)
 
     async def everything(self) -> dict[str, object]:
-        """All that can be seen of the store from outside.
+        """Everything that the store shows.
 
         >>> seen = await bench.everything()
         >>> len(seen["jobs"]), len(seen["runs"]), len(seen["nodes"])
@@ -446,14 +446,14 @@ class Workbench:
 
     @asynccontextmanager
     async def nothing_written(self) -> AsyncIterator[None]:
-        """Whatever the body does, nothing that can be seen of the store changes.
+        """The body must not change anything that the store shows.
 
         >>> async with bench.nothing_written():
-        ...     await bench.finish(lease)  # said twice, because the answer was lost
+        ...     await bench.finish(lease)  # repeated after a lost answer
         True
         """
         before = await self.everything()
         yield
         after = await self.everything()
         for what, was in before.items():
-            assert after[what] == was, f"expected {what} to stay as they were"
+            assert after[what] == was, f"expected {what} to stay the same"

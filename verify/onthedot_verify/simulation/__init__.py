@@ -1,4 +1,4 @@
-"""A cluster in virtual time, from a seed: real engines, one store, and everything that can go wrong between them.
+"""The simulator: a cluster in virtual time, from a seed. It has real engines, one store, and faults between them.
 
     from onthedot_verify.simulation import Scenario, simulate
     outcome = simulate(Scenario(seed="7"))

@@ -1,10 +1,10 @@
-"""`python -m onthedot_verify.simulation`: run seeds, replay one exactly, shrink what fails.
+"""`python -m onthedot_verify.simulation`: runs seeds, replays one exactly, and shrinks a failing one.
 
---seed 7                       one seed; prints its digest and every violation
+--seed 7                       one seed; prints its digest and each violation
 --seed 7 --faults file.json    the same, with these faults instead of the drawn ones
---seed 7 --shrink              and the shortest list of faults that still breaks the rule, written to a file
---hours 20 --first 1           as many seeds, from the first on, as make up 20 cluster-hours; stops at a failure
---hours 20 --store sqlite      the same on the SQL store: SQLite, on the simulation's own thread
+--seed 7 --shrink              also writes the shortest list of faults that still breaks the rule to a file
+--hours 20 --first 1           seeds from the first on, for 20 cluster-hours in all; stops at a failure
+--hours 20 --store sqlite      the same on the SQL store: SQLite, in the simulation's own thread
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from onthedot_verify.simulation.cluster import OpenStore, Outcome, Scenario, sim
 from onthedot_verify.simulation.faults import CALM, from_json, to_json
 from onthedot_verify.simulation.shrink import shrink
 
-_TELL_EVERY = 25
-"""After how many seeds of a long run one is told how far it is."""
+_REPORT_EVERY = 25
+"""A long run prints its progress after this many seeds."""
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m onthedot_verify.simulation", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--seed", help="run this one")
+    parser.add_argument("--seed", help="run this seed only")
     parser.add_argument("--hours", type=float, default=1.0, help="cluster-hours in all, without --seed")
     parser.add_argument("--first", type=int, default=1, help="the first seed, without --seed")
     parser.add_argument("--store", choices=["memory", "sqlite"], default="memory", help="the store under test")
@@ -44,9 +44,12 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--extra", default="", help="more kinds of faults: step, skew, late")
     parser.add_argument("--layouts", type=float, default=0.0, help="mean seconds between changes of the shard count")
     parser.add_argument(
-        "--outages", type=float, default=500.0, help="mean seconds between outages of everybody and held edits; 0: none"
+        "--outages",
+        type=float,
+        default=500.0,
+        help="mean seconds between outages of all nodes, or delayed edits; 0: none",
     )
-    parser.add_argument("--calm", action="store_true", help="no weather: nothing goes wrong but the faults")
+    parser.add_argument("--calm", action="store_true", help="no weather: only the faults go wrong")
     parser.add_argument("--faults", type=Path, help="a file of faults to use")
     parser.add_argument("--history", type=Path, help="write the history to this file")
     parser.add_argument("--shrink", action="store_true", help="look for fewer faults that still break the rule")
@@ -68,7 +71,7 @@ def scenario_of(given: argparse.Namespace, seed: str) -> Scenario:
 
 
 def opener_of(name: str, folder: Path) -> OpenStore:
-    """Opens a new store of this kind; one in SQLite has a file of its own in the folder."""
+    """Return a function that opens a new store of this kind. SQLite gets a file in the folder."""
     if name == "memory":
         return MemoryStore
 
@@ -83,7 +86,7 @@ def opener_of(name: str, folder: Path) -> OpenStore:
 
 
 def replay_command(scenario: Scenario, faults: Path | None = None, store: str = "memory") -> str:
-    """What replays this run exactly."""
+    """The command that replays this run exactly."""
     usual = Scenario()
     words = [f"python -m onthedot_verify.simulation --seed {scenario.seed}"]
     words += [f"--store {store}"] if store != "memory" else []
@@ -103,7 +106,7 @@ def replay_command(scenario: Scenario, faults: Path | None = None, store: str = 
 
 
 def report(outcome: Outcome, most: int = 20) -> None:
-    """Every violation (or the first few), and how to see them again."""
+    """Print the first violations, and how many more there are."""
     for violation in outcome.violations[:most]:
         print(f"  {violation}")
     if len(outcome.violations) > most:
@@ -122,7 +125,7 @@ def shrunk(outcome: Outcome, store: OpenStore, name: str) -> None:
 
 def main(argv: list[str]) -> int:
     given = arguments(argv)
-    shared_memory = Path("/dev/shm")  # noqa: S108 - a folder of our own in it: what is synced there costs nothing
+    shared_memory = Path("/dev/shm")  # noqa: S108 - our own folder in it, where a sync to disk costs nothing
     with TemporaryDirectory(
         prefix="onthedot-simulation-", dir=shared_memory if shared_memory.is_dir() else None
     ) as folder:
@@ -130,7 +133,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(given: argparse.Namespace, store: OpenStore) -> int:
-    """Run the seeds that were asked for; 1 if one failed."""
+    """Run the seeds that were asked for. Returns 1 if one failed."""
     counts: Counter[str] = Counter()
     hours = failed = 0.0
     began = time.process_time()
@@ -152,7 +155,7 @@ def run(given: argparse.Namespace, store: OpenStore) -> int:
                 shrunk(outcome, store, given.store)
         if given.seed or (outcome.violations and not given.keep_going):
             break
-        if number % _TELL_EVERY == 0:
+        if number % _REPORT_EVERY == 0:
             print(f"{hours:.0f} of {given.hours:.0f} cluster-hours, {failed:.0f} seeds failed", file=sys.stderr)
     spent = time.process_time() - began
     print(

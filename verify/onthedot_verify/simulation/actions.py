@@ -1,4 +1,4 @@
-"""What people and programs ask of the cluster: drawn as data, and performed as a client would."""
+"""`Action`: what users and programs ask of the cluster, as data. `Client` performs one as a client would."""
 
 from __future__ import annotations
 
@@ -39,29 +39,29 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that a person or a program asks of a node, `at` seconds after the beginning.
+    """A request of a user or a program to a node, `at` seconds after the beginning.
 
-    | kind | what is asked |
+    | kind | what it asks for |
     |---|---|
-    | submit, trigger | a run, after `delay`, with `tenant`, under `key`, to be skipped when `expires` seconds late |
+    | submit, trigger | a run after `delay`, with `tenant`, under `key`, that expires after `expires` seconds |
     | put | the job's next definition |
-    | read, cancel | one of the newest submitted runs; one of the runs that are live |
-    | pause | for `delay` seconds (0: until somebody resumes it) |
-    | resume | with `missed`; `preview`: asked what it would do first |
-    | move | the job's next slot, by `delay` seconds; asked for once |
-    | delete | the job ends; a `put`, or a node that boots, creates it anew |
-    | layout | the buckets are divided among as many shards as `luck` says, up to 8 |
+    | read, cancel | one of the newest submitted runs; one of the live runs |
+    | pause | a pause of `delay` seconds (0: until a resume) |
+    | resume | a resume with `missed`; `preview`: a dry run first |
+    | move | a move of the job's next slot by `delay` seconds; it is never repeated |
+    | delete | the end of the job; a `put`, or a node that boots, creates it again |
+    | layout | another number of shards, up to 8, by `luck` |
     | stop_queue, open_queue, share, unshare | the queue of that name |
     | drain, undrain | the node of that name |
 
-    `luck`, in [0, 1), chooses among what is there.
+    `luck`, in [0, 1), chooses one of several.
 
     >>> from onthedot_verify.simulation import Action
     >>> asked = Action(at=30, kind="submit", node=0, job="mail", key="order 7")
-    >>> again = Action(at=31, kind="submit", node=1, job="mail", key="order 7")  # elsewhere: still one run
+    >>> again = Action(at=31, kind="submit", node=1, job="mail", key="order 7")  # on another node: still one run
     >>> Action(at=30, kind="stop", node=0, job="mail")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    onthedot.model.errors.DefinitionError: kind of an action: expected one that is known, got 'stop'...
+    onthedot.model.errors.DefinitionError: kind of an action: expected a known kind, got 'stop'...
     """
 
     at: float
@@ -77,10 +77,10 @@ class Action:
     luck: float = 0.0
 
     def __post_init__(self) -> None:
-        """A slip would be something that nobody asks for, and a test that always passes."""
+        """An unknown kind would do nothing, and its test would always pass."""
         if self.kind not in KINDS:
             hint = did_you_mean(self.kind, KINDS)
-            raise DefinitionError(f"kind of an action: expected one that is known, got {self.kind!r}{hint}")
+            raise DefinitionError(f"kind of an action: expected a known kind, got {self.kind!r}{hint}")
 
 
 # ── drawing ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -89,7 +89,8 @@ class Action:
 def draw_actions(
     seed: str, names: Sequence[str], puts: Sequence[tuple[float, str]], nodes: int, seconds: float
 ) -> tuple[Action, ...]:
-    """Some 150 actions an hour. Each kind has its own source of chance: more of one shifts nothing in another."""
+    """Some 150 actions an hour. Each kind has its own source of chance, so more draws of one kind do not change
+    another."""
     chance = Chance(f"{seed} actions")
     found = [Action(at + chance.between(0, 20), "put", chance.whole(nodes), name) for at, name in puts]
     found += draw_submits(Chance(f"{seed} submits"), names, nodes, seconds)
@@ -99,7 +100,7 @@ def draw_actions(
 
 
 def draw_layouts(seed: str, nodes: int, seconds: float, every: float) -> tuple[Action, ...]:
-    """Changes of the layout, one every so many seconds."""
+    """Changes of the layout, one every so many seconds on average."""
     chance = Chance(f"{seed} layouts")
     found = []
     when = chance.between(0, every)
@@ -112,7 +113,7 @@ def draw_layouts(seed: str, nodes: int, seconds: float, every: float) -> tuple[A
 def draw_submits(
     chance: Chance, names: Sequence[str], nodes: int, seconds: float, *, every: float = 100
 ) -> list[Action]:
-    """Runs of these jobs are asked for, some under a key, and read; two within so many seconds."""
+    """Submits of these jobs, some under a key, and reads. There are two submits within `every` seconds on average."""
     found: list[Action] = []
     used: list[Action] = []  # with a key
     when = chance.between(0, every)
@@ -145,8 +146,8 @@ def draw_submits(
 def draw_controls(
     chance: Chance, names: Sequence[str], nodes: int, seconds: float, *, every: float = 120
 ) -> list[Action]:
-    """These jobs are paused and resumed, or deleted and defined anew; runs are cancelled; two within so many
-    seconds."""
+    """Pauses and resumes, deletes and new definitions of these jobs, and cancels of runs. There are two within `every`
+    seconds on average."""
     found = []
     when = chance.between(0, every)
     while when < seconds:
@@ -168,7 +169,8 @@ def draw_controls(
 
 
 def _places(chance: Chance, nodes: int, seconds: float) -> list[Action]:
-    """A queue is shared from the beginning, and now and then anew; one stops for a while; a node drains for a while."""
+    """A fair queue from the beginning, which is shared again now and then; queues that stop, and nodes that drain, for
+    a while."""
     found = [Action(3.0, "share", 0, "fair")]
     when = chance.between(0, 240)
     while when < seconds:
@@ -190,7 +192,7 @@ def _places(chance: Chance, nodes: int, seconds: float) -> list[Action]:
 
 
 class Client:
-    """Somebody who asks a node for things, and asks again what was not answered."""
+    """A client that asks a node, and asks again if it gets no answer."""
 
     def __init__(self, store: Store, clock: Clock, settings: Settings, journal: Journal, submitted: list[int]) -> None:
         self._store = store
@@ -200,17 +202,17 @@ class Client:
         self._submitted = submitted
 
     async def perform(self, action: Action) -> None:
-        """Until it is answered; for about a minute."""
+        """Repeat the action until it is answered, for about a minute."""
         due_at = self._clock.now() + round((0 if action.kind == "pause" else action.delay) * SECOND)
         for attempt in range(20):
             try:
                 await self._once(action, due_at)
             except StoreUnavailable:
                 if action.kind == "move":
-                    return  # asked again, it would be the slot after that
+                    return  # a repetition would move the slot after it
                 await asyncio.sleep(0.2 * (attempt + 1))
             except (UnknownJob, KeyConflict, UnknownSlot, SlotSettled):
-                return  # deleted meanwhile, or refused: an answer as well
+                return  # deleted or refused: an answer as well
             else:
                 return
 

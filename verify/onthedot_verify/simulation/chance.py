@@ -1,4 +1,4 @@
-"""Draws from a seed. Each purpose has its own source, so that one more draw here shifts nothing there."""
+"""`Chance`: seeded random numbers. Each purpose has its own source, so a new draw of one does not change another."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ class Chance:
 
 
 def keyed(*parts: object) -> float:
-    """A number in [0, 1) that depends on these words alone: the same whatever was drawn before."""
+    """A number in [0, 1) that depends only on these values, whatever was drawn before."""
     text = "\0".join(map(str, parts)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=6).digest(), "big") / (1 << 48)

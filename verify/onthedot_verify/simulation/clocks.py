@@ -1,4 +1,4 @@
-"""A node's own clocks: set wrong, and going wrong."""
+"""`NodeClock`: a node's own clock, which can be set wrong or run too fast."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from onthedot.clock import Clock, Micros
 
 
 class NodeClock:
-    """The store's clock as a node sees it: `skew` µs off. Its steady clock goes `drift` parts per million too fast."""
+    """The store's clock as a node sees it: `skew` µs off. Its steady clock runs `drift` parts per million too fast."""
 
     def __init__(self, true: Clock) -> None:
         self._true = true
@@ -16,7 +16,7 @@ class NodeClock:
         self.skew: Micros = 0
 
     def drift(self, ppm: float) -> None:
-        """Go this much too fast from now on."""
+        """Run this much too fast from now on."""
         self._gained_before = self._gained()
         self._since = self._true.steady()
         self._drift = ppm / 1_000_000

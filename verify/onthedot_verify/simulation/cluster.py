@@ -1,4 +1,4 @@
-"""A whole run: a cluster, a workload and faults; then no more faults, and the question what came of it."""
+"""`simulate`: runs a cluster with a workload and faults, then without faults, and checks its history."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from onthedot_verify.checker.history import Event
 from onthedot_verify.simulation import faults as fault_schedules
 from onthedot_verify.simulation import workload as workloads
 from onthedot_verify.simulation.actions import Action, Client, draw_layouts
-from onthedot_verify.simulation.cable import CALLER
 from onthedot_verify.simulation.chance import Chance
 from onthedot_verify.simulation.dependents import with_dependents
 from onthedot_verify.simulation.faults import CALM, Fault, Weather
-from onthedot_verify.simulation.jobs import registry
+from onthedot_verify.simulation.handlers import registry
 from onthedot_verify.simulation.loop import PROCESS, ClusterLoop
+from onthedot_verify.simulation.network import CALLER
 from onthedot_verify.simulation.node import Boot, Build, Node, SimulatedEngine, lengths
 from onthedot_verify.simulation.outages import Outages, draw_outages
 from onthedot_verify.simulation.recorder import Recorder
@@ -40,15 +40,15 @@ from onthedot_verify.simulation.workload import Workload
 from onthedot_verify.simulation.zone_data import ZoneData
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
-WORKDAY = 7_200.0  # seconds: work is drawn for so long at least, so that a shorter run is a part of the longer one
-SETTLE = 420.0  # seconds without faults at the end: longer than every bound of the liveness rules
+WORKDAY = 7_200.0  # seconds: work is drawn for at least this long, so that a shorter run is part of a longer one
+SETTLE = 420.0  # seconds without faults at the end: longer than each limit of the liveness rules
 
 KEPT = 600 * SECOND
 
 
 def brief(kept: int = KEPT) -> Retention:
-    """So short that an hour sees runs go. Nobody may ask for this, since verdicts are repeated and results asked for
-    up to an hour later; here nothing is cut off for nearly as long."""
+    """A retention so short that runs are pruned within an hour. In production it would be invalid, because verdicts are
+    repeated and results are read up to an hour later. No call here takes nearly that long."""
     found = Retention(age=HOUR, failures_age=HOUR)
     object.__setattr__(found, "age", kept)
     object.__setattr__(found, "failures_age", 2 * kept)
@@ -56,7 +56,7 @@ def brief(kept: int = KEPT) -> Retention:
 
 
 def usual_settings() -> Settings:
-    """Production's, but few seats, and fewer looks behind the hints: idle polling is most of what an hour costs."""
+    """Production's settings with few seats and less polling, because idle polling is most of the cost of an hour."""
     return Settings(
         seats=8, ahead=8, retention=brief(), poll_every=2 * SECOND, expire_every=4 * SECOND, prune_every=120 * SECOND,
         clock_every=SECOND,
@@ -68,7 +68,7 @@ OpenStore = Callable[[Clock], Store | Awaitable[Store]]
 
 @dataclass(frozen=True)
 class Scenario:
-    """Everything that a run depends on. Without faults given, the seed draws them.
+    """Everything that a run depends on. If no faults are given, the seed draws them.
 
     >>> from onthedot_verify.simulation import CALM, Fault, Scenario
     >>> drawn = Scenario(seed="7", minutes=10)
@@ -82,11 +82,11 @@ class Scenario:
     fault_every: float = 40.0
     extra_faults: tuple[str, ...] = ()
     layout_every: float = 0.0
-    """Seconds between two changes of the number of shards; 0: there is one, always."""
+    """Mean seconds between two changes of the number of shards; 0: always one shard."""
     outage_every: float = 500.0
-    """Seconds between two outages of everybody, or edits that are held up, with jobs that notice them; 0: none."""
+    """Mean seconds between two outages of all nodes, or delayed edits, each with jobs that notice it; 0: none."""
     exact: bool = True
-    """Whether some jobs are under exactly_once: not for a store without transactions."""
+    """Whether some jobs are under exactly_once. The store needs transactions for that."""
     weather: Weather = field(default_factory=Weather)
     faults: tuple[Fault, ...] | None = None
     workload: Workload | None = None
@@ -94,7 +94,7 @@ class Scenario:
 
     @property
     def faulty_seconds(self) -> float:
-        """How long faults are about. The last seven minutes are without: what was broken has to mend itself.
+        """How long there are faults. In the last seven minutes there are none, so that the cluster recovers.
 
         >>> drawn.faulty_seconds
         180.0
@@ -102,7 +102,7 @@ class Scenario:
         return max(60.0, self.minutes * 60 - SETTLE)
 
     def filled(self) -> Scenario:
-        """The same, with faults and workload drawn: what the seed stands for, to read it, or to change a part of it.
+        """The same scenario with the faults and the workload of its seed, to read it or to change a part of it.
 
         >>> filled = drawn.filled()
         >>> len(filled.faults) > 3, filled == drawn.filled(), mine.filled().faults == mine.faults
@@ -134,14 +134,14 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run: its history, the promises that it broke, and how much was done for it.
+    """The outcome of a run: its history, the promises that it broke, and how much happened.
 
     >>> from onthedot_verify.simulation import CALM, Fault, Scenario, simulate
     >>> crash = Fault(at=30, kind="crash", node=0, length=5)
     >>> outcome = simulate(Scenario(minutes=8, nodes=2, jobs=2, weather=CALM, faults=(crash,)))
     >>> outcome.violations, f"{outcome.hours:.2f} hours", len(outcome.digest)
     ([], '0.13 hours', 64)
-    >>> outcome.counts["nemesis"], outcome.counts["boot"]  # two nodes, one of them twice
+    >>> outcome.counts["nemesis"], outcome.counts["boot"]  # two nodes, one of them booted twice
     (1, 3)
     """
 
@@ -153,30 +153,30 @@ class Outcome:
 
     @property
     def digest(self) -> str:
-        """Equal for histories that are the same, event by event."""
+        """Equal for equal histories."""
         return digest(self.events)
 
     @property
     def hours(self) -> float:
-        """How much virtual time has passed."""
+        """The virtual hours that have passed."""
         length: int = self.events[-1]["t_mono"] - self.events[0]["t_mono"]
         return length / SECOND / 3600
 
     @property
     def counts(self) -> Counter[str]:
-        """How many events of each kind."""
+        """The number of events of each kind."""
         return Counter(event["ev"] for event in self.events)
 
 
 def simulate(scenario: Scenario, *, store: OpenStore = MemoryStore, build: Build = SimulatedEngine) -> Outcome:
     """Run a scenario to its end and check its history.
 
-    `store` opens the store of a driver under test, with the clock that all of it goes by. `build` makes each node's
-    engine: give one with a bug, and see that a rule finds it.
+    `store` opens the store under test, with the clock of the simulation. `build` makes each node's engine: pass one
+    with a bug to see that a rule finds it.
 
     >>> from onthedot.stores.memory import MemoryStore
     >>> from onthedot_verify.simulation import Scenario, simulate
-    >>> class Forgetful(MemoryStore):  # it says that the run has ended, and does not write it down
+    >>> class Forgetful(MemoryStore):  # it accepts each finish, and writes nothing
     ...     async def finish(self, batch, **options):
     ...         return [True for _ in batch]
     >>> outcome = simulate(Scenario(seed="7", minutes=8, jobs=2), store=Forgetful)
@@ -186,7 +186,7 @@ def simulate(scenario: Scenario, *, store: OpenStore = MemoryStore, build: Build
     loop = ClusterLoop(Chance(f"{scenario.seed} order"))
     cluster = Cluster(scenario.filled(), loop, store, build)
     collects = gc.isenabled()
-    gc.disable()  # a tenth of the time; and when it runs is nothing that a seed decides
+    gc.disable()  # it takes a tenth of the time, and a seed does not decide when it runs
     try:
         loop.run_until_complete(cluster.run())
         calls = sum(node.calls for node in cluster.nodes)
@@ -200,7 +200,7 @@ def simulate(scenario: Scenario, *, store: OpenStore = MemoryStore, build: Build
 
 
 class Cluster:
-    """The nodes, the store, the workload, and who breaks what."""
+    """The nodes, the store, the workload and the faults."""
 
     def __init__(self, scenario: Scenario, loop: ClusterLoop, open_store: OpenStore, build: Build) -> None:
         self.scenario = scenario
@@ -221,7 +221,7 @@ class Cluster:
         return cast(Workload, self.scenario.workload)
 
     async def run(self) -> None:
-        """Two phases: faults, then healing, in which progress is demanded."""
+        """Two phases: faults, then recovery, in which liveness is demanded."""
         opened = self._open_store(self.clock)
         store = await opened if inspect.isawaitable(opened) else opened
         recorder = Recorder(store, self.journal)
@@ -241,9 +241,7 @@ class Cluster:
             self.nodes.append(node)
             self.loop.call_later(number * 0.7, node.start)
         for fault in scenario.faults or ():
-            if (
-                fault.at < scenario.faulty_seconds
-            ):  # a blackout strikes its nodes within seconds: the last may be too late
+            if fault.at < scenario.faulty_seconds:  # the last node of a blackout may be too late
                 self.loop.call_later(fault.at, self._break, fault)
         for action in self._work.actions:
             self.loop.call_later(action.at, self._ask, action)
@@ -253,14 +251,14 @@ class Cluster:
         await self._final(store)
 
     def _program(self) -> tuple[Registry, list[Job]]:
-        """What a node that boots now would run."""
+        """The program of a node that boots now."""
         jobs = self._work.version(self.loop.time())
         return registry(self.scenario.seed, self._work, self.journal), list(jobs.values())
 
     def _spread(self, hint: object) -> None:
         for node in self.nodes:
             if node.boot is not None:
-                node.boot.cable.hear(hint)  # type: ignore[arg-type]
+                node.boot.network.hear(hint)  # type: ignore[arg-type]
 
     # ── faults ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -296,7 +294,7 @@ class Cluster:
                 self._later(fault.length, node.broken.pop, fault.kind, None)
 
     def _later(self, seconds: float, callback: Callable[..., object], *args: object) -> None:
-        """Not as something the process does that happens to run: it may be dead by then."""
+        """Call back outside any process, because the current process may be dead by then."""
         context = copy_context()
         context.run(PROCESS.set, None)
         self.loop.call_later(seconds, callback, *args, context=context)
@@ -306,10 +304,10 @@ class Cluster:
         for node in self.nodes:
             node.settle()
 
-    # ── what is asked of it ──────────────────────────────────────────────────────────────────────────────────
+    # ── actions ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _ask(self, action: Action) -> None:
-        """On the node that was meant, or on the next one that is up; if none is, the caller goes away."""
+        """Perform the action on its node, or on the next one that is up. If none is up, nothing happens."""
         order = [*self.nodes[action.node :], *self.nodes[: action.node]]
         node = next((node for node in order if node.up), None)
         if node is None or node.boot is None:
@@ -325,7 +323,7 @@ class Cluster:
         return Client(boot.engine.store, node.clock, self.scenario.settings, self.journal, self._submitted)
 
     async def _put(self, action: Action, engine: Engine) -> None:
-        """Deploy the program's version of one job, as it was when that was asked for."""
+        """Deploy the job's definition of the instant of the action."""
         for attempt in range(20):
             try:
                 await engine.put_job(self._work.version(action.at)[action.job])
@@ -335,7 +333,7 @@ class Cluster:
                 return
 
     async def _final(self, store: Store) -> None:
-        """Pull every plug, and read what is there."""
+        """Kill all nodes, and record what the store has."""
         for node in self.nodes:
             node.settle = lambda: None  # type: ignore[method-assign]
             node.kill(1e9)

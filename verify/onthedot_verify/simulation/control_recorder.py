@@ -1,4 +1,4 @@
-"""The store's side of the history, for what people do to jobs and runs, and for what upkeep forgets."""
+"""`ControlRecorder`: records pauses, resumes, deletes, cancels and upkeep of the store."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Look:
 
 
 class ControlRecorder:
-    """Notes pause, resume, delete, cancel, prune and the recount of gates. What it does not know it passes on."""
+    """Records pause, resume, delete, cancel, prune and the recount of gates. Other calls go to the store."""
 
     def __init__(self, store: Store, journal: Journal) -> None:
         self._store = store
         self._journal = journal
-        self._names: dict[int, tuple[str, str]] = {}  # name and namespace of every job that was ever stored
-        self._ended: set[int] = set()  # runs that are in history, as far as the history tells
-        self._at_gates: set[int] = set()  # runs that met a closed gate, and were not armed since
-        self._namespaces: set[str] = set()  # of jobs that run after others
-        self._followed: set[int] = set()  # runs of such jobs that were told of
+        self._names: dict[int, tuple[str, str]] = {}  # name and namespace of each job that was ever stored
+        self._ended: set[int] = set()  # runs whose end is recorded
+        self._at_gates: set[int] = set()  # runs that met a closed gate and were not armed since
+        self._namespaces: set[str] = set()  # namespaces of jobs that run after others
+        self._followed: set[int] = set()  # runs of such jobs that are recorded
         self._excepted: defaultdict[tuple[int, str], dict[int, str]] = defaultdict(dict)  # slot → reason, by schedule
         if store.clock is None:
             raise TypeError(f"expected a store on this machine's clock, got {store!r}")
@@ -53,7 +53,7 @@ class ControlRecorder:
     # ── before and after ─────────────────────────────────────────────────────────────────────────────────────
 
     async def _look(self, job_id: int) -> Look:
-        """By the job's name: what is left of a deleted job that had it is there before and after."""
+        """Look by the job's name, because a deleted job of that name may have left some rows."""
         if job_id not in self._names:
             return Look()
         name, namespace = self._names[job_id]
@@ -64,7 +64,7 @@ class ControlRecorder:
         return Look({run.id: run for run in runs}, marks, skips)
 
     async def _note_gone(self, job_id: int, before: dict[int, RunRecord], after: dict[int, RunRecord]) -> None:
-        """Runs that were live before: withdrawn, or ended in the same write, and how."""
+        """Record what happened to runs that are no longer live: withdrawn, or ended in the same write."""
         for number in sorted(before.keys() - after.keys()):
             old, now = before[number], await self._store.queries.get_run(number)
             of = {"run": number, "job_id": job_id, "trigger": old.trigger, "slot": old.slot_at, "target": old.target}
@@ -81,14 +81,14 @@ class ControlRecorder:
                 self._note("expire", **of, state=str(now.state), reason=now.reason, ended=now.ended_at)
 
     def _note_aside(self, runs: Iterable[RunRecord]) -> None:
-        """After a write that sends those that wait at gates back: they hold no limit any more."""
+        """Record runs that a write has sent back from their gates: they hold no limit any more."""
         for run in runs:
             if run.id in self._at_gates and run.state is not RunState.RUNNING:
                 self._at_gates.discard(run.id)
                 self._note("aside", run=run.id)
 
     async def _note_followers(self) -> None:
-        """After a write that may have ended runs: the runs of other jobs that it has inserted."""
+        """Record the runs that a write has inserted because it ended their parents."""
         for namespace in sorted(self._namespaces):
             live = await self._store.queries.list_runs(namespace=namespace, states=LIVE, limit=_ALL)
             new = [run for run in live if run.trigger.startswith(AFTER_PREFIX) and run.id not in self._followed]
@@ -101,7 +101,7 @@ class ControlRecorder:
                 )  # fmt: skip
 
     def _note_plans(self, job_id: int, revision: int, before: Look, after: Look) -> dict[str, list[Any]]:
-        """The new skips and runs of a definition change; its marks, as schedule → [before, after]."""
+        """Record the new skips and runs of a definition change. Returns its marks, as schedule → [before, after]."""
         known = {(skip.schedule_id, skip.first, skip.reason): skip for skip in before.skips}
         for skip in sorted(after.skips, key=lambda skip: (skip.schedule_id, skip.first)):
             old = known.get((skip.schedule_id, skip.first, skip.reason))

@@ -1,4 +1,4 @@
-"""Jobs that run after others, beside those of the workload: all and any, on success, failure and either, in chains."""
+"""Jobs that run after others, added to the workload: all and any, on success, failure and either, in chains."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SOURCES: dict[str, tuple[dict[str, Any], Behaviour]] = {
     "source1": ({"retry": Retry(3, delay="2s", jitter=False)}, Behaviour(0.1, 4.0, 0.4)),
     "source2": ({"guarantee": "at_most_once", "overlap": "allow"}, Behaviour(2.0, 9.0, 0.1)),
 }
-"""Parents that end in every way: at once, after another try, and lost with their node."""
+"""Parents that end in each way: at once, after a retry, and lost with their node."""
 
 _DEPENDENTS: tuple[tuple[After, dict[str, Any]], ...] = (
     (After("source0", "source1"), {}),
@@ -31,13 +31,13 @@ _DEPENDENTS: tuple[tuple[After, dict[str, Any]], ...] = (
     (After("next01", "job03", any=True, on="either"), {"labels": frozenset({"gpu"})}),
     (After("next05", "job00"), {"schedule": every("300s")}),
 )
-"""The job of each number: after whom, and what else. Nobody runs after one with a higher number: there is no cycle,
-whichever versions of the program are mixed."""
+"""By the number of the job: its parents and further options. Each parent has a lower number, so no mix of program
+versions has a cycle."""
 
 
 def with_dependents(work: Workload, seed: str, *, nodes: int, seconds: float) -> Workload:
-    """The same workload and some 300 starts an hour more, a part of them after others. People do to these jobs what
-    they do to all, and now and then one is edited to run after others than before."""
+    """The same workload with some 300 more starts an hour, a part of them after others. These jobs get the same actions
+    as all jobs, and some edits that change their parents."""
     chance = Chance(f"{seed} dependents")
     defined = [_source(chance, name) for name in _SOURCES] + [_dependent(chance, n) for n in range(len(_DEPENDENTS))]
     program = {job.name: job for job, _ in defined}
@@ -72,7 +72,7 @@ def _job(name: str, options: dict[str, Any]) -> Job:
 
 
 def _edits(chance: Chance, program: dict[str, Job], seconds: float) -> list[tuple[float, Job]]:
-    """New versions: always another mark; sometimes other ends that count, another parent, or one less."""
+    """New versions: always another mark, and sometimes other ends that count, another parent, or one parent less."""
     found = []
     newest, names = dict(program), sorted(program)
     when, mark = chance.between(0, 900), 1_000

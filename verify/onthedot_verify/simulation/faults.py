@@ -1,22 +1,22 @@
-"""What goes wrong, as data: a list that can be kept, replayed, and made shorter.
+"""`Fault` and `Weather`: what goes wrong, as data that can be stored, replayed and shrunk.
 
 | kind | what happens to the node |
 |---|---|
 | crash | kill -9; it boots again after `length` |
 | freeze | SIGSTOP; SIGCONT after `length` |
-| stop | it is asked to stop, drains, and boots again `length` after it has ended |
-| cut | for `length` every call to the store fails before it is done |
-| deaf | for `length` every call to the store is done, and its answer lost |
-| flaky | for `length` a third of its calls are lost, before or after |
-| slow | for `length` calls take up to `amount` seconds each way, and may be done although their caller has died |
-| skew | its clock is set `amount` seconds off, for `length` |
-| drift | its steady clock goes `amount` ppm too fast, for `length` |
-| step | the store's clock is set `amount` seconds forward, or back, and with it what all nodes take it to be |
-| late | for `length`, calls are given up by their caller and done up to `amount` seconds later |
-| held | the call waits `amount` seconds, as behind a lock, before it is done; its caller waits for the answer |
+| stop | SIGTERM: it drains and ends, and boots again `length` later |
+| cut | for `length`, each call to the store fails before it is done |
+| deaf | for `length`, each call to the store is done, and its answer is lost |
+| flaky | for `length`, a third of its calls are lost, before or after they are done |
+| slow | for `length`, calls take up to `amount` seconds each way, and may be done after their caller has died |
+| skew | its clock is `amount` seconds off, for `length` |
+| drift | its steady clock runs `amount` ppm too fast, for `length` |
+| step | the store's clock is set `amount` seconds forward or back, and so are the nodes' estimates of it |
+| late | for `length`, the caller gives up each call, and the call is done up to `amount` seconds later |
+| held | the call waits `amount` seconds, as behind a lock, before it is done; the caller waits for the answer |
 
-With `op`, a fault strikes when the node's next call of that name after `at` is about to be sent (`when` "before"), or
-has been done and not yet been answered ("after"), and `delay` seconds after that.
+With `op`, a fault waits for the node's next call of that name after `at`. It strikes `delay` seconds after that call is
+about to be sent (`when` "before"), or is done and not yet answered ("after").
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ LATE_OPS = (
     "commit",
 )
 HELD_OPS = ("put_job", "pause_job", "resume_job", "move_slot")
-"""The calls of people that may wait for a lock; those that bring a window have computed it before."""
+"""Calls of users that may wait for a lock. Their windows are computed before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong, `at` seconds after the beginning. The kinds are in the table above.
+    """One fault, `at` seconds after the beginning. The kinds are in the table above.
 
     >>> from onthedot_verify.simulation import Fault
     >>> dies_with_a_verdict = Fault(at=30, kind="crash", node=0, length=5, op="finish", when="after")
     >>> Fault(at=30, kind="crahs", node=0, length=5)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    onthedot.model.errors.DefinitionError: kind of a fault: expected one that is known, got 'crahs'...
+    onthedot.model.errors.DefinitionError: kind of a fault: expected a known kind, got 'crahs'...
     """
 
     at: float
@@ -79,21 +79,21 @@ class Fault:
     delay: float = 0.0
 
     def __post_init__(self) -> None:
-        """A slip would be a fault that never strikes, and a test that always passes."""
+        """An unknown name would never strike, and its test would always pass."""
         known = {"kind": KINDS, "when": ("before", "after"), "op": ("", *_CALLS)}
         for field, values in known.items():
             value = getattr(self, field)
             if value not in values:
                 hint = did_you_mean(value, values)
-                raise DefinitionError(f"{field} of a fault: expected one that is known, got {value!r}{hint}")
+                raise DefinitionError(f"{field} of a fault: expected a known {field}, got {value!r}{hint}")
 
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """What goes wrong all the time while faults are about: lost calls, lost hints, and calls that take a while.
+    """What goes wrong all the time during the faults: lost calls, lost hints, and slow calls.
 
-    The part of calls that is lost, of hints that are lost, and of calls that are slow; and how slow, in seconds.
-    `CALM` loses nothing.
+    The fields are the part of calls that is lost, of hints that are lost, and of calls that are slow, and the latency
+    of a slow call in seconds. `CALM` loses nothing.
 
     >>> from onthedot_verify.simulation import Scenario, Weather
     >>> storm = Scenario(seed="7", weather=Weather(lost=0.1, hints_lost=1.0, latency=0.5))
@@ -111,7 +111,7 @@ CALM = Weather(lost=0.0, hints_lost=0.0, slow=0.1, latency=0.005)
 
 
 def to_json(faults: list[Fault]) -> str:
-    """As text, one fault per line."""
+    """The faults as JSON text, one per line."""
     default = asdict(Fault(0, "crash", 0, 0))
     always = ("at", "kind", "node")
     rows = [{k: v for k, v in asdict(fault).items() if k in always or v != default[k]} for fault in faults]
@@ -119,12 +119,12 @@ def to_json(faults: list[Fault]) -> str:
 
 
 def from_json(text: str) -> list[Fault]:
-    """The faults that `to_json` wrote."""
+    """Read the text of `to_json`."""
     rows: list[dict[str, Any]] = json.loads(text)
     return [Fault(**({"length": 0.0} | row)) for row in rows]
 
 
-# How often each kind is drawn. A store's clock that jumps is left to those who ask for it.
+# How often each kind is drawn. Steps of the store's clock are only drawn with `extra`.
 _WEIGHTS = {
     "crash": 5,
     "freeze": 6,
@@ -162,7 +162,7 @@ _AMOUNTS = {
 
 
 def generate(seed: str, *, nodes: int, seconds: float, every: float, extra: tuple[str, ...] = ()) -> list[Fault]:
-    """A schedule of faults, one every so many seconds; now and then one that strikes the whole cluster at once."""
+    """Draw a fault every so many seconds, and now and then one for the whole cluster at once."""
     chance = Chance(f"{seed} faults")
     kinds = [kind for kind, weight in _WEIGHTS.items() for _ in range(weight)] + list(extra) * 3
     found: list[Fault] = []
@@ -190,12 +190,12 @@ def _one(chance: Chance, at: float, kind: str, node: int) -> Fault:
     elif kind == "held":
         op = chance.choice(HELD_OPS)
     if kind == "freeze" and chance.fraction() < 0.4:
-        length = round(chance.between(14.0, 22.0), 3)  # about as long as a lease: the interesting length
+        length = round(chance.between(14.0, 22.0), 3)  # about as long as a lease: the critical length
     return Fault(round(at, 3), kind, node, length, amount, op, when, delay)
 
 
 def _blackout(chance: Chance, at: float, nodes: int) -> list[Fault]:
-    """All nodes at once: nobody plans, nobody reaps."""
+    """All nodes at once: there is no planner and no reaper."""
     kind = chance.choice(("crash", "freeze", "cut"))
     length = chance.between(20.0, 240.0)
     return [

@@ -1,9 +1,9 @@
-"""One virtual loop for a whole cluster: every callback belongs to a process, and processes die and freeze.
+"""`ClusterLoop`: one event loop in virtual time, in which processes can die and freeze.
 
-A process is a context variable: tasks and callbacks inherit it. **kill -9**: the callbacks of a dead process vanish, so
-no `finally` runs (`task.cancel()` would run it). **SIGSTOP**: the callbacks of a frozen one are parked, in order, until
-it is thawed. Between processes the order of what is ready at one instant is drawn from the seed; within a process
-it stays first in, first out, as asyncio promises.
+Each callback belongs to a process. The process is a context variable, which tasks and callbacks inherit. **kill -9**:
+the callbacks of a dead process vanish, so no `finally` runs (`task.cancel()` would run it). **SIGSTOP**: the callbacks
+of a frozen process wait, in order, until it is thawed. Between processes the order of ready callbacks at one instant is
+drawn from the seed. Within a process it stays first in, first out, as asyncio promises.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from onthedot.simulate.virtual_loop import VirtualLoop
 from onthedot_verify.simulation.chance import Chance
 
-MOST_TURNS = 1_000_000  # at one instant of virtual time: more is an endless loop
+MOST_TURNS = 1_000_000  # at one instant of virtual time: more means an endless loop
 
 
 class Process:
@@ -37,18 +37,18 @@ PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
 class Stuck(RuntimeError):
-    """Virtual time does not pass any more: something loops without ever waiting."""
+    """Virtual time stands still, because a callback repeats without waiting."""
 
 
 class ClusterLoop(VirtualLoop):
-    """A virtual loop that knows whose callback is whose."""
+    """A virtual loop that knows the process of each callback."""
 
     def __init__(self, chance: Chance) -> None:
         super().__init__()
         self._chance = chance
         self._turns = 0
         self.steps = 0
-        self.buried: set[asyncio.Task[Any]] = set()  # a dead task that is collected would run its `finally` blocks
+        self.buried: set[asyncio.Task[Any]] = set()  # the garbage collector would run their `finally` blocks
         self.trouble: list[str] = []
         self.set_exception_handler(self._note_trouble)
 
@@ -59,34 +59,34 @@ class ClusterLoop(VirtualLoop):
     # ── life and death ───────────────────────────────────────────────────────────────────────────────────────
 
     def kill(self, process: Process) -> None:
-        """The process is gone: nothing of it runs any more, not even to clean up."""
-        self.buried = asyncio.all_tasks(self)  # all that have not ended, those of earlier processes too
+        """End the process. None of its callbacks runs any more, not even to clean up."""
+        self.buried = asyncio.all_tasks(self)  # all open tasks, those of earlier processes too
         process.alive = False
         process.frozen = False
         process.parked.clear()
 
     def freeze(self, process: Process) -> None:
-        """SIGSTOP."""
+        """SIGSTOP: its callbacks wait."""
         process.frozen = True
 
     def thaw(self, process: Process) -> None:
-        """SIGCONT: what had become due meanwhile runs now, in order."""
+        """SIGCONT: callbacks that became due in the meantime run now, in order."""
         process.frozen = False
         ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
         ready.extend(process.parked)
         process.parked.clear()
 
     def bury_all(self) -> None:
-        """At the end: close what is left, without a word. Stores must refuse whatever it still wants to write."""
+        """Close the remaining tasks at the end, silently. Stores must refuse their writes."""
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             try:
                 _close(task.get_coro())
             except (RuntimeError, ValueError) as error:
-                self.trouble.append(f"{task.get_name()} would not be closed: {error}")
+                self.trouble.append(f"{task.get_name()} could not be closed: {error}")
         self.buried.clear()
 
-    # ── turning ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── turns of the loop ────────────────────────────────────────────────────────────────────────────────────
 
     def _run_once(self) -> None:
         ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
@@ -95,7 +95,7 @@ class ClusterLoop(VirtualLoop):
         self.steps += len(batch)
         self._turns += 1
         if self._turns > MOST_TURNS:
-            raise Stuck(f"{MOST_TURNS} turns of the loop at {self.time()} s, and nothing waits: {batch[:3]}")
+            raise Stuck(f"{MOST_TURNS} turns of the loop at {self.time()} s, no callback waits: {batch[:3]}")
         if len(batch) == 1:
             self._run(batch[0], batch[0]._context.get(PROCESS))  # type: ignore[attr-defined]
             return
@@ -103,14 +103,14 @@ class ClusterLoop(VirtualLoop):
             self._run(handle, process)
 
     def _ring(self, ready: deque[asyncio.Handle]) -> None:
-        """Move the timers that are due to `ready`; if nothing is ready, jump to the next one first."""
+        """Move due timers to `ready`. If nothing is ready, jump to the next timer first."""
         scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
         while scheduled and scheduled[0]._cancelled:
             self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
             heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]
         if not ready:
             if not scheduled:
-                raise RuntimeError("virtual time stands still: every task waits for something no timer will bring")
+                raise RuntimeError("virtual time stands still: every task waits, and there is no timer")
             if scheduled[0].when() > self._virtual_time:
                 self._turns = 0
                 self._virtual_time = scheduled[0].when()
@@ -143,7 +143,7 @@ class ClusterLoop(VirtualLoop):
 
 
 def _close(coroutine: Any) -> None:
-    """Close a coroutine; if it has not begun, those as well that it was given, or Python would miss their await."""
+    """Close a coroutine. If it has not begun, close its coroutine arguments too, or Python warns about them."""
     if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
         for given in inspect.getcoroutinelocals(coroutine).values():
             if inspect.iscoroutine(given):

@@ -1,4 +1,4 @@
-"""One node of the cluster: the real engine, booted, killed, frozen and stopped at will."""
+"""`Node`: one node of the cluster with the real engine, which can be booted, killed, frozen and stopped."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from onthedot.runners.registry import Registry
 from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 from onthedot_verify.checker import Journal
-from onthedot_verify.simulation.cable import CALLER, Cable
 from onthedot_verify.simulation.chance import Chance
 from onthedot_verify.simulation.clocks import NodeClock
 from onthedot_verify.simulation.faults import CALM, Fault, Weather
 from onthedot_verify.simulation.loop import PROCESS, ClusterLoop, Process
+from onthedot_verify.simulation.network import CALLER, NetworkStore
 from onthedot_verify.simulation.recorder import Recorder
 from onthedot_verify.simulation.workload import LONGEST
 
@@ -31,17 +31,17 @@ Build = Callable[..., Engine]
 
 
 class SimulatedEngine(Engine):
-    """The engine of production, without programs and HTTP calls."""
+    """The engine of production, without commands and HTTP calls."""
 
     outside = False
 
 
 class Boot:
-    """One life of a node."""
+    """One boot of a node."""
 
-    def __init__(self, process: Process, cable: Cable, engine: Engine) -> None:
+    def __init__(self, process: Process, network: NetworkStore, engine: Engine) -> None:
         self.process = process
-        self.cable = cable
+        self.network = network
         self.engine = engine
         self.tasks: list[asyncio.Task[None]] = []
         self.started = False
@@ -49,7 +49,7 @@ class Boot:
 
 
 class Node:
-    """A machine on which the program is started again and again."""
+    """A machine that boots the program again and again."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Node:
         self.boot: Boot | None = None
         self.weather: Weather = CALM
         self.broken: dict[str, float] = {}
-        self.armed: list[Fault] = []  # faults that wait for a call to strike at
+        self.armed: list[Fault] = []  # faults that wait for a call
         self.calls = 0
         self.boots = 0
         self._seed = seed
@@ -84,7 +84,7 @@ class Node:
     # ── life ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
-        """Boot: a new process with the program as it is now."""
+        """Boot: a new process with the current program."""
         if self.boot is not None or self._loop.time() < self._down_until:
             return
         self.boots += 1
@@ -97,16 +97,17 @@ class Node:
 
     def _boot(self, process: Process) -> None:
         registry, jobs = self._program()
-        cable = Cable(self._store, process, Chance(f"{self._seed} {process.name} cable"), self._strike)
-        cable.weather, cable.broken = self.weather, self.broken
+        chance = Chance(f"{self._seed} {process.name} cable")  # another word would change all seeds
+        network = NetworkStore(self._store, process, chance, self._strike)
+        network.weather, network.broken = self.weather, self.broken
         ids = SeededIds(f"{self._seed} {process.name}")
-        engine = self._build(cast(Store, cable), registry, self._settings, Events(), self.clock, ids)
-        self.boot = Boot(process, cable, engine)
+        engine = self._build(cast(Store, network), registry, self._settings, Events(), self.clock, ids)
+        self.boot = Boot(process, network, engine)
         self._journal.add("worker", "boot")
         self.boot.tasks.append(self._loop.create_task(self._live(self.boot, jobs), name=f"{process.name} main"))
 
     async def _live(self, boot: Boot, jobs: list[Job]) -> None:
-        """The main of the process."""
+        """The main function of the process."""
         try:
             await boot.engine.start(jobs, self._loop)
             boot.started = True
@@ -114,7 +115,7 @@ class Node:
         except StoreUnavailable:
             self._exit(boot, "failed", again_in=1.0)
             return
-        except Exception as raised:  # noqa: BLE001 - a bug, and noted as one
+        except Exception as raised:  # noqa: BLE001 - a bug, recorded as one
             error = raised
         if boot.stopping and isinstance(error, StoreUnavailable):
             return
@@ -124,13 +125,13 @@ class Node:
         self._exit(boot, "broken", again_in=1.0)
 
     def _exit(self, boot: Boot, how: str, *, again_in: float) -> None:
-        """The process ends, and its supervisor starts it again after a while."""
+        """End the process. It boots again after a while."""
         if self.boot is not boot:
             return
         context = copy_context()
-        context.run(CALLER.set, boot.process.name)  # whoever ended it
+        context.run(CALLER.set, boot.process.name)  # not the process that ended it
         context.run(partial(self._journal.add, "worker", "exit", how=how))
-        self.calls += boot.cable.calls
+        self.calls += boot.network.calls
         self._loop.kill(boot.process)
         self.boot = None
         self._down_until = self._loop.time() + again_in
@@ -157,7 +158,7 @@ class Node:
         self._later(length, lambda: self._loop.thaw(boot.process))
 
     def stop(self, length: float) -> None:
-        """SIGTERM, and a boot `length` after it has ended."""
+        """SIGTERM, and a boot `length` after the end."""
         boot = self.boot
         if boot is None or not boot.started or boot.stopping:
             return
@@ -179,7 +180,7 @@ class Node:
     # ── faults that wait for a call ──────────────────────────────────────────────────────────────────────────
 
     def _strike(self, call: str, when: str) -> bool:
-        """Something calls the store: let the faults strike that waited for it. Whether one did, at once."""
+        """Let the faults strike that wait for this call. Returns whether one struck at once."""
         due = [fault for fault in self.armed if fault.op == call and fault.when == when]
         for fault in due:
             self.armed.remove(fault)
@@ -191,12 +192,12 @@ class Node:
 
     @property
     def up(self) -> bool:
-        """Whether somebody can ask this node for something."""
+        """Whether clients can call this node."""
         boot = self.boot
         return boot is not None and boot.started and not boot.stopping and not boot.process.frozen
 
     def settle(self) -> None:
-        """No more faults: everything whole, thawed and started."""
+        """End all faults: the node is thawed, started and connected."""
         self.weather = CALM
         self.broken.clear()
         self.armed.clear()
@@ -204,14 +205,14 @@ class Node:
         self.clock.drift(0)
         self._down_until = 0.0
         if self.boot is not None:
-            self.boot.cable.weather = CALM
+            self.boot.network.weather = CALM
             if self.boot.process.frozen:
                 self._loop.thaw(self.boot.process)
         self.start()
 
 
 def lengths(settings: Settings) -> dict[str, int]:
-    """What the checker must know of the settings, in µs; and the seats of a node."""
+    """The settings that the checker needs: lengths of time in µs, and the seats of a node."""
     names = (
         *("node_ttl", "beat_every", "term_ttl", "reap_every", "plan_every", "poll_every", "lookahead", "lapse"),
         "late_after",

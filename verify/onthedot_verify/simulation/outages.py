@@ -1,11 +1,11 @@
-"""Outages of all nodes, of the store and of seats, and edits that are held up, each with jobs of short intervals.
+"""Outages of all nodes, of the store and of all seats, and delayed edits, each with jobs of short intervals.
 
-An hour of a job that runs every three seconds would cost more than all the rest. So these jobs have schedules with a
+A job that runs every three seconds for an hour would cost more than all other jobs. So these jobs have schedules with a
 start and an end: each lasts from a few seconds before an outage to some seconds after it.
 
     slots      | | | | | | | | | | | | | |
     outage             ████████████
-    overdue            | | | | | |            together, when it is over
+    overdue            | | | | | |            together, after the outage
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CATCH_UPS = (
     (CatchUp("all", limit=100), CatchUp("all", limit=5, window="10m"), CatchUp("all", limit=100, window="20s")),
 )
 CELLS = tuple((overlaps, catch_ups) for overlaps in _OVERLAPS for catch_ups in _CATCH_UPS)
-"""Every overlap with every catch-up, each with variants."""
+"""Each overlap with each catch-up, with variants."""
 
 _KINDS = ("crash", "freeze", "cut", "crash", "freeze", "cut", "full")
 _BEFORE, _AFTER = 9.0, 16.0  # seconds: how long a schedule lasts before an outage, and after it
@@ -45,7 +45,7 @@ _FILLER, _FILLERS = "filler", 28
 
 @dataclass(slots=True)
 class Outages:
-    """What is drawn: faults, and what is added to the workload."""
+    """The drawn faults, and what they add to the workload."""
 
     faults: list[Fault] = field(default_factory=list)
     jobs: dict[str, Job] = field(default_factory=dict)
@@ -65,9 +65,10 @@ class Outages:
 
 
 def draw_outages(seed: str, *, start: datetime, nodes: int, seconds: float, every: float) -> Outages:
-    """Every third time an edit that is held up, else an outage. One every so many seconds, from a source of its own."""
+    """Draw an outage every so many seconds. Each third one is a delayed edit instead. The source of chance is its
+    own."""
     chance, found = Chance(f"{seed} outages"), Outages()
-    schedules: defaultdict[int, list[Every]] = defaultdict(list)  # by the number of the cell
+    schedules: defaultdict[int, list[Every]] = defaultdict(list)  # by the index in CELLS
     cell = int(keyed(seed, "first cell") * len(CELLS))
     at, number = chance.between(30, every), 0
     while at < seconds:
@@ -97,7 +98,7 @@ def _while(start: datetime, at: float, length: float, interval: int, name: str =
 
 
 def _outage(chance: Chance, found: Outages, at: float, length: float, nodes: int) -> float:
-    """All nodes or the store go away, or all seats are taken; how long it lasts."""
+    """Take away all nodes or the store, or fill all seats. Returns how long it lasts."""
     kind = chance.choice(_KINDS)
     if kind == "full":
         name = _FILLER
@@ -124,7 +125,7 @@ def _add_cell(chance: Chance, found: Outages, place: int, schedules: list[Every]
 
 
 def _held_edit(chance: Chance, found: Outages, number: int, at: float, start: datetime, nodes: int) -> None:
-    """A job of a short interval gets another one, has a slot moved, is paused, and goes on; each of them is held up."""
+    """Edit a job of a short interval, move a slot, pause and resume it. Each of these calls is delayed."""
     name, length = f"held{number:02}", 30.0
     first, second = chance.choice(((2, 3), (3, 2), (2, 4), (4, 2), (3, 4)))
     options: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The store's side of the history: every accepted and refused write, noted in the same step as its commit."""
+"""`Recorder`: records each accepted and refused write of the store, in the same step as its commit."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from onthedot.stores.memory import MemoryStore
 from onthedot.stores.queries import Queries
 from onthedot.stores.values import Beat, Due, Layout, Node, PutJob, Replanned, Reserved, ReserveRequest, Term
 from onthedot_verify.checker import Journal
-from onthedot_verify.simulation.place_recorder import PlaceRecorder
+from onthedot_verify.simulation.placement_recorder import PlacementRecorder
 from onthedot_verify.simulation.transactions import RecordedTransactions
 
 _ALL = 1_000_000
 
 SENT: ContextVar[int] = ContextVar("sent", default=0)
-"""When the call that is being done was sent, by the store's clock; 0: nobody has told."""
+"""When the current call was sent, by the store's clock; 0: unknown."""
 
 
 class RecordedQueries:
-    """The queries of a store. The journal is told what a reader of one run has seen."""
+    """The queries of a store. Reads of one run are recorded."""
 
     def __init__(self, queries: Queries, journal: Journal) -> None:
         self._queries = queries
@@ -55,11 +55,11 @@ class RecordedQueries:
         return found
 
 
-class Recorder(PlaceRecorder):
-    """A store that tells the journal what it did."""
+class Recorder(PlacementRecorder):
+    """A store that records what it does in the journal."""
 
     zone_data: Callable[[str], str] | None = None
-    """The version of the zone data of the machine of that name; None: all are this one."""
+    """Returns the version of the zone data of a machine, by its name; None: all machines are this one."""
 
     # ── definitions ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -82,7 +82,7 @@ class Recorder(PlaceRecorder):
         return put
 
     def _last_of(self, job: Job) -> int:
-        """The id of the job of that name that is there, or was there last; 0: there never was one."""
+        """The id of the current or last job of that name; 0 if there was none."""
         named = [number for number, name in self._names.items() if name == (job.name, job.namespace)]
         return max(named, default=0)
 
@@ -100,7 +100,7 @@ class Recorder(PlaceRecorder):
                 continue
             excepted = self._excepted.get(
                 (state.record.id, window.schedule_id), {}
-            )  # also those that nobody told it of
+            )  # also exceptions that the caller did not know
             moved = [slot.slot_at for slot in window.slots if slot.slot_at in excepted]
             for skip in (*window.skips, *(SkipRange(slot, slot, 1, excepted[slot]) for slot in moved)):
                 self._note_skip(state.record.id, window.schedule_id, skip)
@@ -131,7 +131,7 @@ class Recorder(PlaceRecorder):
 
     def _note_lease(self, ev: str, lease: Lease, fence: int, attempt: int, **facts: Any) -> None:
         if is_slot(lease.trigger) and lease.args is not None:
-            facts["body"] = lease.args  # its schedule's own; what was submitted has told its body
+            facts["body"] = lease.args  # of a slot's schedule; `submit` has recorded other bodies
         self._note(
             ev, run=lease.run_id, job_id=lease.record.id, trigger=lease.trigger, slot=lease.slot_at,
             lease=lease.lease_id, attempt=attempt, fence=fence, inc=lease.incarnation, due=lease.due_at,
@@ -161,8 +161,8 @@ class Recorder(PlaceRecorder):
         for lease in replacing:
             others = _of(lease, {number: run for number, run in before.items() if number not in told})
             await self._note_gone(lease.record.id, others, live)
-            told |= others.keys()  # once, whoever else replaces here
-        waiting: dict[int, RunRecord] = {}  # who was let wait by this call, and may be replaced by a later one of it
+            told |= others.keys()  # once, even if several leases replace it
+        waiting: dict[int, RunRecord] = {}  # runs that wait since this call, which its later leases may replace
         for lease, answer in zip(leases, answers, strict=True):
             ask = asks.get(lease.lease_id)
             if _may_end_others(ask):
@@ -215,11 +215,11 @@ class Recorder(PlaceRecorder):
                 self._note({"Gone": "gone", "Busy": "busy"}[type(answer).__name__], **of, ok=True)
 
     def _sent(self) -> int:
-        """When the call that is being done was sent, by the store's clock."""
+        """When the current call was sent, by the store's clock."""
         return SENT.get() or self.clock.now()
 
     async def _is_replaced(self, holder: int) -> bool:
-        """Whether a run that is running was asked to stop for another slot."""
+        """Whether a running run was asked to stop for another slot."""
         standing = await self._store.queries.why_waiting(holder)
         run = await self._store.queries.get_run(holder)
         if standing is None or run is None or run.state is not RunState.RUNNING:
@@ -242,7 +242,7 @@ class Recorder(PlaceRecorder):
 
     @cached_property
     def transactions(self) -> RecordedTransactions | None:
-        """The memory store's; what another one's effects are, nobody could see here."""
+        """The transactions of the memory store. The effects of other stores cannot be read here."""
         if not isinstance(self._store, MemoryStore):
             return None
         return RecordedTransactions(
@@ -260,7 +260,7 @@ class Recorder(PlaceRecorder):
         return answers
 
     async def _note_verdict(self, ev: str, lease: Lease, verdict: Verdict, ok: bool, ended: int) -> None:
-        """A verdict of scheduled may have become another: the run's job is deleted, or somebody has cancelled it."""
+        """Record a verdict with the state that it got. A delete or a cancel may have changed a retry."""
         state = verdict.state
         if ok and state is RunState.SCHEDULED:
             stored = await self._store.queries.get_run(lease.run_id)
@@ -361,7 +361,7 @@ def _closed(answer: Any) -> bool:
 
 
 def _may_end_others(ask: GateAsk | None) -> bool:
-    """Whether other slots of the job may end with this one's ask: it is due, and its job does not overlap itself."""
+    """Whether this ask may end other slots of the job: it is due, and its job does not overlap itself."""
     return ask is not None and ask.on_busy is not None and any(gate.until_end for gate in ask.gates)
 
 

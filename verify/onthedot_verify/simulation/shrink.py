@@ -1,4 +1,4 @@
-"""From many faults to the few that matter: delta debugging over the list of faults."""
+"""`shrink`: finds the few of many faults that cause a failure, by delta debugging."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Run = Callable[[Scenario], Outcome]
 
 
 def ddmin(items: list[T], fails: Callable[[list[T]], bool]) -> list[T]:
-    """A sublist that still fails, from which no chunk, down to single items, can be taken away.
+    """A sublist that still fails, and passes without any one chunk of it, down to single items.
 
     >>> ddmin(list(range(20)), lambda kept: 3 in kept and 17 in kept)
     [3, 17]
@@ -35,8 +35,8 @@ def ddmin(items: list[T], fails: Callable[[list[T]], bool]) -> list[T]:
 
 
 def shrink(outcome: Outcome, run: Run, *, tell: Callable[[str], object] = str) -> Outcome:
-    """The shortest scenario found that breaks one of the same rules: first without bad weather and with less time,
-    then with fewer faults."""
+    """The shortest scenario found that breaks one of the same rules: first in calm weather and with less time, then
+    with fewer faults."""
     rules = {violation.rule for violation in outcome.violations}
     best = outcome
     tries = 0

@@ -1,4 +1,4 @@
-"""Transactions in the simulated cluster: what the resource accepted is noted, and every call goes through the cable."""
+"""Transactions in the simulated cluster: their effects are recorded, and each call goes through the network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NoteFinish = Callable[[Finish, bool], Awaitable[None]]
 
 
 class RecordedTransactions:
-    """The store's, and the journal is told what became of them: first the effects, as the resource has them."""
+    """The store's transactions. Their outcome is recorded: first the effects, as the resource has them."""
 
     loop_bound = False
 
@@ -52,7 +52,7 @@ class RecordedTransaction:
         await self._inner.rollback()
 
 
-class CableTransactions:
+class NetworkTransactions:
     """Transactions as one boot of a node reaches them."""
 
     loop_bound = False
@@ -61,11 +61,11 @@ class CableTransactions:
         self._inner = inner
         self._call = call
 
-    async def begin(self, lease: Lease, **options: Any) -> CableTransaction:
-        return CableTransaction(await self._call("begin", self._inner.begin, (lease,), options), self._call)
+    async def begin(self, lease: Lease, **options: Any) -> NetworkTransaction:
+        return NetworkTransaction(await self._call("begin", self._inner.begin, (lease,), options), self._call)
 
 
-class CableTransaction:
+class NetworkTransaction:
     """See `Transaction`."""
 
     def __init__(self, inner: Transaction, call: Call) -> None:

@@ -1,4 +1,4 @@
-"""What the cluster is asked to do, as data: jobs of all policies, and what people and programs do to them."""
+"""`Workload`: jobs of all policies, and the actions of users and programs, as data."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SERVES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "b": {"queues": ("default", "fair", "mail")},
     "c": {"queues": ("default", "fair")},
 }
-"""Not every worker can run everything; only `c` is ever drained, so that there is always somebody who can."""
+"""Workers serve different queues and labels. Only `c` is ever drained, so each job always has a worker."""
 
-LONGEST = 20.0  # seconds: how long a handler runs at the most
+LONGEST = 20.0  # seconds: the longest that a handler runs
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """How a job's handler behaves: how long it takes, and how often it fails. In seconds, and in parts of one.
+    """How a job's handler behaves: how long it takes, in seconds, and what part of its attempts fails.
 
     >>> from onthedot_verify.simulation import Behaviour
     >>> behaviours = {"mail": Behaviour(longest=0.2), "report": Behaviour(shortest=5, longest=20, failing=0.3)}
@@ -38,11 +38,11 @@ class Behaviour:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The program that every node runs, its later versions, and what is asked of it.
+    """The program that each node runs, its later versions, and the actions.
 
-    The simulator brings the handlers, one for each behaviour, under the job's name. They take an argument `mark`, by
-    which the history tells the versions of a job apart. A later version is there for a node that boots then; an action
-    `put` deploys it.
+    The simulator has a handler for each behaviour, under the job's name. Handlers take an argument `mark`, which tells
+    the versions of a job apart in the history. A node that boots runs the version of that instant. An action `put`
+    deploys it.
 
     >>> from dataclasses import replace
     >>> import onthedot as otd
@@ -59,12 +59,12 @@ class Workload:
 
     jobs: dict[str, Job]
     behaviours: dict[str, Behaviour]
-    edits: tuple[tuple[float, Job], ...]  # (when the new program is there, a definition in it)
+    edits: tuple[tuple[float, Job], ...]  # (when the new program exists, one of its definitions)
     actions: tuple[Action, ...]
     serves: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)  # node → its queues and labels
 
     def version(self, seconds: float) -> dict[str, Job]:
-        """The program's definitions at some moment.
+        """The program's definitions at an instant.
 
         >>> workload.version(29)["mail"].args, workload.version(30)["mail"].args
         ({'mark': 0}, {'mark': 1})
@@ -73,7 +73,7 @@ class Workload:
 
 
 def generate(seed: str, *, start: datetime, nodes: int, seconds: float, jobs: int = 20, exact: bool = True) -> Workload:
-    """A workload of about 500 starts an hour with 20 jobs. `exact`: some are under exactly_once."""
+    """A workload of about 500 starts an hour with 20 jobs. With `exact` some are under exactly_once."""
     chance = Chance(f"{seed} workload")
     defined = [_job(chance, number, start, seconds, exact=exact) for number in range(jobs)]
     program = {job.name: job for job, _ in defined}
@@ -113,14 +113,14 @@ _PLACES: dict[int, dict[str, Any]] = {
     18: {"queue": "mail", "assignment": "leader"},
     19: {"priority": "high", "labels": frozenset({"gpu"})},
 }
-"""By the number of the job: in which queue, for whom, how urgent and how often."""
+"""By the number of the job: its queue, workers, priority and rate."""
 
 _EXACT = (2, 8, 13, 14)
-"""The numbers of the jobs under exactly_once: a fixed delay, one that is crowded, and two others."""
+"""The numbers of the jobs under exactly_once: a fixed delay, a crowded one, and two others."""
 
 
 def _job(chance: Chance, number: int, start: datetime, seconds: float, *, exact: bool) -> tuple[Job, Behaviour]:
-    """Every fifth finds its gates closed most of the time: it takes about as long as its interval."""
+    """One job. Each fifth takes about as long as its interval, so its gates are closed most of the time."""
     name = f"job{number:02}"
     crowded = number % 5 == 3
     options: dict[str, Any] = {
@@ -154,7 +154,7 @@ def _job(chance: Chance, number: int, start: datetime, seconds: float, *, exact:
 
 
 def _retry(chance: Chance) -> Retry:
-    """Some with a back-off that lasts over the next slot."""
+    """Some retries have a back-off that lasts beyond the next slot."""
     if chance.fraction() < 0.3:
         return Retry(2, backoff="fixed", delay="20s", max_delay="20s", jitter=False)
     return Retry(2 + chance.whole(3), backoff=chance.choice(_BACKOFFS), delay="2s", max_delay="10s")
@@ -180,7 +180,8 @@ def _schedules(chance: Chance, number: int, start: datetime, seconds: float) -> 
 
 
 def _edits(chance: Chance, program: dict[str, Job], seconds: float) -> tuple[tuple[float, Job], ...]:
-    """New versions of the program: another mark, sometimes another rhythm under the same id, or one schedule less."""
+    """New versions of the program: another mark, and sometimes another interval under the same id, or one schedule
+    less."""
     found = []
     newest = dict(program)
     when = chance.between(0, 600)

@@ -1,4 +1,4 @@
-"""Histories made by hand: a good one, line by line, and ways to spoil it."""
+"""`Story`: writes histories for tests of the checker. There is a good one, and there are ways to break it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def good(**options: Any) -> Story:
 
 
 def changed(story: Story, ev: str, nth: int = 0, **facts: Any) -> Story:
-    """The same story with other facts in one line."""
+    """The same story with other fields in one line."""
     other = deepcopy(story)
     [event for event in other.events if event["ev"] == ev][nth].update(facts)
     return other

@@ -1,4 +1,4 @@
-"""How things stand: terms, what incarnations hold, and why a run waits."""
+"""Checks of status queries: terms, what each incarnation holds, and why a run waits (`why_waiting`)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from onthedot.clock import SECOND
 from onthedot.model.rate import RateGate
 from onthedot.model.run import ArmAnswer, Blocked, Delayed, Gate, GateAsk, Lease, OnBusy, WaitReason
 from onthedot.stores.values import Held, Node, Owned, Placement
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import Workbench, at, retry
 
 
-async def _standing(bench: Workbench, run_id: int) -> WaitReason:
+async def _why_waiting(bench: Workbench, run_id: int) -> WaitReason:
     found = await bench.store.queries.why_waiting(run_id)
     assert found is not None
     return found
 
 
 async def _armed_at(bench: Workbench, ask: GateAsk) -> tuple[list[Lease], list[ArmAnswer]]:
-    """Two runs of one job are due, and are armed in one call with this ask."""
+    """Arm two due runs of one job in one call with this ask."""
     record = await bench.define()
     for _ in range(2):
         await bench.submit(record, due=1)
@@ -31,7 +31,7 @@ async def _armed_at(bench: Workbench, ask: GateAsk) -> tuple[list[Lease], list[A
 
 @check
 async def check_terms_are_listed(bench: Workbench) -> None:
-    """The newest of each shard; one that is over stays until the next."""
+    """The newest term of each shard is listed, even if it is over."""
     assert await bench.store.queries.list_terms() == []
     node = await bench.node()
     term = await bench.term(node, ttl=10)
@@ -41,8 +41,8 @@ async def check_terms_are_listed(bench: Workbench) -> None:
 
 
 @check
-async def check_terms_of_shards_that_are_gone_are_not_listed(bench: Workbench) -> None:
-    """A layout with fewer shards has terms of these only."""
+async def check_terms_of_removed_shards_are_not_listed(bench: Workbench) -> None:
+    """A layout with fewer shards lists only the terms of these."""
     node = await bench.node()
     await bench.store.set_shards(3, now=bench.now)
     for shard in range(3):
@@ -52,8 +52,8 @@ async def check_terms_of_shards_that_are_gone_are_not_listed(bench: Workbench) -
 
 
 @check
-async def check_nodes_tell_the_length_of_their_lease(bench: Workbench) -> None:
-    """As it was last renewed: so its last beat is known, too."""
+async def check_a_node_shows_the_length_of_its_lease(bench: Workbench) -> None:
+    """It is the `ttl` of the last renewal, so the instant of the last beat is known."""
     await bench.store.register(Node("a", "a1"), ttl=10 * SECOND, now=bench.now)
     bench.turn(3)
     await bench.store.beat("a1", ttl=20 * SECOND, now=bench.now)
@@ -62,8 +62,8 @@ async def check_nodes_tell_the_length_of_their_lease(bench: Workbench) -> None:
 
 
 @check
-async def check_what_incarnations_hold_is_counted(bench: Workbench) -> None:
-    """Reserved and running apart; who holds nothing is not there."""
+async def check_held_runs_are_counted_by_incarnation(bench: Workbench) -> None:
+    """Reserved and running are counted separately. An incarnation without runs is left out."""
     record = await bench.define()
     one, two = await bench.node("one"), await bench.node("two")
     await bench.node("idle")
@@ -79,8 +79,8 @@ async def check_what_incarnations_hold_is_counted(bench: Workbench) -> None:
 
 
 @check
-async def check_what_an_owner_has_is_counted(bench: Workbench) -> None:
-    """Jobs in one or any namespace that are not deleted, and their runs that wait or run."""
+async def check_an_owners_jobs_and_runs_are_counted(bench: Workbench) -> None:
+    """Jobs that are not deleted, with their waiting and running runs, in one namespace or in all."""
     mail, post = await bench.define("mail", owner="ann"), await bench.define("post", owner="ann", namespace="qa")
     await bench.define("other", owner="bob")
     unowned = await bench.define("unowned")
@@ -105,20 +105,21 @@ async def check_what_an_owner_has_is_counted(bench: Workbench) -> None:
 
 
 @check
-async def check_a_run_tells_who_holds_it(bench: Workbench) -> None:
-    """Scheduled: nobody; reserved and running: a node; tried again: nobody; ended: there is no standing."""
+async def check_why_waiting_names_the_holder(bench: Workbench) -> None:
+    """A reserved or running run has a node, and a scheduled or retried run has none. For an ended run the answer is
+    None."""
     record = await bench.define()
     node = await bench.node("web-1")
     run_id = await bench.submit(record, due=1)
-    assert await _standing(bench, run_id) == WaitReason(run_id)
+    assert await _why_waiting(bench, run_id) == WaitReason(run_id)
     [lease] = await bench.hold(node)
     reserved = WaitReason(run_id, node="web-1", incarnation=node, reserved_at=at(0))
-    assert await _standing(bench, run_id) == reserved
+    assert await _why_waiting(bench, run_id) == reserved
     bench.turn(1)
     lease = await bench.armed(lease)
-    assert await _standing(bench, run_id) == replace(reserved, fence=lease.fence)
+    assert await _why_waiting(bench, run_id) == replace(reserved, fence=lease.fence)
     await bench.store.cancel([run_id], why="enough", now=bench.now)
-    assert (await _standing(bench, run_id)).cancel_wanted == "enough"
+    assert (await _why_waiting(bench, run_id)).cancel_wanted == "enough"
     assert await bench.finish(lease)
     assert await bench.store.queries.why_waiting(run_id) is None
     assert await bench.store.queries.why_waiting(run_id + 1) is None
@@ -126,51 +127,54 @@ async def check_a_run_tells_who_holds_it(bench: Workbench) -> None:
     run_id = await bench.submit(record)
     [lease] = await bench.take(node)
     assert await bench.finish(lease, retry(9))
-    assert await _standing(bench, run_id) == WaitReason(run_id)
+    assert await _why_waiting(bench, run_id) == WaitReason(run_id)
 
 
 @check
-async def check_a_run_tells_when_it_expires(bench: Workbench) -> None:
+async def check_why_waiting_has_the_expiry(bench: Workbench) -> None:
+    """A run with `expires_at` shows it."""
     record = await bench.define(slots=[10], late=30)
     run = await bench.slot_run(record, 10)
-    assert (await _standing(bench, run.id)).expires_at == at(40)
+    assert (await _why_waiting(bench, run.id)).expires_at == at(40)
 
 
 @check
-async def check_a_run_tells_which_gate_it_waits_at(bench: Workbench) -> None:
-    """And who holds it; when the gate has passed to it, it waits no more."""
+async def check_why_waiting_names_the_gate_and_its_holders(bench: Workbench) -> None:
+    """When the gate has passed to the run, it waits no more."""
     (one, two), (_, answer) = await _armed_at(bench, GateAsk((Gate("g", 1),), OnBusy("wait")))
     assert isinstance(answer, Blocked)
-    standing = await _standing(bench, two.run_id)
+    standing = await _why_waiting(bench, two.run_id)
     assert (standing.gate, standing.holders, standing.node) == ("g", (one.run_id,), "")
     assert await bench.finish(one)
-    standing = await _standing(bench, two.run_id)
+    standing = await _why_waiting(bench, two.run_id)
     assert (standing.gate, standing.holders) == ("", ())
 
 
 @check
-async def check_a_run_tells_which_instant_it_was_granted(bench: Workbench) -> None:
+async def check_why_waiting_has_the_granted_instant(bench: Workbench) -> None:
+    """A run that its rate delays shows the instant of its grant."""
     rate = RateGate("r", 1, 10 * SECOND, 1)
     (_, two), (_, answer) = await _armed_at(bench, GateAsk((), OnBusy("wait"), rate))
     assert isinstance(answer, Delayed)
-    assert (await _standing(bench, two.run_id)).granted_at == answer.until == at(11)
+    assert (await _why_waiting(bench, two.run_id)).granted_at == answer.until == at(11)
 
 
 @check
-async def check_a_run_tells_the_place_that_the_leader_chose(bench: Workbench) -> None:
+async def check_why_waiting_names_the_leaders_placement(bench: Workbench) -> None:
+    """A run that the leader places shows that, and the chosen incarnation."""
     record = await bench.define(assignment="leader")
     node = await bench.node()
     run_id = await bench.submit(record)
-    standing = await _standing(bench, run_id)
+    standing = await _why_waiting(bench, run_id)
     assert (standing.for_leader, standing.place) == (True, "")
     assert await bench.store.assign(await bench.term(node), [Placement(run_id, node)], now=bench.now) == [True]
-    standing = await _standing(bench, run_id)
+    standing = await _why_waiting(bench, run_id)
     assert (standing.for_leader, standing.place) == (False, node)
 
 
 @check
-async def check_a_store_tells_what_it_is(bench: Workbench) -> None:
-    """Which product it is, and what is left of what was acknowledged."""
+async def check_a_store_describes_itself(bench: Workbench) -> None:
+    """The answer names its product, and tells which acknowledged writes survive a crash."""
     about = await bench.store.about()
     assert about.product
     assert about.promise

@@ -1,4 +1,4 @@
-"""What else is forgotten: jobs with too many runs are found and thinned, old skips, nodes and terms go."""
+"""Checks of cleanup besides old runs: jobs with too many runs, old skips, ended nodes, and past terms."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from onthedot.model.errors import NodeExpired
 from onthedot.model.job import JobRecord
 from onthedot.model.retention import DAY, DailyCount, Mark, Pruned, PrunedNodes
 from onthedot.model.run import RunState
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.retention import TODAY, WEEK, cut, end, prune, remaining
 from onthedot_verify.contract.workbench import START, Workbench, at, every, raises, skip, window
 
 
 @check
 async def check_jobs_with_too_many_runs_are_found(bench: Workbench) -> None:
-    """Each with its newest run beyond those that are kept, in whatever states; live runs do not count."""
+    """Each comes with its newest run beyond the limit. All ended states count, and live runs do not."""
     one, two, three = [await bench.define(name) for name in ("one", "two", "three")]
     ones = await end(bench, one, RunState.SUCCEEDED, RunState.DEAD, RunState.SUCCEEDED, RunState.SUCCEEDED)
     await end(bench, two, RunState.SUCCEEDED, RunState.SUCCEEDED)
@@ -29,8 +29,8 @@ async def check_jobs_with_too_many_runs_are_found(bench: Workbench) -> None:
 
 
 @check
-async def check_the_search_for_too_many_goes_on_where_it_stopped(bench: Workbench) -> None:
-    """However little one call looks at, all are found in the end."""
+async def check_the_search_for_too_many_runs_continues(bench: Workbench) -> None:
+    """The next call continues where the last one stopped, so small steps find all jobs, too."""
     records = [await bench.define(str(number)) for number in range(4)]
     for record in records:
         await end(bench, record, RunState.SUCCEEDED, RunState.SUCCEEDED)
@@ -47,8 +47,8 @@ async def check_the_search_for_too_many_goes_on_where_it_stopped(bench: Workbenc
 
 
 @check
-async def check_a_cut_may_be_of_one_job(bench: Workbench) -> None:
-    """Its runs go, bounded as ever; other jobs' stay."""
+async def check_a_cut_may_name_one_job(bench: Workbench) -> None:
+    """The runs of that job are pruned, within the limit of a call. Other jobs' runs stay."""
     one, two = await bench.define("one"), await bench.define("two")
     others = await end(bench, one, *[RunState.SUCCEEDED] * 3)
     mine = await end(bench, two, *[RunState.SUCCEEDED] * 3)
@@ -59,7 +59,8 @@ async def check_a_cut_may_be_of_one_job(bench: Workbench) -> None:
 
 
 @check
-async def check_counts_are_told_by_job_and_namespace(bench: Workbench) -> None:
+async def check_daily_counts_are_listed_by_job_and_namespace(bench: Workbench) -> None:
+    """`list_daily_counts` filters by job, namespace and limit."""
     for namespace, name in (("default", "one"), ("default", "two"), ("team", "one")):
         await end(bench, await bench.define(name, namespace=namespace), RunState.DEAD)
     await prune(bench, cut(0))
@@ -71,11 +72,11 @@ async def check_counts_are_told_by_job_and_namespace(bench: Workbench) -> None:
     assert len(await store.queries.list_daily_counts(limit=1)) == 1
 
 
-# ── the rest of the ledger ───────────────────────────────────────────────────────────────────────────────────────
+# ── skips, nodes and terms ───────────────────────────────────────────────────────────────────────────────────────
 
 
 async def plan_skips(bench: Workbench, record: JobRecord, *ends: float) -> None:
-    """One range of six slots, each minute up to these; with a run between, so that they stay apart."""
+    """Plan one range of six skips before each of these ends. A run between two ranges keeps them apart."""
     term = await bench.term(await bench.node(ttl=100 * WEEK), ttl=100 * WEEK)
     for last in ends:
         bench.turn(last)
@@ -86,8 +87,9 @@ async def plan_skips(bench: Workbench, record: JobRecord, *ends: float) -> None:
 
 
 @check
-async def check_old_skips_go_and_are_counted(bench: Workbench) -> None:
-    """As skipped slots of the day on which they were recorded; oldest first, at most as many as are asked for."""
+async def check_old_skips_are_pruned_and_counted(bench: Workbench) -> None:
+    """They count as skipped slots of the day on which they were recorded. The oldest go first, at most `limit` in a
+    call."""
     record = await bench.define(slots=[60])
     await plan_skips(bench, record, 120, 180, 240)
     assert await bench.store.prune_skips(at(119)) == 0
@@ -100,19 +102,20 @@ async def check_old_skips_go_and_are_counted(bench: Workbench) -> None:
 
 
 @check
-async def check_skips_beyond_the_watermark_stay(bench: Workbench) -> None:
-    """An edit may have taken the watermark back."""
+async def check_skips_after_the_watermark_are_kept(bench: Workbench) -> None:
+    """An edit may have moved the watermark back."""
     bench.turn(60)
     await bench.put(bench.job(every()), window(0, 60, skips=[skip(50, 60, 2)], next_at=70))
-    bench.turn(5)  # somebody sets the clock back
+    bench.turn(5)  # the clock is set back
     await bench.put(bench.job(every(5)), window(5, 8, next_at=10))
     assert await bench.store.prune_skips(at(WEEK)) == 0
     assert len(await bench.store.queries.list_skips()) == 1
 
 
 @check
-async def check_ended_nodes_go_unless_they_hold_a_run(bench: Workbench) -> None:
-    """Whether they left or fell silent. A living one stays, however old; a removed one has to register anew."""
+async def check_ended_nodes_without_runs_are_pruned(bench: Workbench) -> None:
+    """Their leases have ended, or they have left. A living node stays, however old. A removed node must register
+    again."""
     await bench.submit(await bench.define())
     holder = await bench.node("holder", ttl=5)
     await bench.take(holder)
@@ -130,8 +133,8 @@ async def check_ended_nodes_go_unless_they_hold_a_run(bench: Workbench) -> None:
 
 
 @check
-async def check_terms_go_on_growing(bench: Workbench) -> None:
-    """Whatever is forgotten of past terms."""
+async def check_term_numbers_grow_after_pruning(bench: Workbench) -> None:
+    """The next term has a higher number, whatever was pruned of past terms."""
     node = await bench.node(ttl=100 * WEEK)
     for _ in range(3):
         assert await bench.store.resign(await bench.term(node), now=bench.now)

@@ -1,4 +1,4 @@
-"""Places, priorities and queues with one thing left out. See `mutants.py`."""
+"""Mutants of placement, priorities and queues. See `mutants.py`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SELECT id, job_id FROM runs WHERE route >= $1 AND route < $2 AND state = 'schedu
 """)
 REROUTE = sql("UPDATE runs SET route = $1 WHERE id = $2")
 
-# Whoever has led once may give runs their places.
+# A former leader may still place runs.
 PLACES_WITHOUT_TERM = (Edit("queues.assign", "await check_term(tx, term, at)", "pass"),)
 
 
-class LapsedPlaceIsAnybodys(MemoryStore):
-    """A run whose worker did nothing with it for a second goes to whoever asks first."""
+class LapsedPlaceIsFree(MemoryStore):
+    """A run whose worker did nothing with it for a second goes to the first worker that asks."""
 
     async def reserve(self, ask, *, now=None):
         at = self.clock.now() if now is None else now
@@ -33,11 +33,11 @@ class LapsedPlaceIsAnybodys(MemoryStore):
             await tx.do(REROUTE, route_name(job.queue, job.labels), run_id)
 
 
-# First come, first served, whatever the priority.
+# Runs are taken by due instant, whatever their priority.
 LEVEL_IGNORED = (
     Edit("submit.insert_runs", "job.route, job.priority, job.queue", "job.route, 1, job.queue"),
     Edit("jobs.REROUTE", "priority = $4", "priority = 1 + 0 * $4"),
 )
 
-# A pause of a queue stops `reserve`, and what is reserved already is armed.
+# A paused queue stops `reserve`, but runs that are reserved already are armed.
 PAUSED_QUEUE_IS_ARMED = (Edit("arm.LOCK_ARMABLE", "q.paused_at IS NOT NULL", "false"),)

@@ -1,4 +1,4 @@
-"""Chronos-style: what the jobs themselves wrote down, matched to what had to happen, by key and blind by time."""
+"""Rules "matching by key" and "matching by time": what the jobs recorded, against what the store says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from onthedot.model.run import RunState
 from onthedot_verify.checker.history import Event
-from onthedot_verify.checker.matching import match
+from onthedot_verify.checker.interval_matching import match
 from onthedot_verify.checker.model import History, Run
 from onthedot_verify.checker.promises import MEASURING_ERROR
 
@@ -15,22 +15,21 @@ Finding = tuple[int, str]
 
 
 def by_key(history: History) -> Iterator[Finding]:
-    """A run that is said to have succeeded has an execution, of that very run and attempt, that came to its end; what
-    jobs wrote down belongs to the slot that the store says."""
+    """A run that succeeded has a completed execution, of that run and attempt. The job recorded the same slot as the
+    store."""
     for run in history.runs.values():
         for start in run.starts:
             if run.key is not None and start["slot"] != run.key[2]:
-                yield start["seq"], f"run {run.id} started for slot {start['slot']}, it is of slot {run.key[2]}"
+                yield start["seq"], f"run {run.id} is of slot {run.key[2]}, but started for slot {start['slot']}"
         success = _success(run)
         done = {event["fence"] for event in run.ends if event["outcome"] == "done"}
         if success is not None and run.key is not None and not done & {start["fence"] for start in run.starts}:
-            yield success["seq"], f"run {run.id} succeeded, and no execution of it came to its end"
+            yield success["seq"], f"run {run.id} succeeded, but no execution of it was completed"
 
 
 def by_time(history: History) -> Iterator[Finding]:
-    """For each job, every run that succeeded is matched by an execution of its own between its due instant and its
-    end, whichever run the execution says it is of. If the store's clock was set meanwhile, by the steady clock, and
-    between the run's first arm and its end."""
+    """Each run that succeeded is matched by an execution of its job between its due instant and its end, whichever run
+    the execution names. If the store's clock was set, the steady clock counts, from the run's first arm to its end."""
     clock = "t_mono" if history.stepped else "t_store"
     targets: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     shown_by: defaultdict[str, list[Event]] = defaultdict(list)
@@ -46,7 +45,7 @@ def by_time(history: History) -> Iterator[Finding]:
                 points[start["job"]].append(start[clock])
     for name, wanted in targets.items():
         for missing in match(wanted, points[name]).unserved:
-            yield shown_by[name][missing]["seq"], f"{name}: no execution is left for the run that succeeded here"
+            yield shown_by[name][missing]["seq"], f"{name}: no execution matches the run that succeeded here"
 
 
 def _opens(history: History, run: Run) -> int:

@@ -1,4 +1,4 @@
-"""Mistakes with transactions: effects and completion that are not one, and a commit that is taken for granted."""
+"""Mutants of transactions: effects and completion are not one commit, or a commit is assumed. See `mutants.py`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Wrong(MemoryTransactions):
 
 
 class EffectsUnfenced(MemoryStore):
-    """Effects are committed whoever has the run by now; only the completion is fenced."""
+    """Effects are committed even if another node has the run. Only the completion is fenced."""
 
     def __init__(self, clock=None) -> None:
         super().__init__(clock)
@@ -70,7 +70,7 @@ def takes_commits_for_granted(*args, **kwargs) -> Engine:
 
 
 def believes_its_handlers(*args, **kwargs) -> Engine:
-    """What returns has succeeded, whether it has committed anything or not."""
+    """A handler that returns has succeeded, even if its commit failed."""
     engine = SimulatedEngine(*args, **kwargs)
     finish_of = engine._finisher._finish_of
 

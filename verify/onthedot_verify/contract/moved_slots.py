@@ -1,4 +1,4 @@
-"""Slots whose fate is given ahead, moved or cancelled: no window, edit or pause brings them back."""
+"""Checks of `move_slot`: slots moved or cancelled ahead stay so through windows, edits and pauses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onthedot.model.errors import RevisionConflict, SlotSettled, UnknownJob, Unk
 from onthedot.model.job import JobRecord
 from onthedot.model.run import Armed, Blocked, Gate, GateAsk, Gone, NewRun, OnBusy, RunState, manual_trigger
 from onthedot.stores.values import MovedSlot
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import START, Workbench, at, every, fixed_delay, raises, retry, skip, window
 
 
@@ -38,17 +38,17 @@ async def exceptions(bench: Workbench, record: JobRecord) -> list[float]:
 
 
 async def waiting(bench: Workbench) -> list[float]:
-    """The due instants of what waits, in order."""
+    """The due instants of waiting runs, in order."""
     runs = await bench.store.queries.list_runs(job="job", states=[RunState.SCHEDULED], limit=1000)
     return sorted((run.due_at - START) / SECOND for run in runs)
 
 
-# ── the two cases: planned, and not planned yet ──────────────────────────────────────────────────────────────
+# ── slots that are planned, and slots that are not ───────────────────────────────────────────────────────────
 
 
 @check
-async def check_a_planned_slot_is_skipped_and_its_run_comes_later(bench: Workbench) -> None:
-    """In one write the slot's run is skipped(moved), and a run by hand waits at the new instant."""
+async def check_a_moved_slot_is_skipped_and_runs_later(bench: Workbench) -> None:
+    """In one write the slot's run is skipped(moved), and a manual run waits at the new instant."""
     record, node = await bench.define(slots=(10, 20, 30)), await bench.node()
     moved = await move(bench, record, 20, to=25)
     skipped = await bench.slot_run(record, 20)
@@ -62,7 +62,8 @@ async def check_a_planned_slot_is_skipped_and_its_run_comes_later(bench: Workben
 
 
 @check
-async def check_a_cancelled_slot_has_no_run_in_its_place(bench: Workbench) -> None:
+async def check_a_cancelled_slot_gets_no_other_run(bench: Workbench) -> None:
+    """The slot's run is skipped(cancelled), and no other run takes its place."""
     record = await bench.define(slots=(10, 20, 30))
     assert await cancel(bench, record, 10) == MovedSlot("s", at(10), "cancelled", None)
     run = await bench.slot_run(record, 10)
@@ -71,8 +72,8 @@ async def check_a_cancelled_slot_has_no_run_in_its_place(bench: Workbench) -> No
 
 
 @check
-async def check_a_planner_that_looked_before_cannot_undo_it(bench: Workbench) -> None:
-    """The window was computed before the exception came: the store records the skip instead of the run."""
+async def check_an_older_window_cannot_undo_a_move(bench: Workbench) -> None:
+    """The window was computed before the slot was moved. The store records the skip instead of the run."""
     record, node = await bench.define(slots=(10,)), await bench.node()
     term, seen = await bench.term(node), await bench.schedule(record)
     await move(bench, record, 70, to=95)
@@ -86,8 +87,8 @@ async def check_a_planner_that_looked_before_cannot_undo_it(bench: Workbench) ->
 
 
 @check
-async def check_a_window_that_knows_of_it_is_written_as_it_is(bench: Workbench) -> None:
-    """The caller has put the skip in already: one entry in the ledger, not two."""
+async def check_a_window_with_the_skip_records_it_once(bench: Workbench) -> None:
+    """The caller's window has the skip already. The ledger gets one entry, not two."""
     record, node = await bench.define(slots=(10,)), await bench.node()
     term = await bench.term(node)
     await cancel(bench, record, 70)
@@ -98,8 +99,8 @@ async def check_a_window_that_knows_of_it_is_written_as_it_is(bench: Workbench) 
 
 
 @check
-async def check_a_range_that_runs_over_it_is_refused(bench: Workbench) -> None:
-    """A range of skips that takes the slot in would give it two fates: who computed it must look again."""
+async def check_a_range_of_skips_over_an_exception_is_refused(bench: Workbench) -> None:
+    """The range would give the slot two fates. The caller must compute the window again."""
     record, node = await bench.define(slots=(10,)), await bench.node()
     term = await bench.term(node)
     await cancel(bench, record, 80)
@@ -115,8 +116,8 @@ async def check_a_range_that_runs_over_it_is_refused(bench: Workbench) -> None:
 
 
 @check
-async def check_ranges_on_both_sides_of_one_stay_apart(bench: Workbench) -> None:
-    """The slot between them has its entry, a skipped run: the range must not grow over it."""
+async def check_ranges_around_an_exception_stay_apart(bench: Workbench) -> None:
+    """The slot between them has a skipped run as its entry, so no range grows over it."""
     record, node = await bench.define(slots=(10, 20, 30)), await bench.node()
     term = await bench.term(node)
     await cancel(bench, record, 20)
@@ -131,8 +132,8 @@ async def check_ranges_on_both_sides_of_one_stay_apart(bench: Workbench) -> None
 
 
 @check
-async def check_an_edit_does_not_bring_it_back(bench: Workbench) -> None:
-    """What was planned and what was not: both stay as they were given, through one edit after the other."""
+async def check_an_edit_does_not_revive_an_exception(bench: Workbench) -> None:
+    """Planned and unplanned slots keep their fate through several edits."""
     record = await bench.define(slots=(10, 20, 30))
     await move(bench, record, 20, to=45)
     await cancel(bench, record, 70)
@@ -146,8 +147,8 @@ async def check_an_edit_does_not_bring_it_back(bench: Workbench) -> None:
 
 
 @check
-async def check_a_rule_that_has_no_such_slot_any_more_takes_no_notice(bench: Workbench) -> None:
-    """Then there is nothing to skip; the run in its place stays."""
+async def check_an_edit_may_drop_the_slot_of_an_exception(bench: Workbench) -> None:
+    """The new rule has no such slot, so nothing is skipped. The moved run stays."""
     record = await bench.define(slots=(10,))
     await move(bench, record, 70, to=95)
     put = await bench.put(bench.job(every(15)), window(0, 90, [15, 30, 45, 60, 75, 90], next_at=105))
@@ -157,8 +158,9 @@ async def check_a_rule_that_has_no_such_slot_any_more_takes_no_notice(bench: Wor
 
 
 @check
-async def check_a_resume_does_not_bring_it_back(bench: Workbench) -> None:
-    """Also with everything that was missed; the answer says what is planned, and the preview the same."""
+async def check_a_resume_does_not_revive_an_exception(bench: Workbench) -> None:
+    """This holds even when all missed slots are planned. The answer has the planned slots, and the dry run gives the
+    same."""
     record = await bench.define(slots=(10, 20, 30))
     await move(bench, record, 20, to=75)
     await cancel(bench, record, 70)
@@ -178,7 +180,8 @@ async def check_a_resume_does_not_bring_it_back(bench: Workbench) -> None:
 
 
 @check
-async def check_a_stale_range_does_not_resume(bench: Workbench) -> None:
+async def check_a_resume_with_a_range_over_an_exception_is_refused(bench: Workbench) -> None:
+    """The resume raises `WindowStale`, and nothing is written."""
     record = await bench.define(slots=(10, 20, 30))
     await cancel(bench, record, 20)
     await bench.store.pause_job(record.id, reason="", now=bench.now)
@@ -190,7 +193,8 @@ async def check_a_stale_range_does_not_resume(bench: Workbench) -> None:
 
 
 @check
-async def check_in_a_paused_job_the_run_in_its_place_is_held(bench: Workbench) -> None:
+async def check_a_moved_run_of_a_paused_job_is_held(bench: Workbench) -> None:
+    """The moved run waits until the job is resumed."""
     record, node = await bench.define(slots=(10, 20)), await bench.node()
     await bench.store.pause_job(record.id, reason="", now=bench.now)
     moved = await move(bench, record, 20, to=25)
@@ -203,8 +207,8 @@ async def check_in_a_paused_job_the_run_in_its_place_is_held(bench: Workbench) -
 
 
 @check
-async def check_exceptions_go_with_their_schedule(bench: Workbench) -> None:
-    """A schedule that is dropped and comes again is a new one; a deleted job has none."""
+async def check_dropping_a_schedule_drops_its_exceptions(bench: Workbench) -> None:
+    """A schedule that is dropped and added again is new. A deleted job has no exceptions."""
     record = await bench.define(slots=(10,))
     await cancel(bench, record, 70)
     await bench.put(bench.job(), window(0, 0))
@@ -217,8 +221,8 @@ async def check_exceptions_go_with_their_schedule(bench: Workbench) -> None:
 
 
 @check
-async def check_what_a_dropped_schedule_owed_has_one_entry(bench: Workbench) -> None:
-    """Its closing window names the two slots; the one that was planned has its entry, the skipped run, already."""
+async def check_a_dropped_schedule_records_each_skip_once(bench: Workbench) -> None:
+    """Its closing window has both exceptions. The planned one already has an entry, its skipped run."""
     record = await bench.define(slots=(10, 20, 30))
     await cancel(bench, record, 20)
     await move(bench, record, 70, to=200)
@@ -236,8 +240,8 @@ async def check_what_a_dropped_schedule_owed_has_one_entry(bench: Workbench) -> 
 
 
 @check
-async def check_exceptions_are_forgotten_an_hour_later(bench: Workbench) -> None:
-    """With the window that leaves them behind; not while the watermark or the clock could come back to them."""
+async def check_exceptions_are_removed_after_an_hour(bench: Workbench) -> None:
+    """A later window removes them, but not while the watermark or the clock could come back to them."""
     record, node = await bench.define(slots=(10, 20)), await bench.node()
     term = await bench.term(node, ttl=100_000)
     await cancel(bench, record, 20)
@@ -253,12 +257,12 @@ async def check_exceptions_are_forgotten_an_hour_later(bench: Workbench) -> None
     assert await skips(bench) == [(90, 90, 1, "cancelled")]
 
 
-# ── asked again, asked too late ──────────────────────────────────────────────────────────────────────────────
+# ── repeated and late calls ──────────────────────────────────────────────────────────────────────────────────
 
 
 @check
-async def check_the_same_again_gives_the_same_answer(bench: Workbench) -> None:
-    """An answer that was lost: at once, after an edit, and when the run in its place has ended."""
+async def check_a_repeated_move_gives_the_same_answer(bench: Workbench) -> None:
+    """It is repeated after a lost answer: at once, after an edit, and after the moved run has ended."""
     record, node = await bench.define(slots=(10, 20)), await bench.node()
     moved, unplanned = await move(bench, record, 20, to=25, expected=1), await move(bench, record, 70, to=75, name="u")
     skipped = await cancel(bench, record, 80)
@@ -276,8 +280,8 @@ async def check_the_same_again_gives_the_same_answer(bench: Workbench) -> None:
 
 
 @check
-async def check_one_slot_is_given_one_fate(bench: Workbench) -> None:
-    """Moved is moved: elsewhere, or cancelled, it cannot be as well; the run in its place can."""
+async def check_a_slot_gets_only_one_exception(bench: Workbench) -> None:
+    """A moved slot cannot be moved elsewhere or cancelled. The moved run can be cancelled."""
     record = await bench.define(slots=(10, 20))
     await move(bench, record, 20, to=25)
     await cancel(bench, record, 70)
@@ -291,8 +295,8 @@ async def check_one_slot_is_given_one_fate(bench: Workbench) -> None:
 
 
 @check
-async def check_what_has_begun_is_left_alone(bench: Workbench) -> None:
-    """Armed, running, between two tries, ended: too late. So is a slot that nobody planned in its time."""
+async def check_a_started_slot_cannot_be_moved(bench: Workbench) -> None:
+    """Armed, running, between two attempts, or ended: too late. So is a past slot that was never planned."""
     record, node = await bench.define(slots=(10, 20)), await bench.node()
     bench.turn(10)
     [lease] = await bench.take(node)
@@ -315,8 +319,8 @@ async def check_what_has_begun_is_left_alone(bench: Workbench) -> None:
 
 
 @check
-async def check_what_is_due_and_waits_can_still_be_moved(bench: Workbench) -> None:
-    """Reserved but not armed, or waiting at a gate: the lease is void, and the gate passes on."""
+async def check_a_waiting_slot_can_be_moved_when_it_is_due(bench: Workbench) -> None:
+    """If it is reserved, its lease becomes void. If it waits at a gate, it leaves the line."""
     record, node = await bench.define(slots=(10, 20, 30)), await bench.node()
     first, second, third = await bench.hold(node, 3, lapse=100)
     bench.turn(12)
@@ -333,8 +337,8 @@ async def check_what_is_due_and_waits_can_still_be_moved(bench: Workbench) -> No
 
 
 @check
-async def check_it_is_fenced_by_the_revision(bench: Workbench) -> None:
-    """The rule that yields the slot may be another one by now; and what is not there is named."""
+async def check_a_move_needs_the_revision_that_was_read(bench: Workbench) -> None:
+    """Another revision may have another rule. The errors name an unknown schedule and an unknown job."""
     record = await bench.define(slots=(10, 20))
     await bench.put(bench.job(*record.job.schedules, owner="ops"), window(0, 60, [10, 20], next_at=70))
     async with bench.nothing_written():
@@ -347,8 +351,8 @@ async def check_it_is_fenced_by_the_revision(bench: Workbench) -> None:
 
 
 @check
-async def check_a_slot_that_is_cancelled_ahead_stays_so(bench: Workbench) -> None:
-    """`cancel` of a slot's run before its time is such an exception too: no edit or resume plans it anew."""
+async def check_cancelling_a_future_slots_run_is_an_exception(bench: Workbench) -> None:
+    """`cancel` of a slot's run before its time works like `move_slot`. No edit or resume plans the slot again."""
     record = await bench.define(slots=(10, 20, 30))
     run = await bench.slot_run(record, 20)
     await bench.store.cancel([run.id], why="by hand", now=bench.now)
@@ -362,8 +366,8 @@ async def check_a_slot_that_is_cancelled_ahead_stays_so(bench: Workbench) -> Non
 
 
 @check
-async def check_a_slot_that_is_cancelled_ahead_stays_so_when_its_schedule_comes_back(bench: Workbench) -> None:
-    """Its entry is in the ledger, so the schedule does not take the exception with it."""
+async def check_a_recorded_exception_survives_a_dropped_schedule(bench: Workbench) -> None:
+    """The slot's entry is in the ledger, so the exception is there when the schedule is added again."""
     record = await bench.define(slots=(10, 20, 30))
     await bench.store.cancel([(await bench.slot_run(record, 20)).id], why="by hand", now=bench.now)
     await bench.put(bench.job(), window(0, 0))
@@ -373,8 +377,8 @@ async def check_a_slot_that_is_cancelled_ahead_stays_so_when_its_schedule_comes_
 
 
 @check
-async def check_a_schedule_that_is_gone_has_no_slots(bench: Workbench) -> None:
-    """Not even one that was given its fate ahead."""
+async def check_a_dropped_schedule_has_no_slots_to_move(bench: Workbench) -> None:
+    """Not even a slot with an exception can be moved."""
     record = await bench.define(slots=(10, 20, 30))
     await bench.store.cancel([(await bench.slot_run(record, 20)).id], why="by hand", now=bench.now)
     await bench.put(bench.job(), window(0, 0))
@@ -383,8 +387,8 @@ async def check_a_schedule_that_is_gone_has_no_slots(bench: Workbench) -> None:
 
 
 @check
-async def check_a_slot_that_is_cancelled_when_it_is_due_is_no_exception(bench: Workbench) -> None:
-    """Nobody plans it again."""
+async def check_cancelling_a_due_slots_run_is_no_exception(bench: Workbench) -> None:
+    """The slot has passed, so it will not be planned again."""
     record = await bench.define(slots=(10, 20))
     bench.turn(10)
     await bench.store.cancel([(await bench.slot_run(record, 10)).id], why="by hand", now=bench.now)
@@ -395,8 +399,8 @@ async def check_a_slot_that_is_cancelled_when_it_is_due_is_no_exception(bench: W
 
 
 @check
-async def check_a_fixed_delay_counts_from_where_its_run_was_moved(bench: Workbench) -> None:
-    """Its planned run is skipped, and the next slot lies the delay after the new instant; the loop goes on."""
+async def check_a_fixed_delay_counts_from_the_moved_run(bench: Workbench) -> None:
+    """Its planned run is skipped. The next slot is `delay` after the new instant, and planning continues."""
     record = (await bench.put(bench.job(fixed_delay(30)), window(0, 10, [10], delay=30))).record
     term = await bench.term(await bench.node())
     await move(bench, record, 10, to=100)
@@ -408,7 +412,7 @@ async def check_a_fixed_delay_counts_from_where_its_run_was_moved(bench: Workben
 
 @check
 async def check_a_fixed_delay_counts_from_a_cancelled_slot(bench: Workbench) -> None:
-    """As if the run had ended in its own instant; but never from before now."""
+    """It counts as if the run had ended at its own instant, but never from before now."""
     record = (await bench.put(bench.job(fixed_delay(30)), window(0, 10, [10], delay=30))).record
     await cancel(bench, record, 10)
     assert (await bench.schedule(record)).next_at == at(40)
@@ -420,8 +424,9 @@ async def check_a_fixed_delay_counts_from_a_cancelled_slot(bench: Workbench) -> 
 
 
 @check
-async def check_the_slot_of_a_fixed_delay_that_is_not_planned_yet(bench: Workbench) -> None:
-    """It has its entry at once, the schedule goes on after it, and a planner that looked before is refused."""
+async def check_an_unplanned_slot_of_a_fixed_delay_can_be_moved(bench: Workbench) -> None:
+    """The slot gets its entry at once, and the schedule continues after it. An older window of the planner is
+    refused."""
     record = (await bench.put(bench.job(fixed_delay(30)), window(0, 0, next_at=50, delay=30))).record
     term, seen = await bench.term(await bench.node()), await bench.schedule(record)
     moved = await move(bench, record, 50, to=60)
@@ -438,7 +443,8 @@ async def check_the_slot_of_a_fixed_delay_that_is_not_planned_yet(bench: Workben
 
 
 @check
-async def check_a_fixed_delay_has_no_next_slot_while_its_run_is_open(bench: Workbench) -> None:
+async def check_an_open_fixed_delay_has_no_slot_to_move(bench: Workbench) -> None:
+    """The schedule has no next slot while its run is open, so the call raises `SlotSettled`."""
     record = (await bench.put(bench.job(fixed_delay(30)), window(0, 10, [10], delay=30))).record
     async with bench.nothing_written():
         with raises(SlotSettled):

@@ -1,8 +1,8 @@
-"""Chronos-style matching: distinct executions for targets, blind to what either claims to be.
+"""Matches executions to the intervals in which they had to happen, without using what an execution claims to be.
 
-A target is an interval of time in which something had to happen; an execution is a point. Each execution may serve one
-target. Intervals and points make a convex bipartite graph, in which the greedy choice is exact: go through the points
-in order, and give each to the open target that closes first. O(n log n), no solver.
+A target is an interval of time, and an execution is a point. Each execution serves at most one target. For intervals
+and points a greedy choice finds the largest matching: take the points in order, and give each to the open target that
+closes first. This takes O(n log n). Jepsen's test of Chronos matches in the same way, with a solver.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Which targets nobody served, and which points served none (by index)."""
+    """The targets without a point, and the points without a target, by index."""
 
     unserved: tuple[int, ...]
     extra: tuple[int, ...]
 
 
 def match(targets: Sequence[tuple[int, int]], points: Sequence[int]) -> Matching:
-    """Match points to targets (first, last), as many as can be.
+    """Find a largest matching of points to targets (first, last).
 
     >>> match([(0, 10), (5, 6)], [5, 7, 20])
     Matching(unserved=(), extra=(2,))

@@ -1,4 +1,4 @@
-"""The list of checks, and how one gets on it."""
+"""The registry of checks: the `check` decorator adds a function to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CheckFunction = Callable[[Workbench], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One rule that every store keeps. Call it with a workbench over a store that holds nothing yet.
+    """One rule that every store must keep. Call it with a workbench over an empty store.
 
     >>> from onthedot.stores.memory import MemoryStore
     >>> from onthedot_verify.contract import Check, Workbench
@@ -24,7 +24,7 @@ class Check:
     >>> check = Check("mine", "a_run_that_ended_stays_ended", a_run_that_ended_stays_ended)
     >>> print(check)
     mine.a_run_that_ended_stays_ended
-    >>> await check(Workbench(MemoryStore()))  # and nothing is said: it is kept
+    >>> await check(Workbench(MemoryStore()))  # no error: the store keeps it
     """
 
     slice: str
@@ -42,7 +42,7 @@ registered: list[Check] = []
 
 
 def check(function: CheckFunction) -> CheckFunction:
-    """Put a check on the list, under its slice and its own name."""
+    """Register a check under the name of its module (its slice) and its own name."""
     slice_name = function.__module__.rpartition(".")[2]
     own_name = getattr(function, "__name__", "").removeprefix("check_")
     registered.append(Check(slice_name, own_name, function))

@@ -1,4 +1,4 @@
-"""Fixed delays: the next slot follows the end of the last run, through finishes, expiry and edits."""
+"""Checks of fixed delays: the next slot follows the end of the last run, after finishes, expiry and edits."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import replace
 from onthedot.clock import SECOND
 from onthedot.model.job import Job, JobRecord
 from onthedot.model.run import Lease
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import DEAD, Workbench, at, every, fixed_delay, retry, window
 
 
 async def delayed_job(bench: Workbench, *, late: float | None = None) -> tuple[Job, JobRecord]:
-    """A job that runs 30 s after its last end, its first slot planned at 10."""
+    """A job that runs 30 s after its last end, with its first slot planned at 10."""
     job = bench.job(fixed_delay(30))
     record = (await bench.put(job, window(0, 10, [10], late=late, delay=30))).record
     return job, record
 
 
 async def running(bench: Workbench) -> Lease:
-    """The first slot's run, under way at its due instant."""
+    """The lease of the first slot's run, running since its due instant."""
     bench.turn(10)
     [lease] = await bench.take(await bench.node())
     return lease
 
 
 @check
-async def check_no_next_slot_while_the_run_is_open(bench: Workbench) -> None:
-    """As long as the run is open, waiting or running or between tries, the schedule has no next slot."""
+async def check_an_open_run_leaves_no_next_slot(bench: Workbench) -> None:
+    """The schedule has no next slot while its run waits, runs or is between two attempts."""
     _, record = await delayed_job(bench)
     assert (await bench.schedule(record)).next_at is None
     lease = await running(bench)
@@ -37,8 +37,8 @@ async def check_no_next_slot_while_the_run_is_open(bench: Workbench) -> None:
 
 
 @check
-async def check_the_end_opens_the_next_slot(bench: Workbench) -> None:
-    """A terminal finish records the end and the next slot, `delay` after it, in the same write."""
+async def check_the_end_of_a_run_sets_the_next_slot(bench: Workbench) -> None:
+    """A final verdict records the end, and in the same write the next slot, `delay` later."""
     _, record = await delayed_job(bench)
     lease = await running(bench)
     bench.turn(17)
@@ -49,8 +49,8 @@ async def check_the_end_opens_the_next_slot(bench: Workbench) -> None:
 
 
 @check
-async def check_the_attempts_own_end_counts(bench: Workbench) -> None:
-    """The next slot counts from the end of the attempt, not from when the store heard of it."""
+async def check_the_next_slot_counts_from_the_attempts_end(bench: Workbench) -> None:
+    """It does not count from when the store received the verdict."""
     _, record = await delayed_job(bench)
     lease = await running(bench)
     done = bench.finished(lease)._replace(ended_at=at(14))
@@ -60,8 +60,8 @@ async def check_the_attempts_own_end_counts(bench: Workbench) -> None:
 
 
 @check
-async def check_the_loop_goes_round(bench: Workbench) -> None:
-    """Plan, run, end, plan again: the planner goes on from the watermark with the slot after the end."""
+async def check_planning_continues_after_each_run(bench: Workbench) -> None:
+    """Plan, run, end, plan again: each window continues from the watermark with the slot after the end."""
     _, record = await delayed_job(bench)
     term = await bench.term(await bench.node())
     lease = await running(bench)
@@ -73,8 +73,8 @@ async def check_the_loop_goes_round(bench: Workbench) -> None:
 
 
 @check
-async def check_expiry_opens_the_next_slot(bench: Workbench) -> None:
-    """A run that was missed has ended as well: the schedule goes on from there."""
+async def check_an_expired_run_sets_the_next_slot(bench: Workbench) -> None:
+    """A missed run has ended as well, so the schedule continues from there."""
     _, record = await delayed_job(bench, late=5)
     bench.turn(20)
     assert len(await bench.expire()) == 1
@@ -83,8 +83,8 @@ async def check_expiry_opens_the_next_slot(bench: Workbench) -> None:
 
 
 @check
-async def check_reaping_opens_the_next_slot(bench: Workbench) -> None:
-    """So has one that was lost with its node."""
+async def check_a_reaped_run_sets_the_next_slot(bench: Workbench) -> None:
+    """A run that was lost with its node has ended as well."""
     _, record = await delayed_job(bench)
     bench.turn(10)
     [lease] = await bench.take(await bench.node(ttl=5))
@@ -94,8 +94,8 @@ async def check_reaping_opens_the_next_slot(bench: Workbench) -> None:
 
 
 @check
-async def check_only_its_own_runs_count(bench: Workbench) -> None:
-    """A submitted run of the job ends without a word to the schedule, whatever its token is."""
+async def check_submitted_runs_set_no_next_slot(bench: Workbench) -> None:
+    """The end of a submitted run does not change the schedule, whatever its token is."""
     _, record = await delayed_job(bench)
     await bench.submit(record, key="s")
     [lease] = await bench.take(await bench.node())
@@ -105,8 +105,8 @@ async def check_only_its_own_runs_count(bench: Workbench) -> None:
 
 
 @check
-async def check_an_edit_with_an_open_run(bench: Workbench) -> None:
-    """A surviving fixed delay takes no slots; its open run goes on, and its end counts with the new delay."""
+async def check_an_edit_keeps_an_open_run(bench: Workbench) -> None:
+    """The edited schedule has no next slot while its run is open. At its end the new delay counts."""
     job, record = await delayed_job(bench)
     lease = await running(bench)
     bench.turn(12)
@@ -118,8 +118,8 @@ async def check_an_edit_with_an_open_run(bench: Workbench) -> None:
 
 
 @check
-async def check_an_edit_between_two_runs(bench: Workbench) -> None:
-    """After the last end the next slot is the later of W and that end plus the new delay."""
+async def check_an_edit_between_runs_moves_the_next_slot(bench: Workbench) -> None:
+    """The next slot is the later of W and the last end plus the new delay."""
     job, record = await delayed_job(bench)
     lease = await running(bench)
     await bench.finish(lease)
@@ -134,8 +134,8 @@ async def check_an_edit_between_two_runs(bench: Workbench) -> None:
 
 
 @check
-async def check_an_edit_that_withdraws_the_open_run(bench: Workbench) -> None:
-    """When the open run is withdrawn the schedule is open again: the planner is shown it at once."""
+async def check_an_edit_may_withdraw_the_planned_run(bench: Workbench) -> None:
+    """The edit withdraws the open run. The planner sees the schedule as due again at once."""
     job, record = await delayed_job(bench)
     bench.turn(2)
     put = await bench.put(replace(job, owner="ops"), window(2, 32, delay=30))
@@ -150,8 +150,8 @@ async def check_an_edit_that_withdraws_the_open_run(bench: Workbench) -> None:
 
 
 @check
-async def check_a_rule_that_is_no_fixed_delay_any_more(bench: Workbench) -> None:
-    """Under the same id the rule may become another one: then the end of a run says nothing about its slots."""
+async def check_a_rule_that_stops_being_a_fixed_delay_ignores_ends(bench: Workbench) -> None:
+    """The id gets another kind of rule. Then the end of a run does not change its next slot."""
     job, record = await delayed_job(bench)
     lease = await running(bench)
     await bench.put(replace(job, schedules=(every(),)), window(10, 60, [20], next_at=70))
@@ -162,7 +162,7 @@ async def check_a_rule_that_is_no_fixed_delay_any_more(bench: Workbench) -> None
 
 @check
 async def check_a_rule_that_becomes_a_fixed_delay_waits_for_its_open_run(bench: Workbench) -> None:
-    """Its run was planned by another rule. The next slot counts from the end of this run all the same."""
+    """Another rule planned its open run. The next slot still counts from the end of that run."""
     record = await bench.define(slots=(10,))
     lease = await running(bench)
     await bench.put(replace(record.job, schedules=(fixed_delay(30),)), window(10, 60, delay=30))

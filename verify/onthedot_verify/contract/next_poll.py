@@ -1,4 +1,4 @@
-"""When to ask again: no worker that sleeps until `look_again_at` comes too late for anything."""
+"""Checks of `look_again_at`: a worker that sleeps until this instant is never too late."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from onthedot.clock import SECOND
 from onthedot.model.job import Call, Limit, Rate
 from onthedot.model.rate import RateGate
 from onthedot.model.run import Delayed, GateAsk, OnBusy
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import Workbench, at
 
 
 @check
-async def check_nothing_is_waiting(bench: Workbench) -> None:
-    """None: in an empty store, and when everything has been taken or has ended."""
+async def check_an_empty_store_gives_no_instant(bench: Workbench) -> None:
+    """The answer is None in an empty store, and after all runs are taken or have ended."""
     record = await bench.define()
     node = await bench.node()
     assert (await bench.reserve(node, seats=1, ahead=1, horizon=5)).look_again_at is None
@@ -24,8 +24,8 @@ async def check_nothing_is_waiting(bench: Workbench) -> None:
 
 
 @check
-async def check_the_next_run_enters_the_horizon(bench: Workbench) -> None:
-    """A run beyond the horizon can be reserved when the horizon reaches it, and not a moment later."""
+async def check_the_instant_is_when_the_next_run_enters_the_horizon(bench: Workbench) -> None:
+    """At that instant a run beyond the horizon can be reserved, and not before."""
     record = await bench.define()
     await bench.submit(record, due=30)
     await bench.submit(record, due=20)
@@ -37,8 +37,8 @@ async def check_the_next_run_enters_the_horizon(bench: Workbench) -> None:
 
 
 @check
-async def check_due_work_is_left(bench: Workbench) -> None:
-    """When due work was left for want of a seat, it can be asked for at any time: now."""
+async def check_due_work_without_a_seat_gives_now(bench: Workbench) -> None:
+    """Due runs were left because there was no seat. They can be taken at any time."""
     record = await bench.define()
     for _ in range(3):
         await bench.submit(record)
@@ -48,8 +48,8 @@ async def check_due_work_is_left(bench: Workbench) -> None:
 
 
 @check
-async def check_a_worker_that_reserves_nothing_ahead(bench: Workbench) -> None:
-    """Without room ahead a worker is told the due instant: neither later, nor so early that it would spin."""
+async def check_without_room_ahead_the_instant_is_the_due_instant(bench: Workbench) -> None:
+    """It is never later, and not so early that the worker polls again and again."""
     record = await bench.define()
     await bench.submit(record, due=20)
     node = await bench.node()
@@ -62,8 +62,8 @@ async def check_a_worker_that_reserves_nothing_ahead(bench: Workbench) -> None:
 
 
 @check
-async def check_no_room_ahead_is_left(bench: Workbench) -> None:
-    """A run within the horizon for which there was no room ahead is not slept past."""
+async def check_the_instant_is_not_after_a_run_without_room_ahead(bench: Workbench) -> None:
+    """A run within the horizon was left because there was no room ahead. The instant is not after its due instant."""
     record = await bench.define()
     await bench.submit(record, due=3)
     await bench.submit(record, due=4)
@@ -74,9 +74,9 @@ async def check_no_room_ahead_is_left(bench: Workbench) -> None:
 
 
 @check
-async def check_anothers_reservation_lapses(bench: Workbench) -> None:
-    """A run that another worker reserved may become free when that lapses, within the horizon or beyond; who
-    asks at that instant gets it."""
+async def check_the_instant_is_when_another_reservation_lapses(bench: Workbench) -> None:
+    """A run that another worker reserved may become free then, within the horizon or beyond. A worker that asks at that
+    instant gets it."""
     record = await bench.define()
     await bench.submit(record, due=5)
     one, two = await bench.node("one"), await bench.node("two")
@@ -90,8 +90,8 @@ async def check_anothers_reservation_lapses(bench: Workbench) -> None:
 
 
 @check
-async def check_the_earlier_of_both(bench: Workbench) -> None:
-    """Of a reservation that lapses and a run that comes, the earlier one counts."""
+async def check_the_earlier_of_lapse_and_due_instant_counts(bench: Workbench) -> None:
+    """One run's reservation lapses, and another run becomes due."""
     record = await bench.define()
     await bench.submit(record, due=5)
     one, two = await bench.node("one"), await bench.node("two")
@@ -102,8 +102,8 @@ async def check_the_earlier_of_both(bench: Workbench) -> None:
 
 
 @check
-async def check_anothers_reservation_lapses_in_a_queue_that_is_shared_fairly(bench: Workbench) -> None:
-    """A run that has had its turn may become free as well. The holder itself is not told of it."""
+async def check_a_reservation_in_a_fair_queue_lapses_as_well(bench: Workbench) -> None:
+    """A run that has had its turn may become free, too. The holder itself does not get this instant."""
     record = await bench.define(concurrency=Limit(1))
     await bench.store.share_queue("default", {}, now=bench.now)
     await bench.submit(record)
@@ -119,8 +119,8 @@ async def check_anothers_reservation_lapses_in_a_queue_that_is_shared_fairly(ben
 
 
 @check
-async def check_a_run_is_delayed_in_a_queue_that_is_shared_fairly(bench: Workbench) -> None:
-    """A rate has given it a later instant, and it has had its turn: it is taken at that instant, and not before."""
+async def check_the_instant_is_when_a_delayed_run_in_a_fair_queue_is_ready(bench: Workbench) -> None:
+    """Its rate gave it a later instant, and it has had its turn. It is taken at that instant, and not before."""
     record, node = await bench.define(rate=Rate(1, "10s")), await bench.node()
     await bench.store.share_queue("default", {}, now=bench.now)
     for _ in range(2):
@@ -137,8 +137,8 @@ async def check_a_run_is_delayed_in_a_queue_that_is_shared_fairly(bench: Workben
 
 
 @check
-async def check_what_others_must_do_is_not_waited_for(bench: Workbench) -> None:
-    """A due run that this worker cannot do gives it no instant to come back at."""
+async def check_runs_for_other_workers_give_no_instant(bench: Workbench) -> None:
+    """A due run that this worker cannot run does not count."""
     other = await bench.define("other", task=Call(handler="other"))
     await bench.submit(other)
     assert (await bench.reserve(await bench.node(), seats=1, ahead=1, horizon=5)).look_again_at is None

@@ -1,4 +1,4 @@
-"""Dead letters: what is in the box, in which order, and how it leaves."""
+"""Checks of dead letters: which runs are listed, in which order, and how a run leaves the list."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from onthedot.model.retention import Cut, Mark
 from onthedot.model.run import RunState
 from onthedot.model.verdict import Verdict
 from onthedot.stores.values import LAST_MARK
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import DEAD, LOST, VERDICTS, Workbench, at, retry
 
 
 async def _ended(bench: Workbench, record: JobRecord, node: str, *, when: float, verdict: Verdict = DEAD) -> int:
-    """A run that has ended at this instant; its id."""
+    """Run a new run to its end at this instant. Returns its id."""
     bench.turn(when)
     run_id = await bench.submit(record)
     [lease] = await bench.take(node)
@@ -22,8 +22,8 @@ async def _ended(bench: Workbench, record: JobRecord, node: str, *, when: float,
 
 
 @check
-async def check_only_dead_runs_are_in_the_box(bench: Workbench) -> None:
-    """From the write that makes them dead, whoever makes it; not what lives or has ended in another way."""
+async def check_only_dead_runs_are_dead_letters(bench: Workbench) -> None:
+    """A run is listed from the write that makes it dead. Live runs and other ended ones are not listed."""
     record = await bench.define()
     node, mortal = await bench.node(), await bench.node("mortal", ttl=15)
     assert await bench.store.queries.list_dead() == []
@@ -42,8 +42,8 @@ async def check_only_dead_runs_are_in_the_box(bench: Workbench) -> None:
 
 
 @check
-async def check_the_box_is_read_from_the_newest_end(bench: Workbench) -> None:
-    """By job and namespace, from an instant on, at most so many; and page by page, also through those that ended in one
+async def check_dead_letters_are_listed_newest_first(bench: Workbench) -> None:
+    """They are filtered by job, namespace and time, with a limit. Pages work also for runs that ended at one
     instant."""
     one, two = await bench.define("one"), await bench.define("two")
     other = await bench.define("one", namespace="team")
@@ -71,8 +71,8 @@ async def check_the_box_is_read_from_the_newest_end(bench: Workbench) -> None:
 
 
 @check
-async def check_a_settled_run_leaves_the_box_and_stays_in_history(bench: Workbench) -> None:
-    """Once, with the word of who came first; it is dead as before, with all that was known of it."""
+async def check_a_settled_run_stays_in_history(bench: Workbench) -> None:
+    """It leaves the list once, with the word of the first caller. The run itself stays dead and unchanged."""
     record, node = await bench.define(), await bench.node()
     first, second = [await _ended(bench, record, node, when=when) for when in (1, 2)]
     before = await bench.run(first)
@@ -88,8 +88,8 @@ async def check_a_settled_run_leaves_the_box_and_stays_in_history(bench: Workben
 
 
 @check
-async def check_nothing_else_can_be_settled(bench: Workbench) -> None:
-    """What lives, has ended in another way, or is not there: each is refused, and the rest of the call counts."""
+async def check_only_a_dead_letter_can_be_settled(bench: Workbench) -> None:
+    """A live, otherwise ended or unknown run is refused. The rest of the call counts."""
     record, node = await bench.define(), await bench.node()
     others = [await _ended(bench, record, node, when=1, verdict=end) for end in VERDICTS.values() if end is not DEAD]
     live = await bench.submit(record, due=90)
@@ -101,7 +101,8 @@ async def check_nothing_else_can_be_settled(bench: Workbench) -> None:
 
 
 @check
-async def check_what_is_forgotten_leaves_the_box(bench: Workbench) -> None:
+async def check_a_pruned_run_leaves_the_dead_letters(bench: Workbench) -> None:
+    """A pruned run is not listed and cannot be settled."""
     record, node = await bench.define(), await bench.node()
     old, young = [await _ended(bench, record, node, when=when) for when in (1, 500)]
     cut = Cut(frozenset({RunState.DEAD}), Mark(at(100), 0))

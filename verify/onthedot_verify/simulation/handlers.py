@@ -1,4 +1,4 @@
-"""The jobs' side of the history: handlers that write down what they see. They are the witness."""
+"""Handlers of the simulated jobs. They record what they see, independently of the store."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from onthedot_verify.checker import Journal
 from onthedot_verify.simulation.chance import keyed
 from onthedot_verify.simulation.workload import Behaviour, Workload
 
-_HIDES = 0.5  # of the handlers that were told that their commit failed
+_HIDES = 0.5  # part of the handlers that hide the error of their commit
 
 Handler = Callable[..., Coroutine[Any, Any, None]]
 
 
 class Failed(Exception):
-    """What a handler raises that was drawn to fail."""
+    """The error of a handler whose draw makes it fail."""
 
 
 def registry(seed: str, workload: Workload, journal: Journal) -> Registry:
-    """A handler for every job of the workload."""
+    """A handler for each job of the workload."""
     found = Registry()
     for name, behaviour in workload.behaviours.items():
         exact = workload.jobs[name].guarantee is Guarantee.EXACTLY_ONCE
@@ -37,7 +37,7 @@ def registry(seed: str, workload: Workload, journal: Journal) -> Registry:
 
 def _handler(seed: str, name: str, behaviour: Behaviour, exact: bool, journal: Journal) -> Handler:
     async def handle(ctx: Context, mark: int, tenant: str = "") -> None:
-        del tenant  # it is for limits by its value
+        del tenant  # only limits use it
         slot = to_micros(ctx.scheduled_at)
         seen: dict[str, Any] = {
             "run": ctx.run_id,
@@ -56,20 +56,20 @@ def _handler(seed: str, name: str, behaviour: Behaviour, exact: bool, journal: J
                     await asyncio.sleep(behaviour.shortest + (behaviour.longest - behaviour.shortest) * luck())
                     if luck("fails") < behaviour.failing:
                         outcome = "failed"
-                        raise Failed(f"{name} was drawn to fail")
+                        raise Failed(f"{name} fails by its seed")
                     if db is not None:
                         await db.execute("effect")
                     outcome = "done"
                 finally:
                     seen["outcome"] = outcome
-                    journal.add("job", "end", **seen)  # so far the job has come, whatever is committed
+                    journal.add("job", "end", **seen)  # the job's own view, whatever is committed
         except (LeaseLost, StoreUnavailable):
             if luck("hides") >= _HIDES:
-                raise  # else as if all were well: its worker knows better
+                raise  # otherwise hide it: the worker must not believe the handler
         finally:
             if "outcome" not in seen:
                 journal.add("job", "end", **seen, outcome="cancelled")
         if exact and luck("fails after") < behaviour.failing:
-            raise Failed(f"{name} was drawn to fail after its commit")
+            raise Failed(f"{name} fails after its commit, by its seed")
 
     return handle

@@ -1,4 +1,4 @@
-"""Places in limits: a run that waits takes none, and a place that is not in use goes to a run that can use it."""
+"""Checks of places in concurrency limits: a waiting run holds none, and an unused one goes to a run that can start."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from onthedot.model.job import Call, JobRecord, Limit, Overlap
 from onthedot.model.run import ArmAnswer, Armed, Blocked, Busy, Gate, GateAsk, Lease, RunState, Skipped
 from onthedot.stores.values import Placement
 from onthedot_verify.contract.gates import SKIP, WAIT, ask, gated_job, overlap, pass_gate, reserved
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import TASK, Workbench, retry
 
 
 async def ask_all(bench: Workbench, *asks: tuple[Lease, list[Gate]]) -> list[ArmAnswer]:
-    """Arm these in one call; each waits where it has to."""
+    """Arm all of these in one call. Each run waits at a closed gate."""
     wanted = {lease.lease_id: GateAsk(tuple(gates), WAIT) for lease, gates in asks}
     return await bench.store.arm([replace(lease) for lease, _ in asks], gates=wanted, now=bench.now)
 
 
 async def kinds(bench: Workbench, *asks: tuple[Lease, list[Gate]], one_by_one: bool = False) -> list[type[ArmAnswer]]:
-    """What became of each."""
+    """The kinds of the answers, from one call or from one call each."""
     if one_by_one:
         return [type(await ask(bench, lease, gates, WAIT)) for lease, gates in asks]
     return [type(answer) for answer in await ask_all(bench, *asks)]
 
 
 @check
-async def check_who_waits_at_a_limit_takes_no_place_at_another(bench: Workbench) -> None:
-    """`max_running` and a limit for each tenant: one runs, its neighbour waits, and a third tenant's can run."""
+async def check_a_waiting_run_holds_no_place_in_another_limit(bench: Workbench) -> None:
+    """There is `max_running` and a limit for each tenant. One run starts, the next of its tenant waits, and another
+    tenant's run can start."""
     for number, one_by_one in enumerate((False, True)):
         at_most = Overlap("allow", max_running=2)
         record = await bench.define(f"job{number}", overlap=at_most, concurrency=Limit(1, key="t"))
@@ -41,8 +42,9 @@ async def check_who_waits_at_a_limit_takes_no_place_at_another(bench: Workbench)
 
 
 @check
-async def check_a_run_that_is_passed_one_limit_and_finds_another_closed_gives_it_up(bench: Workbench) -> None:
-    """It holds nothing while it waits: who waits behind it goes on, and it asks for both again when it is free."""
+async def check_a_run_gives_its_place_back_at_a_second_closed_limit(bench: Workbench) -> None:
+    """A limit passes to a run, and the run finds its other limit closed. It holds nothing while it waits, so the next
+    run in line starts. Later it asks for both again."""
     record, node = await bench.define(overlap=Overlap("allow", max_running=1), concurrency=Limit(1)), await bench.node()
     running, limit = Gate("running:x", 1), Gate("limit:x", 1)
     other = await bench.define("other", concurrency=Limit(1))
@@ -66,8 +68,9 @@ async def check_a_run_that_is_passed_one_limit_and_finds_another_closed_gives_it
 
 
 @check
-async def check_a_place_that_is_not_in_use_yet_goes_to_who_has_waited_longer(bench: Workbench) -> None:
-    """It passed to a run that nobody has armed: an older one, which can start now, has it. The younger one waits."""
+async def check_an_unused_place_goes_to_an_older_run(bench: Workbench) -> None:
+    """The place passed to a run that is not armed yet. An older run that can start now takes it, and the younger one
+    waits."""
     for number, one_by_one in enumerate((False, True)):
         record, gate = await bench.define(f"job{number}", concurrency=Limit(2)), Gate(f"limit:{number}", 2)
         node = await bench.node()
@@ -79,7 +82,7 @@ async def check_a_place_that_is_not_in_use_yet_goes_to_who_has_waited_longer(ben
         for run_id in passed:
             assert isinstance(await ask(bench, leases[run_id], [gate], WAIT), Blocked)
         for lease in held:
-            assert await bench.finish(lease)  # both are free now, and nobody has armed them
+            assert await bench.finish(lease)  # both places have passed on, and are not used yet
         older, newer = await bench.submit(record, 1), await bench.submit(record, 8)
         leases = {lease.run_id: lease for lease in await reserved(bench, node, 4)}
         order = [older, newer, *passed]
@@ -89,8 +92,9 @@ async def check_a_place_that_is_not_in_use_yet_goes_to_who_has_waited_longer(ben
 
 
 @check
-async def check_two_limits_in_two_lines_let_somebody_start(bench: Workbench) -> None:
-    """Each gate has passed to another run, and each line holds one more: the oldest starts, whoever is armed first."""
+async def check_two_limits_cause_no_deadlock(bench: Workbench) -> None:
+    """Each of two limits has passed to another run, and each line has one more. The oldest run starts, whichever is
+    armed first."""
     for number, order in enumerate(((0, 1), (1, 0))):
         record = await bench.define(f"job{number}", overlap=Overlap("allow", max_running=1), concurrency=Limit(1))
         node, gates = await bench.node(), [Gate(f"running:{number}", 1), Gate(f"limit:{number}", 1)]
@@ -116,15 +120,15 @@ async def check_two_limits_in_two_lines_let_somebody_start(bench: Workbench) -> 
         assert started == 4
 
 
-# ── places that nobody can use ───────────────────────────────────────────────────────────────────────────────────
+# ── places of runs that no worker can start ──────────────────────────────────────────────────────────────────────
 
 X = Gate("limit:name:x:", 1)
-ELSEWHERE = "call:elsewhere"  # what the workers that are gone can do
+ELSEWHERE = "call:elsewhere"  # a task of the workers that are gone
 
 
 class Orphaned:
-    """Two jobs share a limit of one. A run of `others` executes; behind it waits `orphan`, which only the worker `gone`
-    can start, and that one dies. `stays` can do the others' runs."""
+    """Two jobs share a limit of one. A run of `others` executes, and run `orphan` waits behind it. Only the worker
+    `gone` can start `orphan`, and that worker dies. The worker `stays` can run the others' runs."""
 
     others: JobRecord
     stays: str
@@ -149,14 +153,15 @@ class Orphaned:
         return self
 
     async def submit(self, bench: Workbench, due: float) -> Lease:
-        """Another run of `others`, reserved."""
+        """Submit another run of `others` and reserve it."""
         await bench.submit(self.others, due)
         [lease] = await reserved(bench, self.stays)
         return lease
 
 
 async def holder_of(bench: Workbench, gate: Gate) -> int | None:
-    """The run that holds a gate of one, asked by a run that could not start yet; None: it is open."""
+    """The run that holds a gate of capacity one, or None if the gate is open. A probe run asks, and leaves the gate as
+    it was."""
     probe = await bench.define("probe", concurrency=Limit(1, name="x"), queue="probe")
     await bench.submit(probe)
     node = await bench.node("probe", queues=["probe"])
@@ -171,10 +176,11 @@ async def holder_of(bench: Workbench, gate: Gate) -> int | None:
 
 
 @check
-async def check_a_place_that_nobody_can_use_goes_to_who_asks(bench: Workbench) -> None:
-    """The next in line has no worker any more: who asks has the place, and the orphan asks again when one is back."""
+async def check_a_place_of_an_orphan_goes_to_a_run_that_asks(bench: Workbench) -> None:
+    """No living worker can start the next in line, so a run that asks takes its place. The orphan asks again when a
+    worker is back."""
     made = await Orphaned.at(bench, waits=3)
-    assert await bench.finish(made.running)  # it passes to the orphan
+    assert await bench.finish(made.running)  # the gate passes to the orphan
     assert await holder_of(bench, X) == made.orphan
     lease = await made.submit(bench, 3)
     taken = await pass_gate(bench, lease, X)
@@ -188,14 +194,15 @@ async def check_a_place_that_nobody_can_use_goes_to_who_asks(bench: Workbench) -
     later = await made.submit(bench, 4)
     assert isinstance(await ask(bench, later, [X], WAIT), Blocked)
     assert await bench.finish(taken)
-    assert await holder_of(bench, X) == made.orphan  # the longest in line
+    assert await holder_of(bench, X) == made.orphan  # it has waited longest
     assert await bench.store.recount_gates(now=bench.now) == 0
-    assert await holder_of(bench, X) == made.orphan  # and somebody can start it
+    assert await holder_of(bench, X) == made.orphan  # and a worker can start it
 
 
 @check
-async def check_a_place_that_nobody_can_use_goes_to_who_waits_without_being_asked_for(bench: Workbench) -> None:
-    """Others wait in the line, and nobody asks: the recount passes the place on to the longest of those who can run."""
+async def check_a_recount_passes_on_a_place_of_an_orphan(bench: Workbench) -> None:
+    """Other runs wait in the line, and none asks. The recount passes the place to the one that has waited longest and
+    can start."""
     made = await Orphaned.at(bench, waits=2)
     second, third = await made.submit(bench, 3), await made.submit(bench, 4)
     for lease in (third, second):
@@ -207,14 +214,14 @@ async def check_a_place_that_nobody_can_use_goes_to_who_waits_without_being_aske
     assert lease.run_id == second.run_id
     lease = await pass_gate(bench, lease, X)
     assert await bench.finish(lease)
-    [lease] = await reserved(bench, made.stays, 9)  # the other orphan is not in the line any more
+    [lease] = await reserved(bench, made.stays, 9)  # the other orphan has left the line
     assert lease.run_id == third.run_id
     await pass_gate(bench, lease, X)
 
 
 @check
-async def check_who_asks_does_not_go_before_who_waits(bench: Workbench) -> None:
-    """It takes back a place that nobody can use: who has waited longer than itself has it."""
+async def check_a_place_that_is_taken_back_goes_to_the_longest_waiting_run(bench: Workbench) -> None:
+    """A run's ask takes back an orphan's place. If another run has waited longer, that one gets it."""
     made = await Orphaned.at(bench)
     waiting = await made.submit(bench, 3)
     assert isinstance(await ask(bench, waiting, [X], WAIT), Blocked)
@@ -224,13 +231,14 @@ async def check_who_asks_does_not_go_before_who_waits(bench: Workbench) -> None:
     [lease] = await reserved(bench, made.stays, 9)
     assert lease.run_id == waiting.run_id
     older = await made.submit(bench, 2)
-    await pass_gate(bench, older, X)  # it is the longest of those who can run
+    await pass_gate(bench, older, X)  # it has waited longest of those that can start
     assert isinstance(await ask(bench, lease, [X], WAIT), Blocked)
 
 
 @check
-async def check_a_place_that_is_in_use_stays_while_the_batch_goes_on(bench: Workbench) -> None:
-    """A run was passed its place and starts; a later run of the same call has waited longer, and comes too late."""
+async def check_a_place_that_was_just_used_is_not_taken_back(bench: Workbench) -> None:
+    """In one call a run starts with the place that passed to it. A later run of that call has waited longer, and is too
+    late."""
     record, other = await bench.define("limited", concurrency=Limit(1)), await gated_job(bench, name="other")
     node, limit, gate = await bench.node(), Gate("limit:x", 1), overlap(other)
     for job in (record, record, record, record, other, other):
@@ -243,14 +251,14 @@ async def check_a_place_that_is_in_use_stays_while_the_batch_goes_on(bench: Work
     [second] = await reserved(bench, node, 9)
     leases = [second, third, skipped, older]
     wanted = {lease.lease_id: GateAsk((limit,), WAIT) for lease in leases}
-    wanted[skipped.lease_id] = GateAsk((gate,), SKIP)  # what is decided here is written before the batch goes on
+    wanted[skipped.lease_id] = GateAsk((gate,), SKIP)  # the store writes this decision before the next one
     answers = await bench.store.arm([replace(lease) for lease in leases], gates=wanted, now=bench.now)
     assert [type(answer) for answer in answers] == [Armed, Blocked, Skipped, Blocked]
 
 
 @check
-async def check_nothing_moves_while_nobody_can_run_anything(bench: Workbench) -> None:
-    """All who wait are orphans, or all workers are away for a moment: they keep their places."""
+async def check_orphans_keep_their_places_while_no_run_can_start(bench: Workbench) -> None:
+    """All waiting runs are orphans, or all workers are away for a moment."""
     made = await Orphaned.at(bench, waits=3)
     assert await bench.finish(made.running)
     async with bench.nothing_written():
@@ -262,13 +270,14 @@ async def check_nothing_moves_while_nobody_can_run_anything(bench: Workbench) ->
     async with bench.nothing_written():
         assert await ask(bench, waiting, [X]) == Busy(X.key, made.orphan)
         assert await bench.store.recount_gates(now=bench.now) == 0
-    assert isinstance(await ask(bench, waiting, [X], WAIT), Blocked)  # somebody can start the orphan, who is first
+    assert isinstance(await ask(bench, waiting, [X], WAIT), Blocked)  # the orphan is first, and a worker is back
     assert await holder_of(bench, X) == made.orphan
 
 
 @check
 async def check_a_place_is_kept_for_a_run_that_some_worker_can_start(bench: Workbench) -> None:
-    """By its queue and labels, by its node if it is for one, by the leader if it chooses; or it is reserved."""
+    """A worker can start it if it serves its queue and labels, if it is its target, if the leader placed it there, or
+    if it has reserved it."""
     tasks, queues = frozenset({TASK, ELSEWHERE}), ("default", "far")
     jobs = [
         await bench.define("plain", concurrency=Limit(1, name="x"), task=Call(handler="elsewhere"), queue="far"),
@@ -299,8 +308,8 @@ async def check_a_place_is_kept_for_a_run_that_some_worker_can_start(bench: Work
 
 
 @check
-async def check_a_place_is_not_kept_for_a_node_that_drains_or_has_left(bench: Workbench) -> None:
-    """Whether it died, left or drains, whatever it had reserved: it starts nothing more."""
+async def check_a_place_is_not_kept_for_a_node_that_drains_or_is_gone(bench: Workbench) -> None:
+    """A node that died, left or drains starts nothing more, whatever it has reserved."""
     for number, how in enumerate(("dies", "leaves", "drains")):
         gate = Gate(f"limit:name:{number}:", 1)
         mine = await bench.define(f"mine{number}", concurrency=Limit(1), task=Call(handler="elsewhere"))
@@ -314,14 +323,14 @@ async def check_a_place_is_not_kept_for_a_node_that_drains_or_has_left(bench: Wo
         one = await pass_gate(bench, one, gate)
         assert isinstance(await ask(bench, two, [gate], WAIT), Blocked)
         assert await bench.finish(one)
-        [two] = (await bench.reserve(gone, seats=1, lapse=1000, tasks=both)).held  # it dies before it arms
+        [two] = (await bench.reserve(gone, seats=1, lapse=1000, tasks=both)).held  # the node does not arm it
         assert two.run_id == run
         await bench.submit(others)
         [lease] = await reserved(bench, stays)
         assert isinstance(await ask(bench, lease, [gate], WAIT), Blocked)
         bench.turn(10 * number + 1)
         async with bench.nothing_written():
-            assert await bench.store.recount_gates(now=bench.now) == 0  # it is reserved, and its worker lives
+            assert await bench.store.recount_gates(now=bench.now) == 0  # the run is reserved, and its worker lives
         if how == "leaves":
             await bench.store.leave(gone, now=bench.now)
         elif how == "drains":
@@ -337,8 +346,9 @@ async def check_a_place_is_not_kept_for_a_node_that_drains_or_has_left(bench: Wo
 
 
 @check
-async def check_a_limit_is_never_exceeded_when_places_are_taken_back(bench: Workbench) -> None:
-    """Limit 2: one executes, one place is an orphan's. One of those who wait starts, and no second one."""
+async def check_a_limit_is_not_exceeded_when_places_are_taken_back(bench: Workbench) -> None:
+    """The limit is 2. One run executes, and one place is an orphan's. One of the waiting runs starts, and no second
+    one."""
     gate = Gate("limit:name:x:", 2)
     mine = await bench.define("mine", concurrency=Limit(2, name="x"), task=Call(handler="elsewhere"))
     others = await bench.define("others", concurrency=Limit(2, name="x"))

@@ -1,5 +1,4 @@
-"""Where runs run, and how many at once: S21 (queues), S22 (places), S23 (one run for each node), S24 (rates),
-S25 (priorities)."""
+"""Rules for where runs run: queues (S21), placement (S22), all nodes (S23), rates (S24), priorities (S25)."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ from onthedot_verify.checker.model import History, holds
 
 Finding = tuple[int, str]
 
-STALE = 60_000_000  # µs: how long ago a planner may have looked at the nodes when its plan is written
+STALE = 60_000_000  # µs: how old a planner's list of nodes may be when its plan is written
 
 
 def _arms(history: History) -> Iterator[tuple[Event, Job]]:
-    """Every arm that began an attempt, with the definition that was current then."""
+    """Each arm that started an attempt, with the definition that was current then."""
     for event, _, before, _ in history.moves:
         if event["ev"] == "arm" and not holds(before, event):
             known = history.job(event["job_id"], event["seq"])
@@ -28,7 +27,7 @@ def _arms(history: History) -> Iterator[tuple[Event, Job]]:
 
 
 def s21_queues(history: History) -> Iterator[Finding]:
-    """Nothing is armed from a queue that is paused; and a worker arms only what its queues and labels let it."""
+    """No run of a paused queue is armed. A worker arms only runs of its queues and labels."""
     for event, job in _arms(history):
         if history.stopped(job.queue, event["seq"]):
             yield event["seq"], f"run {event['run']} was armed from queue {job.queue}, which is paused"
@@ -40,7 +39,8 @@ def s21_queues(history: History) -> Iterator[Finding]:
 
 
 def s22_places(history: History) -> Iterator[Finding]:
-    """What the leader assigns is armed by the incarnation that was chosen last, under a term that was current."""
+    """A run that the leader places is armed by the incarnation of its last placement, which was made under a current
+    term."""
     term: dict[int, Event] = {}
     places: dict[int, Event] = {}
     jobs = {event["seq"]: job for event, job in _arms(history)}
@@ -59,12 +59,12 @@ def s22_places(history: History) -> Iterator[Finding]:
                 place = places.get(event["run"])
                 if place is None or place["inc"] != event["inc"]:
                     chosen = "nowhere" if place is None else f"with {place['inc'][:8]}"
-                    yield event["seq"], f"run {event['run']} was placed {chosen}, and armed by {event['inc'][:8]}"
+                    yield event["seq"], f"run {event['run']} was placed {chosen}, but armed by {event['inc'][:8]}"
 
 
 def s23_every_node(history: History) -> Iterator[Finding]:
-    """A slot of a job with `on: all` is planned for every worker that has long been living and can run it, and for none
-    that has long been dead; and its runs are armed by their own nodes only."""
+    """A slot of a job with `on: all` is planned for each worker that has lived for long enough and can run it, and for
+    none that has been dead for long. Its runs are armed only by their own nodes."""
     for event in history.by["plan"]:
         known = history.job(event["job_id"], event["seq"])
         if known is None or known[1].on != "all" or not event["slots"] or not event["term"]:
@@ -74,11 +74,11 @@ def s23_every_node(history: History) -> Iterator[Finding]:
         sure = {history.joined[inc]["node_id"] for inc in able if _lived(history, inc, event, throughout=True)}
         perhaps = {history.joined[inc]["node_id"] for inc in able if _lived(history, inc, event, throughout=False)}
         if not sure <= targets <= perhaps:
-            yield event["seq"], f"job {event['job_id']} was planned for {sorted(targets)}; there are {sorted(sure)}"
+            yield event["seq"], f"job {event['job_id']} was planned for {sorted(targets)}, expected {sorted(sure)}"
     for event, job in _arms(history):
         node = history.joined.get(event["inc"], {}).get("node_id")
         if event.get("target") and event["target"] != node:
-            yield event["seq"], f"run {event['run']} of {job.name} is for {event['target']}, and {node} armed it"
+            yield event["seq"], f"run {event['run']} of {job.name} is for {event['target']}, but {node} armed it"
 
 
 def can_run(joined: Event, job: Job) -> bool:
@@ -87,7 +87,7 @@ def can_run(joined: Event, job: Job) -> bool:
 
 
 def _lived(history: History, inc: str, event: Event, *, throughout: bool) -> bool:
-    """Whether an incarnation lived, and did not drain, all the time before an event; or at any time."""
+    """Whether an incarnation lived without draining: throughout the time before an event, or at some instant of it."""
     begins, ends = event["t_store"] - STALE, event["t_store"]
     incarnation = history.incarnations[inc]
     beats = [(at, at + ttl) for at, ttl in incarnation.beats if at <= ends]
@@ -104,7 +104,7 @@ def _lived(history: History, inc: str, event: Event, *, throughout: bool) -> boo
 def s24_rates(history: History) -> Iterator[Finding]:
     """In any w µs fewer than (w + grace)/T + burst attempts of a rate start (`model/rate.py`)."""
     if any(event.get("kind") == "step" for event in history.by["nemesis"]):
-        return  # a clock that is set moves what was handed out before
+        return  # setting the clock moves the instants granted before
     starts: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     rates: defaultdict[str, set[RateGate]] = defaultdict(set)
     for event, _ in _arms(history):
@@ -114,7 +114,7 @@ def s24_rates(history: History) -> Iterator[Finding]:
             starts[rate.key].append((max(event["t_store"], event["due"]), event["seq"]))
     for key, known in rates.items():
         if len(known) > 1:
-            continue  # it was edited: another promise
+            continue  # the rate was edited
         [rate] = known
         instants = sorted(starts[key])
         for place, (first, _) in enumerate(instants):
@@ -126,12 +126,13 @@ def s24_rates(history: History) -> Iterator[Finding]:
 
 
 def s25_urgency(history: History) -> Iterator[Finding]:
-    """Of what is due in one line, the more urgent is taken first: the smaller due instant less its priority's bonus."""
+    """Of the due runs in one line, the most urgent is taken first. Urgency is the due instant minus the priority's
+    bonus."""
     waiting: dict[int, Event] = {}
     for event in history.events:
         match event["ev"]:
             case "submit" | "follow":
-                if history.runs[event["run"]].events[0] is event:  # asked again, it is the same run
+                if history.runs[event["run"]].events[0] is event:  # a repeated submit gives the same run
                     waiting[event["run"]] = event
             case "reserve" | "arm" | "cancel" | "expire" | "hold" | "prune":
                 waiting.pop(event["run"], None)
@@ -150,7 +151,7 @@ def s25_urgency(history: History) -> Iterator[Finding]:
 
 
 def _line(job: Job) -> tuple[str, frozenset[str]] | None:
-    """The line in which a job's runs are taken by urgency alone; None: turns, places or gates have a say, too."""
+    """The line whose order is urgency alone, or None if turns, placements or gates count, too."""
     alone = job.assignment == "worker" and job.on == "any" and not job.share and not is_gated(job)
     return (job.queue, job.labels) if alone else None
 

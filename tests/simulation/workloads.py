@@ -1,4 +1,4 @@
-"""A small and busy workload for directed faults: six jobs, always something running, edited once."""
+"""Small and busy workloads for directed faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EDITED_AT = 150.0
 
 
 def busy() -> Workload:
-    """Every seven seconds or so each job runs for three to five; some fail and are tried again."""
+    """Six jobs, each about every seven seconds, for three to five seconds. Some fail and are retried. One edit."""
     jobs, behaviours = {}, {}
     for number in range(6):
         name = f"busy{number}"
@@ -37,7 +37,7 @@ def busy() -> Workload:
 
 
 def gated() -> Workload:
-    """Jobs that meet closed gates all the time, and people who pause, cancel, resume, delete and submit with keys."""
+    """Jobs that meet closed gates all the time, and users that pause, cancel, resume, delete and submit with keys."""
     policies: dict[str, dict[str, Any]] = {
         "waits": {"overlap": otd.Overlap("wait", max_waiting=2)},
         "skips": {"overlap": "skip"},
@@ -56,7 +56,7 @@ def gated() -> Workload:
 
 
 def placing() -> Workload:
-    """More work than seats, urgent and not; jobs that the leader places; a queue that stops and goes on."""
+    """More runs than seats, urgent and not; jobs that the leader places; a queue that is paused and resumed."""
     options: dict[str, dict[str, Any]] = {
         "low": {"priority": "low"},
         "critical": {"priority": "critical"},
@@ -83,7 +83,7 @@ def placing() -> Workload:
 
 
 def _asked(names: list[str]) -> Iterator[Action]:
-    """From the beginning to the end, so that some of it comes when nothing is broken any more."""
+    """From the beginning to the end, so that some actions come after the faults."""
     for number in range(23):
         at, job = 20.0 + 30 * number, names[number % len(names)]
         yield Action(at, "pause", number % 3, job)
@@ -96,14 +96,15 @@ def _asked(names: list[str]) -> Iterator[Action]:
 
 
 def divided() -> Workload:
-    """The busy jobs, while somebody changes the number of shards every twenty seconds: to 5, 2, 8, 1 and 3."""
+    """The busy jobs, while the number of shards changes every twenty seconds: to 5, 2, 8, 1 and 3."""
     lucks = (0.6, 0.2, 0.9, 0.0, 0.3)
     changes = [Action(20.0 + 20 * n, "layout", n % 4, "", luck=lucks[n % 5]) for n in range(18)]
     return replace(busy(), actions=tuple(changes))
 
 
 def families() -> Workload:
-    """Parents that end well, badly, at the second try and not at all, and children of every kind; one has children."""
+    """Parents that end well, badly, at the second attempt and never, and children of every kind. One has children
+    itself."""
     own = {"args": {"mark": 0}, "overlap": "allow"}
     options: dict[str, dict[str, Any]] = {
         "steady": own | {"schedule": otd.every("9s")},
@@ -125,7 +126,7 @@ def families() -> Workload:
 
 
 def exact() -> Workload:
-    """Jobs under exactly_once, always some with an open transaction; some fail in it, and some after it."""
+    """Jobs under exactly_once, of which some always have an open transaction. Some fail in it, and some after it."""
     jobs, behaviours = {}, {}
     for number in range(6):
         name = f"exact{number}"
@@ -141,7 +142,7 @@ def exact() -> Workload:
 
 
 def overdue() -> Workload:
-    """A job of a short interval for every overlap and catch-up, from 40 s to 300 s, and two that are edited."""
+    """A job of a short interval for each overlap and catch-up, from 40 s to 300 s, and two that are edited."""
     catch_ups: dict[str, Any] = {"none": "none", "last": "last", "all": otd.CatchUp("all", limit=100)}
     overlaps: dict[str, Any] = {"wait": "wait", "allow": otd.Overlap("allow", max_running=2), "skip": "skip"}
     overlaps["replace"] = "replace"
@@ -167,10 +168,10 @@ def _short(name: str, interval: int, **options: Any) -> Job:
 
 
 def directed(name: str) -> Scenario:
-    """A scenario of a committed fault file: calm but for its faults, twelve minutes. Files with `gates` in their names
-    are for jobs with gates, those with `shards` for four nodes that divide the planning among them, those with `places`
-    for jobs whose place matters, those with `parents` for jobs that run after others, those with `commits` for jobs
-    under exactly_once, and those with `outages` for jobs of which several slots are overdue together."""
+    """The scenario of a fault file: twelve minutes, calm except for its faults. A word in the name of the file chooses
+    the workload: `gates` for jobs with gates, `shards` for four nodes that share the planning, `places` for jobs whose
+    placement matters, `parents` for jobs that run after others, `commits` for jobs under exactly_once, `outages` for
+    overdue slots."""
     scenario = Scenario(
         seed=name, minutes=12, weather=CALM, workload=busy(), faults=tuple(read(name)),
         settings=Settings(seats=8, ahead=8),

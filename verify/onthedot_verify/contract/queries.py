@@ -1,4 +1,4 @@
-"""Finding things: every filter beside one that is written down naively, and pages that show everything once."""
+"""Checks of `find_runs` and the other searches: each filter against a simple one, and pages without gaps or repeats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onthedot.model.job import JobRecord, JobState
 from onthedot.model.run import LIVE, TERMINAL, RunRecord, RunState
 from onthedot.stores.queries import AttemptFilter, JobFilter, RunFilter, SkipCursor, SkipFilter
 from onthedot.stores.values import ScheduleCursor
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import (
     SUCCESS,
     VERDICTS,
@@ -41,7 +41,7 @@ OFFERED = frozenset({"gpu", "gpu2", "region=eu"})
 
 @dataclass
 class World:
-    """A store with jobs and runs of every kind, and what is known of them from elsewhere."""
+    """A store with jobs and runs of every kind, and what the check knows of them."""
 
     bench: Workbench
     records: dict[int, JobRecord] = field(default_factory=dict)
@@ -52,13 +52,14 @@ class World:
         return choices[int(self.bench.ids.fraction() * len(choices))]
 
     async def runs(self) -> list[RunRecord]:
-        """All of them, in their order."""
+        """All runs, in the order of `find_runs`."""
         found = [await self.bench.run(run_id) for run_id in self.job_of]
         live = sorted((run for run in found if run.ended_at is None), key=lambda run: (run.due_at, run.id))
         ended = sorted((run for run in found if run.ended_at is not None), key=lambda run: (run.ended_at, run.id))
         return live + ended[::-1]
 
     def is_wanted(self, wanted: RunFilter, run: RunRecord) -> bool:
+        """Whether the simple filter finds the run."""
         job, place = self.records[self.job_of[run.id]].job, run.due_at if run.ended_at is None else run.ended_at
         return all(
             (
@@ -76,7 +77,7 @@ class World:
         )
 
     def filters(self) -> RunFilter:
-        """One at random, with few conditions more often than with many."""
+        """A random filter. Most have few conditions."""
         given: dict[str, Callable[[], object]] = {
             "namespaces": lambda: self.chance((("default",), ("team", "ops"), ("none", "team"), ())),
             "owner": lambda: self.chance(("ann", "bob", "", "eve")),
@@ -94,7 +95,7 @@ class World:
 
 
 async def make_world(bench: Workbench) -> World:
-    """Runs that wait, are held, run, wait for another try, were cancelled, and ended in every way, on two nodes."""
+    """Runs in every state, ended in every way, on two nodes."""
     world = World(bench)
     for fields in JOBS:
         record = (await bench.put(bench.job(**fields))).record
@@ -118,7 +119,7 @@ async def make_world(bench: Workbench) -> World:
 
 
 async def _change(world: World) -> None:
-    """A job goes to another owner, one is deleted, and its name is taken by another."""
+    """Give a job another owner, delete another job, and define a new one under its name."""
     bench = world.bench
     mail, _, report, *_ = list(world.records)
     sold = await bench.put(bench.job(**{**JOBS[0], "owner": "bob"}))
@@ -131,7 +132,7 @@ async def _change(world: World) -> None:
 
 
 async def pages(find: Callable[..., Awaitable[Any]], wanted: object, limit: int = 100) -> AsyncIterator[list[Any]]:
-    """Page after page, until there is no next one."""
+    """Yield all pages of a search."""
     page = await find(wanted, limit=limit)
     yield page.items
     while page.next is not None:
@@ -141,13 +142,13 @@ async def pages(find: Callable[..., Awaitable[Any]], wanted: object, limit: int 
 
 
 async def found(find: Callable[..., Awaitable[Any]], wanted: object, limit: int = 100) -> list[Any]:
-    """What is on all pages."""
+    """All items of all pages."""
     return [one async for page in pages(find, wanted, limit) for one in page]
 
 
 @check
-async def check_every_filter_finds_what_a_naive_one_does(bench: Workbench) -> None:
-    """In order, however long the pages are, and each run as `get_run` shows it."""
+async def check_each_filter_finds_what_a_simple_one_finds(bench: Workbench) -> None:
+    """The order is right for pages of any length, and each run is as `get_run` shows it."""
     world = await make_world(bench)
     everything = await world.runs()
     assert {run.state for run in everything} >= {*TERMINAL - {RunState.SKIPPED}, *LIVE}
@@ -160,8 +161,8 @@ async def check_every_filter_finds_what_a_naive_one_does(bench: Workbench) -> No
 
 
 @check
-async def check_who_pages_sees_what_is_there_throughout_once(bench: Workbench) -> None:
-    """However many runs are added and end meanwhile, and however many share an instant."""
+async def check_pages_show_each_lasting_run_once(bench: Workbench) -> None:
+    """Runs are added and end between two pages, and several share an instant."""
     record, node = await bench.define(), await bench.node()
     done = [await bench.submit(record) for _ in range(7)]
     for lease in await bench.take(node, seats=7):
@@ -181,8 +182,8 @@ async def check_who_pages_sees_what_is_there_throughout_once(bench: Workbench) -
 
 
 @check
-async def check_what_may_not_be_seen_is_not_found(bench: Workbench) -> None:
-    """Namespaces and owners are compared exactly; no namespace finds nothing."""
+async def check_filters_compare_namespaces_and_owners_exactly(bench: Workbench) -> None:
+    """An empty list of namespaces finds nothing."""
     node = await bench.node()
     for namespace, whose in (("team", "ann"), ("team2", "ann b"), ("Team", "Ann"), ("tea", "")):
         await bench.submit(await bench.define("job", namespace=namespace, owner=whose))
@@ -207,8 +208,8 @@ async def check_what_may_not_be_seen_is_not_found(bench: Workbench) -> None:
 
 
 @check
-async def check_a_run_tells_who_has_it(bench: Workbench) -> None:
-    """Its job's owner, now; the node and the revision that it is held by and under, or was last."""
+async def check_a_run_shows_its_owner_node_and_revision(bench: Workbench) -> None:
+    """The owner is the job's current one. Node and revision are those of the current holder, or of the last one."""
     record = await bench.define(owner="ann")
     one, two = await bench.node("one"), await bench.node("two")
     run_id = await bench.submit(record, due=5)
@@ -241,8 +242,9 @@ async def check_a_run_tells_who_has_it(bench: Workbench) -> None:
 
 
 @check
-async def check_jobs_are_found_by_what_they_are_like(bench: Workbench) -> None:
-    """By namespace and name, page by page; deleted ones are not among them, and exhausted ones are seen to be."""
+async def check_jobs_are_found_by_their_fields(bench: Workbench) -> None:
+    """They come by namespace and name, page by page. Deleted jobs are left out, and exhausted ones are shown as
+    such."""
     for fields in JOBS:
         await bench.put(bench.job(**fields))
     gone = await bench.define("gone")
@@ -277,7 +279,8 @@ async def check_jobs_are_found_by_what_they_are_like(bench: Workbench) -> None:
 
 @check
 async def check_attempts_are_found_newest_end_first(bench: Workbench) -> None:
-    """By node and time, page by page, of live and finished runs; or it is said why not. Those of one run always."""
+    """They are found by node and time, page by page, for live and ended runs. A store without this search refuses it
+    with a reason. The attempts of one run are always found."""
     record = await bench.define()
     nodes = {name: await bench.node(name) for name in ("one", "two", "three")}
     ended: list[tuple[int, str, int]] = []
@@ -313,11 +316,11 @@ async def check_attempts_are_found_newest_end_first(bench: Workbench) -> None:
 
 @check
 async def check_revisions_are_listed_newest_first(bench: Workbench) -> None:
-    """Every definition with the instant at which it was put, also of a job that is deleted."""
+    """Each definition has the instant of its put. Those of a deleted job are listed as well."""
     record = await bench.define(owner="owner 0")
     for second in range(1, 4):
         bench.turn(second)
-        for _ in range(2):  # the same once more: nothing is written
+        for _ in range(2):  # the second time nothing is written
             await bench.define(owner=f"owner {second}")
     await bench.store.pause_job(record.id, reason="", now=bench.now)
     await bench.store.delete_job(record.id, now=bench.now)
@@ -332,8 +335,8 @@ async def check_revisions_are_listed_newest_first(bench: Workbench) -> None:
 
 
 @check
-async def check_jobs_are_got_by_id(bench: Workbench) -> None:
-    """Those that are there, in the order of their ids, as `get_job` shows them; and deleted ones."""
+async def check_get_jobs_finds_jobs_by_id(bench: Workbench) -> None:
+    """Existing jobs come in the order of their ids, as `get_job` shows them. Deleted ones are included."""
     first, second = await bench.define("b"), await bench.define("a")
     await bench.store.pause_job(first.id, reason="lunch", now=bench.now)
     found = await bench.store.queries.get_jobs_by_id([second.id, first.id, 99, first.id])
@@ -345,8 +348,8 @@ async def check_jobs_are_got_by_id(bench: Workbench) -> None:
 
 
 @check
-async def check_skips_come_in_pages(bench: Workbench) -> None:
-    """By namespaces, owner and job; each range once, whatever is recorded between two pages."""
+async def check_skips_are_found_in_pages(bench: Workbench) -> None:
+    """They are found by namespace, owner and job. Each range comes once, whatever is recorded between two pages."""
     node = await bench.node()
     term = await bench.term(node)
 
@@ -379,9 +382,9 @@ async def check_skips_come_in_pages(bench: Workbench) -> None:
 
 
 @check
-async def check_next_schedules_are_those_of_all_shards_in_order(bench: Workbench) -> None:
-    """Schedules of active jobs by their next slots, page by page, whichever shard they belong to; also several that
-    come in the same instant."""
+async def check_next_schedules_come_from_all_shards_in_order(bench: Workbench) -> None:
+    """Schedules of active jobs come by their next slots, page by page, from all shards. Several may share an
+    instant."""
     await bench.store.set_shards(3)
     for number, next_at in enumerate((40, 10, 30, 20, 50, 50, 50)):
         owner, namespace = "bob" if number > 4 else "ann", "team" if number == 2 else "default"

@@ -1,4 +1,4 @@
-"""The store's side of the history, for where runs are to run: queues, places, and nodes that drain."""
+"""`PlacementRecorder`: records queues, placements and draining nodes of the store."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from onthedot_verify.simulation.control_recorder import ControlRecorder
 _ALL = 1_000_000
 
 
-class PlaceRecorder(ControlRecorder):
-    """Notes what is done to queues and nodes, and the places that the leader gives."""
+class PlacementRecorder(ControlRecorder):
+    """Records changes of queues and nodes, and the leader's placements."""
 
     async def pause_queue(self, name: str, **options: Any) -> Queue:
         queue = await self._store.pause_queue(name, **options)

@@ -1,4 +1,4 @@
-"""What mutants find out about a store before they make their mistake."""
+"""What mutants read of a store before they make their mistake: repeated finishes, ended attempts, current leases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onthedot.stores.protocol import Store
 
 
 async def repeated(store: Store, finishes: Sequence[Finish]) -> list[Finish]:
-    """Those that come again: an attempt of their lease has ended."""
+    """The repeated finishes: those whose lease has an ended attempt."""
     return [finish for finish in finishes if await has_ended(store, finish.lease)]
 
 
@@ -20,7 +20,7 @@ async def has_ended(store: Store, lease: Lease) -> bool:
 
 
 async def current_leases(store: Store) -> dict[int, Lease]:
-    """Who has each run now, reserved or running."""
+    """The current lease of each reserved or running run."""
     return {
         lease.run_id: lease
         for node in await store.queries.list_nodes()

@@ -1,4 +1,4 @@
-"""The table of moves in `onthedot.model.run`: the store makes every legal one that a verb asks for, and no other."""
+"""Checks of the state machine in `onthedot.model.run`: stores make each legal transition, and refuse all others."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from onthedot.model.errors import OnTheDotError
 from onthedot.model.run import MOVES, TERMINAL, Gone, Lease, RunState
 from onthedot.model.verdict import OutcomeKind, Verdict
-from onthedot_verify.contract.register import check
+from onthedot_verify.contract.registry import check
 from onthedot_verify.contract.workbench import LOST, SUCCESS, VERDICTS, Workbench, retry
 
 TTL = 1000
 
 
 async def scheduled(bench: Workbench) -> int:
-    """A slot run of a new job, due at 10, to be missed from 15 on; alone in the store."""
+    """A slot's run, the only one in the store. It is due at 10 and expires at 15."""
     name = bench.ids.token()
     bench.turn(0)
     record = await bench.define(name, slots=[10], late=5)
@@ -24,7 +24,7 @@ async def scheduled(bench: Workbench) -> int:
 
 
 async def reserved(bench: Workbench) -> Lease:
-    """The same, reserved by a node; the reservation lapses at 11."""
+    """The same run, reserved by a node. The reservation lapses at 11."""
     run_id = await scheduled(bench)
     [lease] = await bench.hold(await bench.node(ttl=TTL), lapse=1)
     assert lease.run_id == run_id
@@ -36,7 +36,7 @@ async def running(bench: Workbench) -> Lease:
 
 
 async def ended(bench: Workbench, state: RunState) -> Lease:
-    """A run that has ended in this state, and the lease that was its last."""
+    """The last lease of a run that has ended in this state."""
     if state is RunState.SKIPPED:
         lease = await reserved(bench)
         bench.turn(20)
@@ -50,7 +50,7 @@ async def ended(bench: Workbench, state: RunState) -> Lease:
 
 
 async def refused(bench: Workbench, verb: Callable[[Lease, Verdict], Awaitable[bool]], *given: Any) -> None:
-    """The verb answers False or raises one of our errors, and nothing is written."""
+    """The call answers False or raises an `OnTheDotError`, and nothing is written."""
     accepted = False
     async with bench.nothing_written():
         with suppress(OnTheDotError):
@@ -59,7 +59,7 @@ async def refused(bench: Workbench, verb: Callable[[Lease, Verdict], Awaitable[b
 
 
 @check
-async def check_moves_out_of_scheduled(bench: Workbench) -> None:
+async def check_a_scheduled_run_can_be_reserved_armed_or_skipped(bench: Workbench) -> None:
     """scheduled → reserved (ahead), running (due), skipped (missed)."""
     run_id = await scheduled(bench)
     node = await bench.node()
@@ -76,8 +76,8 @@ async def check_moves_out_of_scheduled(bench: Workbench) -> None:
 
 
 @check
-async def check_moves_out_of_reserved(bench: Workbench) -> None:
-    """reserved → running (armed), scheduled (given back), skipped (lapsed and missed)."""
+async def check_a_reserved_run_can_be_armed_released_or_skipped(bench: Workbench) -> None:
+    """reserved → running (armed), scheduled (released), skipped (lapsed and missed)."""
     lease = await reserved(bench)
     assert await bench.state(lease.run_id) is RunState.RESERVED
     await bench.arm(lease)
@@ -90,8 +90,8 @@ async def check_moves_out_of_reserved(bench: Workbench) -> None:
 
 
 @check
-async def check_moves_out_of_running(bench: Workbench) -> None:
-    """running → every state that the table names, by `finish` and by `reap` alike."""
+async def check_a_running_run_can_take_each_legal_verdict(bench: Workbench) -> None:
+    """running → each state that the table has, by `finish` and by `reap`."""
     for state in sorted(MOVES[RunState.RUNNING]):
         verdict = VERDICTS.get(state, retry(99))
         lease = await running(bench)
@@ -104,8 +104,8 @@ async def check_moves_out_of_running(bench: Workbench) -> None:
 
 
 @check
-async def check_illegal_moves_out_of_running_are_refused(bench: Workbench) -> None:
-    """A verdict whose state the table does not allow after `running` is refused, not recorded."""
+async def check_an_illegal_verdict_is_refused(bench: Workbench) -> None:
+    """A verdict with a state that the table does not allow after `running` is not recorded."""
     for state in sorted(frozenset(RunState) - MOVES[RunState.RUNNING]):
         verdict = Verdict(state, OutcomeKind.FAILED, due_at=bench.now)
         lease = await running(bench)
@@ -117,7 +117,7 @@ async def check_illegal_moves_out_of_running_are_refused(bench: Workbench) -> No
 
 @check
 async def check_only_a_running_run_takes_a_verdict(bench: Workbench) -> None:
-    """Neither `finish` nor `reap` moves a run that is only reserved."""
+    """Neither `finish` nor `reap` changes a run that is only reserved."""
     lease = await reserved(bench)
     bench.turn(TTL + 1)
     await refused(bench, bench.finish, lease, SUCCESS)
@@ -126,8 +126,8 @@ async def check_only_a_running_run_takes_a_verdict(bench: Workbench) -> None:
 
 
 @check
-async def check_terminal_states_absorb(bench: Workbench) -> None:
-    """Nothing leaves a terminal state: not by arm, release, finish, reap, reserve or expiry."""
+async def check_an_ended_run_does_not_change(bench: Workbench) -> None:
+    """No call leaves a terminal state: arm, release, finish, reap, reserve or expire."""
     for state in sorted(TERMINAL):
         lease = await ended(bench, state)
         other = Verdict(RunState.SCHEDULED, OutcomeKind.TIMED_OUT, due_at=bench.now)

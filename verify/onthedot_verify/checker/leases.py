@@ -1,4 +1,4 @@
-"""Who may act on a run: S5, S6, S7, S8."""
+"""Rules for leases: one holder of each run (S5), order (S6), fenced finish (S7), and final ends (S8)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from onthedot_verify.checker.model import History, State, holds
 
 
 def s5_one_holder(history: History) -> Iterator[tuple[int, str]]:
-    """At any time at most one attempt of a run is reserved or armed under a living lease; nobody acts without one, and
-    an attempt starts once."""
+    """A run has at most one attempt that is reserved or armed under a living lease. No call acts without a lease. An
+    attempt starts once."""
     for run, event, before, _ in history.steps():
         if event["ev"] not in ("reserve", "arm") or before.lease == event["lease"]:
             continue
@@ -38,8 +38,8 @@ def s5_one_holder(history: History) -> Iterator[tuple[int, str]]:
 
 
 def _is_free(history: History, state: State, event: Event) -> bool:
-    """Whether a reservation has lapsed, or its holder has left; or whether it is worthless, because an edit came or the
-    lease of its holder has ended (it will not be armed any more), and a leader has placed the run anew."""
+    """Whether a reservation has lapsed or its holder has left. Also whether it is void because of an edit or because
+    its holder's lease has ended, and the leader has placed the run again."""
     if event["t_store"] >= state.until:
         return True
     ended = history.incarnations[state.inc].ended
@@ -56,8 +56,8 @@ def _is_free(history: History, state: State, event: Event) -> bool:
 
 
 def s6_order(history: History) -> Iterator[tuple[int, str]]:
-    """Attempts are 1..k, leases and fences are never used twice, fences grow along a run, and an attempt is taken
-    from its holder only when the holder's lease has ended."""
+    """Attempts are 1..k. Leases and fences are never reused, and fences grow along a run. The reaper takes an attempt
+    only after its holder's lease has ended."""
     run_of_lease: dict[str, int] = {}
     lease_of_fence: dict[int, str] = {}
     fences: defaultdict[int, int] = defaultdict(int)
@@ -77,7 +77,7 @@ def s6_order(history: History) -> Iterator[tuple[int, str]]:
             continue
         fence = event["fence"]
         if lease_of_fence.setdefault(fence, event["lease"]) != event["lease"]:
-            yield event["seq"], f"fence {fence} of run {run.id} was drawn before"
+            yield event["seq"], f"fence {fence} of run {run.id} was used before"
         if fence <= fences[run.id]:
             yield event["seq"], f"fence {fence} of run {run.id} follows {fences[run.id]}"
         fences[run.id] = fence
@@ -99,9 +99,9 @@ def s7_fenced_finish(history: History) -> Iterator[tuple[int, str]]:
                     f"but it is {before.name} under {before.lease or 'no lease'}"
                 ),
             )
-        forgotten = history.pruned.get(run.id, event["seq"]) < event["seq"]  # with the run go its leases
+        forgotten = history.pruned.get(run.id, event["seq"]) < event["seq"]  # pruning removes the leases of a run
         if not event["ok"] and event["ev"] == "finish" and (holds(before, event) or (again and not forgotten)):
-            yield event["seq"], f"the rightful finish of run {run.id} was refused"
+            yield event["seq"], f"a finish of run {run.id} under its current lease was refused"
     for final in history.by["final"]:
         known = history.runs.get(final["run"])
         expected = 0 if known is None else len(known.last.ended)
@@ -110,7 +110,7 @@ def s7_fenced_finish(history: History) -> Iterator[tuple[int, str]]:
 
 
 def s8_terminal_absorbs(history: History) -> Iterator[tuple[int, str]]:
-    """One terminal event per run, and nothing of the store after it."""
+    """A run has one terminal event, and the store changes nothing of it afterwards."""
     for run, event, before, after in history.steps():
         if not before.terminal:
             continue

@@ -1,11 +1,11 @@
-"""The way between one node and the store: calls take time, get lost on the way there or on the way back.
+"""The network between a node and the store: calls take time, and calls or answers get lost.
 
-    node ── on its way ──▶ store: done, and noted ── answer on its way ──▶ node
-              │                                         │
-              └── lost before: not done                 └── lost after: done, and the node does not know
+    node ── call on its way ──▶ store: done and recorded ── answer on its way ──▶ node
+                  │                                              │
+                  └── lost before: not done                      └── lost after: done, unknown to the node
 
-A call on its way belongs to its node (frozen or dead, it is not sent) or, on a slow way, to the network: then it is
-done although its caller has died. What comes back is a copy, as over any wire.
+A call belongs to its node: if the node is frozen or dead, the call is not sent. With the faults `slow` and `late` it
+belongs to the network: it is done even if its caller has died. Answers are copies, as over any network.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from onthedot_verify.simulation.chance import Chance
 from onthedot_verify.simulation.faults import CALM, HELD_OPS, Weather
 from onthedot_verify.simulation.loop import PROCESS, Process
 from onthedot_verify.simulation.recorder import SENT, Recorder
-from onthedot_verify.simulation.transactions import CableTransactions
+from onthedot_verify.simulation.transactions import NetworkTransactions
 
 CALLER: ContextVar[str] = ContextVar("caller", default="")
-"""Who caused what is happening, also when it happens without them."""
+"""The process that caused the current callback, even if it has died."""
 
 Strike = Callable[[str, str], bool]
-"""Told the name of a call and "before" or "after"; whether something struck the node just now."""
+"""Takes the name of a call and "before" or "after". Returns whether a fault struck the node now."""
 
 
-class Cable(StoreWrapper):
-    """A store as one boot of a node reaches it."""
+class NetworkStore(StoreWrapper):
+    """The store as one boot of a node reaches it."""
 
     _store: Recorder
 
     def __init__(self, store: Recorder, process: Process, chance: Chance, strike: Strike) -> None:
         super().__init__(store)
-        self.clock = None  # a store elsewhere: nodes know its clock by its answers only
+        self.clock = None  # as for a server: nodes know its clock only from its answers
         self.hints = Hints()
         self.weather: Weather = CALM
         self.broken: dict[str, float] = {}  # kind of fault → its amount, while it lasts
@@ -50,10 +50,10 @@ class Cable(StoreWrapper):
         self._chance = chance
         self._strike = strike
         given = store.transactions
-        self.transactions = None if given is None else CableTransactions(given, self._call)
+        self.transactions = None if given is None else NetworkTransactions(given, self._call)
 
     def hear(self, hint: Hint) -> None:
-        """Something changed in the store: a hint may arrive."""
+        """Deliver a hint of the store, unless it gets lost."""
         if self._process.alive and "cut" not in self.broken and self._chance.fraction() >= self.weather.hints_lost:
             context = copy_context()
             context.run(PROCESS.set, self._process)
@@ -64,7 +64,7 @@ class Cable(StoreWrapper):
 
     async def _call(self, name: str, operation: Any, args: Any, kwargs: Any) -> Any:
         if not self._process.alive:
-            raise StoreUnavailable("a dead process calls nobody")
+            raise StoreUnavailable("the process is dead")
         self.calls += 1
         SENT.set(self._store.clock.now())
         luck = self._chance.fraction()
@@ -74,7 +74,7 @@ class Cable(StoreWrapper):
             await asyncio.sleep(self.broken["held"])
         if "cut" in self.broken:
             await asyncio.sleep(0.001)
-            raise StoreUnavailable("the cable is cut")
+            raise StoreUnavailable("the network is down")
         if "late" in self.broken:
             return await self._late(operation, args, kwargs, luck * self.broken["late"])
         lost = self._lost(luck)
@@ -95,7 +95,7 @@ class Cable(StoreWrapper):
         return "before" if luck < probability / 2 else "after"
 
     async def _quick(self, operation: Any, args: Any, kwargs: Any, luck: float, lost: str) -> Any:
-        """Most calls take no time at all; the others a little, on either side."""
+        """Most calls take no time. The others take a little in each direction."""
         way = (1.0 - luck) / self.weather.slow if 1.0 - luck < self.weather.slow else 0.0
         if way:
             await asyncio.sleep(way * self.weather.latency)
@@ -107,7 +107,7 @@ class Cable(StoreWrapper):
         return answer
 
     async def _slow(self, operation: Any, args: Any, kwargs: Any, luck: float, most: float) -> Any:
-        """The call is with the network: it is done whatever becomes of its caller."""
+        """The call belongs to the network: it is done whatever happens to its caller."""
         future = self._send(operation, args, kwargs, luck * most)
         answer = await future
         await asyncio.sleep((1.0 - luck) * most)
@@ -126,10 +126,10 @@ class Cable(StoreWrapper):
             await asyncio.sleep(delay)
             try:
                 done = await operation(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - whatever the store raises is the answer
+            except Exception as error:  # noqa: BLE001 - the store's error is the answer
                 if not answer.done():
                     answer.set_exception(error)
-                    answer.exception()  # seen, also when nobody waits for it any more
+                    answer.exception()  # marks it as retrieved, because the caller may be gone
             else:
                 if not answer.done():
                     answer.set_result(done)
@@ -137,12 +137,12 @@ class Cable(StoreWrapper):
         context = copy_context()
         context.run(PROCESS.set, None)
         task = loop.create_task(travel(), context=context)
-        answer.add_done_callback(lambda _: task.done())  # keeps the task while somebody waits
+        answer.add_done_callback(lambda _: task.done())  # keeps a reference to the task
         return answer
 
 
 def _copied(answer: Any) -> Any:
-    """Leases are objects that holders change: over a wire, nobody shares them."""
+    """Copy leases, because their holders change them and a network shares no objects."""
     if isinstance(answer, Reserved):
         answer.armed = [copy(lease) for lease in answer.armed]
         answer.held = [copy(lease) for lease in answer.held]

@@ -1,9 +1,9 @@
-"""Greedy matching of executions to targets is as good as trying everything."""
+"""Greedy matching of executions to targets finds as large a matching as brute force."""
 
 import random
 from itertools import combinations, permutations
 
-from onthedot_verify.checker.matching import match
+from onthedot_verify.checker.interval_matching import match
 
 
 def best(targets, points) -> int:
@@ -17,7 +17,7 @@ def best(targets, points) -> int:
     return 0
 
 
-def test_greedy_equals_brute_force():
+def test_greedy_matching_equals_brute_force():
     chance = random.Random(1)
     for _ in range(1_000):
         targets = [(start := chance.randrange(12), start + chance.randrange(6)) for _ in range(chance.randrange(5))]
