@@ -252,7 +252,7 @@ class Scheduler(StoreVerbs):
         self.registry.providers.append(provider)
 
     def subscribe(self, subscriber: Subscriber | EventBuffer) -> None:
-        """Call a function with every event of this node, in order (see `onthedot.model.events`). Subscribe before `start`.
+        """Call a function with each event of this node, in order (see `onthedot.model.events`). Use it before `start`.
 
         A function is called on a thread of its own, and cannot harm the engine: if it is slow, events beyond 10,000
         that wait are left out, and `EventsLeftOut` tells it how many; if it raises, that is logged, and it is told of
