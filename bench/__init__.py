@@ -1,19 +1,21 @@
-"""The budgets, measured: `make bench`, or `python -m bench --help`.
+"""Measures onthedot against its performance budgets: `make bench`, or `python -m bench --help`.
 
-    results     one line of the table: what was measured, its floor and aim, and the verdict
-    rounds      how often and how large; alternating rounds, medians, percentiles
-    nodes       a scheduler on a store, with a handler that keeps count; what must be true afterwards
-    places      where stores are: nowhere, in files, on a PostgreSQL of our own (`server`)
-    bare        the loops and timers that ours is held against; bare_postgres
-    drain gated lateness submit history schedules imports herd sizing failover      one bench each
-    drain_crews drains on a server; drain_postgres, drain_redis and the like: what is made differently there
-    crew        several processes that drain one database; crew_node and attending are their side
-    peers       beside others: `make bench-peers`; pgqueuer_node is the other
-    compare     two revisions in turns: `make bench-compare`; workload is what each side does
-    revisions   present names for the modules of older revisions
-    cpu         CPU time of other processes
-    idle_node   the process that `schedules` looks at
+    results       one line of the table: the measured value, its floor and aim, and the verdict
+    rounds        the size and number of measurements; alternating rounds, medians, percentiles
+    nodes         a scheduler on a store with a handler that counts; checks of the result
+    stores        new stores in memory, in files, or on a server (`server`: PostgreSQL, `valkey`: Redis)
+    bare          bare loops and timers to compare with; also bare_postgres and bare_redis
+    drain gated lateness submit submitting history schedules memory imports herd sizing failover commands api
+                  one bench each; drain_postgres, history_redis and so on are the parts for one store
+    drain_crews   drains by several worker processes on a server
+    crew          starts several processes that drain one database; crew_node and crew_protocol are their side
+    peers         compares with other libraries: `make bench-peers`; pgqueuer_node and dramatiq_node are their side
+    compare       compares two revisions in turns: `make bench-compare`; workload is the work of each side
+    revisions     gives modules of older revisions their present names
+    cpu           CPU time of other processes
+    idle_node     the process that `schedules` measures
 
-Ours and bare take turns in one run on one machine, and only their ratio or difference is judged. Everything is
-bounded in count and time. A lost or doubled execution fails a bench at any size, a floor only at size 1.
+Each line compares ours with a bare implementation of the same work. Both take turns in one run on one machine, and
+only their ratio or difference counts. All counts and times are limited. A lost or duplicated execution fails a bench
+at any size, a missed floor only at size 1.
 """

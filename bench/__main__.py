@@ -1,4 +1,4 @@
-"""`python -m bench`: run the benches, print the table, and say by the exit code whether a floor was missed."""
+"""Runs `python -m bench`: it prints the table, and exits with 1 if a floor was missed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from bench import (
     api,
     commands,
-    commands_whole,
+    commands_end_to_end,
     drain,
     drain_postgres,
     drain_redis,
@@ -61,20 +61,20 @@ BENCHES: dict[str, Bench] = {
     "herd": herd.run,
     "sizing": sizing.run,
     "failover": failover.run,
-    "commands": _all(commands.run, commands_whole.run),
+    "commands": _all(commands.run, commands_end_to_end.run),
     "api": api.run,
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for; 0, or 1 when a bench failed or a floor was missed at full size."""
+    """Run the chosen benches. Returns 1 if a bench failed or a floor was missed at full size, else 0."""
     asked = _parser().parse_args(arguments)
     results: list[Result] = []
     failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="onthedot-bench-", dir=asked.dir) as folder:
         plan = Plan(folder=Path(folder), size=asked.size, rounds=asked.rounds, seed=asked.seed, large=asked.large)
         header = machine(plan)
-        _say(header, to_stderr=asked.json)
+        _print(header, to_stderr=asked.json)
         for name in asked.only:
             results += _measure(name, plan, failures)
     if asked.json:
@@ -104,12 +104,12 @@ def _measure(name: str, plan: Plan, failures: list[str]) -> list[Result]:
     return results
 
 
-def _say(text: str, *, to_stderr: bool) -> None:
+def _print(text: str, *, to_stderr: bool) -> None:
     print(text, file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
 
 def machine(plan: Plan) -> str:
-    """What a figure depends on, in one line."""
+    """Return the facts that figures depend on, in one line."""
     facts = (
         f"size {plan.size:g}", f"rounds {plan.rounds}", f"seed {plan.seed}", f"Python {platform.python_version()}",
         f"SQLite {sqlite3.sqlite_version}", f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -123,10 +123,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", type=some_of(list(BENCHES)), default=list(BENCHES), help=f"some of {','.join(BENCHES)}"
     )
-    parser.add_argument("--size", type=positive, default=1.0, help="scales counts and times; floors count at 1")
-    parser.add_argument("--rounds", type=whole, default=5, help="alternating rounds of which the median is taken")
-    parser.add_argument("--seed", type=int, default=1, help="of everything that is drawn by chance")
-    parser.add_argument("--dir", default=None, help="where databases are made: a local disk (default: temporary files)")
+    parser.add_argument("--size", type=positive, default=1.0, help="scales counts and times; floors count only at 1")
+    parser.add_argument("--rounds", type=whole, default=5, help="number of alternating rounds; results are medians")
+    parser.add_argument("--seed", type=int, default=1, help="seed for all random choices")
+    parser.add_argument("--dir", default=None, help="folder for databases, on a local disk (default: temporary files)")
     parser.add_argument("--large", action="store_true", help="ten times as much history: ten million finished runs")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     return parser

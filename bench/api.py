@@ -1,8 +1,8 @@
-"""The HTTP API: single submits beside a bare endpoint of the same framework, many beside the store's own bulk submit,
-and one submit while a hundred follow a log.
+"""Measures the HTTP API: single submits, bulk submits, and submits while a hundred clients follow a log.
 
-Server, followers and the one who asks are processes of their own. The one who asks is this one: it sends bytes that are
-ready, and looks at nothing but the length of the answers, so that it is not what is measured.
+Single submits are compared with a bare endpoint of the same framework, bulk submits with those of the store itself.
+Server, followers and client are separate processes. This process is the client. It sends prepared bytes and reads only
+the length of the answers, so that its own work counts little.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ TIMED = 500
 PATIENCE = 60.0
 
 New = Callable[[], Path | str]
-"""Where the next store is to be: a file, or the URL of an empty database."""
+"""Returns the place of the next store: a file, or the URL of an empty database."""
 
 _BODY = json.dumps({"job": JOB, "args": {"region": "eu", "number": 7}}).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process that is ready, and what it has said of itself."""
+    """A process of `bench.api_node` that is ready, and the JSON object that it printed."""
 
     said: dict[str, Any]
 
@@ -56,7 +56,7 @@ class Child:
         return int(self.said["port"])
 
     def request(self, body: bytes, kind: str = "application/json") -> bytes:
-        """A request to submit, as it is sent."""
+        """Return the bytes of a request to submit."""
         head = (
             f"POST /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {self.said['key']}\r\n"
             f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -65,7 +65,7 @@ class Child:
 
 
 def run(plan: Plan) -> list[Result]:
-    """On SQLite and PostgreSQL; the followers on SQLite. A store in memory is not served."""
+    """Measure on SQLite and PostgreSQL; with followers on SQLite only. A store in memory cannot be served."""
     files = (plan.folder / f"api-{number}.db" for number in count())
     lines = [_singles(plan, "sqlite", lambda: next(files)), _bulk(plan, "sqlite", lambda: next(files))]
     with running() as postgres:
@@ -75,7 +75,7 @@ def run(plan: Plan) -> list[Result]:
 
 @contextmanager
 def child(*arguments: str) -> Iterator[Child]:
-    """A process of `bench.api_node`, from when it is ready until the block ends."""
+    """Start a process of `bench.api_node`, wait until it is ready, and end it after the block."""
     command = [sys.executable, "-m", "bench.api_node", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
@@ -114,14 +114,14 @@ def _singles(plan: Plan, store: str, new: New) -> Result:
             return asyncio.run(_rate(server, many))
 
     rounds = alternate(plan, bare, ours)
-    note = f"{CONNECTIONS} connections, with a key, on record"
-    # A server of its own shares two cores with the other two processes: what is printed there has no budget.
+    note = f"{CONNECTIONS} connections, with a key, audited"
+    # On PostgreSQL three processes share two cores, so that line has no budget.
     floor, aim = (0.3, 0.5) if store == "sqlite" else (None, None)
     return ratio(f"api submit {store}", rounds, unit="/s", floor=floor, aim=aim, note=note)
 
 
 async def _rate(server: Child, count: int) -> float:
-    """Requests per second over all connections."""
+    """Return the requests per second over all connections."""
     asked = server.request(_BODY)
     each = max(1, count // CONNECTIONS)
     await asyncio.gather(*(_ask(server, asked, max(1, each // 10)) for _ in range(CONNECTIONS)))  # to warm up
@@ -131,7 +131,7 @@ async def _rate(server: Child, count: int) -> float:
 
 
 async def _ask(server: Child, asked: bytes, count: int) -> list[float]:
-    """One after the other, on one connection; how long each took, in milliseconds."""
+    """Send requests one after the other on one connection, and return the milliseconds of each."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     took = []
     try:
@@ -147,7 +147,7 @@ async def _ask(server: Child, asked: bytes, count: int) -> list[float]:
 
 
 async def _answer(reader: asyncio.StreamReader, status: bytes = b" 201 ") -> None:
-    """Read one answer that says how long it is."""
+    """Read one answer that has a Content-Length."""
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
     if status not in head[:16]:
         raise BenchFailed(f"api: expected{status.decode()}, got {head[:200]!r}")
@@ -155,7 +155,7 @@ async def _answer(reader: asyncio.StreamReader, status: bytes = b" 201 ") -> Non
     await reader.readexactly(int(length.split(b":")[1]))
 
 
-# ── many at once ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── bulk submits ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _bulk(plan: Plan, store: str, new: New) -> Result:
@@ -172,7 +172,7 @@ def _bulk(plan: Plan, store: str, new: New) -> Result:
 
 
 async def _own_bulk(where: Where, count: int, seed: int) -> float:
-    """Runs per second of the store itself, in batches as large as the API's."""
+    """Return the runs per second of the store itself, in batches as large as those of the API."""
     ids = SeededIds(seed)
     store = await open_store(where)
     put = await store.put_job(Job(name=JOB, task=Call(handler=JOB)))
@@ -195,7 +195,7 @@ async def _send_lines(server: Child, count: int) -> float:
     while not answer.endswith(b"\r\n0\r\n\r\n"):
         piece = await asyncio.wait_for(reader.read(1 << 20), PATIENCE)
         if not piece:
-            raise BenchFailed(f"api: the answer to many lines broke off: {answer[-200:]!r}")
+            raise BenchFailed(f"api: the answer to a bulk submit ended early: {answer[-200:]!r}")
         answer += piece
     took = time.perf_counter() - began
     writer.close()
@@ -205,13 +205,13 @@ async def _send_lines(server: Child, count: int) -> float:
     return count / took
 
 
-# ── while others follow ──────────────────────────────────────────────────────────────────────────────────────
+# ── with followers ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _followed(plan: Plan) -> list[Result]:
     count, crowd = plan.count(TIMED, 20), plan.count(FOLLOWERS, 5)
     pairs = [asyncio.run(_with_and_without(plan.folder / f"follow-{n}.db", count, crowd)) for n in range(plan.rounds)]
-    note = f"{crowd} follow a log that grows, one never reads"
+    note = f"{crowd} clients follow a growing log, one of them never reads"
     return [
         _slower(name, pairs, share, floor, note) for name, share, floor in (("median", 0.5, 1.2), ("p99", 0.99, 2.0))
     ]
@@ -221,17 +221,18 @@ def _slower(name: str, pairs: list[tuple[list[float], list[float]]], share: floa
     times = [(percentile(without, share), percentile(followed, share)) for without, followed in pairs]
     ratios = [ours / bare for bare, ours in times]
     return Result(
-        name=f"api followed {name}", ours=median(o for _, o in times), bare=median(b for b, _ in times), unit="ms",
-        measured=median(ratios), spread=(min(ratios), max(ratios)), measure="times as long", floor=floor, note=note,
+        name=f"api with followers {name}", ours=median(o for _, o in times), bare=median(b for b, _ in times),
+        unit="ms", measured=median(ratios), spread=(min(ratios), max(ratios)), measure="times as long",
+        floor=floor, note=note,
     )  # fmt: skip
 
 
 async def _with_and_without(path: Path, count: int, crowd: int) -> tuple[list[float], list[float]]:
-    """How long submits take, one after the other, while nobody follows and while many do. The log grows throughout."""
+    """Return the times of submits without followers and with many. The log grows all the time."""
     with child("ours", f"sqlite:///{path}") as server:
         asked = server.request(_BODY)
         store = await open_store(path)
-        saying = asyncio.create_task(_say(store, await _take(store)))
+        writing = asyncio.create_task(_write_log(store, await _take(store)))
         try:
             await _ask(server, asked, max(5, count // 5))
             without = await _ask(server, asked, count)
@@ -241,8 +242,8 @@ async def _with_and_without(path: Path, count: int, crowd: int) -> tuple[list[fl
                     raise BenchFailed(f"api: expected {crowd} followers, got {followers.said}")
                 return without, await _ask(server, asked, count)
         finally:
-            saying.cancel()
-            await asyncio.gather(saying, return_exceptions=True)
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
             await store.close()
 
 
@@ -254,8 +255,8 @@ async def _take(store: Store) -> Lease:
     return lease
 
 
-async def _say(store: Store, lease: Lease) -> None:
-    """As a worker does, once a second, but more often: a line for the log of the run."""
+async def _write_log(store: Store, lease: Lease) -> None:
+    """Add a line to the log of the run twice a second. A worker would do it once a second."""
     text = ""
     for number in range(1, 10_000):
         text = (text + f"line {number}: something was done, and here is a word about it\n")[-8_000:]

@@ -1,10 +1,10 @@
-"""The other processes of `bench.api`: a server, and those who follow a run's log.
+"""Runs the other processes of `bench.api`: a server, or clients that follow the log of a run.
 
     python -m bench.api_node ours <store's URL>
     python -m bench.api_node bare -
-    python -m bench.api_node follow <port> <key> <run> <how many>
+    python -m bench.api_node follow <port> <key> <run> <number of clients>
 
-Each prints one JSON object when it is ready, and ends when its standard input does.
+Each prints one JSON object when it is ready, and ends when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNLIMITED = Settings(api_rate=1_000_000, api_burst=1_000_000)
 
 
 async def serve(app: FastAPI, ready: dict[str, Any]) -> None:
-    """Serve an application as the API is served, until nobody reads from us any more."""
+    """Serve an application like the API, until standard input is closed."""
     config = uvicorn.Config(
         app, log_config=None, access_log=False, lifespan="off", http=TimedProtocol, ws="none", server_header=False,
         timeout_graceful_shutdown=1,
@@ -46,7 +46,7 @@ async def serve(app: FastAPI, ready: dict[str, Any]) -> None:
         listening.setblocking(False)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         settle_memory()
-        # Whoever connects before it has started waits in the backlog.
+        # Clients that connect before the server has started wait in the backlog.
         print(json.dumps({"port": listening.getsockname()[1], **ready}), flush=True)
         await asyncio.to_thread(sys.stdin.read)
         server.should_exit = True
@@ -54,7 +54,7 @@ async def serve(app: FastAPI, ready: dict[str, Any]) -> None:
 
 
 async def ours(url: str) -> None:
-    """The API on a store with one job, one run of it, and one key."""
+    """Serve the API on a store with one job, one run and one key."""
     async with opened(url, UNLIMITED) as there:
         key = await keys.issue(there.store, "bench", Grant(role=Role.ADMIN))
         authenticator = Authenticator(there.store, there.clock)
@@ -75,7 +75,7 @@ async def _job(there: OpenStore) -> int:
 
 
 async def bare() -> None:
-    """The same framework, which reads the same body, and does nothing with it."""
+    """Serve a bare endpoint of the same framework that only reads the body."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
 
     @app.post("/api/v1/runs", status_code=201)
@@ -86,7 +86,7 @@ async def bare() -> None:
 
 
 async def follow(port: int, key: str, run: int, count: int) -> None:
-    """So many who follow a run; the first of them never reads."""
+    """Follow a run with `count` clients. The first one never reads."""
     head = f"GET /api/v1/runs/{run}/logs/follow HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
     readers = [asyncio.create_task(_read(port, head, frozen=number == 0)) for number in range(count)]
     await asyncio.sleep(0.5)
@@ -111,7 +111,7 @@ async def _read(port: int, head: bytes, *, frozen: bool) -> None:
 
 
 def main(kind: str, *rest: str) -> None:
-    """One of them."""
+    """Run one of the processes."""
     if kind == "ours":
         asyncio.run(ours(rest[0]))
     elif kind == "bare":

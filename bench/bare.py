@@ -1,7 +1,7 @@
-"""What ours is held against: the same work with nothing around it.
+"""Bare loops: the same work as ours with nothing around it, to compare with.
 
-Bare loops use the drivers' own statements and calls, one no-op task per run, and batches of the same size. They
-have no engine thread, no lease to renew, no retries, no time-outs, no planner.
+They use the drivers' own statements and calls, one no-op task per run, and batches of the same size. They have no
+engine thread, lease renewal, retries, time-outs or planner.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Taken = tuple[Any, ...]  # a row of LIST_DUE, then its lease id, fence and the i
 
 
 async def perform(run_ids: Sequence[int], executed: list[int]) -> tuple[Micros, Micros]:
-    """One task per run, all awaited; when the batch started and ended."""
+    """Execute one task per run, and return the instants at which the batch started and ended."""
     everything = asyncio.Event()
     started_at, left = wall(), len(run_ids)
 
@@ -61,7 +61,7 @@ async def perform(run_ids: Sequence[int], executed: list[int]) -> tuple[Micros, 
 
 
 async def drain_store(store: Store, seed: int) -> tuple[float, list[int]]:
-    """Reserve, perform, finish through the store's own batched calls: seconds, and which runs were executed."""
+    """Drain a store with its own batched calls. Return the seconds and the executed runs."""
     await store.register(Node("bare", _INCARNATION), ttl=_LONG)
     ids, executed = SeededIds(seed), list[int]()
     began = time.perf_counter()
@@ -81,9 +81,9 @@ def _verdicts(leases: Sequence[Lease], started_at: Micros, ended_at: Micros) -> 
 
 
 async def drain_sqlite(path: Path, seed: int) -> tuple[float, list[int]]:
-    """The driver's statements on a plain connection with the driver's pragmas, on the loop's own thread.
+    """Drain a SQLite file with the driver's statements on a plain connection, in the thread of the event loop.
 
-    One commit per batch: the finish of the last and the reserve of the next. Seconds, and which runs were executed.
+    Each commit has the finish of one batch and the reserve of the next. Return the seconds and the executed runs.
     """
     db = connect(str(path), writing=True)
     ids, executed = SeededIds(seed), list[int]()
@@ -121,7 +121,7 @@ def _finish(db: sqlite3.Connection, taken: Sequence[Taken], started_at: Micros, 
     if not taken:
         return
     ended = db.executemany(END_RUN, [(row[1], row[16]) for row in taken]).rowcount
-    assert ended == len(taken), "a bare loop has no rivals"
+    assert ended == len(taken), "expected to finish every run: a bare loop is the only worker"
     history, attempts = [], []
     for (_, run_id, job_id, revision, _, trigger, slot_at, due_at, args, attempt, failures, recoveries, created_at,
          target, queue, priority, lease_id, fence, armed_at) in taken:  # fmt: skip
@@ -141,7 +141,7 @@ def _finish(db: sqlite3.Connection, taken: Sequence[Taken], started_at: Micros, 
 
 
 async def timers(instants: Sequence[Micros]) -> list[Micros]:
-    """The lateness of `loop.call_at` at these instants of the wall clock, in order of ringing."""
+    """Return how late `loop.call_at` is at these instants of the wall clock, in order of its calls."""
     loop = asyncio.get_running_loop()
     all_rung = asyncio.Event()
     late: list[Micros] = []

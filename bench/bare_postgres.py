@@ -1,7 +1,7 @@
-"""A bare loop on PostgreSQL: the driver's own statements on one plain connection, one no-op task per run.
+"""A bare loop on PostgreSQL: the driver's statements on one plain connection, and one no-op task per run.
 
-A transaction that takes and arms a batch, a no-op task for each run, one statement that finishes the batch. There is
-no engine, no lease to renew, no look at nodes, queues or what comes later.
+One transaction takes and arms a batch, then each run has a no-op task, and one statement finishes the batch. There is
+no engine and no lease renewal, and it reads no nodes, queues or future work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SUCCEEDED = (["succeeded"], ["succeeded"], [""], [0], [0], [None], [None])
 
 
 async def connect(url: str) -> asyncpg.Connection:
-    """A connection with the driver's settings."""
+    """Open a connection with the driver's settings."""
     address = read_url(url)
     return await asyncpg.connect(
         address.dsn, server_settings=settings_of(address, limited=False), max_cached_statement_lifetime=0
@@ -28,7 +28,7 @@ async def connect(url: str) -> asyncpg.Connection:
 
 
 async def drain(db: asyncpg.Connection, executed: list[int], seed: int, name: str) -> None:
-    """Take, perform, finish, until nothing is left that nobody else has; which runs were executed."""
+    """Take, execute and finish batches until no run is free. The ids are added to `executed`."""
     ids = SeededIds(f"{name} {seed}")
     begin = begin_statement(read_url("postgresql://"), Kind("drain", SHORT), limited=False)
     while True:
@@ -44,4 +44,4 @@ async def drain(db: asyncpg.Connection, executed: list[int], seed: int, name: st
         started_at, ended_at = await perform(run_ids, executed)
         instants = [numbers([instant] * len(rows)) for instant in (started_at, ended_at)]
         ended = await db.fetch(FINISH.postgres, *these, *instants, numbers([1] * len(rows)), *_SUCCEEDED)
-        assert len(ended) == len(rows), "nobody else has these leases"
+        assert len(ended) == len(rows), "expected to finish every run: these leases belong to this loop"

@@ -1,9 +1,9 @@
-"""Commands: what the guard costs beside a bare `posix_spawn` of the same program.
+"""Measures commands that the guard starts, compared with a bare `posix_spawn` of the same program.
 
-The start is the instant that `date` prints, less the instant before it was asked for. Commands per second are those of
-`true`: bare, spawned and waited for one after the other; ours, so many at a time as a small worker has seats, each in
-a session of its own, bounded, recorded, and its tree looked for when it has ended. All rounds have the same guard:
-10,000 commands must leave its memory and its descriptors as they were.
+The delay of a start is the time that `date` prints minus the time before the request. Commands per second are measured
+with `true`: bare spawns and awaits them one after the other; ours runs as many at a time as a small worker has seats,
+each with its own session, bounds, a log, and a search for processes that it left. All rounds use the same guard: after
+10,000 commands its memory and its descriptors must be as before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Figures = list[tuple[float, float]]
 
 
 def run(plan: Plan) -> list[Result]:
-    """Starts, commands per second, and what is left of them."""
+    """Measure the delay of starts, commands per second, and the memory of the guard."""
     return asyncio.run(_run(plan))
 
 
@@ -39,9 +39,9 @@ async def _run(plan: Plan) -> list[Result]:
     rates: Figures = []
     sizes: Figures = []
     try:
-        await _many(guard, plan, plan.count(200))  # all that is made once has been made
+        await _many(guard, plan, plan.count(200))  # warm-up: everything that is made once exists afterwards
         if guard.pid is None:
-            raise BenchFailed("commands: the guard is gone")
+            raise BenchFailed("commands: the guard has ended")
         pid = guard.pid
         before, open_before = _megabytes(pid), _descriptors(pid)
         for _ in range(plan.rounds):
@@ -53,16 +53,16 @@ async def _run(plan: Plan) -> list[Result]:
             raise BenchFailed(f"commands: {open_before} descriptors at first, {_descriptors(pid)} at the end")
     finally:
         await guard.close()
-    each = f"bare = posix_spawn and wait, one at a time; ours {AT_A_TIME} at a time"
+    each = f"bare = posix_spawn and wait, one at a time; ours = {AT_A_TIME} at a time"
     return [
         above("commands start", starts, unit="ms", floor=10.0, aim=3.0, note="bare = posix_spawn"),
         ratio("commands per second", rates, unit="1/s", floor=0.4, aim=0.7, note=each),
-        above("commands guard RSS", sizes[-1:], unit="MB", floor=2.0, aim=0.5, note="at the end, above the beginning"),
+        above("commands guard RSS", sizes[-1:], unit="MB", floor=2.0, aim=0.5, note="growth from begin to end"),
     ]
 
 
 def bare_starts(count: int) -> list[float]:
-    """How long after it was asked for the program itself began, each time, in milliseconds."""
+    """Return for each start the milliseconds from the request until the program began."""
     waits = []
     for _ in range(count):
         ours, theirs = os.pipe()

@@ -1,13 +1,14 @@
 """Compares the speed of two revisions: `make bench-compare BASE=<revision>`, or `python -m bench.compare --help`.
 
-For each kind of work two child processes (`bench.workload`) run, one with the sources of each side, each on a database
-of its own. They take turns of a fraction of a second: old new, new old, old new, … The workload is that of this tree.
+For each kind of work it starts two child processes (`bench.workload`), one with the sources of each side, each with
+its own database. They take turns of a fraction of a second: old new, new old, old new, … Both run the workload of this
+tree.
 
-What is compared is CPU time, of the client and of the PostgreSQL server together, because a busy machine disturbs it
-less than wall time; for lateness it is the median delay. The ratio of a row is the median over its rounds, as the two
-turns of a round share their moment. All processes share one processor: two of them can differ in speed by half, if
-others are busy. Disks are left out: files are in memory where the system has a folder for that, and PostgreSQL does not
-wait for its disk.
+It compares CPU time, of the client and the PostgreSQL server together, because a busy machine disturbs it less than
+wall time. For lateness it compares the median delay. The ratio of a row is the median over its rounds, because the two
+turns of a round run at nearly the same time. All processes share one processor, because two processors of a busy
+machine can differ in speed by half. Disks do not count: files are in memory if possible, and PostgreSQL does not wait
+for its disk.
 """
 
 from __future__ import annotations
@@ -37,28 +38,28 @@ from zipfile import ZipFile
 from bench.results import BenchFailed, short
 from bench.rounds import positive, some_of, whole
 from bench.server import Server
-from bench.workload import WORKS, Task, Took
+from bench.workload import WORKS, Task, Usage
 from tests.servers.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[1]
-STORES = ("sqlite", "postgres")  # those that are compared if none is named
+STORES = ("sqlite", "postgres")  # the default
 KNOWN = (*STORES, "memory")
 GROUPS = tuple(dict.fromkeys(work.split()[0] for work in WORKS))
-TOGETHER = "lateness"  # a quiet node waits most of the time: both sides take their turns at the same time
+TOGETHER = "lateness"  # both sides take their turns at the same time, because a quiet node mostly waits
 PATIENCE = 180.0  # seconds for one turn
 
 MOST_OVERALL, MOST_OF_A_ROW = 1.05, 1.15
-"""How many times as much new may take as old: as the geometric mean of all rows, and in each row."""
+"""The highest allowed ratio new/old: as the geometric mean of all rows, and in each row."""
 
-# ── what is judged ───────────────────────────────────────────────────────────────────────────────────────────
+# ── rows and verdict ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(slots=True)
 class Row:
-    """One kind of work on one store, with what old and new took in each round."""
+    """One kind of work on one store, with the usage of old and new in each round."""
 
     name: str
-    rounds: list[tuple[Took, Took]]
+    rounds: list[tuple[Usage, Usage]]
 
     @property
     def is_delay(self) -> bool:
@@ -70,13 +71,13 @@ class Row:
 
     @property
     def costs(self) -> tuple[float, float]:
-        """What one thing costs with old and with new."""
+        """Return the cost of one item with old and with new."""
         old, new = zip(*self.rounds, strict=True)
         return median(map(cost, old)), median(map(cost, new))
 
     @property
     def per_second(self) -> tuple[float, float]:
-        """How many things old and new do in a second of wall time."""
+        """Return how many items old and new do per second of wall time."""
         old, new = zip(*self.rounds, strict=True)
         return median(took.count / took.wall for took in old), median(took.count / took.wall for took in new)
 
@@ -86,16 +87,16 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """New as a multiple of old."""
+        """Return the median ratio new/old."""
         return median(self.ratios)
 
     @property
     def wall_ratio(self) -> float:
-        """The same of wall time."""
+        """Return the median ratio new/old of wall time."""
         return median(new.wall / new.count / (old.wall / old.count) for old, new in self.rounds)
 
     def as_json(self) -> dict[str, object]:
-        """For machines: what the table shows, and every turn."""
+        """Return the figures of the table and those of every turn."""
         return {
             "name": self.name, "unit": self.unit, "costs": self.costs, "ratio": self.ratio,
             "error": error(self.ratios), "quartiles": quartiles(self.ratios), "wall_ratio": self.wall_ratio,
@@ -103,13 +104,13 @@ class Row:
         }  # fmt: skip
 
 
-def cost(took: Took) -> float:
-    """What is compared: microseconds of CPU for each of its things, or milliseconds of delay."""
+def cost(took: Usage) -> float:
+    """Return the compared value: microseconds of CPU per item, or milliseconds of delay."""
     return (took.client + took.server) / took.count * 1e6 if took.late is None else took.late
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
-    """The bounds of the middle half of all values.
+    """Return the first and the third quartile.
 
     >>> quartiles([1, 2, 3, 4, 5]), quartiles([7])
     ((2.0, 4.0), (7, 7))
@@ -121,7 +122,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 def error(values: Sequence[float]) -> float:
-    """The standard error of their median, as if they were spread normally: by the quartiles, which ignore outliers.
+    """Return the standard error of the median for a normal distribution, from the quartiles, which ignore outliers.
 
     >>> round(error([0.9, 0.95, 1.0, 1.05, 1.1] * 20), 3)
     0.009
@@ -132,9 +133,9 @@ def error(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether new is fast enough, and why not."""
+    """Whether new is fast enough, and the reasons if not."""
 
-    overall: float | None  # the geometric mean of the ratios; None: nothing was measured
+    overall: float | None  # geometric mean of the ratios; None: nothing was measured
     reasons: list[str]  # why it fails
 
     @property
@@ -149,7 +150,7 @@ class Verdict:
 
 
 def judge(ratios: Mapping[str, float], failures: Sequence[str] = ()) -> Verdict:
-    """Hold the ratios of all rows to the limits. A failed turn fails the comparison."""
+    """Compare the ratios of all rows with the limits. A failed turn fails the comparison."""
     if not ratios:
         return Verdict(None, ["nothing was measured", *failures])
     overall = geometric_mean(ratios.values())
@@ -163,7 +164,7 @@ def _is_slow(ratio: float) -> bool:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """All rows, aligned."""
+    """Return all rows as an aligned table."""
     head = ("row", "old", "new", "unit", "ratio", "±", "quartiles", "wall", "old/s", "new/s", "")
     lines = [head, *map(_cells, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
@@ -185,12 +186,12 @@ def _cells(row: Row) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-# ── how it is measured ───────────────────────────────────────────────────────────────────────────────────────
+# ── measurement ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The sources of one side, copied: an edit during the comparison changes nothing."""
+    """A copy of the sources of one side, so that an edit during the comparison changes nothing."""
 
     name: str
     sources: Path
@@ -198,7 +199,7 @@ class Side:
 
 
 def take_side(name: str, given: str, folder: Path) -> Side:
-    """Copy the sources of a folder with `src` in it, or of a git revision."""
+    """Copy the sources of a folder that contains `src`, or of a git revision."""
     target = folder / name
     if (Path(given) / "src" / "onthedot").is_dir():
         shutil.copytree(Path(given) / "src", target, ignore=shutil.ignore_patterns("__pycache__"))
@@ -219,7 +220,7 @@ def _git(*arguments: str) -> bytes:
 
 
 class Child:
-    """A process of `bench.workload` with the sources of a side. `with` ends it."""
+    """A process of `bench.workload` with the sources of one side. Use it in a `with` statement, which ends it."""
 
     def __init__(self, side: Side, task: Task, folder: Path) -> None:
         self._side, self._what = side, f"{task.work} {task.store}, {side.name}"
@@ -235,7 +236,7 @@ class Child:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        with self._popen:  # closes what is open, and waits for its end
+        with self._popen:  # closes its pipes and waits for its end
             if error is not None:
                 self._popen.kill()
                 return
@@ -247,34 +248,34 @@ class Child:
             raise self._failure()
 
     def wait_ready(self) -> None:
-        """Until it has opened its store; it must have the right sources."""
-        source = self._hear()["source"]
+        """Wait until it has opened its store, and check that it uses the right sources."""
+        source = self._read()["source"]
         if not Path(source).is_relative_to(self._side.sources):
             raise BenchFailed(f"{self._what}: expected sources from {self._side.sources}, got {source}")
 
     def start_turn(self) -> None:
         """Let it do one turn."""
         assert self._popen.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended: who waits for the end of its turn is told why
+        with suppress(BrokenPipeError):  # it has ended; `end_turn` raises the reason
             self._popen.stdin.write("go\n")
             self._popen.stdin.flush()
 
-    def end_turn(self) -> dict[str, Took]:
-        """Wait until its turn is done; what each of its rows took."""
-        return {name: Took(**took) for name, took in self._hear().items()}
+    def end_turn(self) -> dict[str, Usage]:
+        """Wait until its turn is done, and return the usage of each row."""
+        return {name: Usage(**took) for name, took in self._read().items()}
 
-    def _hear(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, Any]:
         assert self._popen.stdout is not None
         with self._limited():
             line = self._popen.stdout.readline()
         if not line:
             raise self._failure()
-        told: dict[str, Any] = json.loads(line)
-        return told
+        figures: dict[str, Any] = json.loads(line)
+        return figures
 
     @contextmanager
     def _limited(self) -> Iterator[None]:
-        """Kill it if the body takes too long."""
+        """Kill the process if the body takes too long."""
         timer = threading.Timer(PATIENCE, self._popen.kill)
         timer.start()
         try:
@@ -290,7 +291,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Both sides, and where their databases are made."""
+    """Both sides, and the place of their databases."""
 
     sides: tuple[Side, Side]
     folder: Path
@@ -298,7 +299,7 @@ class Comparison:
     size: float
 
     def measure(self, work: str, store: str, rounds: int) -> list[Row]:
-        """All rounds of one kind of work on one store. One more comes first and is not counted: it warms up."""
+        """Measure all rounds of one kind of work on one store, after one more round as a warm-up."""
         with ExitStack() as stack:
             children = {side.name: stack.enter_context(self._child(side, work, store)) for side in self.sides}
             for child in children.values():
@@ -309,8 +310,8 @@ class Comparison:
             for name in turns[0]["old"]
         ]
 
-    def measure_well(self, work: str, store: str, rounds: int) -> list[Row]:
-        """The same; if a row is too slow, once more: all rounds count then."""
+    def measure_twice_if_slow(self, work: str, store: str, rounds: int) -> list[Row]:
+        """Measure all rounds. If a row is too slow, measure again, and count the rounds of both."""
         rows = self.measure(work, store, rounds)
         if any(_is_slow(row.ratio) for row in rows):
             for row, again in zip(rows, self.measure(work, store, rounds), strict=True):
@@ -319,7 +320,7 @@ class Comparison:
 
     @contextmanager
     def _child(self, side: Side, work: str, store: str) -> Iterator[Child]:
-        """A child with a new database, which is removed afterwards."""
+        """Start a child with a new database, which is removed afterwards."""
         is_new = side is self.sides[1]
         if store == "postgres":
             assert self.server is not None
@@ -335,8 +336,8 @@ class Comparison:
                 yield stack.enter_context(Child(side, task, self.folder))
 
 
-def _round(children: Mapping[str, Child], number: int, *, together: bool) -> dict[str, dict[str, Took]]:
-    """A turn of each child, in an order that changes with the number of the round; or both at the same time."""
+def _round(children: Mapping[str, Child], number: int, *, together: bool) -> dict[str, dict[str, Usage]]:
+    """Let each child take a turn, in alternating order, or both at the same time. Return the usage by side."""
     order = ("old", "new") if number % 2 else ("new", "old")
     took = {}
     for name in order:
@@ -348,7 +349,7 @@ def _round(children: Mapping[str, Child], number: int, *, together: bool) -> dic
 
 @contextmanager
 def prepare(asked: argparse.Namespace) -> Iterator[Comparison]:
-    """Both sides, copied, and a server if one is needed. All is removed afterwards."""
+    """Copy both sides, and start a server if needed. Everything is removed afterwards."""
     with ExitStack() as stack:
         if not asked.all_processors:
             stack.enter_context(one_processor())
@@ -359,13 +360,13 @@ def prepare(asked: argparse.Namespace) -> Iterator[Comparison]:
         server = None
         if "postgres" in asked.store:
             server = Server(stack.enter_context(PostgresServer()))
-            server.set("autovacuum", "off")  # it comes by chance; the workload does what it would do
+            server.set("autovacuum", "off")  # it runs at random times; the workload does its work instead
         yield Comparison(sides, folder, server, asked.size)
 
 
 @contextmanager
 def one_processor() -> Iterator[None]:
-    """Keep this process and the children that it starts on one processor, where the system can do that."""
+    """Keep this process and its children on one processor, if the system can do that."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -378,8 +379,8 @@ def one_processor() -> Iterator[None]:
 
 
 def _memory() -> str | None:
-    """A folder in memory, if there is one with a gigabyte left; None: among the temporary files."""
-    folder = Path("/dev/shm")  # noqa: S108 - a folder with a random name is made in it
+    """Return a folder in memory with at least a gigabyte free, or None for the temporary files."""
+    folder = Path("/dev/shm")  # noqa: S108 - we make a folder with a random name in it
     if folder.is_dir() and os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 1 << 30:
         return str(folder)
     return None
@@ -389,7 +390,7 @@ def _memory() -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare, print the table and the verdict; 1 if new is too slow or a turn failed."""
+    """Compare, and print the table and the verdict. Returns 1 if new is too slow or a turn failed, else 0."""
     asked = _parser().parse_args(arguments)
     if asked.quick:
         asked.rounds, asked.size = min(asked.rounds, 6), min(asked.size, 0.5)
@@ -399,30 +400,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with prepare(asked) as comparison:
             labels = [side.label for side in comparison.sides]
-            _say(f"old {labels[0]}, new {labels[1]}; {machine(asked)}")
+            _log(f"old {labels[0]}, new {labels[1]}; {machine(asked)}")
             began, pieces = time.monotonic(), [(work, store) for store in asked.store for work in works]
             for number, (work, store) in enumerate(pieces, start=1):
                 try:
-                    found = comparison.measure_well(work, store, asked.rounds)
+                    found = comparison.measure_twice_if_slow(work, store, asked.rounds)
                 except BenchFailed as failure:
                     failures.append(str(failure))
-                    _say(f"FAILS: {failure}")
+                    _log(f"FAILS: {failure}")
                     continue
                 rows += found
                 ratios = ", ".join(f"{row.name.removesuffix(f' {store}')} {row.ratio:.2f}" for row in found)
-                _say(f"{_clock(began)}  {number} of {len(pieces)}, {store}: {ratios}")
+                _log(f"{_clock(began)}  {number} of {len(pieces)}, {store}: {ratios}")
     except BenchFailed as failure:
-        _say(f"FAILS: {failure}")
+        _log(f"FAILS: {failure}")
         return 1
     verdict = judge({row.name: row.ratio for row in rows}, failures)
     _report(rows, verdict)
     if asked.json:
-        told = {
+        figures = {
             "old": labels[0], "new": labels[1], "machine": machine(asked), "rounds": asked.rounds, "size": asked.size,
             "geometric_mean": verdict.overall, "passed": verdict.passed, "verdict": str(verdict),
             "failures": failures, "rows": [row.as_json() for row in rows],
         }  # fmt: skip
-        Path(asked.json).write_text(json.dumps(told, indent=1) + "\n")
+        Path(asked.json).write_text(json.dumps(figures, indent=1) + "\n")
     return 0 if verdict.passed else 1
 
 
@@ -438,7 +439,7 @@ def _report(rows: Sequence[Row], verdict: Verdict) -> None:
 
 
 def machine(asked: argparse.Namespace) -> str:
-    """What a figure depends on, in one line."""
+    """Return the facts that figures depend on, in one line."""
     return (
         f"rounds {asked.rounds}, size {asked.size:g}, Python {platform.python_version()}, {platform.system()} "
         f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
@@ -450,42 +451,44 @@ def _clock(began: float) -> str:
     return f"{minutes}:{seconds:02}"
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 EXAMPLES = """examples:
-  make bench-compare BASE=HEAD~1                          this tree beside the last commit but one
-  make bench-compare BASE=v0.1.0 ARGS="--quick"           in two minutes; shows large differences only
+  make bench-compare BASE=HEAD~1                          compares this tree with the parent of the last commit
+  make bench-compare BASE=v0.1.0 ARGS="--quick"           takes two minutes; shows only large differences
   python -m bench.compare main --only gated,drain --store postgres --rounds 40
   python -m bench.compare main --only "gated rate"        one kind of gate
-  python -m bench.compare HEAD --new HEAD --json noise.json       what is noise on this machine
+  python -m bench.compare HEAD --new HEAD --json noise.json       measures the noise of this machine
 
-old and new are medians: CPU time for each run, submit or question, or the delay of a start. The ratio is new/old, with
-its standard error and the quartiles of all rounds. `wall` is the ratio of wall time, and `/s` how many were done in a
-second of it; neither is judged. A row that is too slow is measured once more before it counts.
+old and new are medians: CPU time per run, submit or query, or the delay of a start. The ratio is new/old, with its
+standard error and the quartiles of all rounds. `wall` is the ratio of wall time, and `/s` the number of items per
+second; neither affects the verdict. A row that is too slow is measured once more before it counts.
 """
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.compare", description="Compare the speed of two revisions, interleaved in one run.",
+        prog="python -m bench.compare", description="Compare the speed of two revisions in alternating turns.",
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("base", help="the old side: a git revision, or a folder with `src` in it")
+    parser.add_argument("base", help="the old side: a git revision, or a folder that contains `src`")
     parser.add_argument("--new", default=str(ROOT), help="the new side (default: this tree as it is on disk)")
     known = tuple(dict.fromkeys((*GROUPS, *WORKS)))
     parser.add_argument("--only", type=some_of(known), default=list(GROUPS), help=f"some of {','.join(known)}")
     parser.add_argument("--store", type=some_of(KNOWN), default=list(STORES), help=f"some of {','.join(KNOWN)}")
     parser.add_argument("--rounds", type=whole, default=16, help="turns of each side (default: 16)")
     parser.add_argument("--size", type=positive, default=1.0, help="scales the work of each turn (default: 1)")
-    parser.add_argument("--quick", action="store_true", help="6 rounds of size 0.5 at the most: about two minutes")
-    parser.add_argument("--all-processors", action="store_true", help="wall time as users see it, and more noise")
-    parser.add_argument("--json", metavar="FILE", help="write all figures, of every turn")
-    parser.add_argument("--dir", help="where files are made (default: in memory, if the system has /dev/shm)")
+    parser.add_argument("--quick", action="store_true", help="at most 6 rounds of size 0.5: about two minutes")
+    parser.add_argument("--all-processors", action="store_true", help="realistic wall time, but more noise")
+    parser.add_argument("--json", metavar="FILE", help="write the figures of every turn to this file")
+    parser.add_argument("--dir", help="folder for files (default: in memory, if the system has /dev/shm)")
     return parser
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that folders and servers are removed
+    signal.signal(
+        signal.SIGTERM, lambda number, _: sys.exit(128 + number)
+    )  # so that folders and servers are cleaned up
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""Reads from /proc how much CPU time processes have used. Each function returns 0 where there is no /proc."""
+"""Reads the CPU time of processes from /proc. Each function returns 0 if the system has no /proc."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _NANOSECONDS = 1e9
 
 
 def ticks_of(pids: Sequence[int], *, ended: bool = False) -> float:
-    """CPU seconds of processes until now, in steps of 10 ms; with `ended` also of their children that have ended."""
+    """Return the CPU seconds of processes, in steps of 10 ms; with `ended`, also those of their ended children."""
     fields = [field for pid in pids for field in _fields(pid)[11 : 15 if ended else 13]]
     return sum(map(int, fields)) / os.sysconf("SC_CLK_TCK")
 
 
 def family_of(pid: int) -> float:
-    """CPU seconds of a process and its children until now; exact if they have one thread each and have not ended."""
+    """Return the CPU seconds of a process and its children; exact if all are alive and have one thread each."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
@@ -29,11 +29,11 @@ def _exact(pid: int) -> float:
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / _NANOSECONDS
     except (FileNotFoundError, ProcessLookupError):
-        return ticks_of([pid])  # the kernel keeps no such statistics, or the process has ended since
+        return ticks_of([pid])  # the kernel has no such statistics, or the process has ended
 
 
 def _fields(pid: int) -> list[str]:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return []  # it has ended since
+        return []  # the process has ended

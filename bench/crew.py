@@ -1,7 +1,7 @@
-"""Several processes that work off one database, started together and stopped when all runs have been executed.
+"""Lets several processes drain one database together, and stops them when all runs have been executed.
 
-The clock runs from the word *go* until the last process has said *done*: that all its verdicts are written. What they
-do before and after, opening and closing connections among it, is counted for nobody. `bench.attending` is their side.
+The measured time is from "go" until the last process has printed "done", after it has written all its verdicts. Opening
+and closing connections does not count. `bench.crew_protocol` is the side of the processes.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _LONGEST_LINE = 1 << 24
 
 
 class Server(Protocol):
-    """Where the database is."""
+    """The server with the database."""
 
     def cpu_seconds(self) -> float:
-        """CPU time that it has used until now."""
+        """Return the CPU time that it has used until now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What a crew has come to; CPU in microseconds for each run."""
+class CrewResult:
+    """The result of a crew. CPU is in microseconds per run."""
 
     rate: float  # runs per second
     executed: list[int]
@@ -45,17 +45,17 @@ class Done:
         return f"{self.worker_cpu:.0f} + {self.server_cpu:.0f}"
 
 
-def drain(what: str, server: Server, command: Sequence[str], processes: int, count: int) -> Done:
-    """Let so many processes of a command work off `count` runs."""
+def drain(what: str, server: Server, command: Sequence[str], processes: int, count: int) -> CrewResult:
+    """Let processes of this command drain `count` runs."""
     return asyncio.run(_drain(what, server, command, processes, count))
 
 
 def ours(kind: str, url: str, seed: int) -> list[str]:
-    """The command of a process of `bench.crew_node`."""
+    """Return the command for a process of `bench.crew_node`."""
     return [sys.executable, "-m", "bench.crew_node", kind, url, str(seed)]
 
 
-async def _drain(what: str, server: Server, command: Sequence[str], processes: int, count: int) -> Done:
+async def _drain(what: str, server: Server, command: Sequence[str], processes: int, count: int) -> CrewResult:
     crew = [
         await asyncio.create_subprocess_exec(
             *command, str(number), cwd=ROOT, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=_LONGEST_LINE
@@ -67,8 +67,8 @@ async def _drain(what: str, server: Server, command: Sequence[str], processes: i
             return await _work(crew, server, count)
     except TimeoutError:
         raise BenchFailed(f"{what}: not done after {PATIENCE:.0f} s") from None
-    except _Silent as silent:
-        raise BenchFailed(f"{what}: {silent}") from None
+    except _EndedEarly as error:
+        raise BenchFailed(f"{what}: {error}") from None
     finally:
         for process in crew:
             if process.returncode is None:
@@ -76,18 +76,18 @@ async def _drain(what: str, server: Server, command: Sequence[str], processes: i
             await process.wait()
 
 
-class _Silent(Exception):
+class _EndedEarly(Exception):
     """A process ended before its work did."""
 
 
-async def _work(crew: Sequence[Process], server: Server, count: int) -> Done:
+async def _work(crew: Sequence[Process], server: Server, count: int) -> CrewResult:
     for process in crew:
         await _line(process)
     counts = [0] * len(crew)
     all_executed = asyncio.Event()
     server_cpu = server.cpu_seconds()
     began = time.perf_counter()
-    _say(crew, "go")
+    _send(crew, "go")
 
     async def follow(number: int) -> None:
         while (line := await _line(crew[number])) != "done":
@@ -98,18 +98,18 @@ async def _work(crew: Sequence[Process], server: Server, count: int) -> Done:
     following = [asyncio.create_task(follow(number)) for number in range(len(crew))]
     stopping = asyncio.create_task(all_executed.wait())
     await asyncio.wait({stopping, *following}, return_when=asyncio.FIRST_COMPLETED)
-    _say(crew, "stop")
+    _send(crew, "stop")
     await asyncio.gather(*following)
     seconds = time.perf_counter() - began
     server_cpu = server.cpu_seconds() - server_cpu
     stopping.cancel()
-    told = [json.loads(await _line(process)) for process in crew]
-    executed = [run_id for one in told for run_id in one["run_ids"]]
-    used = sum(one["cpu_seconds"] for one in told)
-    return Done(count / seconds, executed, used / count * 1e6, server_cpu / count * 1e6)
+    reports = [json.loads(await _line(process)) for process in crew]
+    executed = [run_id for one in reports for run_id in one["run_ids"]]
+    used = sum(one["cpu_seconds"] for one in reports)
+    return CrewResult(count / seconds, executed, used / count * 1e6, server_cpu / count * 1e6)
 
 
-def _say(crew: Sequence[Process], word: str) -> None:
+def _send(crew: Sequence[Process], word: str) -> None:
     for process in crew:
         assert process.stdin is not None
         process.stdin.write(f"{word}\n".encode())
@@ -120,5 +120,5 @@ async def _line(process: Process) -> str:
     assert process.stderr is not None
     line = (await process.stdout.readline()).decode().strip()
     if not line:
-        raise _Silent(f"a process ended early: {(await process.stderr.read()).decode().strip()[-800:]}")
+        raise _EndedEarly(f"a process ended early: {(await process.stderr.read()).decode().strip()[-800:]}")
     return line

@@ -1,4 +1,4 @@
-"""One process of a crew that drains a database on PostgreSQL or Redis: the whole scheduler, or a bare loop.
+"""Runs one process of a crew that drains a database on PostgreSQL or Redis: a whole scheduler, or a bare loop.
 
 python -m bench.crew_node ours|bare <url> <seed> <number>
 """
@@ -11,12 +11,12 @@ from collections.abc import Callable, Coroutine
 
 import onthedot as otd
 from bench import bare_postgres, bare_redis
-from bench.attending import attend
+from bench.crew_protocol import run_worker
 from bench.nodes import Counter, open_store
 
 
 class Ours:
-    """A scheduler as users have it."""
+    """A worker that is a normal scheduler."""
 
     def __init__(self, sched: otd.Scheduler, counter: Counter) -> None:
         self._sched = sched
@@ -30,7 +30,7 @@ class Ours:
 
 
 class Bare:
-    """The loop of `bare_postgres` or `bare_redis`."""
+    """A worker that is the loop of `bare_postgres` or `bare_redis`."""
 
     def __init__(self, loop: Callable[[list[int]], Coroutine[None, None, None]]) -> None:
         self.executed: list[int] = []
@@ -47,20 +47,20 @@ class Bare:
 
 
 async def main(kind: str, url: str, seed: int, number: int) -> None:
-    """Be one of the crew until told to stop."""
+    """Work as one of the crew until the parent says "stop"."""
     name = f"bare-{number}"
     if kind == "bare" and url.startswith("redis:"):
         bare = await bare_redis.Bare.connect(url)
-        await attend(Bare(lambda executed: bare.drain(executed, seed + number, name)))
+        await run_worker(Bare(lambda executed: bare.drain(executed, seed + number, name)))
         await bare.close()
     elif kind == "bare":
         db = await bare_postgres.connect(url)
-        await attend(Bare(lambda executed: bare_postgres.drain(db, executed, seed + number, name)))
+        await run_worker(Bare(lambda executed: bare_postgres.drain(db, executed, seed + number, name)))
         await db.close()
     else:
         store = await open_store(url)
         counter = Counter(0)
-        await attend(Ours(counter.scheduler(store), counter))
+        await run_worker(Ours(counter.scheduler(store), counter))
         await store.close()
 
 

@@ -1,9 +1,9 @@
-"""Drain: how fast a full queue of no-op runs is worked off, beside a bare loop of the same batched statements.
+"""Measures how fast a full queue of no-op runs is drained, compared with a bare loop of the same batched statements.
 
-Ours is the whole scheduler as users have it: engine thread, leases, fences, retries, history, attempts; from
-`start()` until `stop()` has returned, that is until the last verdict is acknowledged. Bare does the same writes in
-the same batches on a copy of the same database (or the same calls on an equal store in memory), with one no-op task
-per run. Opening and closing the file is counted on neither side. Both note every run they execute.
+Ours is a normal scheduler with engine thread, leases, fences, retries, history and attempts. It is measured from
+`start()` until `stop()` has returned, when the last verdict is acknowledged. Bare does the same writes in the same
+batches on a copy of the same database (or the same calls on an equal store in memory), with one no-op task per run.
+Opening and closing the file does not count. Both note every run that they execute.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ FLOOR, AIM = 0.35, 0.6
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What one drain came to."""
+    """The result of one drain."""
 
     rate: float  # runs per second
-    commits: int | None = None  # where the store counts them
+    commits: int | None = None  # None if the store does not count them
 
 
 def run(plan: Plan) -> list[Result]:
-    """Memory and SQLite."""
+    """Measure on memory and SQLite."""
     return [_memory(plan), _sqlite(plan)]
 
 
@@ -88,7 +88,7 @@ async def _bare_sqlite(path: Path, run_ids: list[int], seed: int) -> Drained:
 
 
 def _copied(full: Path, name: str) -> Path:
-    """A copy of the full queue: every drain begins with the same pages."""
+    """Copy the full queue, so that every drain begins with the same pages."""
     return Path(shutil.copyfile(full, full.with_name(name)))
 
 
@@ -101,7 +101,7 @@ async def fill_file(path: Path, count: int, seed: int) -> list[int]:
 
 
 async def drain_file(what: str, where: Where, run_ids: list[int], *, nodes: int = 1) -> Drained:
-    """Drain a file, or a database, of its waiting runs; `nodes`: how many have drained it, this one included."""
+    """Drain a store of its waiting runs. `nodes`: how many nodes have drained it, including this one."""
     store = await open_store(where)
     before = await store.queries.count_runs()
     drained = await drain(what, store, run_ids, before=before, nodes=nodes)
@@ -118,7 +118,7 @@ async def drain(
     nodes: int = 1,
     counter: Counter | None = None,
 ) -> Drained:
-    """Let a scheduler work off these runs, and see that each was executed once and is in history once."""
+    """Let a scheduler drain these runs, and check that each was executed once and is in history once."""
     ended = dict(before or {})
     ended.pop(RunState.SCHEDULED, None)
     counter = counter or Counter(len(run_ids))
@@ -140,5 +140,5 @@ async def drain(
 
 
 def commits_of(store: Store) -> int | None:
-    """How many transactions the store's writer has committed so far."""
+    """Return how many transactions the writer of the store has committed so far; None if it does not count them."""
     return store.database.writer.commits if isinstance(store, SqliteStore) else None

@@ -1,7 +1,7 @@
-"""Drain by crews, on a server: as `bench.drain`, with one and with two worker processes beside as many bare ones.
+"""Measures drains by crews on a server: as `bench.drain`, with one or two worker processes on each side.
 
-The queue is filled once; every round drains a copy of that database. The note says what a run has cost in CPU, workers
-and server apart: on a busy machine that moves less than rates do.
+The queue is filled once, and every round drains a copy of that database. The note has the CPU time per run, for workers
+and server separately, because a busy machine disturbs it less than rates.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any, NamedTuple, Protocol
 
 from bench import crew
-from bench.crew import Done
+from bench.crew import CrewResult
 from bench.nodes import check_executions, check_history, check_never_fenced, open_store
 from bench.results import Result, ratio
 from bench.rounds import Plan, alternate
@@ -21,31 +21,31 @@ RUNS = 20_000  # for each process
 FLOOR, AIM = 0.35, 0.6
 
 Fill = Callable[[str, int, int], Coroutine[Any, Any, list[int]]]
-"""Fills the queue of the store at a URL with so many runs, by a seed, and leaves the server: their ids."""
+"""Fills the queue of the store at a URL with runs (count, seed), disconnects, and returns their ids."""
 
 
 class Server(crew.Server, Protocol):
-    """What both servers of the benches can do."""
+    """The methods of both servers of the benches."""
 
     def create(self, template: str | None = None) -> str:
-        """A place for a store, empty or a copy of another: its URL."""
+        """Make a store, empty or as a copy of another one, and return its URL."""
         ...
 
     def drop(self, url: str) -> None:
-        """Remove it."""
+        """Remove the store at this URL."""
         ...
 
 
 class Kind(NamedTuple):
-    """What differs from store to store."""
+    """The differences between stores."""
 
     store: str
     filled: Fill
-    bare_registers: bool  # the bare loop needs a node to reserve for
+    bare_registers: bool  # the bare loop registers a node
 
 
-def drained(plan: Plan, server: Server, kind: Kind, processes: int) -> Result:
-    """Ours beside bare."""
+def compare_drains(plan: Plan, server: Server, kind: Kind, processes: int) -> Result:
+    """Measure ours and bare with this number of processes."""
     what = name_of(kind, processes)
     full = server.create()
     run_ids = asyncio.run(kind.filled(full, plan.count(RUNS) * processes, plan.seed))
@@ -62,16 +62,16 @@ def name_of(kind: Kind, processes: int) -> str:
     return f"drain {kind.store}, {processes} process{'es' if processes > 1 else ''}"
 
 
-def cpu(all_done: list[Done]) -> str:
-    """What a run has cost, as a median over rounds."""
+def cpu(all_done: list[CrewResult]) -> str:
+    """Return the CPU time per run as "workers + server", median over rounds."""
     return f"{median(done.worker_cpu for done in all_done):.0f} + {median(done.server_cpu for done in all_done):.0f}"
 
 
 def drain(
     what: str, server: Server, kind: Kind, full: str, run_ids: list[int], processes: int, seed: int, *,
     bare: bool = False,
-) -> Done:  # fmt: skip
-    """Let a crew drain a copy, and see that each run was executed once and is in history once."""
+) -> CrewResult:  # fmt: skip
+    """Let a crew drain a copy, and check that each run was executed once and is in history once."""
     url = server.create(full)
     done = crew.drain(what, server, crew.ours("bare" if bare else "ours", url, seed), processes, len(run_ids))
     check_executions(what, run_ids, done.executed)

@@ -1,10 +1,10 @@
-"""dramatiq, in the peers' environment: one process of a crew, or the one that fills and counts.
+"""Runs dramatiq in the peers' environment: as one process of a crew, or to fill and to count.
 
     python -m bench.dramatiq_node fill|count|work <url> <number>
 
-`fill` makes so many messages and prints their numbers, `count` prints how many are left, `work` is a worker without
-the middleware that it can do without here (time limits, retries, results …), and with the number of threads and of
-messages fetched at once that were fastest here.
+`fill` makes `number` messages and prints their numbers, `count` prints how many are left, and `work` is a worker. It
+has no middleware that this work does not need (time limits, retries, results …), and the number of threads and of
+prefetched messages that was fastest here.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import json
 import os
 import sys
 
-os.environ["dramatiq_queue_prefetch"] = "500"  # noqa: SIM112 - its own name; read when it is imported
+os.environ["dramatiq_queue_prefetch"] = "500"  # noqa: SIM112 - its own name; dramatiq reads it at import
 
 import dramatiq  # type: ignore[import-not-found,unused-ignore]
 from dramatiq.brokers.redis import RedisBroker  # type: ignore[import-not-found,unused-ignore]
 
-from bench.attending import attend
+from bench.crew_protocol import run_worker
 
 THREADS = 8
 
 
 class Worker:
-    """A worker that notes which messages it was given."""
+    """A worker that notes its messages."""
 
     def __init__(self, url: str) -> None:
         self.executed: list[int] = []
@@ -37,7 +37,7 @@ class Worker:
         self._worker.start()
 
     async def stop(self) -> None:
-        """All that was executed is acknowledged. Its threads end later, and nobody waits for them."""
+        """Wait until everything executed is acknowledged. Its threads end later."""
         await asyncio.to_thread(self._worker.join)
 
     def close(self) -> None:
@@ -56,10 +56,10 @@ def actor_of(broker: RedisBroker, executed: list[int]) -> dramatiq.Actor:  # typ
 
 
 def main(verb: str, url: str, number: int) -> None:
-    """Do as told."""
+    """Run one of the verbs."""
     if verb == "work":
         worker = Worker(url)
-        asyncio.run(attend(worker))
+        asyncio.run(run_worker(worker))
         worker.close()
         return
     broker = broker_of(url)

@@ -1,10 +1,10 @@
-"""Failover: how late starts are when a node of three is killed with -9, on PostgreSQL, at production's leases.
+"""Measures how late starts are when one node of three is killed, on PostgreSQL, with the leases of production.
 
-Two hundred jobs have a slot each second; they write down their own starts. First the leader is killed, which executes
-nothing: its runs are planned ahead, so nobody should notice. Then a leader that executes: what it had reserved lapses
-half a second after its instant, what it was running is taken up when its lease has ended. `bare` is the latest start
-until a second before the kill, in the same minute. A lost, doubled or early start fails the bench. There is one round:
-it takes three minutes.
+Two hundred jobs have a slot each second and note their own starts. First a leader is killed that executes nothing. Its
+runs are planned ahead, so no start should be late. Then a leader is killed that also executes runs: its reservations
+lapse half a second after their instants, and its running attempts are repeated when its lease has ended. `bare` is the
+latest start before the kill, in the same minute. A lost, duplicated or early start fails the bench. There is one round
+of three minutes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tests.servers.postgres import PostgresServer
 
 JOBS, LEASE = 200, 15.0
 CALM, AFTER = 20.0, 40.0  # seconds before and after the kill
-WATCHED: Micros = 15 * SECOND  # after the kill of a planner nobody may be late
-HORIZON: Micros = 2 * SECOND  # what a node may have reserved when it is killed
+WATCHED: Micros = 15 * SECOND  # after the kill of a planner no start may be late
+HORIZON: Micros = 2 * SECOND  # how far ahead a killed node may have reserved runs
 FLOOR_MS, AIM_MS = 250.0, 50.0
 RESERVED_FLOOR_MS, RESERVED_AIM_MS = 1_000.0, 600.0
 RESUMED_LATE, RESUMED_AIM = 3.0, 2.0  # seconds after the lease
@@ -35,13 +35,13 @@ T = TypeVar("T")
 
 
 def run(plan: Plan) -> list[Result]:
-    """A planner is killed; then a node that plans and works."""
+    """Kill a planner, and then a node that plans and works."""
     orders = unnamed(lease=plan.seconds(LEASE, 2.0), ticks=plan.count(JOBS, 5), deep=3, deep_seconds=2.0)
     calm, after = plan.seconds(CALM, 2.0), plan.seconds(AFTER, orders.lease + 3)
     evidence, at = _see(
         plan.folder / "planner", orders, lambda nodes: scenarios.kill_the_planner(nodes, calm=calm, after=after)
     )
-    started = _judged(verdicts.every_slot_started_exactly_once, evidence)
+    started = _checked(verdicts.every_slot_started_exactly_once, evidence)
     results = [
         _line(
             "failover planner killed", evidence, at, (at, at + WATCHED), FLOOR_MS, AIM_MS, f"{started} starts, 1 each"
@@ -52,7 +52,7 @@ def run(plan: Plan) -> list[Result]:
     )
     taken = (at, at + HORIZON)
     later = (at + HORIZON + SECOND, evidence.until)
-    again = _judged(lambda found: verdicts.taken_up_again(found, killed.name, at), evidence)
+    again = _checked(lambda found: verdicts.taken_up_again(found, killed.name, at), evidence)
     resumed = max(again, default=0.0)
     results += [
         _line("failover node killed, reserved", evidence, at, taken, RESERVED_FLOOR_MS, RESERVED_AIM_MS, ""),
@@ -67,19 +67,19 @@ def run(plan: Plan) -> list[Result]:
 
 
 def _see(folder: Path, orders: Orders, scenario: Callable[[Cluster], T]) -> tuple[Evidence, T]:
-    """Let it happen on a server of its own, and gather what is left."""
+    """Run a scenario on a new server, and return the evidence and the answer of the scenario."""
     folder.mkdir()
     with PostgresServer(fsync=True) as server, cluster(server.create_database(), folder, orders) as nodes:
-        seen = _judged(scenario, nodes)
-        evidence = asyncio.run(nodes.evidence(_judged(lambda found: found.settle(), nodes)))
-    _judged(verdicts.check_all, evidence)
+        seen = _checked(scenario, nodes)
+        evidence = asyncio.run(nodes.evidence(_checked(lambda found: found.settle(), nodes)))
+    _checked(verdicts.check_all, evidence)
     return evidence, seen
 
 
 A = TypeVar("A")
 
 
-def _judged(judge: Callable[[A], T], of: A) -> T:
+def _checked(judge: Callable[[A], T], of: A) -> T:
     try:
         return judge(of)
     except AssertionError as error:
@@ -89,9 +89,9 @@ def _judged(judge: Callable[[A], T], of: A) -> T:
 def _line(
     name: str, evidence: Evidence, at: Micros, window: tuple[Micros, Micros], floor: float, aim: float, note: str
 ) -> Result:
-    """The latest start of the slots in a window, beside the latest before the kill."""
-    before = _judged(lambda e: verdicts.lateness(verdicts.ticks(e, e.began + SECOND, at - SECOND)), evidence)
-    after = _judged(lambda e: verdicts.lateness(verdicts.ticks(e, *window)), evidence)
+    """Compare the latest start of the slots in a window with the latest start before the kill."""
+    before = _checked(lambda e: verdicts.lateness(verdicts.ticks(e, e.began + SECOND, at - SECOND)), evidence)
+    after = _checked(lambda e: verdicts.lateness(verdicts.ticks(e, *window)), evidence)
     middle = (1000 * before[len(before) // 2], 1000 * after[len(after) // 2])
     return Result(
         name=name, ours=1000 * after[-1], bare=1000 * before[-1], measured=1000 * after[-1],

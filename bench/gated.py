@@ -1,9 +1,9 @@
-"""Gated: how fast runs are worked off that have to pass a gate, beside the same runs without one.
+"""Measures how fast runs with gates are drained, compared with the same runs without gates.
 
 Overlap: a hundred jobs that do not overlap themselves, so a hundred runs at a time. Limit: one job with ten tenants,
-ten runs at a time of each. One key: the same with one tenant, where all the others wait. Both sides are ours, from
-`start()` until `stop()` has returned; bare has the same jobs and arguments, and no gates. More runs than the gates let
-pass must never be seen at once. There is no budget yet: the figures are printed.
+ten runs at a time of each. One key: the same with one tenant, so that all other runs wait. Both sides are ours, from
+`start()` until `stop()` has returned; bare has the same jobs and arguments, but no gates. A gate that lets too many
+runs pass fails the bench. There is no budget yet: the figures are only printed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable
 import onthedot as otd
 from bench import drain
 from bench.nodes import JOB, GatedCounter, Where, open_store, submit_all, wall
-from bench.places import STORES, places
 from bench.results import Result, ratio
 from bench.rounds import Plan, alternate
+from bench.stores import STORES, places
 from onthedot.ids import SeededIds
 from onthedot.model.job import Call, Job, JobRecord
 from onthedot.model.run import NewRun, submit_trigger
@@ -30,7 +30,7 @@ TENANTS = {"limit": 10, "one key": 1}
 
 
 def run(plan: Plan) -> list[Result]:
-    """Every store, each with every kind of gates."""
+    """Measure every store with every kind of gate."""
     return [_on(plan, store, kind) for store in STORES for kind in RUNS]
 
 
@@ -78,7 +78,7 @@ def _jobs(kind: str, closed: bool) -> list[Job]:
 
 
 async def _fill(store: Store, kind: str, closed: bool, count: int, seed: int) -> list[int]:
-    """Submit the runs, one after the other, long ago; jobs and tenants take turns."""
+    """Submit overdue runs, one after the other. Jobs and tenants alternate."""
     ids = SeededIds(seed)
     records = [(await store.put_job(job)).record for job in _jobs(kind, closed)]
     first = wall() - count - 1_000_000

@@ -1,7 +1,7 @@
-"""Herd: ten thousand runs due at one instant; how long after it the last of them starts, beside bare timers.
+"""Measures ten thousand runs that are due at one instant: how late the last one starts, compared with bare timers.
 
-The node stands ready before the instant. Every run must start once, none of them early, all must be in history, and
-the node must keep its lease. There is no budget yet: the figures are printed.
+The node is ready before the instant. Every run must start once, none early, all must be in history, and the node must
+keep its lease. There is no budget yet: the figures are only printed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from bench.nodes import (
     patiently,
     wall,
 )
-from bench.places import STORES, places
 from bench.results import BenchFailed, Result, above
 from bench.rounds import Plan, alternate
+from bench.stores import STORES, places
 from onthedot.clock import MILLISECOND, SECOND, Micros
 
 RUNS = 10_000
@@ -31,7 +31,7 @@ SHORT_LEAD: Micros = 2 * SECOND  # for few runs
 
 
 def run(plan: Plan) -> list[Result]:
-    """Memory, SQLite, PostgreSQL and Redis."""
+    """Measure on memory, SQLite, PostgreSQL and Redis."""
     return [_on(plan, store) for store in STORES]
 
 
@@ -62,7 +62,7 @@ async def _ours(what: str, where: Where, count: int, lead: Micros, seed: int) ->
     await sched.start()
     try:
         if wall() > due_at - lead // 10:
-            raise BenchFailed(f"{what}: the node was not ready before the instant; the machine is too busy to tell")
+            raise BenchFailed(f"{what}: the node was not ready before the instant; the machine is too busy")
         await patiently(counter.all_started.wait(), what)
     finally:
         await sched.stop()

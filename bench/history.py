@@ -1,9 +1,9 @@
-"""History: the drain of SQLite with a million finished runs behind it, as a share of the drain with none.
+"""Measures a drain of SQLite with a million finished runs in history, as a share of the drain without any.
 
-The million are inserted in bulk by SQL: runs of twenty jobs over thirty days, half of them slots and half
-submitted, some dead, with their attempts. Both sides are filled, closed and drained in the same way; the side with
-history keeps its file, so that it grows by one drain (2 %) each time. A budget of 15 % is narrow for a busy machine:
-a round is three drains of each side, one after the other.
+The runs are inserted in bulk by SQL: twenty jobs over thirty days, half of them slots and half submitted, some dead,
+with their attempts. Both sides are filled, closed and drained in the same way. The side with history keeps its file, so
+that it grows by one drain (2 %) each time. A budget of 15 % is narrow for a busy machine, so a round has three drains
+of each side.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FLOOR, AIM = 0.85, 0.95
 
 DAYS_30 = 30 * 86_400 * 1_000_000
 
-# `n` counts the runs, `at` is when each was due.
+# `n` is the number of a run, `at` its due instant.
 _NUMBERS = """
 WITH RECURSIVE numbers (n, at) AS (
     SELECT 1, :first UNION ALL SELECT n + 1, :first + n * :step FROM numbers WHERE n < :count)
@@ -64,7 +64,7 @@ COUNT_ON = "UPDATE meta SET value = :count WHERE name IN ('run', 'fence')"
 
 
 def run(plan: Plan) -> list[Result]:
-    """SQLite."""
+    """Measure on SQLite."""
     finished, count = plan.count(FINISHED) * (10 if plan.large else 1), plan.count(RUNS)
     large = plan.folder / "large.db"
     began = time.perf_counter()
@@ -99,7 +99,7 @@ async def _make(path: Path, finished: int) -> None:
 
 
 def bulk(db: sqlite3.Connection, statements: Sequence[tuple[str, Mapping[str, int | str]]]) -> None:
-    """Statements of a set-up in one transaction: what is measured comes later."""
+    """Execute the statements of a set-up in one transaction."""
     db.execute("BEGIN IMMEDIATE")
     for statement, values in statements:
         db.execute(statement, values)

@@ -1,8 +1,8 @@
-"""History, on PostgreSQL: the drain of one worker process with a million finished runs behind it, as a share of the
-drain with none. `--large`: ten million.
+"""Measures a drain of PostgreSQL with a million finished runs in history, as a share of the drain without any.
 
-As in `bench.history` the finished runs are inserted in bulk by SQL, over thirty days; the side with history keeps its
-database, and grows by one drain each time. Every drain is of a queue that was filled just before.
+One worker process drains. `--large`: ten million runs. As in `bench.history` the finished runs are inserted in bulk by
+SQL, over thirty days. The side with history keeps its database, which grows by one drain each time. Each queue is
+filled just before its drain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.sql.port import sql
 
-# $1 how many, $2 of how many jobs, $3 when the first was due, $4 how far the next is from it.
+# $1 number of runs, $2 number of jobs, $3 due instant of the first run, $4 distance between two runs.
 _NUMBERS = "(SELECT n, $3::bigint + n * $4::bigint AS at FROM generate_series(1, $1::bigint) n) numbers"
 
 INSERT_FINISHED = f"""
@@ -53,7 +53,7 @@ COUNT_ON = "SELECT setval('run_ids', $1), setval('fences', $1)"
 
 
 def run(plan: Plan) -> list[Result]:
-    """One line."""
+    """Measure on PostgreSQL."""
     finished, count = plan.count(FINISHED) * (10 if plan.large else 1), plan.count(RUNS)
     with server.running() as postgres:
         large = postgres.create()

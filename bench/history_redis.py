@@ -1,8 +1,7 @@
-"""History, on Redis: the drain of one worker process with as many finished runs behind it as are kept (100,000), as a
-share of the drain with none. Every verdict then takes the oldest finished run along.
+"""Measures a drain of Redis with a full history (100,000 finished runs), as a share of the drain without any.
 
-A million would be 600 MB of the server's memory, and are not kept: that is the store's own bound. The finished runs
-are of earlier drains, by the bare loop.
+One worker process drains. With a full history every verdict also removes the oldest finished run. A million runs would
+need 600 MB of the server's memory; the store keeps fewer. The finished runs come from earlier drains by the bare loop.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from onthedot.stores.redis.connections import MOST_FINISHED
 
 
 def run(plan: Plan) -> list[Result]:
-    """One line."""
+    """Measure on Redis."""
     kept, count = plan.count(MOST_FINISHED), plan.count(RUNS)
     with valkey.running() as server:
         behind, empty = server.create(), server.create()
@@ -46,7 +45,7 @@ def run(plan: Plan) -> list[Result]:
             lambda _: drain(empty, "drain without history", min(count, kept)),
             lambda _: drain(behind, "drain with history", kept),
         )
-    note = f"{kept:,} finished runs are kept, made in {took:.0f} s; bare = none before"
+    note = f"{kept:,} finished runs in history, made in {took:.0f} s; bare = empty"
     return [ratio("history redis drain", pairs, unit="runs/s", floor=FLOOR, aim=AIM, note=note)]
 
 
@@ -58,7 +57,7 @@ async def _make(url: str, kept: int, batch: int, seed: int) -> None:
         await bare.close()
     store = await open_store(url)
     await store.leave(f"bare-{number}")
-    await store.prune_nodes(2**62)  # who drained is nobody's business here
+    await store.prune_nodes(2**62)  # forget the node of the bare loop
     await store.close()
 
 

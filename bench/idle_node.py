@@ -1,8 +1,8 @@
-"""A process that is nothing but a node with five small jobs: what `bench.schedules` watches.
+"""Runs a node with five small jobs in its own process, which `bench.schedules` measures.
 
     python -m bench.idle_node <store's URL> <seconds>
 
-It watches itself, so that the clock starts when it has settled, and prints one JSON object.
+It measures itself, from when it has settled, and prints one JSON object.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SETTLING = 1.5  # seconds
 
 
 async def main(url: str, seconds: float) -> None:
-    """Run, watch, stop, tell."""
+    """Run the node, measure it, stop it, and print the figures."""
     runs = 0
     sched = otd.Scheduler(url)
 
@@ -42,7 +42,7 @@ async def main(url: str, seconds: float) -> None:
 
 
 def resident() -> float:
-    """Resident memory in MB: now, or, where the system does not tell, at its highest."""
+    """Return the resident memory in MB: the present one, or the highest one if the system has no /proc."""
     statm = Path("/proc/self/statm")
     if statm.exists():
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -1,10 +1,9 @@
-"""Imports: what `import onthedot` costs above `import asyncio`, and `onthedot --help` above an empty Python.
+"""Measures the cost of `import onthedot` above `import asyncio`, and of `onthedot --help` above an empty Python.
 
-CPU time (user and system) of child processes, so that a busy machine does not count; each figure of a round is the
-median of several starts, and compiled files are there already. asyncio is imported on both sides: what onthedot
-puts off until it is asked for would otherwise be subtracted without ever having been paid. For the same reason
-there are two more lines: what it takes to define a job, and, printed without a floor, what everyone who embeds onthedot
-asks for, `Scheduler`.
+It measures CPU time (user and system) of child processes, which a busy machine disturbs little. Each figure of a round
+is the median of several starts, with compiled files. asyncio is imported on both sides, because onthedot loads it only
+when it is needed. For the same reason there are two more lines: names that define a job, and, without a floor,
+`Scheduler`, which every embedding program uses.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ HELP = ("-m", "onthedot", "--help")
 
 
 def run(plan: Plan) -> list[Result]:
-    """The library and the command."""
+    """Measure the library and the command line."""
     starts = plan.count(STARTS)
     for arguments in (IMPORT_ASYNCIO, IMPORT_OURS, IMPORT_JOB, IMPORT_SCHEDULER, EMPTY, HELP):
-        _start(arguments)  # compiles what was not compiled
+        _start(arguments)  # compiles all modules
     imports = alternate(plan, lambda _: _cpu(IMPORT_ASYNCIO, starts), lambda _: _cpu(IMPORT_OURS, starts))
     defining = alternate(plan, lambda _: _cpu(IMPORT_ASYNCIO, starts), lambda _: _cpu(IMPORT_JOB, starts))
     used = alternate(plan, lambda _: _cpu(IMPORT_ASYNCIO, starts), lambda _: _cpu(IMPORT_SCHEDULER, starts))
@@ -50,7 +49,7 @@ def _cpu(arguments: tuple[str, ...], starts: int) -> float:
 
 
 def _start(arguments: tuple[str, ...]) -> float:
-    """Milliseconds of CPU that one Python with these arguments used."""
+    """Start a Python with these arguments, and return its CPU time in milliseconds."""
     before = _children()
     command = [sys.executable, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)

@@ -1,10 +1,9 @@
-"""Lateness: how long after its instant a job starts on a quiet node, above bare `loop.call_at`.
+"""Measures how late a job starts on a quiet node, above the lateness of bare `loop.call_at`.
 
-Ours is one job every 40 ms (200 ms on servers, where one that waits for itself makes ten round trips for a run, and a
-busy machine could not keep up); its handler compares the clock with the instant it was scheduled for. Bare are timers
-on the same grid of instants, on an idle loop, in the other half of the round. The first half second is left out of
-the figures, as the node is still starting. No start may be early, no slot left out, no slot taken twice: these fail
-the bench.
+Ours is one job every 40 ms (200 ms on servers, where a run of a job with an overlap gate makes ten round trips, too
+many for a busy machine). Its handler compares the clock with its scheduled instant. Bare are timers at the same
+intervals on an idle loop, in the other half of the round. The first half second does not count, because the node is
+still starting. An early start, or a slot that starts twice or never, fails the bench.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from collections.abc import Sequence
 import onthedot as otd
 from bench import bare
 from bench.nodes import Start, Where, check_never_fenced, check_starts, open_store, wall
-from bench.places import STORES, places
 from bench.results import BenchFailed, Result, above
 from bench.rounds import Plan, alternate, percentile
+from bench.stores import STORES, places
 from onthedot.clock import MILLISECOND, SECOND, Micros, to_micros
 from onthedot.model.run import RunState
 
@@ -29,7 +28,7 @@ BUDGETS = ((0.50, "p50", 1.0, 0.5), (0.99, "p99", 5.0, 2.0))  # share, name, flo
 
 
 def run(plan: Plan) -> list[Result]:
-    """Memory, SQLite, PostgreSQL and Redis."""
+    """Measure on memory, SQLite, PostgreSQL and Redis."""
     return [line for store in STORES for line in _on(plan, store)]
 
 

@@ -1,6 +1,6 @@
-"""Memory, on Redis: what a waiting and a finished run take of the server's, everything included. Less is better.
+"""Measures how much memory of a Redis server a waiting and a finished run take. Less is better.
 
-Runs without arguments and results, each with one attempt; what `INFO memory` says after, less what it said before.
+The runs have no arguments and results, and one attempt each. The figure is the growth of `INFO memory`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AIMS = {"waiting": 500.0, "finished": 500.0}
 
 
 def run(plan: Plan) -> list[Result]:
-    """A waiting run, and a finished one."""
+    """Measure a waiting run and a finished one."""
     count = plan.count(RUNS)
     with valkey.running() as server:
         url = server.create()
@@ -40,5 +40,5 @@ async def _drain(url: str, seed: int) -> None:
 def _line(name: str, value: float, count: int) -> Result:
     return Result(
         name=f"memory redis, {name}", ours=value, bare=0.0, measured=value, spread=(value, value), unit="bytes",
-        measure="bytes a run", floor=FLOORS[name], aim=AIMS[name], note=f"{count:,} runs",
+        measure="bytes per run", floor=FLOORS[name], aim=AIMS[name], note=f"{count:,} runs",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A scheduler on a store with one counting handler: what every bench starts, and what must be true afterwards."""
+"""Starts a scheduler with one counting handler on a store, and checks the result. Every bench uses it."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:  # `bench.compare` runs this with the sources of older revisio
 T = TypeVar("T")
 
 Where = Path | str | None
-"""Where a store is: a SQLite file, the URL of a database on PostgreSQL or Redis, or nowhere but in memory."""
+"""The place of a store: a SQLite file, a URL on PostgreSQL or Redis, or None for memory."""
 
 JOB = "noop"
-PATIENCE = 120.0  # seconds until a bench must have done its work; a thousand times what it needs at size 1 %
+PATIENCE = 120.0  # seconds within which a bench must do its work; a thousand times what it needs at size 1 %
 
-# What is measured must not be pruned meanwhile: a bench counts every run at its end.
+# No run may be pruned during a bench, because the bench counts all runs at its end.
 KEEP_ALL = otd.Settings(retention=otd.Retention(age=None, count=None, failures_age=None, failures_count=None))
 
 
 def wall() -> Micros:
-    """The wall clock, as handlers of users would read it."""
+    """Read the wall clock as handlers of users do."""
     return time.time_ns() // 1_000
 
 
 async def open_store(where: Where) -> Store:
-    """The SQLite file, what is on PostgreSQL or Redis at a URL, or a new store in memory."""
+    """Open a SQLite file, a store at a URL, or (None) a new store in memory."""
     module = import_module("onthedot.stores.connect")
     url = f"sqlite:///{where}" if isinstance(where, Path) else where or "memory:"
     store: Store = await module.open_store(url)
@@ -47,12 +47,12 @@ async def open_store(where: Where) -> Store:
 
 
 def queries_of(store: Store) -> Any:
-    """What answers questions; in older revisions that is the store itself."""
+    """Return the queries of a store. In older revisions they are methods of the store itself."""
     return getattr(store, "queries", store)
 
 
 async def fill(store: Store, count: int, *, seed: int, due_at: Micros | None = None) -> list[int]:
-    """Submit runs of the counting job: due at one instant, or one after the other, long ago. Their ids."""
+    """Submit runs of the counting job, and return their ids. Without `due_at` they are overdue, one after the other."""
     ids = SeededIds(seed)
     put = await store.put_job(Job(name=JOB, task=Call(handler=JOB)))
     first = wall() - count - 1_000_000
@@ -66,7 +66,7 @@ async def fill(store: Store, count: int, *, seed: int, due_at: Micros | None = N
 
 
 async def submit_all(store: Store, runs: Sequence[NewRun], *, batch: int = 5_000) -> list[int]:
-    """Submit runs, so many at a time. Their ids."""
+    """Submit runs in batches, and return their ids."""
     run_ids: list[int] = []
     for start in range(0, len(runs), batch):
         run_ids += await store.submit(runs[start : start + batch])
@@ -81,7 +81,7 @@ class Start(NamedTuple):
 
 
 class Counter:
-    """A handler that notes for which runs it was called, and tells when all have been there."""
+    """A handler that notes the runs that it was called for. `all_started` is set when all were."""
 
     def __init__(self, expected: int) -> None:
         self.run_ids: list[int] = []
@@ -89,7 +89,7 @@ class Counter:
         self._expected = expected
 
     def scheduler(self, store: Store) -> otd.Scheduler:
-        """A scheduler as users have it, with nothing but this handler."""
+        """Return a normal scheduler with only this handler."""
         sched = otd.Scheduler(store, settings=KEEP_ALL)
         sched.job(name=JOB)(self.handle)
         return sched
@@ -101,7 +101,7 @@ class Counter:
 
 
 class TimedCounter(Counter):
-    """The same, with a look at the clock first."""
+    """A counter that also notes the instants of the calls."""
 
     def __init__(self, expected: int) -> None:
         super().__init__(expected)
@@ -113,7 +113,7 @@ class TimedCounter(Counter):
 
 
 class GatedCounter(Counter):
-    """Counts also how many of a tenant are there at once. Each handler lets the others in before it ends."""
+    """A counter that also notes how many runs of a tenant execute at once. Each call yields to the others."""
 
     def __init__(self, expected: int) -> None:
         super().__init__(expected)
@@ -128,13 +128,13 @@ class GatedCounter(Counter):
         await super().handle(ctx)
 
     def check(self, what: str, most: int) -> None:
-        """No gate let more than so many pass at once."""
+        """Check that no gate let more than `most` runs pass at once."""
         if self._most > most:
             raise BenchFailed(f"{what}: {self._most} runs at once behind a gate for {most}")
 
 
 async def patiently(work: Awaitable[T], what: str) -> T:
-    """The answer, or a failed bench instead of a hanging one."""
+    """Await the work, and fail the bench if it takes too long."""
     try:
         return await asyncio.wait_for(work, PATIENCE)
     except TimeoutError:
@@ -142,15 +142,15 @@ async def patiently(work: Awaitable[T], what: str) -> T:
 
 
 def check_executions(what: str, expected: Sequence[int], executed: Sequence[int]) -> None:
-    """Every run was executed, and none of them twice."""
+    """Check that every run was executed exactly once."""
     seen, wanted = set(executed), set(expected)
-    lost, doubled, foreign = len(wanted - seen), len(executed) - len(seen), len(seen - wanted)
-    if lost or doubled or foreign:
-        raise BenchFailed(f"{what}: of {len(wanted)} runs {lost} lost, {doubled} doubled, {foreign} never asked for")
+    lost, duplicated, unknown = len(wanted - seen), len(executed) - len(seen), len(seen - wanted)
+    if lost or duplicated or unknown:
+        raise BenchFailed(f"{what}: of {len(wanted)} runs {lost} lost, {duplicated} duplicated, {unknown} unknown")
 
 
 def check_starts(what: str, starts: Sequence[Start], step: Micros) -> None:
-    """Never early, never twice, none left out."""
+    """Check that no start was early, and that every slot started exactly once."""
     early = [start for start in starts if start.started_at < start.slot_at]
     if early:
         worst = max(start.slot_at - start.started_at for start in early)
@@ -161,7 +161,7 @@ def check_starts(what: str, starts: Sequence[Start], step: Micros) -> None:
 
 
 async def check_history(what: str, store: Store, succeeded: int, *, before: dict[RunState, int] | None = None) -> None:
-    """History has gained exactly so many succeeded runs, nothing is left over, and the node kept its lease."""
+    """Check that exactly this many runs have succeeded since `before`, and that no other runs are left."""
     wanted = dict(before or {})
     wanted[RunState.SUCCEEDED] = wanted.get(RunState.SUCCEEDED, 0) + succeeded
     found = await queries_of(store).count_runs()
@@ -170,7 +170,7 @@ async def check_history(what: str, store: Store, succeeded: int, *, before: dict
 
 
 async def check_never_fenced(what: str, store: Store, nodes: int = 1) -> None:
-    """The heartbeat was on time: a node that is fenced registers anew, and would be there twice."""
+    """Check that no node was fenced. A fenced node registers again and would be listed twice."""
     found = len(await queries_of(store).list_nodes())
     if found != nodes:
         raise BenchFailed(f"{what}: {nodes} node started, {found} incarnations registered: the heartbeat was late")

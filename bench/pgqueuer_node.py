@@ -1,10 +1,10 @@
-"""PgQueuer, in the peers' environment: one process of a crew, or the one that fills and counts.
+"""Runs PgQueuer in the peers' environment: as one process of a crew, or to fill and to count.
 
     python -m bench.pgqueuer_node fill|count|work <url> <number>
 
-`fill` makes its tables and so many jobs and prints their ids, `count` prints how many have succeeded and how many are
-left, `work` is a worker with the settings that were fastest here: uvloop, and batches of 1,000 (with 500 it needs about
-as much CPU for a job, with 100 half as much again).
+`fill` makes its tables and `number` jobs and prints their ids, `count` prints how many have succeeded and how many are
+left, and `work` is a worker with the settings that were fastest here: uvloop, and batches of 1,000 (batches of 500 need
+about the same CPU time per job, batches of 100 half as much again).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pgqueuer.db import AsyncpgDriver  # type: ignore[import-not-found,unused-ig
 from pgqueuer.qm import QueueManager  # type: ignore[import-not-found,unused-ignore]
 from pgqueuer.queries import Queries  # type: ignore[import-not-found,unused-ignore]
 
-from bench.attending import attend
+from bench.crew_protocol import run_worker
 
 JOB = "noop"
 BATCH = 1_000
@@ -28,7 +28,7 @@ _FILL_BATCH = 5_000
 
 
 class Worker:
-    """A worker that notes which jobs it was given."""
+    """A worker that notes its jobs."""
 
     def __init__(self, db: asyncpg.Connection) -> None:  # type: ignore[type-arg,unused-ignore]
         self.executed: list[int] = []
@@ -50,7 +50,7 @@ class Worker:
 
 
 async def fill(db: asyncpg.Connection, count: int) -> None:  # type: ignore[type-arg,unused-ignore]
-    """Its tables, and so many jobs."""
+    """Make the tables of PgQueuer and `count` jobs, and print their ids."""
     queries = Queries(AsyncpgDriver(db))
     await queries.install()
     ids: list[int] = []
@@ -62,20 +62,20 @@ async def fill(db: asyncpg.Connection, count: int) -> None:  # type: ignore[type
 
 
 async def count(db: asyncpg.Connection) -> None:  # type: ignore[type-arg,unused-ignore]
-    """How many jobs have succeeded, and how many are left."""
+    """Print how many jobs have succeeded, and how many are left."""
     done = await db.fetchval("SELECT count(*) FROM pgqueuer_log WHERE status = 'successful'")
     print(json.dumps([done, await db.fetchval("SELECT count(*) FROM pgqueuer")]))
 
 
 async def main(verb: str, url: str, number: int) -> None:
-    """Do as told."""
+    """Run one of the verbs."""
     db = await asyncpg.connect(url)
     if verb == "fill":
         await fill(db, number)
     elif verb == "count":
         await count(db)
     else:
-        await attend(Worker(db))
+        await run_worker(Worker(db))
 
 
 if __name__ == "__main__":

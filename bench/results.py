@@ -1,4 +1,4 @@
-"""One measured line: ours beside bare, what the budget asks, and the verdict."""
+"""One line of the table: the values of ours and of bare, the budget, and the verdict."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Verdict = Literal["aim", "ok", "FAILS", "printed"]
 
 
 class BenchFailed(Exception):
-    """The work itself went wrong: runs were lost, doubled, early, or took for ever. No figure counts then."""
+    """The work itself went wrong: runs were lost, duplicated or early, or did not end. Then no figure counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A line of the table. `measured` is what floor and aim are about: a ratio, a difference or a value.
+    """A line of the table. Floor and aim are limits for `measured`: a ratio, a difference or a value.
 
     `ours` and `bare` are medians over the rounds, `spread` the smallest and the largest `measured` of a round.
-    A line without a `floor` fails nothing: it is printed.
+    A line without a `floor` cannot fail; it is only printed.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Result:
 
     @property
     def verdict(self) -> Verdict:
-        """`FAILS`: the floor is missed; `aim`: the aim is reached; `ok`: between; `printed`: there is no floor."""
+        """Return `FAILS` (floor missed), `aim` (aim reached), `ok` (between them) or `printed` (no floor)."""
         if self.floor is not None and not self._reaches(self.floor):
             return "FAILS"
         if self.aim is not None and self._reaches(self.aim):
@@ -47,7 +47,7 @@ class Result:
         return self.measured >= bound if self.more_is_better else self.measured <= bound
 
     def as_json(self) -> dict[str, object]:
-        """For machines."""
+        """Return all fields and the verdict."""
         return {**asdict(self), "verdict": self.verdict}
 
 
@@ -60,7 +60,7 @@ def ratio(
     aim: float | None = None,
     note: str = "",
 ) -> Result:
-    """Ours as a share of bare, more is better. `rounds` holds (bare, ours): each pair shared its minute."""
+    """Make a line with the ratio ours / bare; more is better. `rounds` has a pair (bare, ours) for each round."""
     ratios = [ours / bare for bare, ours in rounds]
     return Result(
         name=name, ours=median(o for _, o in rounds), bare=median(b for b, _ in rounds), measured=median(ratios),
@@ -78,7 +78,7 @@ def above(
     aim: float | None = None,
     note: str = "",
 ) -> Result:
-    """Ours less bare, less is better. `rounds` holds (bare, ours): each pair shared its minute."""
+    """Make a line with the difference ours - bare; less is better. `rounds` has a pair (bare, ours) for each round."""
     gaps = [ours - bare for bare, ours in rounds]
     return Result(
         name=name, ours=median(o for _, o in rounds), bare=median(b for b, _ in rounds), measured=median(gaps),
@@ -87,12 +87,12 @@ def above(
 
 
 def exit_code(results: Sequence[Result], failures: Sequence[str], *, size: float) -> int:
-    """1 if a bench failed at any size, or a floor at full size; else 0. Smaller sizes are not comparable."""
+    """Return 1 if a bench failed at any size or a floor was missed at full size, else 0."""
     return int(bool(failures) or (size >= 1 and bool(missed(results))))
 
 
 def missed(results: Sequence[Result]) -> list[str]:
-    """The floors that were missed, in words."""
+    """Return a line of text for each missed floor."""
     return [
         f"{line.name}: {line.measure} {short(line.measured)}, floor {short(line.floor)}"
         for line in results
@@ -101,7 +101,7 @@ def missed(results: Sequence[Result]) -> list[str]:
 
 
 def table(results: Sequence[Result]) -> str:
-    """All lines, aligned."""
+    """Return all lines as an aligned table."""
     head = ("bench", "ours", "bare", "unit", "measured", "", "spread", "floor", "aim", "verdict", "")
     rows = [head, *map(_cells, results)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
@@ -122,7 +122,7 @@ def _aligned(cell: str, width: int, column: int) -> str:
 
 
 def short(value: float | None) -> str:
-    """A figure with no more digits than a noisy machine can vouch for.
+    """Format a figure with two or three digits, because a noisy machine gives no more.
 
     >>> short(36541.2), short(12.34), short(0.3512), short(None)
     ('36,541', '12.3', '0.35', '-')

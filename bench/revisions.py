@@ -1,4 +1,4 @@
-"""Lets the workload of `bench.compare` run on older revisions: gives modules their present names."""
+"""Gives modules of older revisions their present names, so that the workload of `bench.compare` runs on them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 
-# The name now, and the name before.
+# Present name: old name.
 RENAMED = {
     "onthedot.model": "onthedot",
     "onthedot.model.job": "onthedot.job",

@@ -1,4 +1,4 @@
-"""How much is measured, and how: alternating rounds, so that a noisy minute hits both sides."""
+"""Plans the measurements: their size, and alternating rounds, so that a noisy minute hits both sides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ O = TypeVar("O")  # noqa: E741 - (bare, ours)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     folder: Path  # for databases: on a local disk
     size: float = 1.0
@@ -24,16 +24,19 @@ class Plan:
     large: bool = False  # ten times as much history
 
     def count(self, full: int, least: int = 1) -> int:
-        """A number of things, scaled by `--size`."""
+        """Return a count scaled by `--size`, at least `least`."""
         return max(least, round(full * self.size))
 
     def seconds(self, full: float, least: float) -> float:
-        """A length of time, scaled by `--size`, but long enough for something to happen."""
+        """Return a duration scaled by `--size`, at least `least`."""
         return max(least, full * self.size)
 
 
 def alternate(plan: Plan, bare: Callable[[int], B], ours: Callable[[int], O]) -> list[tuple[B, O]]:
-    """Bare, ours, bare, ours, …; each is given the number of its round. Garbage of one is not paid by the next."""
+    """Measure bare, ours, bare, ours, …, and return the pairs. Each call gets the number of its round.
+
+    Garbage is collected before each call, so that no call pays for another.
+    """
     pairs = []
     for number in range(plan.rounds):
         gc.collect()
@@ -44,7 +47,7 @@ def alternate(plan: Plan, bare: Callable[[int], B], ours: Callable[[int], O]) ->
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of all values do not exceed.
+    """Return the smallest value that at least this share of all values do not exceed.
 
     >>> percentile([4, 1, 3, 2], 0.5), percentile(list(range(1, 101)), 0.99)
     (2, 99)
@@ -54,7 +57,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def some_of(known: Sequence[str]) -> Callable[[str], list[str]]:
-    """For argparse: reads names, with commas between them."""
+    """Return a type for argparse that reads names separated by commas."""
 
     def names(text: str) -> list[str]:
         found = [name.strip() for name in text.split(",")]
@@ -67,7 +70,7 @@ def some_of(known: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 def positive(text: str) -> float:
-    """For argparse: reads a number above zero."""
+    """Read a number above zero, for argparse."""
     value = float(text)
     if not value > 0:
         raise argparse.ArgumentTypeError(f"expected a number above zero, got {text}")
@@ -75,7 +78,7 @@ def positive(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """For argparse: reads a whole number from 1."""
+    """Read a whole number from 1, for argparse."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text}")

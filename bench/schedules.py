@@ -1,8 +1,8 @@
-"""Schedules: what a node on SQLite costs when it stands idle over a million schedules, above one over a thousand.
+"""Measures an idle node on SQLite with a million schedules, compared with one with a thousand.
 
-The schedules are inserted in bulk by SQL, with their next slots months away, beside five active jobs that run every
-second. The node is a process of its own (`bench.idle_node`) with nothing else in it; after a warm-up it is watched
-for ten seconds: resident memory at the end, CPU time of the whole process.
+The schedules are inserted in bulk by SQL, with their next slots months away; five more jobs run every second. The node
+is a separate process (`bench.idle_node`). After a warm-up it is measured for ten seconds: resident memory at the end,
+and CPU time of the whole process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SECONDS, LEAST_SECONDS = 10.0, 1.0
 ROOT = Path(__file__).parents[1]
 
 YEARLY = Cron(expression="0 3 1 1 *")
-NAME = "bulk-0"  # stands for the name of each job in the one definition that all are made from
+NAME = "bulk-0"  # placeholder for the name of each job in the definition that all jobs share
 
 _NUMBERS = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)"
 
@@ -59,14 +59,14 @@ COUNT_ON = "UPDATE meta SET value = :count WHERE name = 'job'"
 
 
 class Idle(NamedTuple):
-    """What a node cost while it had next to nothing to do."""
+    """Memory and CPU of a node that had almost nothing to do."""
 
     megabytes: float
     cpu_percent: float
 
 
 def run(plan: Plan) -> list[Result]:
-    """SQLite: memory and CPU above those of few schedules, and the CPU in itself."""
+    """Measure on SQLite."""
     seconds = plan.seconds(SECONDS, LEAST_SECONDS)
     counts = {"few": plan.count(FEW), "many": plan.count(MANY)}
     for name, count in counts.items():
@@ -80,15 +80,14 @@ def run(plan: Plan) -> list[Result]:
 
 
 def lines(store: str, pairs: Sequence[tuple[Idle, Idle]], counts: Mapping[str, int]) -> list[Result]:
-    """Memory and CPU above those of few schedules, and the CPU in itself."""
+    """Return lines for memory and CPU above those with few schedules, and for the total CPU."""
     note = f"{counts['many']:,} schedules; bare = {counts['few']:,}"
     memory = [(few.megabytes, many.megabytes) for few, many in pairs]
     cpu = [(few.cpu_percent, many.cpu_percent) for few, many in pairs]
-    itself = "idle CPU in itself" if store == "sqlite" else f"schedules {store} CPU in itself"
     return [
         above(f"schedules {store} RSS", memory, unit="MB", floor=20.0, note=note),
         above(f"schedules {store} idle CPU", cpu, unit="%", floor=2.0, note=note),
-        above(itself, [(0.0, many) for _, many in cpu], unit="%", aim=1.0, note="5 runs/s"),
+        above(f"schedules {store} CPU, total", [(0.0, many) for _, many in cpu], unit="%", aim=1.0, note="5 runs/s"),
     ]
 
 
@@ -105,7 +104,7 @@ async def _make(path: Path, count: int) -> None:
 
 
 def watch(url: str, seconds: float) -> Idle:
-    """What a node of its own process costs on this store."""
+    """Run an idle node on this store, and return its memory and CPU."""
     command = [sys.executable, "-m", "bench.idle_node", url, str(seconds)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     if done.returncode:

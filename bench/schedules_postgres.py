@@ -1,6 +1,6 @@
-"""Schedules, on PostgreSQL: what a node costs when it stands idle over a million, above one over a thousand.
+"""Measures an idle node on PostgreSQL with a million schedules, compared with one with a thousand.
 
-As in `bench.schedules`; two rounds at the most, because the server needs a minute to take in the million.
+As in `bench.schedules`, but at most two rounds, because the server needs a minute to insert a million schedules.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FROM generate_series(1, $1::bigint) n
 
 
 def run(plan: Plan) -> list[Result]:
-    """Memory and CPU above those of few schedules, and the CPU in itself."""
+    """Measure on PostgreSQL."""
     seconds = plan.seconds(SECONDS, LEAST_SECONDS)
     counts = {"few": plan.count(FEW), "many": plan.count(MANY)}
     with server.running() as postgres:

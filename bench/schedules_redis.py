@@ -1,7 +1,7 @@
-"""Schedules, on Redis: what a node costs when it stands idle over a hundred thousand, above one over a thousand.
+"""Measures an idle node on Redis with a hundred thousand schedules, compared with one with a thousand.
 
-As in `bench.schedules`, with a tenth of the schedules: a job with one takes about a kilobyte of the server's memory.
-They are written by a script of the bench's own, as `put_job` would have.
+As in `bench.schedules`, with a tenth of the schedules, because a job with a schedule takes about a kilobyte of the
+server's memory. A script of this bench writes them like `put_job`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ redis.call('HSET', P .. 'sequences', 'job', ask.last)
 
 
 def run(plan: Plan) -> list[Result]:
-    """Memory and CPU above those of few schedules, and the CPU in itself."""
+    """Measure on Redis."""
     seconds = plan.seconds(SECONDS, LEAST_SECONDS)
     counts = {"few": plan.count(FEW), "many": plan.count(MANY)}
     with valkey.running() as server:

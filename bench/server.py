@@ -1,4 +1,4 @@
-"""A PostgreSQL for benches: the one that tests start, but safe: `fsync` and `synchronous_commit` are on."""
+"""Starts a PostgreSQL server for benches: as for tests, but with `fsync` and `synchronous_commit`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.servers.postgres import PostgresServer, drop_database, name_of
 
 
 class Server:
-    """A server that runs, its databases, and what it has used."""
+    """A running server, with its databases and its CPU time."""
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
 
     def create(self, template: str | None = None) -> str:
-        """A new database, empty or a copy of one to which nobody is connected; its URL."""
+        """Make a database, empty or as a copy of one without connections, and return its URL."""
         return self._server.create_database("template1" if template is None else name_of(template))
 
     def drop(self, url: str) -> None:
@@ -27,15 +27,15 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of the process whose children are the sessions."""
+        """The id of the server process, whose children are the sessions."""
         return self._server.pid
 
     def cpu_seconds(self) -> float:
-        """CPU time of the server and all its sessions until now; 0 where the system does not tell."""
+        """Return the CPU time of the server and all its sessions until now; 0 if the system has no /proc."""
         return cpu.family_of(self.pid)
 
     def set(self, name: str, value: str) -> None:
-        """Change a setting for all sessions from now on."""
+        """Change a setting for all sessions."""
         with psycopg.connect(self._server.url(), autocommit=True) as db:
             db.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value)))
             db.execute("SELECT pg_reload_conf()")
@@ -43,6 +43,6 @@ class Server:
 
 @contextmanager
 def running() -> Iterator[Server]:
-    """A server for one bench. Its folder is among the temporary files, and goes with it."""
+    """Start a server for one bench, in a temporary folder that is removed afterwards."""
     with PostgresServer(fsync=True) as server:
         yield Server(server)

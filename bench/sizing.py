@@ -1,10 +1,10 @@
-"""Sizing: the profile of a service that embeds onthedot, for three minutes on SQLite.
+"""Measures the load of a service that embeds onthedot, for three minutes on SQLite.
 
-20,000 jobs whose slots are spread evenly make 500 runs a minute; their coroutines take 10 ms to a minute, on 500 seats.
-The node is a process of its own (`bench.sizing_node`). Every run must start once, never early, and be in history; how
-late they start is judged. Starts of the first two seconds are counted and not timed: the node then takes what came due
-while it was being started. It is one round, and handlers that are at work at its end are cut short. Beside it the
-memory of a node over 100,000 jobs above that of one over 1,000, both with the same 500 runs a minute.
+20,000 jobs with evenly spread slots make 500 runs a minute. Their coroutines take 10 ms to a minute, on 500 seats. The
+node is a separate process (`bench.sizing_node`). Every run must start once, never early, and be in history; the floor
+is for its lateness. Starts of the first two seconds are counted but not timed, because the node then takes runs that
+became due during its start. There is one round, and handlers that still run at its end are cut short. Another line
+compares the memory of a node with 100,000 jobs with that of one with 1,000, both with 500 runs a minute.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ VALUES (:id, 's', :bucket, :now, :now, :first)
 """
 
 
-class Seen(NamedTuple):
-    """What a node tells of itself."""
+class NodeReport(NamedTuple):
+    """The figures that a node prints."""
 
     late: list[Micros]
     runs: int
@@ -57,7 +57,7 @@ class Seen(NamedTuple):
 
 
 def run(plan: Plan) -> list[Result]:
-    """One round of three minutes, however many were asked for: it is the profile that is long, not the noise."""
+    """Measure one round of three minutes, whatever `--rounds` says, because one long round has little noise."""
     seconds = plan.seconds(SECONDS, LEAST_SECONDS)
     seen = watch(plan.folder / "sized.db", plan.count(JOBS), seconds, plan.seed)
     short = plan.seconds(MEMORY_SECONDS, LEAST_SECONDS)
@@ -77,14 +77,14 @@ def run(plan: Plan) -> list[Result]:
     ]  # fmt: skip
 
 
-def watch(path: Path, jobs: int, seconds: float, seed: int) -> Seen:
-    """A node over so many jobs, for so long: what it tells of itself, if everything that started has succeeded."""
+def watch(path: Path, jobs: int, seconds: float, seed: int) -> NodeReport:
+    """Run a node with these jobs for this time, check that every started run has succeeded, and return its figures."""
     asyncio.run(_make(path, jobs))
     command = [sys.executable, "-m", "bench.sizing_node", str(path), str(seconds), str(seed)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE + seconds, check=False)
     if done.returncode:
         raise BenchFailed(f"sizing: the node ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-    seen = Seen(**json.loads(done.stdout))
+    seen = NodeReport(**json.loads(done.stdout))
     asyncio.run(_check(path, seen))
     return seen
 
@@ -102,9 +102,9 @@ async def _make(path: Path, count: int) -> None:
 
 
 def _rows(count: int) -> Iterator[dict[str, int | str]]:
-    """Jobs with one interval for all and an anchor for each, so that one slot follows the other."""
+    """Yield jobs with the same interval and different anchors, so that their slots follow each other evenly."""
     now, interval = wall(), timedelta(microseconds=count * STEP)
-    begin = now + LEAD + count * 100  # to write them all
+    begin = now + LEAD + count * 100  # plus the time to write all jobs
     for number in range(1, count + 1):
         first = begin + number * STEP
         schedule = Every(interval=interval, anchor=to_datetime(first), id="s")
@@ -116,8 +116,8 @@ def _rows(count: int) -> Iterator[dict[str, int | str]]:
         }  # fmt: skip
 
 
-async def _check(path: Path, seen: Seen) -> None:
-    """All that started has succeeded, and nothing was skipped."""
+async def _check(path: Path, seen: NodeReport) -> None:
+    """Check that every started run has succeeded, and that no slot was skipped."""
     if not seen.late:
         raise BenchFailed("sizing: no run started while the node was watched")
     store = await open_store(path)

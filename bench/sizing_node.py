@@ -1,8 +1,8 @@
-"""A process that is nothing but a node of the sizing profile: what `bench.sizing` watches.
+"""Runs a node in its own process, which `bench.sizing` measures.
 
     python -m bench.sizing_node <file.db> <seconds> <seed>
 
-Its handler takes 10 ms to a minute, most of them short, and notes how late it was called. It prints one JSON object.
+Its handler takes 10 ms to a minute, mostly short times, and notes how late it was called. It prints one JSON object.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SETTLING = 2.0
 
 
 async def main(path: str, seconds: float, seed: int) -> None:
-    """Run, watch, stop, tell. Handlers that are still at work at the end are cut to what is left of their minute."""
+    """Run the node, measure it, stop it, and print the figures. Handlers that still run at the end are cut short."""
     chance = random.Random(seed)
     late: list[Micros] = []
     slots: list[tuple[int, Micros]] = []
@@ -56,8 +56,8 @@ async def main(path: str, seconds: float, seed: int) -> None:
         raise BenchFailed(f"sizing: a run started {-min(late)} µs early")
     if len(set(slots)) != len(slots):
         raise BenchFailed(f"sizing: {len(slots)} starts of {len(set(slots))} runs")
-    told = {"late": late[settled:], "runs": len(slots), "megabytes": megabytes, "cpu_percent": 100 * used / took}
-    print(json.dumps(told))
+    figures = {"late": late[settled:], "runs": len(slots), "megabytes": megabytes, "cpu_percent": 100 * used / took}
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Submit: how long after `submit` has returned the handler starts, on an idle node in the same process.
+"""Measures the delay from the return of `submit` until the handler starts, on an idle node in the same process.
 
-Held against the round trip of the smallest write that the store knows: a heartbeat, through the driver, committed,
-on a store of its own of the same kind, taken in turn with the submits. A handler that starts before `submit` has
-returned counts as 0.
+It is compared with the round trip of the store's smallest write: a committed heartbeat through the driver, on another
+store of the same kind, in turn with the submits. A handler that starts before `submit` has returned counts as 0.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from statistics import median
 
 import onthedot as otd
 from bench.nodes import JOB, Where, check_executions, check_history, check_never_fenced, open_store, patiently, wall
-from bench.places import STORES, places
 from bench.results import Result
 from bench.rounds import Plan, percentile
+from bench.stores import STORES, places
 from onthedot.clock import MILLISECOND, Micros
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Node
 
 SUBMITS = 100
-PAUSE = 0.015  # seconds, and up to as much again by chance: the node is idle each time, in no fixed rhythm
+PAUSE = 0.015  # seconds, plus a random time of up to the same length, so that the node is idle each time
 
 _LONG: Micros = 10**12
 
 
 @dataclass(slots=True)
 class Round:
-    """All times in milliseconds."""
+    """The times of one round, in milliseconds."""
 
     trips: list[float] = field(default_factory=list)
     from_return: list[float] = field(default_factory=list)
@@ -38,7 +37,7 @@ class Round:
 
 
 def run(plan: Plan) -> list[Result]:
-    """Memory, SQLite, PostgreSQL and Redis."""
+    """Measure on memory, SQLite, PostgreSQL and Redis."""
     return [_on(plan, store) for store in STORES]
 
 

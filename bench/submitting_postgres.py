@@ -1,7 +1,7 @@
-"""Submitting, on PostgreSQL: how many runs a second one caller can ask for, one by one and 500 at a time.
+"""Measures how many runs per second one caller can submit on PostgreSQL, one by one and 500 at a time.
 
-Beside a bare loop that takes ids and inserts as many rows with the driver's own statement, in a transaction each. There
-is no budget yet: the figures are printed.
+Bare is a loop that takes ids and inserts as many rows with the driver's statement, one transaction each. There is no
+budget yet: the figures are only printed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from onthedot.stores.postgres.transaction import TAKE_NUMBERS
 from onthedot.stores.protocol import Store
 from onthedot.stores.sql.submit import INSERT_RUNS
 
-RUNS = {1: 300, BATCH: 20_000}  # by how many at a time
+RUNS = {1: 300, BATCH: 20_000}  # by the size of a batch
 
 
 def run(plan: Plan) -> list[Result]:
-    """One by one, and in bulk."""
+    """Measure one by one and in bulk."""
     with server.running() as postgres:
         return [_on(plan, postgres, size) for size in RUNS]
 
@@ -43,7 +43,7 @@ def _on(plan: Plan, postgres: server.Server, size: int) -> Result:
 
 
 async def submit_all(url: str, count: int, size: int, seed: int) -> float:
-    """Through the store, so many at a time: runs a second."""
+    """Submit runs through the store in batches, and return the runs per second."""
     store = await open_store(url)
     job_id = await put_job(store)
     ids = SeededIds(seed)
@@ -83,12 +83,12 @@ async def _insert(db: asyncpg.Connection[asyncpg.Record], job_id: int, triggers:
 
 
 async def put_job(store: Store) -> int:
-    """A job to submit runs of: its id."""
+    """Store a job, and return its id."""
     return (await store.put_job(Job(name=JOB, task=Call(handler=JOB)))).record.id
 
 
 async def check(store: Store, count: int) -> None:
-    """They are all there."""
+    """Check that all runs are stored, and close the store."""
     found = await store.queries.count_runs()
     if found != {RunState.SCHEDULED: count}:
         raise BenchFailed(f"submitting: expected {count} scheduled runs in the store, found {found}")

@@ -1,6 +1,6 @@
-"""Submitting, on Redis: how many runs a second one caller can ask for, one by one and 500 at a time.
+"""Measures how many runs per second one caller can submit on Redis, one by one and 500 at a time.
 
-Beside a bare loop that sends as many to the driver's own script. There is no budget yet: the figures are printed.
+Bare is a loop that sends as many to the driver's script. There is no budget yet: the figures are only printed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from bench.submitting_postgres import check, put_job, submit_all
 from onthedot.ids import SeededIds
 from onthedot.model.run import submit_trigger
 
-RUNS = {1: 2_000, BATCH: 20_000}  # by how many at a time
+RUNS = {1: 2_000, BATCH: 20_000}  # by the size of a batch
 
 
 def run(plan: Plan) -> list[Result]:
-    """One by one, and in bulk."""
+    """Measure one by one and in bulk."""
     with valkey.running() as server:
         return [_on(plan, server, size) for size in RUNS]
 
@@ -47,7 +47,7 @@ async def _bare(url: str, count: int, size: int, seed: int) -> float:
         now, most = wall(), min(size, count - start)
         triggers = [submit_trigger(ids.token()) for _ in range(most)]
         runs = [{"job_id": job_id, "trigger": trigger, "slot": now, "due": now} for trigger in triggers]
-        await bare.ask("submit", runs=runs)
+        await bare.call("submit", runs=runs)
     seconds = time.perf_counter() - began
     await bare.close()
     await check(store, count)

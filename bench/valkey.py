@@ -1,4 +1,4 @@
-"""A Valkey for benches: the one that tests start, with an append-only file that is synced every second."""
+"""Starts a Valkey server for benches: as for tests, with an append-only file that is synced every second."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from tests.servers.valkey import ValkeyServer
 
 
 class Server:
-    """A server that runs, its databases, and what it has used."""
+    """A running server, with its databases, its memory and its CPU time."""
 
     def __init__(self, server: ValkeyServer) -> None:
         self._server = server
         self._last = 0
 
     def create(self, template: str | None = None) -> str:
-        """The next database, empty or with a copy of all keys of another; its URL. There are 16, taken in turn: the
-        one that is given out has been emptied, unless it is the template."""
+        """Return the URL of the next database, empty or with a copy of all keys of another one.
+
+        There are 16 databases, used in turn and emptied first. The template is never chosen.
+        """
         number = self._next(None if template is None else number_of(template))
         with self.client(self.url(number)) as db:
             db.flushdb()
@@ -40,31 +42,31 @@ class Server:
         return self._server.url().removesuffix("/0") + f"/{number}"
 
     def client(self, url: str) -> redis.Redis:
-        """A client of the bench's own, that reads bytes."""
+        """Open a client that reads bytes."""
         return redis.Redis.from_url(url.partition("?")[0], socket_timeout=60)
 
     def drop(self, url: str) -> None:
-        """Away with all that is in it."""
+        """Empty the database at this URL."""
         with self.client(url) as db:
             db.flushdb()
 
     def memory(self) -> int:
-        """Bytes that its keys take, with what is around them."""
+        """Return the memory that the server uses, in bytes."""
         with self.client(self.url(0)) as db:
             return int(db.info("memory")["used_memory"])
 
     def cpu_seconds(self) -> float:
-        """CPU time of the server until now; 0 where the system does not tell."""
+        """Return the CPU time of the server until now; 0 if the system has no /proc."""
         return ticks_of([self._server.pid])
 
 
 def number_of(url: str) -> int:
-    """Of a database in a URL that this server has given out."""
+    """Return the number of the database in a URL of this server."""
     return int(url.partition("?")[0].rpartition("/")[2])
 
 
 @contextmanager
 def running() -> Iterator[Server]:
-    """A server for one bench. Its folder is among the temporary files, and goes with it."""
+    """Start a server for one bench, in a temporary folder that is removed afterwards."""
     with ValkeyServer() as server:
         yield Server(server)

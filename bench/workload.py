@@ -1,9 +1,9 @@
-"""One side of `bench.compare`: a child process that works on a store, turn by turn, and prints what each turn took.
+"""Runs one side of `bench.compare`: a child process that works on a store in turns, and prints the usage of each turn.
 
-    says ready ── hears go ── does one turn of its work ── says what it took ── hears go ── …
+    prints ready ── reads go ── does one turn of its work ── prints the usage ── reads go ── …
 
-It runs the `onthedot` that is first on PYTHONPATH, and so it uses only names that old and new revisions share: the
-public ones and the protocol in `stores.protocol`. Nothing from within a driver is imported here.
+It runs the `onthedot` that is first on PYTHONPATH. So it uses only names that old and new revisions share: public ones,
+and the protocol in `stores.protocol`. It imports nothing from inside a driver.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from onthedot.model.run import NewRun, RunState, submit_trigger
 if TYPE_CHECKING:  # older revisions have it elsewhere
     from onthedot.stores.protocol import Store
 
-# A turn takes some 0.1 to 0.3 s of CPU time: on a shared machine the speed changes every second.
+# A turn takes about 0.1 to 0.3 s of CPU time, because the speed of a shared machine changes every second.
 DRAINED = {"sqlite": 1_000, "postgres": 800, "memory": 1_500}
 GATED = {
     "overlap": {"sqlite": 300, "postgres": 200, "memory": 500},
@@ -54,9 +54,9 @@ GATED = {
     "rate": {"sqlite": 400, "postgres": 150, "memory": 600},
 }
 JOBS, TENANTS, MOST = 100, {"limit": 10}, 10
-OPEN = otd.Rate(1_000_000, "1s", burst=1_000_000)  # never full: what is measured is the way through
+OPEN = otd.Rate(1_000_000, "1s", burst=1_000_000)  # never full: only the cost of the check is measured
 SINGLE, BULK, BATCH = 60, 2_500, 500
-# No round numbers: other timers of the machine would always meet the same side.
+# No round numbers: otherwise other timers of the machine would always disturb the same side.
 STEPS: dict[str, Micros] = {"sqlite": 23 * MILLISECOND, "postgres": 47 * MILLISECOND, "memory": 19 * MILLISECOND}
 WATCHED = 1.5  # seconds of lateness in a turn
 FINISHED, AHEAD, HISTORY_JOBS = 5_000, 1_000, 20
@@ -65,7 +65,7 @@ PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What the parent asks for."""
+    """The work of this process, from the parent."""
 
     work: str
     url: str
@@ -79,7 +79,7 @@ class Task:
 
     @property
     def patient_url(self) -> str:
-        """Where the store is, with time for a machine that has none: the default ends a transaction after 8 s."""
+        """The URL with a long time-out for busy machines: by default a transaction ends after 8 s."""
         return f"{self.url}?timeout=60" if self.store == "postgres" else self.url
 
     def count(self, full: int, least: int = 1) -> int:
@@ -87,8 +87,8 @@ class Task:
 
 
 @dataclass(slots=True)
-class Took:
-    """What `count` things took, in seconds. `late` is in milliseconds, and takes the place of the CPU time."""
+class Usage:
+    """The CPU and wall time in seconds for `count` items. `late` is in milliseconds and replaces the CPU time."""
 
     count: int
     client: float = 0.0
@@ -98,7 +98,7 @@ class Took:
 
     @contextmanager
     def measure(self, task: Task) -> Iterator[None]:
-        """Add what the body of the `with` statement takes."""
+        """Add the usage of the body of the `with` statement."""
         before = _clocks(task)
         yield
         client, server, wall_time = (now - then for now, then in zip(_clocks(task), before, strict=True))
@@ -112,14 +112,14 @@ def _clocks(task: Task) -> tuple[float, float, float]:
     return time.process_time(), server, time.perf_counter()
 
 
-Turns = AsyncGenerator[dict[str, Took], None]
-"""What each turn took, by the names of its rows."""
+Turns = AsyncGenerator[dict[str, Usage], None]
+"""Yields the usage of each turn by the names of its rows."""
 
 # ── drain and gates ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def drain(task: Task, store: Store) -> Turns:
-    """A full queue of runs without gates."""
+    """Drain a full queue of runs without gates."""
     count, turn = task.count(DRAINED[task.store]), 0
     while True:
         turn += 1
@@ -128,7 +128,7 @@ async def drain(task: Task, store: Store) -> Turns:
 
 
 async def gated(task: Task, store: Store) -> Turns:
-    """A full queue of runs that have to pass a gate."""
+    """Drain a full queue of runs that must pass a gate."""
     kind = task.work.removeprefix("gated ")
     count, ids, turn = task.count(GATED[kind][task.store]), SeededIds(1), 0
     job_ids = [(await store.put_job(job)).record.id for job in _gated_jobs(kind)]
@@ -157,11 +157,11 @@ def _gated_jobs(kind: str) -> list[Job]:
     return [Job(name=f"{JOB} {kind}", task=call, concurrency=otd.Limit(MOST, key="tenant"))]
 
 
-async def _drain(task: Task, store: Store, run_ids: Sequence[int], counter: Counter, turn: int) -> Took:
-    """A scheduler executes these runs: from before its start until it has stopped, and all verdicts are stored."""
+async def _drain(task: Task, store: Store, run_ids: Sequence[int], counter: Counter, turn: int) -> Usage:
+    """Let a scheduler execute these runs, and measure from before its start until after its stop."""
     await _analyze(task)
     sched = counter.scheduler(store)
-    took = Took(len(run_ids))
+    took = Usage(len(run_ids))
     with took.measure(task):
         await sched.start()
         try:
@@ -181,7 +181,7 @@ async def _check_counts(task: Task, store: Store, wanted: dict[RunState, int]) -
 
 
 async def _analyze(task: Task) -> None:
-    """On PostgreSQL, do what autovacuum would do after a while. It is off, as it would come by chance."""
+    """On PostgreSQL, do the work of autovacuum, which is off because it would run at random times."""
     if task.store == "postgres":
         import asyncpg
 
@@ -194,46 +194,46 @@ async def _analyze(task: Task) -> None:
 
 
 async def lateness(task: Task, store: Store) -> Turns:
-    """One job that is due again and again on a quiet node: the median of how late it starts.
+    """Measure how late a frequent job starts on a quiet node, as a median.
 
-    Both sides run at the same time, the new one half a step behind the old one. A turn is what came since the last one.
+    Both sides run at the same time, the new one half a step behind the old one. A turn has all starts since the last.
     """
     step = STEPS[task.store]
     starts: list[Start] = []
     sched = otd.Scheduler(store)
     schedule = otd.every(step / SECOND, anchor=to_datetime(step // 2 if task.is_new else 0))
 
-    # Without a gate, and no slot is skipped on a busy machine: each of them must be among the starts.
+    # Without a gate no slot is skipped on a busy machine, so that every slot must start.
     @sched.job(schedule=schedule, overlap=otd.Overlap("allow"), catch_up="all")
     async def tick(ctx: otd.Context) -> None:
         started_at = wall()
         starts.append(Start(to_micros(ctx.scheduled_at), started_at))
         started.set()
 
-    started, told = asyncio.Event(), 0
+    started, counted = asyncio.Event(), 0
     async with sched:
         while True:
-            took = Took(0)
+            took = Usage(0)
             with took.measure(task):
                 await asyncio.sleep(WATCHED)
                 await patiently(started.wait(), task.work)
             check_starts(task.work, starts, step)
-            late = [start.started_at - start.slot_at for start in starts[told:]]
+            late = [start.started_at - start.slot_at for start in starts[counted:]]
             took.count, took.late = len(late), percentile(late, 0.5) / MILLISECOND
-            told = len(starts)
+            counted = len(starts)
             started.clear()
             yield {"lateness": took}
 
 
 async def submit(task: Task, store: Store) -> Turns:
-    """One caller submits runs one by one, and many at a time."""
+    """Submit runs with one caller, one by one and in bulk."""
     job_id, ids = (await store.put_job(Job(name=JOB, task=Call(handler=JOB)))).record.id, SeededIds(1)
     total = 0
     while True:
         rows = {}
         for name, count, batch in (("submit single", SINGLE, 1), ("submit bulk", BULK, BATCH)):
             runs = [NewRun(job_id, submit_trigger(ids.token()), wall()) for _ in range(task.count(count))]
-            rows[name] = took = Took(len(runs))
+            rows[name] = took = Usage(len(runs))
             with took.measure(task):
                 await submit_all(store, runs, batch=batch)
             total += len(runs)
@@ -245,7 +245,7 @@ async def submit(task: Task, store: Store) -> Turns:
 
 
 async def history(task: Task, store: Store) -> Turns:
-    """Questions about what has run. The first turn makes that."""
+    """Query the history of runs. The first turn also makes that history."""
     await _make_history(task, store)
     queries = queries_of(store)
     (dead, *_), finished = await asyncio.gather(
@@ -265,7 +265,7 @@ async def history(task: Task, store: Store) -> Turns:
     while True:
         rows = {}
         for name, (count, ask) in asks.items():
-            rows[name] = took = Took(task.count(count))
+            rows[name] = took = Usage(task.count(count))
             with took.measure(task):
                 answers = [await ask() for _ in range(took.count)]
             if not all(answers):
@@ -274,7 +274,7 @@ async def history(task: Task, store: Store) -> Turns:
 
 
 async def _make_history(task: Task, store: Store) -> None:
-    """Finished runs of twenty jobs, one of which fails each time, and runs that are due tomorrow."""
+    """Make finished runs of twenty jobs, one of which always fails, and runs that are due tomorrow."""
     count, ids = task.count(FINISHED, 10 * HISTORY_JOBS), SeededIds(1)
     jobs = [Job(name=f"job-{number}", task=Call(handler=JOB)) for number in range(HISTORY_JOBS)]
     job_ids = [(await store.put_job(job)).record.id for job in jobs]
@@ -304,7 +304,7 @@ class FailingCounter(Counter):
 
 
 def _filter(method: object) -> Any:
-    """The class of a method's filter, wherever a revision defines it."""
+    """Return the class of a method's filter, wherever the revision defines it."""
     return get_type_hints(method)["wanted"]
 
 
@@ -332,16 +332,16 @@ async def serve(task: Task) -> None:
     """Do one turn for each line of standard input."""
     store = await open_store(task.patient_url)
     turns = WORKS[task.work](task, store)
-    _say({"source": otd.__file__})
+    _print({"source": otd.__file__})
     while await asyncio.to_thread(sys.stdin.readline):
         rows = await anext(turns)
-        _say({name: asdict(took) for name, took in rows.items()})
+        _print({name: asdict(took) for name, took in rows.items()})
     await turns.aclose()
     await store.close()
 
 
-def _say(told: object) -> None:
-    print(json.dumps(told), flush=True)
+def _print(message: object) -> None:
+    print(json.dumps(message), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""What every operation of every door leaves in the audit: the tables that tests go over.
+"""Tables of the audit entry that each verb, route and command writes.
 
-An operation that is new has no line here, and fails: say what its entry's verb is, or why it needs none.
+Tests compare these tables with the code. A new operation fails until it has a line here: the verb of its entry, or the
+reason why it needs none.
 """
 
 from __future__ import annotations
 
 READS = "reads only"
-DEFINES = "defines in this program; stored, and recorded, by `start`"
-LOCAL_ONLY = "changes this process alone"
+DEFINES = "defines a job in this program; `start` stores and records it"
+LOCAL_ONLY = "changes only this process"
 
 VERBS: dict[str, str | set[str]] = {
     "apply": {"jobs.create", "jobs.edit", "jobs.delete"},
@@ -51,14 +52,14 @@ VERBS: dict[str, str | set[str]] = {
     "job": DEFINES,
     "steps": DEFINES,
     "start": {"jobs.create", "jobs.edit"},
-    "stop": "gives back what it holds; the node's own record says that it left",
-    "stop_now": "the same",
+    "stop": "releases its runs; the record of the node shows that it left",
+    "stop_now": "the same as stop",
     "broken": READS,
     "hooks": LOCAL_ONLY,
     "secrets_from": LOCAL_ONLY,
     "subscribe": LOCAL_ONLY,
 }
-"""The public verbs of the library: the verbs of their entries, or why there is none."""
+"""For each public verb of the library: the verbs of its entries, or the reason why it has none."""
 
 ROUTES: dict[str, str | set[str]] = {
     "POST /api/v1/login": {"login"},
@@ -97,12 +98,14 @@ ROUTES: dict[str, str | set[str]] = {
     "DELETE /jobs/{job_id}": {"jobs.delete"},
     "POST /api/v1/submit_job": {"jobs.create"},
 }
-"""The routes that may change something: the verbs of their entries, or why there is none."""
+"""For each route that may change something: the verbs of its entries, or the reason why it has none."""
 
 
 class Command:
-    """A command that changes something: how it is called, what it leaves, and what is typed into it. What stands in
-    braces is there. `server`: whether it can be asked of a server as well."""
+    """A command that changes something: its arguments, the verb of its entry, and its typed input.
+
+    The test data provides the names in braces. `server`: whether the command also works on a server.
+    """
 
     def __init__(self, arguments: str, verb: str, *, server: bool = True, typed: str = "") -> None:
         self.arguments = arguments
@@ -111,13 +114,13 @@ class Command:
         self.typed = typed
 
 
-NODE = "a node: its program's jobs are recorded as `start` of the library records them"
+NODE = "a node; the jobs of its program are recorded as by `start` of the library"
 PASSWORD = "a good long password"
 
 COMMANDS: dict[str, str | Command] = {
-    "up": NODE,  # and the link that it prints: tests/cli/test_up.py
+    "up": NODE,  # tests/cli/test_up.py tests the link that it prints
     "worker": NODE,
-    "server": "a node, and a server: what is asked of it is recorded by its routes",
+    "server": "a node and a server; its routes record the requests",
     "store check": READS,
     "store migrate": Command("--db {folder}/old.db", "store.migrate", server=False),
     "check": READS,
@@ -179,8 +182,8 @@ COMMANDS: dict[str, str | Command] = {
     "users list": READS,
     "users password": Command("ann", "users.password", server=False, typed=f"{PASSWORD}\n"),
     "users rm": Command("ann", "users.delete", server=False),
-    "login": "the server records it, by its route",
-    "logout": "the server records it, by its route",
+    "login": "its route on the server records it",
+    "logout": "its route on the server records it",
     "whoami": READS,
 }
-"""The commands: what they leave, or why nothing."""
+"""For each command: how to call it and the verb of its entry, or the reason why it has none."""

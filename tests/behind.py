@@ -1,4 +1,4 @@
-"""Looks into a store in memory, and changes its tables behind its back."""
+"""Reads and changes the tables of a memory store directly, past its methods."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from onthedot.stores.transactions import run_now
 
 
 def behind(store: MemoryStore, statement: str, *values: object) -> list[Any]:
-    """The rows of a statement, which the store knows nothing of."""
+    """Execute a statement directly on the database of the store, and return its rows."""
     with store.database.lock:
         return store.database.db.execute(statement, values).fetchall()
 
 
 def runs_of(store: MemoryStore, states: Iterable[RunState]) -> list[RunRecord]:
-    """The runs in these states, by id, also when no loop runs."""
+    """Return the runs in these states, by id. It needs no event loop."""
     return sorted(run_now(store.queries.list_runs(states=states)), key=lambda run: run.id)
 
 
 class Instructions:
-    """How many instructions SQLite executes inside a `with`. They are the same on every machine."""
+    """Counts the instructions that SQLite executes in a `with` block. The number is the same on every machine."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._set_handler: Callable[..., None] = store.database.db.set_progress_handler

@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Settings and plugins for all tests."""
 
 import os
 import tempfile
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-# The checks of the contract are in verify/; pytest explains their asserts as it does a test's own.
+# The checks of the contract are in verify/. With this, pytest explains their assertions like those of a test.
 pytest.register_assert_rewrite("onthedot_verify.contract")
 
-# Workspaces of root's workers and the locks of programs' users. One folder for all test runs of this machine, because
-# user ids are the machine's; never that of the system.
+# The folder for workspaces of root's workers and for locks of user ids. All test runs of a machine share one, because
+# user ids belong to the machine. It is never the folder of the system.
 os.environ["OTD_STATE_DIR"] = f"{tempfile.gettempdir()}/onthedot-tests-{os.geteuid()}"
 
 pytest_plugins = [
@@ -25,8 +25,10 @@ pytest_plugins = [
 
 @pytest.fixture(scope="session", autouse=True)
 def _system_folder_is_left_alone() -> Iterator[None]:
-    """No test makes the folder of the system: who starts a program with an environment of its own names another."""
+    """Check that no test makes the folder of the system: a program with its own environment needs OTD_STATE_DIR."""
     folder = Path("/var/lib/onthedot")
     before = folder.exists()
     yield
-    assert folder.exists() == before, f"a test has made {folder}; give what it starts OTD_STATE_DIR"
+    assert folder.exists() == before, (
+        f"a test has made {folder}; set OTD_STATE_DIR in the environment of the programs that it starts"
+    )

@@ -1,16 +1,16 @@
-"""Sorts the tests into lanes, and keeps child processes out of the first. For `pytest_plugins`.
+"""A pytest plugin that sorts tests into lanes and keeps child processes out of unmarked tests.
 
 | mark | which tests | `make unit` | `make test` | `make soak` |
 |---|---|---|---|---|
 | none | no server, no child process, under a second | yes | yes | yes |
 | `slow` | a server, a child process, or more than a second | | yes | yes |
-| `soak` | takes minutes, or repeats at length what `make test` runs in a short form | | | yes |
+| `soak` | takes minutes, or is the long form of a test that `make test` runs | | | yes |
 
 A test that asks for a fixture of `STARTS_A_PROCESS`, or has a parameter of `NEEDS_A_SERVER`, gets the mark `slow` by
 itself. Every other test that starts a child process must carry the mark: without it the test fails, in every lane.
 
-`make soak` also sets `ONTHEDOT_SOAK` to a number. Then `SOAK` is true, and tests draw more and new examples. The number
-begins every new seed, so that a failure can be repeated: `make soak SEED=<number>`.
+`make soak` also sets `ONTHEDOT_SOAK` to a number. Then `SOAK` is true, and tests draw more and new examples. Every new
+seed begins with this number, so that a failure can be repeated: `make soak SEED=<number>`.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ NEEDS_A_SERVER = {"postgres", "redis", "valkey", "s3"}
 STARTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.spawn", "os.system"}
 # fmt: on
 
-# A machine that is busy for a moment must not fail a property: pytest's own time-out is the only clock here.
-# `make test` tries the same examples each time; `make soak` tries new ones, and more of them.
+# There is no deadline per example, because a busy machine must not fail a property; pytest's time-out is enough.
+# `make test` always tries the same examples; `make soak` tries more and new ones.
 settings.register_profile("test", deadline=None, derandomize=True, database=None)
 settings.register_profile("soak", deadline=None, derandomize=False, database=None, max_examples=1_000, print_blob=True)
 settings.load_profile("soak" if SOAK else "test")
 
 
 def seeds(*, test: int, soak: int, fresh: int) -> list[str]:
-    """Seeds 1, 2, 3 and so on: so many for `make test`, so many for `make soak`, and new ones for `make soak`."""
+    """Return the seeds 1, 2, 3 … for `make test` or `make soak`, and `fresh` new ones in `make soak`."""
     fixed = [str(number) for number in range(1, (soak if SOAK else test) + 1)]
     return [*fixed, *(f"{SEED}-{number}" for number in range(fresh))] if SOAK else fixed
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays until the end: to look for garbage among it would be a third of the time."""
+    """Exclude the collected tests from garbage collection, which would take a third of the time."""
     gc.disable()
     result = yield
     gc.enable()
@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _needs_a_server(item: pytest.Function) -> bool:
-    """Its fixtures start one, or its parameter names a store that needs one."""
+    """Return whether a fixture of the test starts a server, or a parameter names a store that needs one."""
     given = item.callspec.params.values() if hasattr(item, "callspec") else ()
     return not STARTS_A_PROCESS.isdisjoint(item.fixturenames) or any(
         isinstance(value, str) and value in NEEDS_A_SERVER for value in given
@@ -91,18 +91,18 @@ _watch = _Watch()
 
 
 def forget() -> None:
-    """Let the running test pass although it tried to start a process: it tests that it cannot."""
+    """Let the running test pass although it tried to start a process, because it tests just that."""
     _watch.seen = ""
 
 
 def _audit(event: str, arguments: tuple[Any, ...], starts: Collection[str] = STARTS, watch: _Watch = _watch) -> None:
-    """The names are defaults because Python calls it until it ends, when this module has none."""
+    """Notice the start of a process. The globals are default arguments: Python calls this even after they are gone."""
     if event in starts and watch.on:
         watch.notice(event, arguments[:2])
 
 
 def _watched_spawn(path: Any, arguments: Any, passed: Any, spawn: Any = multiprocessing.util.spawnv_passfds) -> Any:
-    """`multiprocessing` starts its children past Python's audit events."""
+    """Notice a child of `multiprocessing`, which raises no audit event."""
     if _watch.on:
         _watch.notice("multiprocessing", arguments)
     return spawn(path, arguments, passed)

@@ -1,4 +1,4 @@
-"""Every change by every door leaves an entry in the audit: who, what, from where."""
+"""Every change through the library, HTTP or a command writes an audit entry with who, what and from where."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ RANGE = ("2026-01-01T00:00Z", "2026-01-01T03:00Z")
 NAP = otd.Job(
     name="nap", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.every("1h"),), labels=frozenset({"tape"})
 )
-"""It needs a label that no node has: its runs wait."""
+"""Its runs wait, because no node has the label."""
 
 
 # ── every operation has an expectation ───────────────────────────────────────────────────────────────────────
@@ -68,16 +68,16 @@ def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str
         yield from commands(found, (*path, name))
 
 
-def test_every_verb_says_what_it_leaves():
+def test_every_verb_has_an_expected_entry():
     properties = {"hooks"}
     assert public(otd.Scheduler) | public(BlockingScheduler) | properties == set(VERBS)
 
 
-def test_every_route_that_may_change_something_says_what_it_leaves():
+def test_every_route_that_may_change_something_has_an_expected_entry():
     assert {line for line in ROUTE_PERMISSIONS if not line.startswith("GET ")} == set(ROUTES)
 
 
-def test_every_command_says_what_it_leaves():
+def test_every_command_has_an_expected_entry():
     assert set(commands(cli)) == set(COMMANDS)
 
 
@@ -88,7 +88,7 @@ def changing(table: dict[str, Any]) -> list[str]:
 # ── the library ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def dies(verbs: Any) -> int:
+async def make_dead_run(verbs: Any) -> int:
     run = await verbs.submit("fails")
     with pytest.raises(otd.RunFailed):
         await run.result(timeout="20s")
@@ -104,7 +104,7 @@ async def _apply(sched: otd.Scheduler) -> None:
 async def _put(sched: otd.Scheduler) -> None:
     await sched.put(replace(NAP, name="other"))
     await sched.put(replace(NAP, name="other", priority="high"))
-    await sched.put(replace(NAP, name="other", priority="high"))  # the same: nothing is changed
+    await sched.put(replace(NAP, name="other", priority="high"))  # the same definition: no change
 
 
 async def _drain(sched: otd.Scheduler) -> None:
@@ -121,7 +121,7 @@ async def _resume(sched: otd.Scheduler) -> None:
 async def _cancel(sched: otd.Scheduler) -> None:
     run = await sched.list_runs("nap")
     await sched.cancel(run[0].id)
-    await sched.cancel(run[0].id)  # it has ended: nothing is changed
+    await sched.cancel(run[0].id)  # it has ended: no change
     await sched.cancel(10**9)
 
 
@@ -146,7 +146,7 @@ async def _discard(sched: otd.Scheduler) -> None:
     await sched.discard([dead.id, 10**9], why="known")
 
 
-ASKED: dict[str, Callable[[otd.Scheduler], Awaitable[Any]]] = {
+CALLS: dict[str, Callable[[otd.Scheduler], Awaitable[Any]]] = {
     "apply": _apply,
     "backfill": lambda sched: sched.backfill("nap", *RANGE),
     "cancel": _cancel,
@@ -170,7 +170,7 @@ ASKED: dict[str, Callable[[otd.Scheduler], Awaitable[Any]]] = {
     "trigger": lambda sched: sched.trigger("nap"),
 }
 TIMES = {"apply": 3, "put": 2, "drain_node": 2}
-"""How many entries there are, where it is not one."""
+"""The number of entries, if it is not one."""
 
 
 def program(store: Store | str) -> otd.Scheduler:
@@ -193,8 +193,8 @@ async def read_all(store: Store) -> list[Recorded]:
     return await audit.read(store, limit=1000)
 
 
-async def prepared_by_hand(store: Store) -> None:
-    """What the verbs speak of, by a door that leaves nothing."""
+async def prepare(store: Store) -> None:
+    """Make the job and the runs that the verbs need, without audit entries."""
     async with asyncio.timeout(20):
         there = opened_on(store)
         await there.put(NAP)
@@ -210,12 +210,12 @@ def opened_on(store: Store) -> Any:
 
 
 @pytest.mark.parametrize("verb", changing({name: VERBS[name] for name in VERBS if name != "start"}))
-async def test_a_verb_leaves_its_entry(verb: str):
-    async with program(MemoryStore()) as sched:  # its engine has a thread of its own: the store is asked there
-        await sched._running().on_store(prepared_by_hand)
-        await dies(sched)
+async def test_a_verb_writes_its_entry(verb: str):
+    async with program(MemoryStore()) as sched:  # the store may be used only in the engine's thread
+        await sched._running().on_store(prepare)
+        await make_dead_run(sched)
         before = await sched._running().on_store(read_all)
-        await ASKED[verb](sched)
+        await CALLS[verb](sched)
         entries = (await sched._running().on_store(read_all))[len(before) :]
         assert {entry.verb for entry in entries} == VERBS[verb]
         assert len(entries) == TIMES.get(verb, 1)
@@ -223,7 +223,7 @@ async def test_a_verb_leaves_its_entry(verb: str):
         assert all(entry.object and "?" not in entry.object for entry in entries)
 
 
-async def test_what_a_program_defines_is_recorded_when_it_starts_and_once():
+async def test_jobs_of_a_program_are_recorded_once_at_its_start():
     store = MemoryStore()
     for _ in range(2):
         async with program(store):
@@ -242,7 +242,7 @@ async def test_what_a_program_defines_is_recorded_when_it_starts_and_once():
     assert (entry.verb, entry.before.get("priority"), entry.after["priority"]) == ("jobs.edit", None, "high")
 
 
-def test_the_blocking_twin_leaves_the_same():
+def test_the_blocking_scheduler_writes_the_same_entries():
     store = MemoryStore()
     with BlockingScheduler(program(store)) as blocking:
         blocking.pause("build")
@@ -259,9 +259,8 @@ def submits(entries: list[Recorded]) -> list[Any]:
     return [entry.after for entry in entries if entry.verb == "runs.submit"]
 
 
-async def test_submits_of_a_minute_are_two_entries():
-    """The first one is recorded with its run; what follows is counted, and recorded when the node stops at the
-    latest."""
+async def test_submits_within_a_minute_make_two_entries():
+    """The first submit is recorded with its run. Later ones are counted, and recorded at the latest when it stops."""
     store = MemoryStore()
     async with program(store) as sched:
         run = await sched.submit("build")
@@ -275,7 +274,7 @@ async def test_submits_of_a_minute_are_two_entries():
     assert submits(await audit.read(store))[2:] == [{"runs": 706}]
 
 
-async def test_submits_are_summed_up_after_a_minute(monkeypatch: pytest.MonkeyPatch):
+async def test_counted_submits_are_recorded_after_a_minute(monkeypatch: pytest.MonkeyPatch):
     store = MemoryStore()
     async with program(store) as sched:
         await sched.submit("build")
@@ -285,7 +284,7 @@ async def test_submits_are_summed_up_after_a_minute(monkeypatch: pytest.MonkeyPa
         assert [told.get("runs") for told in submits(await audit.read(store))] == [None, 2]
 
 
-async def test_a_submit_that_is_refused_is_not_counted_and_loses_no_count(monkeypatch: pytest.MonkeyPatch):
+async def test_a_refused_submit_does_not_change_the_count(monkeypatch: pytest.MonkeyPatch):
     store = MemoryStore()
     async with program(store) as sched:
         await sched.put(
@@ -302,7 +301,7 @@ async def test_a_submit_that_is_refused_is_not_counted_and_loses_no_count(monkey
             await sched.submit("a", {"n": "2"}, key="k")
         with monkeypatch.context() as patch:
             patch.setattr(audit_recorder, "SUM_UP_EVERY", 0)
-            with pytest.raises(KeyConflict):  # its write would have had the count
+            with pytest.raises(KeyConflict):  # its write would also have recorded the count
                 await sched.submit("a", {"n": "2"}, key="k")
     assert [told.get("runs") for told in submits(await audit.read(store))] == [None, 1]
 
@@ -311,7 +310,7 @@ async def test_a_submit_that_is_refused_is_not_counted_and_loses_no_count(monkey
 
 
 @pytest.mark.parametrize("line", changing({line: ROUTES[line] for line in ROUTES if line != "POST /api/v1/logout"}))
-async def test_a_route_leaves_its_entry(line: str, tmp_path: Path):
+async def test_a_route_writes_its_entry(line: str, tmp_path: Path):
     async with served() as server:
         known = await fill(server.there, tmp_path)
         before = await audit.read(server.there.store, limit=1000)
@@ -320,13 +319,13 @@ async def test_a_route_leaves_its_entry(line: str, tmp_path: Path):
         [entry] = (await audit.read(server.there.store, limit=1000))[len(before) :]
     assert {entry.verb} == ROUTES[line]
     assert (entry.source, bool(entry.request_id)) == ("127.0.0.1", True)
-    if line == "POST /api/v1/login":  # whoever asks has no name yet: the session has
+    if line == "POST /api/v1/login":  # the caller has no name before the session exists
         assert entry.after == {"name": "ann", "by": "password"}
     else:
         assert (entry.who_kind, entry.who_name) == ("key", f"admin {entry.who_id}")
 
 
-async def test_the_end_of_a_session_leaves_its_entry(tmp_path: Path):
+async def test_a_logout_writes_its_entry(tmp_path: Path):
     async with served(real=True) as server:
         await fill(server.there, tmp_path)
         body = {"username": "ann", "password": audited.PASSWORD}
@@ -337,7 +336,7 @@ async def test_the_end_of_a_session_leaves_its_entry(tmp_path: Path):
     assert (entry.verb, entry.who_kind, entry.who_name, entry.source) == ("logout", "session", "ann", "127.0.0.1")
 
 
-async def test_many_runs_in_one_request_are_an_entry_for_each_write(tmp_path: Path):
+async def test_many_runs_in_one_request_make_an_entry_per_write(tmp_path: Path):
     async with served() as server:
         await fill(server.there, tmp_path)
         headers = server.keys.add(Role.ADMIN) | {"Content-Type": "application/x-ndjson"}
@@ -359,8 +358,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def made(folder: Path) -> dict[str, int | str]:
-    """A store with all that the commands speak of."""
+def make_store(folder: Path) -> dict[str, int | str]:
+    """Make a store with everything that the commands need, and return the names for their arguments."""
 
     async def make() -> dict[str, int | str]:
         async with opened(f"sqlite:///{folder / 'shop.db'}") as there:
@@ -389,10 +388,10 @@ def call(name: str, known: dict[str, int | str], where: list[str]) -> Command:
 
 
 @pytest.mark.parametrize("name", [name for name, expected in COMMANDS.items() if isinstance(expected, Command)])
-def test_a_command_on_a_store_leaves_its_entry(name: str, folder: Path):
+def test_a_command_on_a_store_writes_its_entry(name: str, folder: Path):
     if name == "store migrate":
         dumps.load_sqlite(next(STORES.glob("*.sqlite.sql")).read_text(), folder / "old.db")
-    command = call(name, made(folder), ["--db", str(folder / "shop.db")])
+    command = call(name, make_store(folder), ["--db", str(folder / "shop.db")])
     entry = recorded(folder / ("old.db" if "old.db" in command.arguments else "shop.db"))[-1]
     source = f"command line on {socket.gethostname()}, uid {os.getuid()}"
     assert (entry.verb, entry.who_kind, entry.who_name, entry.source) == (command.verb, "local", USER, source)
@@ -402,9 +401,9 @@ def test_a_command_on_a_store_leaves_its_entry(name: str, folder: Path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, one in COMMANDS.items() if isinstance(one, Command) and one.server])
-def test_a_command_on_a_server_leaves_its_entry(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
-    """By the server: the key that was used, and the address that it came from."""
-    known, path = made(folder), folder / "shop.db"
+def test_a_command_on_a_server_writes_its_entry(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """The server records the key that was used, and the address of the caller."""
+    known, path = make_store(folder), folder / "shop.db"
 
     async def issue() -> str:
         async with opened(f"sqlite:///{path}") as there:

@@ -1,4 +1,4 @@
-"""Calls joined into batches: which items go together, and what each caller gets."""
+"""The batcher joins concurrent calls into batches, and each caller gets its own answer or error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onthedot.batcher import MOST, Batcher
 
 
 class Slow:
-    """Doubles numbers, some at a time, when it is told to go on. Those below zero are refused, 13 breaks the call."""
+    """Doubles numbers in batches after `go` is set. Negative numbers are refused; 13 makes the whole call fail."""
 
     def __init__(self) -> None:
         self.asked: list[list[int]] = []
@@ -25,19 +25,19 @@ class Slow:
         return [ValueError(number) if number < 0 else 2 * number for number in numbers]
 
 
-async def asking(batcher: Batcher[int, int], *numbers: int) -> list[asyncio.Task[int]]:
+async def start(batcher: Batcher[int, int], *numbers: int) -> list[asyncio.Task[int]]:
     tasks = [asyncio.create_task(batcher.one(number)) for number in numbers]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     return tasks
 
 
-async def test_the_first_goes_at_once_and_who_comes_meanwhile_goes_together():
+async def test_the_first_item_goes_at_once_and_later_ones_go_together():
     slow = Slow()
     batcher = Batcher(slow)
-    first = await asking(batcher, 1)
+    first = await start(batcher, 1)
     assert slow.asked == [[1]]
-    others = await asking(batcher, 2, 3, 4)
+    others = await start(batcher, 2, 3, 4)
     assert slow.asked == [[1]]
     slow.go.set()
     assert await asyncio.gather(*first, *others) == [2, 4, 6, 8]
@@ -46,20 +46,20 @@ async def test_the_first_goes_at_once_and_who_comes_meanwhile_goes_together():
     assert slow.asked[2:] == [[5]]
 
 
-async def test_an_error_of_one_is_not_the_others():
+async def test_an_error_of_one_item_does_not_affect_the_others():
     slow = Slow()
     batcher = Batcher(slow)
-    tasks = await asking(batcher, 0, 1, -2, 3)
+    tasks = await start(batcher, 0, 1, -2, 3)
     slow.go.set()
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert [answers[0], answers[1], answers[3]] == [0, 2, 6]
     assert isinstance(answers[2], ValueError)
 
 
-async def test_what_breaks_the_call_is_told_to_all_of_it_and_to_nobody_else():
+async def test_a_failed_call_fails_only_the_items_of_its_batch():
     slow = Slow()
     batcher = Batcher(slow)
-    tasks = [*await asking(batcher, 0), *await asking(batcher, 1, 13)]
+    tasks = [*await start(batcher, 0), *await start(batcher, 1, 13)]
     slow.go.set()
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert answers[0] == 0
@@ -67,13 +67,13 @@ async def test_what_breaks_the_call_is_told_to_all_of_it_and_to_nobody_else():
     assert await batcher.one(4) == 8
 
 
-async def test_who_goes_away_leaves_the_others_alone():
+async def test_a_cancelled_caller_does_not_affect_the_others():
     slow = Slow()
     batcher = Batcher(slow)
-    [first] = await asking(batcher, 0)
-    others = await asking(batcher, 1, 2, 3)
-    first.cancel()  # on its way
-    others[1].cancel()  # waiting: it is not asked for
+    [first] = await start(batcher, 0)
+    others = await start(batcher, 1, 2, 3)
+    first.cancel()  # already called
+    others[1].cancel()  # still waiting: it is dropped
     await asyncio.sleep(0)
     slow.go.set()
     assert [await others[0], await others[2]] == [2, 6]
@@ -81,11 +81,11 @@ async def test_who_goes_away_leaves_the_others_alone():
     assert first.cancelled()
 
 
-async def test_when_all_who_wait_are_gone_nothing_is_asked():
+async def test_no_call_is_made_if_all_waiting_callers_are_gone():
     slow = Slow()
     batcher = Batcher(slow)
-    [first] = await asking(batcher, 0)
-    [gone] = await asking(batcher, 1)
+    [first] = await start(batcher, 0)
+    [gone] = await start(batcher, 1)
     gone.cancel()
     await asyncio.sleep(0)
     slow.go.set()
@@ -94,17 +94,17 @@ async def test_when_all_who_wait_are_gone_nothing_is_asked():
     assert slow.asked == [[0], [2]]
 
 
-async def test_a_call_is_not_without_bound():
+async def test_a_batch_has_a_maximum_size():
     slow = Slow()
     batcher = Batcher(slow)
     numbers = range(100, 102 + 2 * MOST)
-    tasks = await asking(batcher, *numbers)
+    tasks = await start(batcher, *numbers)
     slow.go.set()
     assert await asyncio.gather(*tasks) == [2 * number for number in numbers]
     assert [len(some) for some in slow.asked] == [1, MOST, MOST, 1]
 
 
-async def test_answers_that_do_not_fit_are_nobodys_success():
+async def test_a_wrong_number_of_answers_is_an_error():
     async def short(numbers: Sequence[int]) -> Sequence[int | Exception]:
         return [*numbers][1:]
 
@@ -112,7 +112,7 @@ async def test_answers_that_do_not_fit_are_nobodys_success():
         await Batcher(short).one(1)
 
 
-async def test_what_is_submitted_is_called_for_although_its_caller_is_gone():
+async def test_a_submitted_item_is_called_even_if_its_caller_is_gone():
     slow = Slow()
     batcher = Batcher(slow)
 
@@ -133,7 +133,7 @@ async def test_what_is_submitted_is_called_for_although_its_caller_is_gone():
     assert slow.asked == [[1, 2], [3], [5]]
 
 
-async def test_a_future_that_is_cancelled_takes_its_item_back():
+async def test_cancelling_the_future_withdraws_the_item():
     slow = Slow()
     batcher = Batcher(slow)
     first = batcher.submit(1)

@@ -1,4 +1,4 @@
-"""The verbs for programs without an event loop."""
+"""Programs without an event loop use the same verbs through a blocking scheduler or client."""
 
 import asyncio
 import inspect
@@ -22,7 +22,7 @@ def url(request, tmp_path):
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'blocking.db'}"
 
 
-def test_a_synchronous_program_submits_waits_and_looks(url):
+def test_a_synchronous_program_submits_runs_and_reads_results(url):
     sched = otd.Scheduler(url)
 
     @sched.job
@@ -51,7 +51,7 @@ def test_a_synchronous_program_submits_waits_and_looks(url):
         assert [blocking.result(run, timeout="20s") for run in runs] == [2 * n for n in range(10)]
 
 
-def test_many_threads_ask_at_once():
+def test_many_threads_can_call_verbs_at_once():
     sched = otd.Scheduler("memory:")
 
     @sched.job
@@ -72,7 +72,7 @@ def test_many_threads_ask_at_once():
     assert results == {n: 2 * n for n in range(20)}
 
 
-def test_every_verb_is_there_and_is_the_schedulers_own():
+def test_every_verb_exists_and_wraps_that_of_the_scheduler():
     verbs = [name for name, _ in inspect.getmembers(Verbs, inspect.iscoroutinefunction) if not name.startswith("_")]
     assert len(verbs) >= 17
     for name in verbs:
@@ -80,7 +80,7 @@ def test_every_verb_is_there_and_is_the_schedulers_own():
         assert getattr(otd.Scheduler, name) is not getattr(Verbs, name), name
 
 
-def test_a_verb_calls_the_schedulers_own():
+def test_a_verb_calls_the_method_of_a_subclass():
     class Mine(otd.Scheduler):
         async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
             assert threading.current_thread() is not threading.main_thread()
@@ -92,7 +92,7 @@ def test_a_verb_calls_the_schedulers_own():
         assert [record.job.name for record in blocking.list_jobs()] == ["work", "work"]
 
 
-def test_it_can_be_started_again_and_leaves_no_thread_behind():
+def test_a_blocking_scheduler_can_be_restarted_and_leaves_no_thread():
     sched = otd.Scheduler("memory:")
     blocking = otd.BlockingScheduler(sched)
     for _ in range(2):
@@ -104,20 +104,20 @@ def test_it_can_be_started_again_and_leaves_no_thread_behind():
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("onthedot loop")]
 
 
-def test_verbs_at_the_wrong_time_say_so():
+def test_a_verb_before_the_start_is_refused_with_a_hint():
     blocking = otd.BlockingScheduler(otd.Scheduler("memory:"))
     with pytest.raises(otd.StateError, match="call start"):
         blocking.submit("x")
 
 
-def test_a_start_that_fails_is_raised_and_leaves_no_thread(tmp_path):
+def test_a_failed_start_raises_and_leaves_no_thread(tmp_path):
     blocking = otd.BlockingScheduler(otd.Scheduler(f"sqlite:///{tmp_path}"))
     with pytest.raises(otd.StoreError):
         blocking.start()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("onthedot loop")]
 
 
-def test_a_wait_that_takes_too_long_raises():
+def test_waiting_too_long_for_a_result_raises_a_time_out():
     sched = otd.Scheduler("memory:", settings=otd.Settings(grace=50_000))
 
     @sched.job
@@ -135,8 +135,8 @@ def test_a_wait_that_takes_too_long_raises():
 
 
 @contextmanager
-def doors(kind: str, url: str) -> Iterator[otd.BlockingScheduler | otd.BlockingClient]:
-    """A blocking front door to a program with the jobs `add` and `fail`."""
+def opened_door(kind: str, url: str) -> Iterator[otd.BlockingScheduler | otd.BlockingClient]:
+    """Open a blocking scheduler or client for a program with the jobs `add` and `fail`."""
     sched = otd.Scheduler(url, settings=otd.Settings(poll_every=200_000))
 
     @sched.job
@@ -162,7 +162,7 @@ def doors(kind: str, url: str) -> Iterator[otd.BlockingScheduler | otd.BlockingC
 
 @pytest.fixture(params=["scheduler", pytest.param("client", marks=pytest.mark.slow)])
 def door(request, tmp_path) -> Iterator[otd.BlockingScheduler | otd.BlockingClient]:
-    with doors(request.param, f"sqlite:///{tmp_path / 'handles.db'}") as found:
+    with opened_door(request.param, f"sqlite:///{tmp_path / 'handles.db'}") as found:
         yield found
 
 
@@ -182,7 +182,7 @@ def test_the_handle_of_a_run_blocks(door):
     assert door.submit("add", {"a": 1, "b": 2}, key="sum") == run
 
 
-def test_every_verb_that_makes_runs_gives_such_handles(door):
+def test_every_verb_that_makes_runs_returns_blocking_handles(door):
     runs = door.submit_many(["fail", "fail"], keys=["a", "b"])
     for run in runs:
         with pytest.raises(otd.RunFailed, match="bad data"):
@@ -194,7 +194,7 @@ def test_every_verb_that_makes_runs_gives_such_handles(door):
     assert door.replay(runs[0]).created is False
 
 
-def test_a_run_that_is_retried_blocks_as_well():
+def test_a_retry_returns_a_blocking_handle():
     sched = otd.Scheduler("memory:", settings=otd.Settings(programs=False))
     sched.command("build", ["true"], labels=["tape"])
     with otd.BlockingScheduler(sched) as blocking:
@@ -204,8 +204,8 @@ def test_a_run_that_is_retried_blocks_as_well():
         assert (type(again), again.job, again.state()) == (otd.BlockingRun, "build", "scheduled")
 
 
-def test_no_verb_gives_a_handle_to_await():
-    """Also for `help()` and editors: what the signature says is what comes."""
+def test_no_blocking_verb_returns_an_awaitable_handle():
+    """The signatures say so too, for `help()` and editors."""
     given = {"Run": otd.BlockingRun, "list[Run]": list[otd.BlockingRun]}
     verbs = inspect.getmembers(Verbs, inspect.iscoroutinefunction)
     makes_runs = {name: given[said] for name, verb in verbs if (said := verb.__annotations__.get("return")) in given}
@@ -234,7 +234,7 @@ def test_every_verb_takes_a_handle_of_either_kind(verb: str):
         assert answer(run) == answer(awaited) == answer(run.id)
 
 
-async def test_a_verb_to_await_takes_a_handle_that_blocks():
+async def test_an_async_verb_takes_a_blocking_handle():
     sched = otd.Scheduler("memory:")
     sched.job(name="work")(lambda: None)
     async with sched:
@@ -244,7 +244,7 @@ async def test_a_verb_to_await_takes_a_handle_that_blocks():
         assert await sched.discard([blocks, run]) == 0
 
 
-def test_a_handle_that_blocks_is_a_handle_else():
+def test_a_blocking_handle_otherwise_behaves_like_any_handle():
     blocking, other = otd.BlockingScheduler(otd.Scheduler("memory:")), otd.Scheduler("memory:")
     run = otd.BlockingRun(7, job="work", created=True, verbs=blocking)
     same, another = (otd.Run(number, job="", created=False, verbs=other) for number in (7, 8))

@@ -1,4 +1,4 @@
-"""Jobs that run after others, through the front door."""
+"""Jobs that run after others start once, in order, and only after the right ends."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ def url(request, tmp_path):
 
 
 async def test_a_diamond_of_jobs_runs_once_and_in_order(url):
-    """load, then clean and count side by side, then report; defined in another order."""
+    """`load` runs first, then `clean` and `count`, then `report`. They are defined in another order."""
     sched = otd.Scheduler(url)
     ran: list[str] = []
 
@@ -52,8 +52,8 @@ async def test_a_diamond_of_jobs_runs_once_and_in_order(url):
     }
 
 
-async def test_an_alarm_rings_after_failures_only(url):
-    """Retries are no end: the alarm rings once, when the job is dead, and never for one that succeeds."""
+async def test_a_job_after_failures_runs_only_after_a_failure(url):
+    """It runs once, when the parent is dead: not after each failed attempt, and not after a success."""
     sched = otd.Scheduler(url)
     rung = asyncio.Event()
     tries: list[int] = []
@@ -90,15 +90,15 @@ def two_jobs(url: str, **after: str) -> otd.Scheduler:
     return sched
 
 
-async def test_an_arrow_may_be_turned_between_two_deploys(tmp_path):
-    """What is stored says that a runs before b, the program that b runs before a: no cycle, once both are stored."""
+async def test_the_order_of_two_jobs_may_be_reversed_in_a_new_deploy(tmp_path):
+    """The stored jobs say that a runs before b, and the new program the opposite. Together they are no cycle."""
     url = f"sqlite:///{tmp_path / 'otd.db'}"
     for after in ({"b": "a"}, {"a": "b"}, {"b": "a"}):
         async with two_jobs(url, **after):
             pass
 
 
-async def test_a_circle_is_refused_before_anything_is_stored(tmp_path):
+async def test_a_cycle_is_refused_before_anything_is_stored(tmp_path):
     sched = two_jobs(f"sqlite:///{tmp_path / 'otd.db'}", a="b", b="a")
     with pytest.raises(otd.DependencyCycle, match=r"a → b → a|b → a → b"):
         await sched.start()

@@ -1,4 +1,4 @@
-"""What `onthedot doctor` finds: the store, room for output, and what the machine offers."""
+"""`onthedot doctor` reports the state of the store, of the output store and of the machine, with a remedy."""
 
 from __future__ import annotations
 
@@ -30,39 +30,39 @@ def is_empty(folder: Path) -> bool:
     return not any(folder.iterdir())
 
 
-async def seen(url: str, *, wanted: bool = True, settings: otd.Settings | None = None) -> dict[str, Finding]:
+async def findings(url: str, *, wanted: bool = True, settings: otd.Settings | None = None) -> dict[str, Finding]:
     return {finding.name: finding for finding in await check_store(url, settings or otd.Settings(), wanted=wanted)}
 
 
-async def test_a_file(tmp_path: Path):
+async def test_a_sqlite_store_is_ok(tmp_path: Path):
     await (await SqliteStore.open(tmp_path / "otd.db")).close()
-    found = await seen(f"sqlite:///{tmp_path}/otd.db")
+    found = await findings(f"sqlite:///{tmp_path}/otd.db")
     assert "SQLite 3." in found["store"].found
     assert found["store"].found.endswith("tables up to date")
     assert found["clock"].found == "this machine's own is the store's"
     assert {finding.state for finding in found.values()} == {"ok"}
 
 
-async def test_a_file_that_is_not_there_is_not_made(tmp_path: Path):
+async def test_a_missing_file_is_reported_and_not_created(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/none.db"
-    assert (await seen(url))["store"].is_fault
-    found = (await seen(url, wanted=False))["store"]
+    assert (await findings(url))["store"].is_fault
+    found = (await findings(url, wanted=False))["store"]
     assert (found.state, found.is_fault) == ("missing", False)
     assert is_empty(tmp_path)
 
 
-async def test_a_file_that_is_no_store(tmp_path: Path):
+async def test_a_file_that_is_no_store_is_broken(tmp_path: Path):
     (tmp_path / "otd.db").write_bytes(b"not a database at all, but long enough to be looked at" * 100)
-    found = (await seen(f"sqlite:///{tmp_path}/otd.db"))["store"]
+    found = (await findings(f"sqlite:///{tmp_path}/otd.db"))["store"]
     assert (found.state, found.is_fault) == ("broken", True)
     assert "otd.db" in found.found
 
 
-async def test_postgresql(postgres_url: str):
-    broken = (await seen(postgres_url))["store"]
+async def test_a_postgresql_store_is_described(postgres_url: str):
+    broken = (await findings(postgres_url))["store"]
     assert "expected schema version 4, got 0" in broken.found
     await (await PostgresStore.open(postgres_url)).close()
-    found = await seen(f"{postgres_url}?connections=7")
+    found = await findings(f"{postgres_url}?connections=7")
     assert ": PostgreSQL 1" in found["store"].found
     assert "fsync" in found["kept"].found
     assert "7 connections" in found["pools"].found
@@ -70,9 +70,9 @@ async def test_postgresql(postgres_url: str):
     assert "the store's (±" in found["clock"].found
 
 
-async def test_redis(valkey_url: str):
+async def test_a_redis_store_is_described(valkey_url: str):
     await (await RedisStore.open(valkey_url)).close()
-    found = await seen(valkey_url)
+    found = await findings(valkey_url)
     assert ": Valkey " in found["store"].found
     assert "a crash of the server's machine may lose" in found["kept"].found
     assert found["clock"].state == "ok"
@@ -88,7 +88,7 @@ async def test_redis(valkey_url: str):
         ("rediss://db/0", "ok", "encrypted"),
     ],
 )
-def test_the_way_to_another_machine(url: str, state: str, words: str):
+def test_an_unencrypted_connection_is_reported(url: str, state: str, words: str):
     [found] = _connection(url)
     assert (found.name, found.state, found.is_fault) == ("connection", state, False)
     assert found.found.startswith(words)
@@ -101,37 +101,37 @@ def test_the_way_to_another_machine(url: str, state: str, words: str):
     )
 
 
-async def test_a_server_that_is_not_there():
-    found = (await seen("postgresql://127.0.0.1:1/none?timeout=1"))["store"]
+async def test_a_missing_server_is_reported():
+    found = (await findings("postgresql://127.0.0.1:1/none?timeout=1"))["store"]
     assert (found.state, found.is_fault) == ("broken", True)
     assert "127.0.0.1:1" in found.found
 
 
-async def test_no_password_is_told():
-    found = (await seen("postgresql://ann:hidden@127.0.0.1:1/none?timeout=1"))["store"]
+async def test_no_finding_contains_a_password():
+    found = (await findings("postgresql://ann:hidden@127.0.0.1:1/none?timeout=1"))["store"]
     assert "hidden" not in str(found)
 
 
-async def test_a_url_that_is_none():
+async def test_an_invalid_url_is_refused():
     with pytest.raises(otd.DefinitionError, match="store URL"):
-        await seen("mysql://x")
+        await findings("mysql://x")
 
 
-async def test_memory():
-    assert (await seen("memory:"))["store"].state == "ok"
+async def test_the_memory_store_is_ok():
+    assert (await findings("memory:"))["store"].state == "ok"
 
 
 async def test_pools_are_those_of_the_settings(tmp_path: Path):
     await (await SqliteStore.open(tmp_path / "otd.db")).close()
     settings = otd.Settings(seats=9, processes=3, roles=("worker",))
-    found = (await seen(f"sqlite:///{tmp_path}/otd.db", settings=settings))["pools"]
+    found = (await findings(f"sqlite:///{tmp_path}/otd.db", settings=settings))["pools"]
     assert found.found == "9 seats and 3 processes execute"
 
 
-async def test_pools_of_planning_and_of_the_api(postgres_url: str):
+async def test_pools_of_a_planner_and_of_the_api_are_listed(postgres_url: str):
     await (await PostgresStore.open(postgres_url)).close()
     settings = otd.Settings(roles=("planner",), batch=7, api_rate=2.5, api_burst=9, api_followers=8, api_connections=3)
-    found = (await seen(f"{postgres_url}?connections=7", settings=settings))["pools"]
+    found = (await findings(f"{postgres_url}?connections=7", settings=settings))["pools"]
     assert found.found == (
         "7 runs to a write are planned, 30 s ahead; the API takes 2.5 requests a second of a key, 9 at once, and "
         "8 followers; 7 connections to the store for each event loop; 3 for the API's"
@@ -141,9 +141,9 @@ async def test_pools_of_planning_and_of_the_api(postgres_url: str):
 @pytest.mark.parametrize(
     ("ahead", "state", "words"), [(0, "ok", "0.00"), (90 * SECOND, "broken", "90.0"), (-90 * SECOND, "broken", "90.0")]
 )
-async def test_a_clock_that_is_off(ahead: int, state: str, words: str):
+async def test_a_wrong_clock_is_reported(ahead: int, state: str, words: str):
     class Standing(SystemClock):
-        """So that what a busy machine takes between two looks is no distance between two clocks."""
+        """A clock that stands still, so that a slow machine does not look like a wrong clock."""
 
         def now(self) -> int:
             return 1_800_000_000 * SECOND
@@ -151,7 +151,7 @@ async def test_a_clock_that_is_off(ahead: int, state: str, words: str):
     class Elsewhere(MemoryStore):
         @property
         def clock(self) -> None:  # type: ignore[override]
-            """It is on another machine."""
+            """None: the store's clock is on another machine."""
 
         async def tell_time(self) -> int:
             return Standing().now() + ahead
@@ -163,21 +163,21 @@ async def test_a_clock_that_is_off(ahead: int, state: str, words: str):
         assert ("behind the store's" if ahead > 0 else "ahead of the store's") in found.found
 
 
-async def test_a_directory(tmp_path: Path):
+async def test_a_directory_for_output_is_ok(tmp_path: Path):
     for place in (str(tmp_path), f"file://{tmp_path}"):
         found = await check_output(place, SeededIds(1))
         assert (found.state, found.found) == ("ok", f"{place}: written and read back")
     assert is_empty(tmp_path)
 
 
-async def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path):
+async def test_a_missing_directory_is_reported_and_not_created(tmp_path: Path):
     found = await check_output(str(tmp_path / "none"), SeededIds(1))
     assert (found.state, found.is_fault) == ("broken", True)
     assert "expected a directory, found none" in found.found
     assert is_empty(tmp_path)
 
 
-async def test_a_bucket_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch):
+async def test_an_unreachable_bucket_is_reported(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doctor, "PATIENCE", 2)
     for name, value in {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "ann",
@@ -189,7 +189,7 @@ async def test_a_bucket_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch):
     assert "hidden" not in str(found)
 
 
-async def test_a_place_that_is_none():
+async def test_an_invalid_output_store_is_reported():
     assert (await check_output("ftp://x/y", SeededIds(1))).is_fault
 
 
@@ -204,7 +204,7 @@ def by_name(wants: Wants) -> dict[str, Finding]:
     return {finding.name: finding for finding in check_machine(otd.Settings(), wants)}
 
 
-def test_what_is_missing_is_told_with_its_cost_and_its_cure(nothing_works: None):
+def test_a_missing_feature_is_reported_with_its_cost_and_a_remedy(nothing_works: None):
     found = by_name(Wants())
     for name in ("bubblewrap", "user", "cgroups", "containers", "git"):
         assert found[name].state == "missing"
@@ -213,18 +213,18 @@ def test_what_is_missing_is_told_with_its_cost_and_its_cure(nothing_works: None)
         assert not found[name].is_fault
 
 
-def test_it_is_a_fault_where_it_is_asked_for(nothing_works: None):
+def test_a_missing_feature_is_a_fault_if_a_job_needs_it(nothing_works: None):
     found = by_name(Wants(sandbox=True, user=True, containers=True, git=True))
     faults = {name for name, finding in found.items() if finding.is_fault}
     assert faults == {"bubblewrap", "user", "containers", "git"}
 
 
-def test_what_works_costs_nothing(monkeypatch: pytest.MonkeyPatch, nothing_works: None):
+def test_a_working_feature_has_no_remedy(monkeypatch: pytest.MonkeyPatch, nothing_works: None):
     monkeypatch.setattr(probes, "git", lambda: Probe("ok", "git version 2"))
     assert by_name(Wants(git=True))["git"] == Finding("git", "ok", "git version 2", wanted=True)
 
 
-def test_what_a_configuration_asks_for():
+def test_the_needs_of_a_configuration_come_from_its_jobs():
     jobs = [
         Job(name="a", task=Command(argv=("true",)), isolation="sandbox"),
         Job(name="b", task=Container(image="alpine")),
@@ -249,7 +249,7 @@ def test_too_few_open_files_are_a_fault(monkeypatch: pytest.MonkeyPatch):
     assert doctor.open_files(otd.Settings()).found == "any number"
 
 
-def test_room_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_spool_needs_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     found = doctor.spool(tmp_path / "not" / "yet" / "there", wanted=True)
     assert (found.state, found.is_fault) == ("ok", False)
     assert list(tmp_path.iterdir()) == []
@@ -258,7 +258,7 @@ def test_room_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert not doctor.spool(tmp_path, wanted=False).is_fault
 
 
-def test_a_spool_that_programs_users_cannot_reach():
+def test_a_spool_that_other_users_cannot_reach_is_broken():
     with tempfile.TemporaryDirectory() as home:
         spool = Path(home, "spool")
         found = doctor.spool(spool, wanted=True, passed=True)
@@ -268,7 +268,7 @@ def test_a_spool_that_programs_users_cannot_reach():
         assert doctor.spool(spool, wanted=True, passed=True).state == "ok"
 
 
-def test_a_spool_that_may_not_be_written_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_read_only_spool_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(os, "access", lambda *_: False)
     found = doctor.spool(tmp_path, wanted=True)
     assert (found.state, found.found) == ("broken", f"{tmp_path}: may not be written to")
@@ -289,12 +289,12 @@ def test_the_spool_is_in_the_folder_for_state(monkeypatch: pytest.MonkeyPatch):
         (Cgroups(0), "missing", "no control groups"),
     ],
 )
-def test_control_groups(groups: Cgroups, state: str, words: str):
+def test_control_groups_are_checked(groups: Cgroups, state: str, words: str):
     found = doctor.control_groups(groups)
     assert (found.state, found.found) == (state, words)
 
 
-def test_zone_data(monkeypatch: pytest.MonkeyPatch):
+def test_zone_data_is_checked(monkeypatch: pytest.MonkeyPatch):
     assert doctor.zones().state == "ok"
     monkeypatch.setattr(doctor, "tzdata_version", lambda: "unknown")
     assert (doctor.zones().state, doctor.zones().is_fault) == ("broken", False)

@@ -1,4 +1,4 @@
-"""Fault points: off by default, exact when armed, and every one of them is really there."""
+"""Fault points do nothing by default, kill or freeze the process when set, and all exist in the source."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def run(point: str, code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_point_that_is_listed_is_in_the_source_and_the_other_way_round():
+def test_the_list_has_exactly_the_points_of_the_source():
     used = {
         name
         for file in SOURCE.rglob("*.py")
@@ -35,7 +35,7 @@ def test_every_point_that_is_listed_is_in_the_source_and_the_other_way_round():
     assert used == set(fault_points.POINTS)
 
 
-def test_a_point_kills_the_process_there_and_then():
+def test_a_point_kills_the_process_immediately():
     assert run("plan.before_write", "fault_points.point('plan.before_write')").returncode == -signal.SIGKILL
 
 
@@ -44,19 +44,19 @@ def test_a_point_counts_its_visits():
     assert run("beat.before_write:3", "[fault_points.point('beat.before_write') for _ in range(3)]").returncode == -9
 
 
-def test_other_points_and_none_at_all_do_nothing():
+def test_points_that_are_not_set_do_nothing():
     assert run("plan.before_write", "fault_points.point('plan.after_write')").stdout == "alive\n"
     assert run("", "fault_points.point('plan.after_write')").stdout == "alive\n"
 
 
 @pytest.mark.parametrize("wrong", ["plan.nowhere", "plan.before_write:x"])
-def test_a_point_that_does_not_exist_is_refused(wrong):
+def test_an_unknown_point_is_refused(wrong):
     ended = run(wrong, "")
     assert ended.returncode == 1
     assert "OTD_CRASHPOINT: expected one of" in ended.stderr
 
 
-def test_a_point_freezes_the_process_there_and_then():
+def test_a_stop_point_freezes_the_process_immediately_and_once():
     loop = "for _ in range(3):\n    fault_points.point('beat.before_write')\n    print('on', flush=True)"
     environment = {fault_points.STOP_VARIABLE: "beat.before_write:2", "PYTHONPATH": str(SOURCE.parent)}
     with subprocess.Popen(
@@ -69,13 +69,13 @@ def test_a_point_freezes_the_process_there_and_then():
         state = os.waitid(os.P_PID, child.pid, os.WSTOPPED)
         assert state is not None
         assert state.si_status == signal.SIGSTOP
-        assert os.read(child.stdout.fileno(), 99) == b"on\n"  # the first visit; the second has not returned
+        assert os.read(child.stdout.fileno(), 99) == b"on\n"  # only the first visit has returned
         child.send_signal(signal.SIGCONT)
-        assert child.communicate(timeout=30)[0] == "on\non\n"  # and it stops only once
+        assert child.communicate(timeout=30)[0] == "on\non\n"  # it stops only once
     assert child.returncode == 0
 
 
-def test_a_stop_point_that_does_not_exist_is_refused():
+def test_an_unknown_stop_point_is_refused():
     environment = {fault_points.STOP_VARIABLE: "plan.nowhere", "PYTHONPATH": str(SOURCE.parent)}
     ended = subprocess.run(
         [sys.executable, "-c", "import onthedot.fault_points"],

@@ -1,4 +1,4 @@
-"""The front door in awkward moments: cancelled starts, broken engines, renamed jobs, unreadable definitions."""
+"""A scheduler survives cancelled starts, broken engines, renamed jobs and unreadable definitions."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from tests.watching import Watch
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 
-async def test_a_start_that_is_cancelled_leaves_no_engine_behind(tmp_path, monkeypatch):
+async def test_a_cancelled_start_leaves_no_engine(tmp_path, monkeypatch):
     sched = otd.Scheduler(f"sqlite:///{tmp_path}/x.db")
     for n in range(50):
         sched.job(name=f"j{n}", schedule=otd.every("1h"))(lambda: None)
@@ -48,17 +48,17 @@ async def test_a_start_that_is_cancelled_leaves_no_engine_behind(tmp_path, monke
 
 
 @pytest.mark.slow
-async def test_an_engine_that_broke_does_not_slow_the_application(monkeypatch):
-    """Nobody gives way to an engine that is gone, and no thread waits for its work."""
+async def test_a_broken_engine_does_not_slow_down_the_application(monkeypatch):
+    """The application does not wait for an engine that has ended, and no thread waits for its work."""
     store = MemoryStore()
     sched = otd.Scheduler(store)
     stopped, stop = [], GiveWay.stop
 
-    def stop_and_tell(self: GiveWay) -> None:
+    def stop_and_note(self: GiveWay) -> None:
         stopped.append(self)
         stop(self)
 
-    monkeypatch.setattr(GiveWay, "stop", stop_and_tell)
+    monkeypatch.setattr(GiveWay, "stop", stop_and_note)
     await sched.start()
 
     async def broken(**_):
@@ -94,7 +94,7 @@ async def test_a_job_in_a_namespace_can_be_submitted():
 
 
 @pytest.mark.slow
-async def test_a_coroutine_that_ignores_its_cancellation_is_timed_out_all_the_same():
+async def test_a_coroutine_that_ignores_its_cancellation_is_still_timed_out():
     sched = otd.Scheduler("memory:", settings=otd.Settings(grace=SECOND))
     over = asyncio.Event()
 
@@ -115,7 +115,7 @@ async def test_a_coroutine_that_ignores_its_cancellation_is_timed_out_all_the_sa
             over.set()
 
 
-def test_every_slot_that_a_dropped_schedule_owed_is_recorded():
+def test_every_overdue_slot_of_a_removed_schedule_is_recorded():
     def program(interval):
         sched = otd.Scheduler("memory:")
 
@@ -141,7 +141,7 @@ def test_every_slot_that_a_dropped_schedule_owed_is_recorded():
 
 
 @pytest.mark.slow
-async def test_an_unreadable_definition_of_a_running_run_does_not_end_every_engine(tmp_path):
+async def test_an_unreadable_definition_of_a_run_does_not_end_the_engine(tmp_path):
     path = tmp_path / "x.db"
 
     def program() -> otd.Scheduler:
@@ -173,7 +173,7 @@ async def test_an_unreadable_definition_of_a_running_run_does_not_end_every_engi
             await asyncio.wait_for(sched.broken(), 1)
 
 
-async def test_an_unreadable_definition_is_replaced_by_the_program_that_defines_it(tmp_path):
+async def test_a_program_replaces_its_unreadable_definition(tmp_path):
     path = tmp_path / "x.db"
 
     def program() -> otd.Scheduler:
@@ -195,7 +195,7 @@ async def test_an_unreadable_definition_is_replaced_by_the_program_that_defines_
 
 
 @pytest.mark.parametrize("on", ["ConnectionError", ConnectionError, 5])
-def test_retry_on_wants_a_list(on):
+def test_retry_on_refuses_anything_but_a_list(on):
     with pytest.raises(DefinitionError):
         otd.Retry(3, on=on)
 
@@ -212,7 +212,7 @@ async def test_text_that_cannot_be_stored_is_refused(options, tmp_path):
         await define_and_start()
 
 
-async def test_an_edit_of_arguments_that_python_takes_for_equal_is_an_edit(tmp_path):
+async def test_arguments_that_differ_only_in_type_count_as_an_edit(tmp_path):
     url = f"sqlite:///{tmp_path}/x.db"
     got = []
     for value in (1, True):
@@ -229,7 +229,7 @@ async def test_an_edit_of_arguments_that_python_takes_for_equal_is_an_edit(tmp_p
     assert [type(x) for x in got] == [int, bool]
 
 
-def test_an_instant_that_has_passed_when_it_is_defined_is_not_missed_in_silence():
+def test_an_instant_that_has_passed_at_its_definition_is_recorded():
     sched = otd.Scheduler("memory:")
 
     @sched.job(name="job", schedule=otd.at("2026-06-01T11:59:59Z"))

@@ -1,4 +1,4 @@
-"""Names that nobody else has."""
+"""Random ids never repeat, in any thread or forked process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def draw(count: int) -> list[str]:
     return [ids.token() for _ in range(count)]
 
 
-def test_no_name_comes_twice_in_whichever_thread():
+def test_ids_of_several_threads_never_repeat():
     with ThreadPoolExecutor(4) as threads:
         drawn = [name for names in threads.map(draw, [2_000] * 8) for name in names]
     assert len(set(drawn)) == 16_000
@@ -23,8 +23,8 @@ def test_no_name_comes_twice_in_whichever_thread():
 
 
 @pytest.mark.slow
-def test_no_name_comes_again_in_a_process_that_was_forked():
-    """What was drawn ahead would be the same in both."""
+def test_ids_of_a_forked_process_never_repeat():
+    """Ids that were drawn before the fork and kept for later would be the same in both processes."""
     draw(1)
     with multiprocessing.get_context("fork").Pool(2) as children:
         theirs = [name for names in children.map(draw, [300] * 2, chunksize=1) for name in names]
@@ -32,6 +32,6 @@ def test_no_name_comes_again_in_a_process_that_was_forked():
     assert len({*theirs, *ours}) == 900
 
 
-def test_leases_of_one_call_differ_and_so_do_those_of_another():
+def test_lease_ids_of_any_two_calls_differ():
     ids = RandomIds()
     assert len({*ids.leases(50), *ids.leases(50)}) == 100

@@ -1,4 +1,4 @@
-"""No unmarked test starts a child process, in whichever way it tries."""
+"""A test without the mark `slow` fails if it starts a child process in any way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests import lanes
 
 
 def nothing() -> None:
-    """What a child process is to do."""
+    """The work of a child process."""
 
 
 def start(method: str) -> None:
@@ -45,7 +45,7 @@ def test_an_unmarked_test_starts_no_child_process(way: str):
 
 
 @pytest.mark.slow
-def test_a_marked_test_may():
+def test_a_slow_test_may_start_a_child_process():
     assert subprocess.run(["true"], check=False).returncode == 0
 
 
@@ -77,7 +77,7 @@ def test_that_is_long():
 
 
 def run_inner(folder: Path, *more: str) -> str:
-    """The output of a pytest on `INNER`."""
+    """Run pytest on `INNER`, and return its output."""
     (folder / "test_inner.py").write_text(INNER)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow: one\n    soak: another\n")
     command = [sys.executable, "-m", "pytest", "-p", "tests.lanes", "-v", "-p", "no:cacheprovider", *more]
@@ -87,13 +87,13 @@ def run_inner(folder: Path, *more: str) -> str:
 
 @pytest.mark.slow
 def test_a_test_that_swallows_the_error_fails_too(tmp_path: Path):
-    told = run_inner(tmp_path)
-    assert "test_that_swallows_it FAILED" in told, told
-    assert "1 failed, 4 passed" in told, told
+    printed = run_inner(tmp_path)
+    assert "test_that_swallows_it FAILED" in printed, printed
+    assert "1 failed, 4 passed" in printed, printed
 
 
 @pytest.mark.slow
-def test_servers_are_not_in_the_first_lane(tmp_path: Path):
-    told = run_inner(tmp_path, "-m", "not slow and not soak")
-    assert "test_with_a_parameter_that_names_a_server[memory] PASSED" in told, told
-    assert "3 deselected" in told, told
+def test_tests_that_need_a_server_are_marked_as_slow(tmp_path: Path):
+    printed = run_inner(tmp_path, "-m", "not slow and not soak")
+    assert "test_with_a_parameter_that_names_a_server[memory] PASSED" in printed, printed
+    assert "3 deselected" in printed, printed

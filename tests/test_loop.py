@@ -1,4 +1,4 @@
-"""Driving ticks: when, how often, and what happens when one goes wrong. In virtual time."""
+"""The loop calls each service again when its tick asks for that, and handles errors, in virtual time."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Recorder(Service):
-    """A service that notes when it was called, and answers with what it is given."""
+    """A service that records its calls and returns the given answers."""
 
     name = "recorder"
 
@@ -46,7 +46,7 @@ class Setting:
         self.loop.start()
 
 
-def test_a_tick_says_when_it_wants_to_be_called_again():
+def test_a_tick_decides_when_it_is_called_again():
     async def scenario():
         service = Recorder(2 * SECOND, 500_000, None)
         setting = Setting(service)
@@ -57,7 +57,7 @@ def test_a_tick_says_when_it_wants_to_be_called_again():
     assert run_virtual(scenario()) == [0, 2, 2.5]
 
 
-def test_waking_ends_the_wait():
+def test_a_wake_ends_the_wait():
     async def scenario():
         service = Recorder(None, 100 * SECOND, None)
         setting = Setting(service)
@@ -91,7 +91,7 @@ def test_a_wake_during_a_tick_is_not_lost():
     assert run_virtual(scenario()) == [0, 3]
 
 
-def test_a_service_that_is_never_done_lets_others_work():
+def test_a_busy_service_does_not_block_others():
     async def scenario():
         busy, other = Recorder(*[0] * 10_000), Recorder(None)
         setting = Setting(busy, other)
@@ -103,7 +103,7 @@ def test_a_service_that_is_never_done_lets_others_work():
     run_virtual(scenario())
 
 
-def test_an_unavailable_store_is_tried_again_later_and_later_and_said():
+def test_an_unavailable_store_is_reported_and_retried_with_backoff():
     async def scenario():
         service = Recorder(*[StoreUnavailable("away")] * 12, None)
         setting = Setting(service)
@@ -129,7 +129,7 @@ def test_a_bug_ends_the_loop_and_is_raised():
     run_virtual(scenario())
 
 
-def test_stopping_lets_a_tick_end_first():
+def test_stopping_waits_for_the_end_of_a_tick():
     class Slow(Service):
         name = "slow"
         ended = False

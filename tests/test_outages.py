@@ -1,4 +1,4 @@
-"""Off for three hours, and the nights on which clocks change: the exact runs and skips, on a virtual clock."""
+"""After an outage, and in nights of clock changes, exactly the right slots run, in virtual time."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -14,13 +14,13 @@ from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
 
-# Idle polls are what most of a virtual hour consists of. Slower ones change nothing: no start waits for a poll.
+# Rare polls make a virtual hour fast. They change no result, because no start waits for a poll.
 QUIET = otd.Settings(poll_every=30 * SECOND, expire_every=10 * SECOND, reap_every=10 * SECOND)
 
 
 @pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.slow)])
 def open_store(request, tmp_path):
-    """How a harness opens its store: the same tables hold on each."""
+    """A function that opens a store for a harness; the same tables hold on each store."""
     if request.param == "memory":
         return MemoryStore
     return lambda clock: SqliteStore.open(tmp_path / "outage.db", clock=clock, inline=True)
@@ -64,7 +64,7 @@ OUTAGES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["stop", "crash"])
 @pytest.mark.parametrize("policy", OUTAGES)
-def test_three_hours_off(policy, end, open_store):
+def test_an_outage_of_three_hours_is_caught_up_by_the_policy(policy, end, open_store):
     catch_up, caught_up, skipped = OUTAGES[policy]
 
     async def scenario():
@@ -105,9 +105,7 @@ def to_micros_at(hour: int, minute: int) -> int:
         ("last", ["10:00", "13:00", "13:10"], ["10:10"], [("10:20", "12:50", 16)]),
     ],
 )
-def test_a_slot_that_was_planned_before_the_outage_is_judged_by_the_same_rule(
-    mode, succeeded, missed_run, skipped, open_store
-):
+def test_a_slot_planned_before_the_outage_obeys_the_same_policy(mode, succeeded, missed_run, skipped, open_store):
     sched = every_ten_minutes(otd.CatchUp(mode))
 
     async def scenario():
@@ -153,7 +151,7 @@ NIGHTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("zone", "night", "expression", "options", "starts"), NIGHTS)
-def test_the_nights_on_which_clocks_change(zone, night, expression, options, starts):
+def test_a_cron_job_starts_on_time_in_a_night_of_a_clock_change(zone, night, expression, options, starts):
     sched = otd.Scheduler("memory:", settings=QUIET)
     schedule = otd.cron(expression, tz=zone, **options)
 
@@ -180,12 +178,12 @@ def test_the_nights_on_which_clocks_change(zone, night, expression, options, sta
 @pytest.mark.parametrize(
     ("night", "caught_up", "missed"),
     [
-        # off from 00:30 to 04:30 on the wall clock; `30 2 * * *` in Berlin, last
+        # the node is down from 00:30 to 04:30 of the wall clock; `30 2 * * *` in Berlin, catch-up "last"
         ("2026-03-29", ["01:00"], 0),
         ("2026-10-25", ["00:30"], 0),
     ],
 )
-def test_a_night_slot_missed_while_off_is_caught_up_once(night, caught_up, missed, open_store):
+def test_a_slot_missed_in_a_night_of_a_clock_change_is_caught_up_once(night, caught_up, missed, open_store):
     sched = otd.Scheduler("memory:", settings=QUIET)
 
     @sched.job(schedule=otd.cron("30 2 * * *", tz=BERLIN))
@@ -214,7 +212,7 @@ SLOTS = [f"12:00:{second:02}" for second in range(3, 21, 3)]  # of a job that ru
 
 
 def after_an_outage(open_store, overlap: otd.Overlap, catch_up: CatchUpMode, *, takes: float = 0.1):
-    """Nobody is there from 12:00:01 to 12:00:20: the slots that ran, in order, and why the others did not."""
+    """Crash the node from 12:00:01 to 12:00:20. Return the slots that ran, in order, and why the others did not."""
     sched, ran, running = otd.Scheduler("memory:"), [], []
 
     @sched.job(schedule=otd.every("3s"), overlap=overlap, catch_up=catch_up)
@@ -254,7 +252,7 @@ def test_wait_and_allow_run_all_overdue_slots_in_order(overlap, catch_up, open_s
     assert after_an_outage(open_store, overlap, catch_up) == (SLOTS, {})
 
 
-def test_allow_runs_them_side_by_side_up_to_its_bound(open_store):
+def test_allow_runs_overdue_slots_at_the_same_time_up_to_its_limit(open_store):
     assert after_an_outage(open_store, otd.Overlap("allow", max_running=2), "last") == (SLOTS, {})
 
 

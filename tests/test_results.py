@@ -1,4 +1,4 @@
-"""`await run.result()` of runs that come to nothing: skipped, lost and cancelled, told at once and asked for later."""
+"""`await run.result()` raises RunFailed for a skipped, lost or cancelled run, during the wait and afterwards."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ async def refused(waiting: Awaitable[Any]) -> otd.RunFailed:
     return failed.value
 
 
-def told(error: otd.RunFailed) -> tuple[str, str, str | None]:
+def fate(error: otd.RunFailed) -> tuple[str, str, str | None]:
     return error.state, error.reason, error.error
 
 
@@ -42,14 +42,14 @@ async def test_a_run_that_expired_is_skipped(url: str):
         run = await sched.submit(mail, expires="100ms")
         error = await refused(run.result(timeout="20s"))
         again = await refused(sched.result(run, timeout="20s"))
-    assert (error.run_id, *told(error)) == (run.id, "skipped", "expired", None)
-    assert told(again) == told(error)
+    assert (error.run_id, *fate(error)) == (run.id, "skipped", "expired", None)
+    assert fate(again) == fate(error)
     assert str(error) == f"run {run} is skipped (expired)"
 
 
 @pytest.mark.slow
 async def test_a_slot_that_finds_its_job_running_is_skipped(url: str):
-    """Whoever waits for it is told when its gate has refused it."""
+    """The waiting caller gets the error as soon as the gate has refused the slot."""
     sched = node(url)
     began, end = asyncio.Event(), asyncio.Event()
     soon = datetime.now(UTC) + timedelta(seconds=5)  # until then everything must have started
@@ -66,11 +66,11 @@ async def test_a_slot_that_finds_its_job_running_is_skipped(url: str):
         error = await refused(sched.result(slot.id, timeout="20s"))
         end.set()
         assert await first.result(timeout="20s") is None
-    assert told(error) == ("skipped", "overlap", f"run {first.id} of this job had not ended")
+    assert fate(error) == ("skipped", "overlap", f"run {first.id} of this job had not ended")
 
 
 @pytest.mark.parametrize("how", ["coroutine", "function"])
-async def test_a_running_attempt_that_is_cancelled(url: str, how: str):
+async def test_the_cancel_of_a_running_attempt_raises_in_the_caller(url: str, how: str):
     sched = node(url)
     loop, began = asyncio.get_running_loop(), asyncio.Event()
 
@@ -91,12 +91,12 @@ async def test_a_running_attempt_that_is_cancelled(url: str, how: str):
         await began.wait()
         await run.cancel(why="not needed")
         error = await refused(waiting)
-    assert told(error)[:2] == ("cancelled", "not needed")
+    assert fate(error)[:2] == ("cancelled", "not needed")
     assert str(error).startswith(f"run {run} is cancelled (not needed)")
 
 
-async def test_a_run_that_was_lost_with_its_node(tmp_path: Path):
-    """One node runs it and is stopped in a hurry; another one waits for it, and is told as soon as it is recorded."""
+async def test_a_run_that_is_lost_with_its_node_raises_in_another_process(tmp_path: Path):
+    """One node runs it and is stopped at once. A caller on another node gets the error as soon as it is recorded."""
     url = f"sqlite:///{tmp_path / 'results.db'}"
     works, waits = node(url, queues=("work",)), node(url, queues=("default",))
     began = asyncio.Event()
@@ -115,13 +115,13 @@ async def test_a_run_that_was_lost_with_its_node(tmp_path: Path):
         await works.stop()
         error = await refused(waiting)
         shown = await waits.get_run(run)
-    assert told(error) == ("lost", "node lost", "stopped before its end")
+    assert fate(error) == ("lost", "node lost", "stopped before its end")
     assert str(error) == f"run {run} is lost (node lost): stopped before its end"
     assert shown is not None
     assert shown.state is RunState.LOST
 
 
-async def test_all_who_wait_are_told_and_those_who_come_later(url: str):
+async def test_all_callers_get_the_error_even_later_ones(url: str):
     sched = node(url)
 
     @sched.job
@@ -132,10 +132,10 @@ async def test_all_who_wait_are_told_and_those_who_come_later(url: str):
         waiting = [asyncio.create_task(run.result(timeout="20s")) for _ in range(3)]
         await sched.remove("later")
         answers = [await refused(one) for one in waiting] + [await refused(run.result(timeout="20s"))]
-    assert [told(answer) for answer in answers] == [("cancelled", "deleted", None)] * 4
+    assert [fate(answer) for answer in answers] == [("cancelled", "deleted", None)] * 4
 
 
-def test_the_blocking_front_door_raises_it_too():
+def test_the_blocking_scheduler_raises_the_same_error():
     sched = otd.Scheduler("memory:")
 
     @sched.job

@@ -1,4 +1,4 @@
-"""The embeddable front door, for real: threads, loops, stores."""
+"""A scheduler embedded in a program runs handlers on time, keeps results, retries, and stops cleanly."""
 
 import asyncio
 import threading
@@ -49,7 +49,7 @@ async def test_a_coroutine_runs_on_the_application_loop_and_a_function_in_a_thre
 
 
 @pytest.mark.slow
-async def test_a_schedule_starts_on_the_dot_and_never_early(url):
+async def test_slots_start_on_time_and_never_early(url):
     sched = otd.Scheduler(url)
     starts: list[tuple[float, float]] = []
 
@@ -66,7 +66,7 @@ async def test_a_schedule_starts_on_the_dot_and_never_early(url):
     assert sorted(started - slot for slot, started in starts)[len(starts) // 2] < 0.25
 
 
-async def test_arguments_and_results_are_kept(url):
+async def test_arguments_and_results_are_stored(url):
     sched = otd.Scheduler(url)
 
     @sched.job(args={"region": "eu"})
@@ -85,7 +85,7 @@ async def test_arguments_and_results_are_kept(url):
     assert second.result == '{"region":"us","pages":7,"attempt":1}'
 
 
-async def test_what_a_handler_does_to_its_arguments_stays_with_it():
+async def test_a_handler_cannot_change_the_arguments_of_later_runs():
     sched = otd.Scheduler("memory:")
     seen = []
 
@@ -145,7 +145,7 @@ async def test_failures_are_retried_and_then_dead(url):
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), MemoryError()])
 @pytest.mark.parametrize("kind", ["coroutine", "function"])
-async def test_nothing_a_handler_raises_ends_the_worker(kind, raised):
+async def test_no_error_of_a_handler_ends_the_worker(kind, raised):
     sched = otd.Scheduler("memory:")
 
     @sched.job(name="coroutine")
@@ -192,7 +192,7 @@ async def test_a_coroutine_past_its_time_out_is_cancelled_by_a_timer(url):
     assert (run.state, run.error) == ("dead", "took longer than its time-out of 0.05 s")
     assert run.ended_at is not None
     assert run.started_at is not None
-    assert 50_000 <= run.ended_at - run.started_at < 20_000_000  # and not the 30 s that it would have slept
+    assert 50_000 <= run.ended_at - run.started_at < 20_000_000  # much less than its sleep of 30 s
 
 
 async def test_a_function_past_its_time_out_keeps_its_seat_until_it_returns():
@@ -218,7 +218,7 @@ async def test_a_function_past_its_time_out_keeps_its_seat_until_it_returns():
         await watch.until_count(AttemptEnded, 2)
 
 
-async def test_results_that_cannot_be_kept_are_failures():
+async def test_a_result_that_cannot_be_stored_is_a_failure():
     sched = otd.Scheduler("memory:", settings=otd.Settings(result_bytes=100))
 
     @sched.job
@@ -238,7 +238,7 @@ async def test_results_that_cannot_be_kept_are_failures():
     assert "more than 100" in errors[1]
 
 
-async def test_stopping_lets_running_attempts_end(url):
+async def test_stopping_waits_for_running_attempts(url):
     sched = otd.Scheduler(url)
     release = asyncio.Event()
 
@@ -261,7 +261,7 @@ async def test_stopping_lets_running_attempts_end(url):
 
 
 @pytest.mark.parametrize(("guarantee", "state"), [("at_least_once", "scheduled"), ("at_most_once", "lost")])
-async def test_stopping_now_gives_up_attempts_by_their_guarantee(guarantee, state):
+async def test_stop_now_ends_attempts_as_their_guarantee_says(guarantee, state):
     store = MemoryStore()
     sched = otd.Scheduler(store)
 
@@ -282,7 +282,7 @@ async def test_stopping_now_gives_up_attempts_by_their_guarantee(guarantee, stat
     assert (run.state, run.recoveries) == (state, 1)
 
 
-async def test_the_grace_is_the_longest_a_stop_waits():
+async def test_a_stop_waits_no_longer_than_the_grace():
     sched = otd.Scheduler("memory:", settings=otd.Settings(grace=50_000))
 
     @sched.job
@@ -313,7 +313,7 @@ async def test_a_bug_in_the_engine_is_raised_to_the_program():
         await sched.stop()
 
 
-async def test_an_unavailable_store_costs_time_and_nothing_else():
+async def test_a_write_is_repeated_while_the_store_is_unavailable():
     store = MemoryStore()
     sched = otd.Scheduler(store)
     finish, failures = store.finish, 2
@@ -337,7 +337,7 @@ async def test_an_unavailable_store_costs_time_and_nothing_else():
     assert [trouble.error for trouble in watch.of(StoreTrouble)] == ["the disk is full"] * 2
 
 
-async def test_a_reserve_without_an_answer_is_not_lost():
+async def test_a_run_whose_reserve_had_no_answer_still_executes():
     store = MemoryStore()
     sched = otd.Scheduler(store)
     reserve, lose = store.reserve, True
@@ -364,7 +364,7 @@ async def test_a_reserve_without_an_answer_is_not_lost():
     assert executed == [(run_id, 1)]
 
 
-async def test_verbs_at_the_wrong_time_say_so():
+async def test_a_verb_at_the_wrong_time_is_refused_with_a_hint():
     sched = otd.Scheduler("memory:")
     with pytest.raises(otd.StateError, match="call start"):
         await sched.submit("x")
@@ -379,7 +379,7 @@ async def test_verbs_at_the_wrong_time_say_so():
     await sched.stop()
 
 
-async def test_a_start_that_fails_can_be_repeated(tmp_path):
+async def test_a_failed_start_can_be_repeated(tmp_path):
     (tmp_path / "folder.db").mkdir()
     sched = otd.Scheduler(f"sqlite:///{tmp_path / 'folder.db'}")
     with pytest.raises(otd.StoreError, match="expected a file"):
@@ -389,7 +389,7 @@ async def test_a_start_that_fails_can_be_repeated(tmp_path):
         pass
 
 
-async def test_the_jobs_of_a_program_are_there_after_a_restart_and_edits_are_noticed(tmp_path):
+async def test_jobs_survive_a_restart_and_edits_are_noticed(tmp_path):
     url = f"sqlite:///{tmp_path / 'restart.db'}"
     changes = []
     for timeout in ("10s", "10s", "20s"):
@@ -405,7 +405,7 @@ async def test_the_jobs_of_a_program_are_there_after_a_restart_and_edits_are_not
     assert changes == [("created", 1), ("unchanged", 1), ("changed", 2)]
 
 
-async def test_what_is_armed_and_not_yet_due_does_not_start_when_the_node_stops_now():
+async def test_an_armed_run_that_is_not_due_does_not_start_after_stop_now():
     store = MemoryStore()
     sched = otd.Scheduler(store, settings=otd.Settings(arm_lead_min=400_000))
     started, armed, loop, arm = [], asyncio.Event(), asyncio.get_running_loop(), store.arm
@@ -434,7 +434,7 @@ async def test_what_is_armed_and_not_yet_due_does_not_start_when_the_node_stops_
     assert not watch.of(AttemptStarted)
 
 
-async def test_a_key_is_asked_for_once_and_an_expired_run_is_skipped(url):
+async def test_a_key_makes_one_run_and_an_expired_run_is_skipped(url):
     sched = otd.Scheduler(url, settings=otd.Settings(seats=1, expire_every=50_000))
     release, executed = asyncio.Event(), []
 
@@ -460,12 +460,12 @@ async def test_a_key_is_asked_for_once_and_an_expired_run_is_skipped(url):
 
 
 @pytest.mark.parametrize("given", [otd.every("10s"), "0 2 * * *"])
-def test_a_schedule_in_the_place_of_the_function_is_told(given):
+def test_a_schedule_in_place_of_the_function_is_refused_with_a_hint(given):
     with pytest.raises(otd.DefinitionError, match=r"options by their names as in @sched.job\(schedule=.*got"):
         otd.Scheduler("memory:").job(given)
 
 
-async def test_a_store_that_is_reached_in_plain_text_is_told_at_start(
+async def test_an_unencrypted_connection_is_logged_at_the_start(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     async def open_here(url: str, *, clock: Clock | None = None) -> MemoryStore:

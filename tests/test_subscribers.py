@@ -1,4 +1,4 @@
-"""Whoever wants to hear what a node does: told of everything, and in nobody's way."""
+"""Subscribers get all events of a node, and cannot block or break it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onthedot.model.run import Progress
 from tests.watching import Watch
 
 
-async def test_a_subscriber_that_raises_is_logged_and_harms_nobody(caplog):
+async def test_a_subscriber_that_raises_is_logged_and_disturbs_no_other(caplog):
     sched = otd.Scheduler("memory:")
     told = []
 
@@ -36,7 +36,7 @@ async def test_a_subscriber_that_raises_is_logged_and_harms_nobody(caplog):
 
 
 @pytest.mark.slow
-async def test_a_subscriber_that_hangs_costs_neither_the_engine_nor_the_stop():
+async def test_a_subscriber_that_hangs_blocks_neither_the_engine_nor_the_stop():
     sched = otd.Scheduler("memory:")
     release = threading.Event()
 
@@ -54,7 +54,7 @@ async def test_a_subscriber_that_hangs_costs_neither_the_engine_nor_the_stop():
     release.set()
 
 
-async def test_subscribers_hear_of_a_second_start_too():
+async def test_subscribers_get_events_after_a_restart():
     sched = otd.Scheduler("memory:")
     watch = Watch(sched)
     for number in (1, 2):
@@ -64,7 +64,7 @@ async def test_subscribers_hear_of_a_second_start_too():
         assert len(watch.of(NodeLeft)) == number
 
 
-async def test_whoever_comes_too_late_to_hear_everything_is_told_so():
+async def test_subscribing_after_the_start_is_refused():
     async with otd.Scheduler("memory:") as sched:
         with pytest.raises(otd.StateError, match="before the scheduler starts"):
             sched.subscribe(print)
@@ -72,7 +72,7 @@ async def test_whoever_comes_too_late_to_hear_everything_is_told_so():
         sched.subscribe("print")  # type: ignore[arg-type]
 
 
-async def test_progress_is_heard_of_before_the_end():
+async def test_progress_is_reported_before_the_end():
     sched = otd.Scheduler("memory:")
 
     @sched.job
@@ -88,4 +88,4 @@ async def test_progress_is_heard_of_before_the_end():
     assert isinstance(ended, AttemptEnded)
     assert isinstance(progress[-1], RunProgressed)
     assert progress[-1].progress == Progress(100, 100)
-    assert len(progress) < 10, "the newest word, not each of them"
+    assert len(progress) < 10, "expected only some of the reports, including the newest"

@@ -1,4 +1,4 @@
-"""Waiting for what happened, instead of for time to pass."""
+"""Lets a test wait for events of a scheduler instead of sleeping."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onthedot.model.events import Event
 
 
 class Watch:
-    """Everything a scheduler tells, and a way to wait for a certain thing."""
+    """Collects all events of a scheduler, and waits for certain ones."""
 
     def __init__(self, scheduler: otd.Scheduler) -> None:
         self.events: list[Event] = []
@@ -27,7 +27,7 @@ class Watch:
         return [event for event in self.events if isinstance(event, kind)]
 
     async def until(self, found: Callable[[], object]) -> None:
-        """Wait until it is so; looked at whenever there is news."""
+        """Wait until `found` returns something true. It is called again after every event."""
         async with asyncio.timeout(20):
             while not found():
                 self._news.clear()

@@ -1,7 +1,7 @@
-"""Find names that a file may not use, by reading its syntax tree.
+"""Finds forbidden names in a file by its syntax tree.
 
-Names are resolved through the file's own imports, so that `from datetime import datetime as dt; dt.now()`
-is seen for what it is. A reference counts like a call: `default_factory=time.time` reads the clock too.
+Names are resolved through the imports of the file, so that `from datetime import datetime as dt; dt.now()` is found. A
+reference counts like a call: `default_factory=time.time` reads the clock too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Finding:
 
 
 def imported_names(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
-    """(line, local name, full dotted name) of everything absolute that is imported, at any depth."""
+    """Yield (line, local name, full dotted name) of every absolute import, at any depth."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -35,7 +35,7 @@ def imported_names(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
 
 
 def imported_modules(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, module) of every absolute import statement, at any depth."""
+    """Yield (line, module) of every absolute import statement, at any depth."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -44,7 +44,7 @@ def imported_modules(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def used_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, full dotted name) of every use, and every import, of something imported."""
+    """Yield (line, full dotted name) of every import and every use of an imported name."""
     full_names: dict[str, str] = {}
     for line, local, full in imported_names(tree):
         full_names[local] = full
@@ -60,7 +60,7 @@ def used_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def banned_uses(tree: ast.AST, banned: dict[str, str]) -> list[Finding]:
-    """Uses whose full name matches a pattern of `banned` (pattern -> what to use instead)."""
+    """Return uses whose full name matches a pattern of `banned` (pattern -> what to use instead)."""
     findings = {
         Finding(line, name, instead)
         for line, name in used_names(tree)
@@ -71,7 +71,7 @@ def banned_uses(tree: ast.AST, banned: dict[str, str]) -> list[Finding]:
 
 
 def banned_imports(tree: ast.AST, banned: dict[str, str]) -> list[Finding]:
-    """Imports of the modules in `banned`, or of anything inside them."""
+    """Return imports of the modules in `banned`, or of anything inside them."""
     findings = {
         Finding(line, f"import {module}", instead)
         for line, module in imported_modules(tree)
@@ -82,7 +82,7 @@ def banned_imports(tree: ast.AST, banned: dict[str, str]) -> list[Finding]:
 
 
 def banned_builtins(tree: ast.AST, banned: dict[str, str]) -> list[Finding]:
-    """Calls of the built-in functions in `banned`."""
+    """Return calls of the built-in functions in `banned`."""
     return sorted(
         Finding(node.lineno, f"{node.func.id}()", banned[node.func.id])
         for node in ast.walk(tree)
@@ -91,7 +91,7 @@ def banned_builtins(tree: ast.AST, banned: dict[str, str]) -> list[Finding]:
 
 
 def swallowed_errors(tree: ast.AST) -> list[Finding]:
-    """Bare excepts, and handlers that catch everything and do nothing with it."""
+    """Return bare excepts, and handlers that catch every error and ignore it."""
     findings = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ExceptHandler):

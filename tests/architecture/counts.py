@@ -1,9 +1,9 @@
-"""Counts what makes the tree easy or hard to read: files, lines, the store's protocol, small modules, late imports.
+"""Counts files, lines, members of the store's protocol, small modules and late imports.
 
-    python -m tests.architecture.counts [SRC]      SRC: the folder with `onthedot` in it; default: this repository's
+    python -m tests.architecture.counts [SRC]      SRC: the folder that contains `onthedot`; default: that of this tree
 
-Numbers are for comparing one tree with an older one. No test holds a tree to a number: two subjects in one file would
-reach it, too.
+The numbers are for a comparison with an older tree. No test has a limit for them, because bad means, such as two
+subjects in one file, can reach any limit.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from tests.architecture.source import ROOT, python_files
 
 PROTOCOL = ("stores/protocol.py", "stores/base.py")
-"""Where the store's protocol is, and where it was."""
+"""The file of the store's protocol, and its place in older trees."""
 
 
 def modules(package: Path) -> dict[str, Path]:
-    """Every module of a package, by its dotted name. A package's own name is its `__init__`."""
+    """Return every module of a package by its dotted name. A package has the name of its `__init__`."""
     found = {}
     for path in python_files(package):
         parts = path.relative_to(package.parent).with_suffix("").parts
@@ -30,7 +30,7 @@ def modules(package: Path) -> dict[str, Path]:
 
 
 def importers(package: Path) -> dict[str, set[str]]:
-    """By module: the modules of the package that import it."""
+    """Return for each module the modules of the package that import it."""
     known = modules(package)
     found: dict[str, set[str]] = defaultdict(set)
     for name, path in known.items():
@@ -43,7 +43,7 @@ def importers(package: Path) -> dict[str, set[str]]:
 
 
 def imports_of(node: ast.AST) -> Iterator[str]:
-    """What a statement imports, with dots."""
+    """Yield the dotted names that a statement imports."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -51,7 +51,7 @@ def imports_of(node: ast.AST) -> Iterator[str]:
 
 
 def lonely_modules(package: Path) -> list[str]:
-    """Modules that exactly one other module imports."""
+    """Return the modules that exactly one other module imports."""
     by_module = importers(package)
     return sorted(
         name for name, path in modules(package).items() if path.stem[:2] != "__" and len(by_module[name]) == 1
@@ -59,7 +59,7 @@ def lonely_modules(package: Path) -> list[str]:
 
 
 def late_imports(folder: Path) -> int:
-    """Import statements inside of functions."""
+    """Return the number of import statements inside functions."""
     functions = [
         node
         for path in python_files(folder)
@@ -76,7 +76,7 @@ def late_imports(folder: Path) -> int:
 
 
 def rows_by_position(package: Path) -> int:
-    """Reads such as `row[7]`."""
+    """Return the number of reads such as `row[7]`."""
     return sum(
         isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Name)
@@ -89,7 +89,7 @@ def rows_by_position(package: Path) -> int:
 
 
 def protocol_members(package: Path) -> dict[str, int]:
-    """By class: the methods that a store has to have."""
+    """Return for each class of the protocol the number of methods that a store must have."""
     path = next((package / one for one in PROTOCOL if (package / one).exists()), None)
     if path is None:
         return {}
@@ -105,13 +105,13 @@ def protocol_members(package: Path) -> dict[str, int]:
 
 
 def top_level(package: Path) -> tuple[int, int]:
-    """Modules and folders directly below the package."""
+    """Return the number of modules and of folders directly below the package."""
     entries = [entry for entry in package.iterdir() if not entry.name.startswith("__")]
     return sum(entry.suffix == ".py" for entry in entries), sum((entry / "__init__.py").exists() for entry in entries)
 
 
 def lines_by_folder(package: Path) -> Counter[str]:
-    """How many lines each folder of the package has. "" is the top level."""
+    """Return the number of lines of each folder of the package; "" is the top level."""
     found: Counter[str] = Counter()
     for path in python_files(package):
         parts = path.relative_to(package).parts
@@ -120,7 +120,7 @@ def lines_by_folder(package: Path) -> Counter[str]:
 
 
 def report(package: Path) -> Iterator[str]:
-    """Every count, one per line."""
+    """Yield every count as a line of text."""
     by_folder = lines_by_folder(package)
     members = protocol_members(package)
     files, folders = top_level(package)

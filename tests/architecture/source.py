@@ -1,4 +1,4 @@
-"""Where the sources are, for the tests that read them instead of running them."""
+"""The folders of the sources, for tests that read source files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VERIFY = ROOT / "verify"
 
 
 def python_files(*places: Path) -> list[Path]:
-    """Every Python file at or under the places that exist, in a stable order."""
+    """Return every Python file at or under these places, sorted. Places that do not exist are skipped."""
     found: set[Path] = set()
     for place in places:
         found.update([place] if place.is_file() else place.rglob("*.py"))
@@ -19,5 +19,5 @@ def python_files(*places: Path) -> list[Path]:
 
 
 def report(rule: str, findings: Iterable[str]) -> str:
-    """A failure message: the rule once, then one finding per line."""
+    """Return the message of a failure: the rule, then one finding per line."""
     return "\n  ".join([rule, *findings])

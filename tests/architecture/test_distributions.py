@@ -1,4 +1,4 @@
-"""Two distributions: `onthedot` has what users need, `onthedot-verify` what tests stores and histories."""
+"""The distribution `onthedot` has what users need; `onthedot-verify` has the tools that test stores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") e
 class Wheel(NamedTuple):
     files: dict[str, bytes]
     info: str
-    """The folder of its metadata."""
+    """The name of the metadata folder."""
 
     @property
     def modules(self) -> set[str]:
@@ -37,7 +37,7 @@ class Wheel(NamedTuple):
 
 
 def build(project: Path, folder: Path) -> None:
-    """Build the sdist and the wheel of a project, with what is installed. Nothing is downloaded."""
+    """Build the sdist and the wheel of a project with the installed tools, without downloads."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", str(folder)]
     built = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=100, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
@@ -49,9 +49,9 @@ def open_wheel(folder: Path, name: str) -> Wheel:
 
 
 def unpack(folder: Path, name: str, to: Path) -> Path:
-    """The folder that an sdist unpacks to."""
+    """Unpack an sdist, and return its folder."""
     with tarfile.open(folder / f"{name}-{VERSION}.tar.gz") as archive:
-        archive.extractall(to, **SAFELY)  # noqa: S202 - we have just made it
+        archive.extractall(to, **SAFELY)  # noqa: S202 - our own archive
     return to / f"{name}-{VERSION}"
 
 
@@ -79,7 +79,7 @@ def test_the_wheel_of_onthedot_has_the_package_and_the_plugin(dist: Path):
 
 
 @pytest.mark.slow
-def test_the_wheel_of_onthedot_verify_has_the_rest(dist: Path):
+def test_the_wheel_of_onthedot_verify_has_only_the_test_tools(dist: Path):
     wheel = open_wheel(dist, "onthedot_verify")
     assert wheel.modules == sources(VERIFY / "onthedot_verify")
     assert {f"onthedot_verify/{part}/__init__.py" for part in PARTS} <= wheel.modules
@@ -121,11 +121,11 @@ def project(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_both_have_one_version():
+def test_both_distributions_have_the_same_version():
     assert [project(ROOT)["version"], project(VERIFY)["version"]] == [VERSION, VERSION]
     assert project(VERIFY)["dependencies"] == [f"onthedot=={VERSION}"]
     assert project(VERIFY)["requires-python"] == project(ROOT)["requires-python"]
 
 
-def test_both_have_one_license():
+def test_both_distributions_have_the_same_license():
     assert (VERIFY / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()

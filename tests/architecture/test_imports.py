@@ -1,4 +1,4 @@
-"""`import onthedot` is cheap: nobody pays for a store, a web framework or a parser they do not use."""
+"""`import onthedot` is cheap: it loads no store, web framework or parser before they are used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOT_LOADED = {
     "yaml": "never; YAML files are read with ruamel.yaml",
 }
 
-# What the interpreter loaded by itself, at its own start, is not counted.
+# Modules that the interpreter loads at its start do not count.
 PROBE = """
 import json, sys
 before = set(sys.modules)
@@ -36,14 +36,14 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 
 def loaded_by(statement: str) -> list[str]:
-    """The modules a fresh interpreter loads for one statement."""
+    """Return the modules that a new interpreter loads for one statement."""
     probe = subprocess.run([sys.executable, "-I", "-c", PROBE, statement], capture_output=True, text=True, timeout=30)
     assert probe.returncode == 0, probe.stderr
     modules: list[str] = json.loads(probe.stdout)
     return modules
 
 
-def offenders(modules: list[str]) -> list[str]:
+def unwanted(modules: list[str]) -> list[str]:
     return [
         f"{module} (to be loaded {when})"
         for name, when in NOT_LOADED.items()
@@ -52,15 +52,15 @@ def offenders(modules: list[str]) -> list[str]:
     ]
 
 
-def test_importing_the_package_loads_only_what_everyone_needs():
+def test_importing_the_package_loads_no_optional_module():
     modules = loaded_by("import onthedot")
     assert "onthedot" in modules
-    found = offenders(modules)
+    found = unwanted(modules)
     assert not found, "`import onthedot` loads " + ", ".join(found)
 
 
-def test_an_offender_is_named():
-    assert "sqlite3 (to be loaded by onthedot.stores.sqlite)" in offenders(loaded_by("import sqlite3"))
-    assert offenders(["onthedot.cli.main", "clicker", "onthedot.testings"]) == [
+def test_an_unwanted_module_is_reported():
+    assert "sqlite3 (to be loaded by onthedot.stores.sqlite)" in unwanted(loaded_by("import sqlite3"))
+    assert unwanted(["onthedot.cli.main", "clicker", "onthedot.testings"]) == [
         "onthedot.cli.main (to be loaded by the command)"
     ]

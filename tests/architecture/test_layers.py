@@ -1,4 +1,4 @@
-"""Imports go down only. The contracts, with their reasons, are in pyproject.toml."""
+"""Imports between packages go down only. The contracts and their reasons are in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.architecture.source import PACKAGE, ROOT, VERIFY
 
 RUN = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 
-# One breach of each contract, and one module in each package that has no place in the layers.
-BREACHES = {
+# One violation of each contract, and in each package one module that is missing in the layers.
+VIOLATIONS = {
     "onthedot/__init__.py": "",
     "onthedot/operations.py": "",
     "onthedot/node/__init__.py": "",
@@ -54,12 +54,12 @@ def lint_imports(*where: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_the_packages_keep_their_layers():
+def test_the_packages_obey_their_layers():
     result = lint_imports(ROOT / "src", VERIFY)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_every_driver_is_protected():
+def test_a_contract_protects_every_driver():
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     protected = {name for contract in config["contracts"] for name in contract.get("protected_modules", ())}
     drivers = {f"onthedot.stores.{init.parent.name}" for init in PACKAGE.glob("stores/*/__init__.py")}
@@ -68,9 +68,9 @@ def test_every_driver_is_protected():
 
 
 @pytest.fixture(scope="module")
-def breached(tmp_path_factory: pytest.TempPathFactory) -> str:
-    where = tmp_path_factory.mktemp("breached")
-    for name, source in BREACHES.items():
+def violated(tmp_path_factory: pytest.TempPathFactory) -> str:
+    where = tmp_path_factory.mktemp("violated")
+    for name, source in VIOLATIONS.items():
         path = where / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
@@ -100,8 +100,8 @@ def breached(tmp_path_factory: pytest.TempPathFactory) -> str:
         "unplaced",
     ],
 )
-def test_a_breach_is_reported(breached: str, line: str):
-    assert line in breached
+def test_a_violation_is_reported(violated: str, line: str):
+    assert line in violated
 
 
 @pytest.mark.slow
@@ -113,5 +113,5 @@ def test_a_breach_is_reported(breached: str, line: str):
         "onthedot_verify.simulation -> onthedot.testing.harness",
     ],
 )
-def test_an_allowed_importer_is_not_reported(breached: str, line: str):
-    assert line not in breached
+def test_an_allowed_importer_is_not_reported(violated: str, line: str):
+    assert line not in violated

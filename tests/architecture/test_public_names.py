@@ -1,4 +1,4 @@
-"""The front door: what `onthedot.__all__` promises is there, in order, once."""
+"""Every name of `onthedot.__all__` exists, is public, is listed once, and is sorted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import onthedot
 
 
 def in_order(names: list[str]) -> list[str]:
-    """Constants, then classes, then the rest, each by name: the order ruff (RUF022) writes."""
+    """Sort names as ruff (RUF022) does: constants, then classes, then the rest, each by name."""
 
     def place(name: str) -> tuple[int, str]:
         if name.isupper() and len(name) > 1:
@@ -22,29 +22,29 @@ def test_the_names_are_sorted():
     assert list(onthedot.__all__) == in_order(list(onthedot.__all__))
 
 
-def test_no_name_is_given_twice():
+def test_no_name_is_listed_twice():
     assert len(set(onthedot.__all__)) == len(onthedot.__all__)
 
 
 def test_every_name_can_be_imported():
     missing = [name for name in onthedot.__all__ if not hasattr(onthedot, name)]
-    assert not missing, f"`onthedot.__all__` promises what is not there: {', '.join(missing)}"
+    assert not missing, f"names in `onthedot.__all__` that do not exist: {', '.join(missing)}"
 
 
-def test_every_name_is_meant_for_others():
+def test_every_name_is_public():
     private = [name for name in onthedot.__all__ if name.startswith("_") and name != "__version__"]
     assert not private, f"private names in `onthedot.__all__`: {', '.join(private)}"
 
 
-def test_the_order_is_constants_classes_rest():
+def test_the_order_is_constants_then_classes_then_the_rest():
     names = ["cron", "Job", "__version__", "UTC", "Zone", "at"]
     assert in_order(names) == ["UTC", "Job", "Zone", "__version__", "at", "cron"]
 
 
-def test_every_name_is_listed_before_it_was_asked_for():
+def test_dir_lists_every_name_before_it_is_loaded():
     assert set(onthedot.__all__) <= set(dir(onthedot))
 
 
-def test_a_name_that_is_not_there_is_no_attribute():
+def test_an_unknown_name_raises_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'onthedot' has no attribute 'nothing'"):
         onthedot.nothing  # type: ignore[attr-defined]  # noqa: B018

@@ -1,4 +1,4 @@
-"""Time, randomness and the outside world come in by few doors, and deciding code has none of them."""
+"""Deciding code is pure: only `clock.py` reads the time, only `ids.py` draws randomness, and no error is swallowed."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from tests.architecture.banned import (
 )
 from tests.architecture.source import PACKAGE, ROOT, VERIFY, python_files, report
 
-# The code that decides: the same arguments give the same answer, today, tomorrow and in the simulator.
+# The code that decides: the same arguments always give the same answer.
 DECIDING = (
     "schedules",
     "rules",
     "model",
 )
 
-ARGUMENT = "an argument of the function, handed in by the code that drives"
+ARGUMENT = "an argument of the function, passed by the code that drives"
 
 IMPORTS_BANNED_IN_DECIDING = {
     "asyncio": "a plain function; waiting is for the code that drives",
     "os": ARGUMENT,
-    "pathlib": "text handed in by the code that reads files",
-    "random": "a number handed in by the code that drives",
-    "secrets": "an id handed in by the code that drives",
+    "pathlib": "text passed by the code that reads files",
+    "random": "a number passed by the code that drives",
+    "secrets": "an id passed by the code that drives",
     "socket": ARGUMENT,
     "sqlite3": "values; recording is for the stores",
     "subprocess": "values; running is for the code that drives",
     "threading": "a plain function over frozen values",
-    "time": "`now`, handed in by the code that drives",
-    "uuid": "an id handed in by the code that drives",
+    "time": "`now`, passed by the code that drives",
+    "uuid": "an id passed by the code that drives",
 }
 CLOCK_READS = {
     "datetime.date.today": "`now` as an argument, or `onthedot.clock`",
@@ -44,15 +44,15 @@ CLOCK_READS = {
     "datetime.datetime.today": "`now` as an argument, or `onthedot.clock`",
     "datetime.datetime.utcnow": "`now` as an argument, or `onthedot.clock`",
 }
-DOORS_CLOSED_TO_DECIDING = CLOCK_READS | {
-    "onthedot.clock.SystemClock": "`now`, handed in by the code that drives",
-    "onthedot.ids": "an id or a number handed in by the code that drives",
-    "onthedot.ids.*": "an id or a number handed in by the code that drives",
+NAMES_BANNED_IN_DECIDING = CLOCK_READS | {
+    "onthedot.clock.SystemClock": "`now`, passed by the code that drives",
+    "onthedot.ids": "an id or a number passed by the code that drives",
+    "onthedot.ids.*": "an id or a number passed by the code that drives",
 }
 BUILTINS_BANNED_IN_DECIDING = {
     "input": ARGUMENT,
-    "open": "text handed in by the code that reads files",
-    "print": "a value; showing it is for the command line",
+    "open": "text passed by the code that reads files",
+    "print": "a value, which the command line prints",
 }
 
 BANNED_EVERYWHERE = CLOCK_READS | {
@@ -63,13 +63,13 @@ BANNED_EVERYWHERE = CLOCK_READS | {
     "secrets.*": "`onthedot.ids`",
     "time.clock_gettime*": "`onthedot.clock`",
     "time.monotonic*": "`onthedot.clock`",
-    "time.sleep": "the clock's own waiting, which a test can turn",
+    "time.sleep": "a wait of the clock, which a test can advance",
     "time.time*": "`onthedot.clock`",
     "uuid": "`onthedot.ids`",
     "uuid.*": "`onthedot.ids`",
 }
-# The doors. A file of `testing/` or `verify/` may join them only with its reason here; two or three, not ten.
-DOORS = {
+# The only files that may use these names. Add another one only with a reason, and keep the list short.
+SOURCES = {
     "clock.py": "the one place that reads the time",
     "ids.py": "the one place that draws randomness",
 }
@@ -79,12 +79,12 @@ def deciding_findings(source: str) -> list[Finding]:
     tree = ast.parse(source)
     return sorted(
         banned_imports(tree, IMPORTS_BANNED_IN_DECIDING)
-        + banned_uses(tree, DOORS_CLOSED_TO_DECIDING)
+        + banned_uses(tree, NAMES_BANNED_IN_DECIDING)
         + banned_builtins(tree, BUILTINS_BANNED_IN_DECIDING)
     )
 
 
-def door_findings(source: str) -> list[Finding]:
+def impure_findings(source: str) -> list[Finding]:
     return banned_uses(ast.parse(source), BANNED_EVERYWHERE)
 
 
@@ -103,22 +103,22 @@ def test_deciding_code_is_pure():
 
 
 @pytest.mark.parametrize("place", DECIDING)
-def test_the_deciding_code_is_where_this_test_looks_for_it(place):
+def test_the_folders_of_deciding_code_exist(place):
     assert python_files(PACKAGE / place), f"nothing at src/onthedot/{place}; name its new place in DECIDING"
 
 
-def test_time_and_randomness_come_in_by_their_doors_only():
-    doors = {PACKAGE / door for door in DOORS}
-    files = [path for path in python_files(PACKAGE, VERIFY) if path not in doors]
-    found = [finding.at(relative(path)) for path in files for finding in door_findings(path.read_text())]
-    assert not found, report(f"time and randomness come in by {', '.join(DOORS)} only", found)
+def test_only_the_named_files_read_the_time_and_draw_randomness():
+    allowed = {PACKAGE / name for name in SOURCES}
+    files = [path for path in python_files(PACKAGE, VERIFY) if path not in allowed]
+    found = [finding.at(relative(path)) for path in files for finding in impure_findings(path.read_text())]
+    assert not found, report(f"only {', '.join(SOURCES)} may read the time and draw randomness", found)
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_every_door_is_still_used_as_one(door):
-    path = PACKAGE / door
-    assert path.is_file(), f"src/onthedot/{door} is gone; take it out of DOORS"
-    assert door_findings(path.read_text()), f"src/onthedot/{door} needs no exception; take it out of DOORS"
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_named_file_still_needs_its_exception(name):
+    path = PACKAGE / name
+    assert path.is_file(), f"src/onthedot/{name} does not exist; remove it from SOURCES"
+    assert impure_findings(path.read_text()), f"src/onthedot/{name} needs no exception; remove it from SOURCES"
 
 
 def test_no_error_is_swallowed():
@@ -127,7 +127,7 @@ def test_no_error_is_swallowed():
         for path in python_files(PACKAGE, VERIFY)
         for finding in swallowing_findings(path.read_text())
     ]
-    assert not found, report("an error is handled, recorded or let through; never dropped", found)
+    assert not found, report("an error must be handled, recorded or raised, and never ignored", found)
 
 
 # --- the checks themselves can fail --------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_no_error_is_swallowed():
         "with open('jobs.csv') as file:\n    pass",
     ],
 )
-def test_impure_decisions_are_caught(source):
+def test_impure_deciding_code_is_found(source):
     assert deciding_findings(source)
 
 
@@ -170,7 +170,7 @@ def test_impure_decisions_are_caught(source):
         "def f(line):\n    return line.open()",
     ],
 )
-def test_pure_decisions_pass(source):
+def test_pure_deciding_code_passes(source):
     assert deciding_findings(source) == []
 
 
@@ -192,8 +192,8 @@ def test_pure_decisions_pass(source):
         ("from os import urandom", "os.urandom"),
     ],
 )
-def test_time_and_randomness_by_another_door_are_caught(source, name):
-    assert name in [finding.name for finding in door_findings(source)]
+def test_other_uses_of_time_and_randomness_are_found(source, name):
+    assert name in [finding.name for finding in impure_findings(source)]
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ def test_time_and_randomness_by_another_door_are_caught(source, name):
         "def f(random):\n    random.choice()",
     ],
 )
-def test_what_needs_no_door_passes(source):
-    assert door_findings(source) == []
+def test_harmless_uses_pass(source):
+    assert impure_findings(source) == []
 
 
 @pytest.mark.parametrize(
@@ -217,11 +217,11 @@ def test_what_needs_no_door_passes(source):
         "except (ValueError, Exception):\n    'a comment in disguise'",
     ],
 )
-def test_swallowed_errors_are_caught(handler):
+def test_swallowed_errors_are_found(handler):
     assert swallowing_findings(f"try:\n    work()\n{handler}")
 
 
-def test_suppressing_everything_is_caught():
+def test_suppressing_every_error_is_found():
     assert swallowing_findings("import contextlib\nwith contextlib.suppress(Exception):\n    work()")
 
 
@@ -230,7 +230,7 @@ def test_handled_errors_pass(handler):
     assert swallowing_findings(f"try:\n    work()\n{handler}") == []
 
 
-def test_a_finding_says_what_where_and_what_instead():
-    [finding] = door_findings("x = 1\nfrom time import sleep")
+def test_a_finding_names_the_place_the_name_and_the_alternative():
+    [finding] = impure_findings("x = 1\nfrom time import sleep")
     message = finding.at("src/onthedot/loop.py")
     assert message.startswith("src/onthedot/loop.py:2: `time.sleep` is banned here; use ")

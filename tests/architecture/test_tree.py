@@ -1,4 +1,4 @@
-"""The tree can be guessed from outside: modules have nouns as names, and tests are where their module is."""
+"""Names in the tree can be guessed: modules are nouns, services have the name of their class, tests mirror modules."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ IRREGULAR = frozenset({
     "made", "met", "put", "read", "said", "seen", "sent", "set", "shown", "spent", "taken", "thrown", "told", "won",
     "written",
 })  # fmt: skip
-"""Participles without an ending of their own."""
+"""Irregular participles."""
 
 NOUNS = frozenset({"blocking", "feed", "need", "ring", "seed", "setting", "speed", "string", "testing", "thing"})
-"""Words that look like one and are none, or that the field uses as a name: `blocking`, `testing`."""
+"""Words that only look like a participle, or that are usual as names: `blocking`, `testing`."""
 
 
 def is_gerund_or_participle(name: str) -> bool:
-    """Whether a name is a verb's form and nothing else. `why_waiting` is more."""
+    """Return whether a name is only a form of a verb. `why_waiting` is more."""
     return name not in NOUNS and (GERUND_OR_PARTICIPLE.fullmatch(name) is not None or name in IRREGULAR)
 
 
 def verbs_in(package: Path) -> Iterator[str]:
-    """The modules, Lua files and folders of a package that are named so."""
+    """Yield the modules, Lua files and folders of a package whose name is a form of a verb."""
     for path in (*python_files(package), *sorted(package.rglob("*.lua"))):
         inner = path.relative_to(package)
         if path.name == "__init__.py" and path.parent != package and is_gerund_or_participle(path.parent.name):
@@ -41,16 +41,16 @@ def verbs_in(package: Path) -> Iterator[str]:
 @pytest.mark.parametrize("package", [PACKAGE, VERIFY / "onthedot_verify"], ids=["src", "verify"])
 def test_modules_and_folders_have_nouns_as_names(package: Path):
     found = sorted(verbs_in(package))
-    assert not found, report("give these the noun that the field uses; a bare gerund or participle is none:", found)
+    assert not found, report("rename these to a usual noun; a gerund or participle alone is not one:", found)
 
 
-def test_a_lua_file_is_held_to_it(tmp_path: Path):
+def test_the_rule_holds_for_lua_files(tmp_path: Path):
     for name in ("passing.lua", "unsettled.lua", "gates.lua", "gate_checks.lua"):
         (tmp_path / name).write_text("")
     assert list(verbs_in(tmp_path)) == ["passing.lua", "unsettled.lua"]
 
 
-def test_a_verb_is_seen_and_a_noun_is_not():
+def test_verbs_are_found_and_nouns_are_not():
     verbs = ("asking", "imported", "written", "found", "gone")
     nouns = ("why_waiting", "written_jobs", "feed", "testing", "setup", "fencing_token", "leader", "wakeup")
     assert [name for name in (*verbs, *nouns) if is_gerund_or_participle(name)] == list(verbs)
@@ -60,7 +60,7 @@ def test_a_verb_is_seen_and_a_noun_is_not():
 
 
 def services() -> Iterator[tuple[str, str, str]]:
-    """The module, the class and the `name` of each service."""
+    """Yield the module, the class and the `name` of each service."""
     for path in python_files(PACKAGE):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef) and "Service" in [ast.unparse(base) for base in node.bases]:
@@ -74,7 +74,7 @@ def snake_case(name: str) -> str:
 
 
 def test_services_are_named_after_their_class_or_module():
-    """Logs show the name: whoever reads it finds the code."""
+    """Logs show the name, so that readers can find the code."""
     found = list(services())
     assert len(found) > 20
     wrong = [
@@ -88,8 +88,8 @@ def test_services_are_named_after_their_class_or_module():
 # ── tests mirror the source ──────────────────────────────────────────────────────────────────────────────────
 
 SUBJECTS: dict[str, tuple[str, ...]] = {
-    "a rule for keys in whatever order things happen": ("tests/access/test_lifetimes.py",),
-    "commands as a person types them, beside nodes and servers": (
+    "rules for keys that hold in any order of events": ("tests/access/test_lifetimes.py",),
+    "commands as a user types them, with nodes and servers": (
         "tests/cli/test_beside_a_node.py",
         "tests/cli/test_hostile_text.py",
         "tests/cli/test_limits.py",
@@ -105,7 +105,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/node/test_schedule_options.py",
         "tests/node/test_overlap.py",
     ),
-    "alert rules, which are no Python": ("tests/observe/test_rules.py",),
+    "alert rules, which are not Python": ("tests/observe/test_rules.py",),
     "one rule for every front door": (
         "tests/operations/test_every_verb.py",
         "tests/operations/test_late_edits.py",
@@ -200,30 +200,30 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/test_service.py",
         "tests/test_subscribers.py",
     ),
-    "the harness and its plugin as users have them": (
+    "the harness and its plugin as users use them": (
         "tests/testing/test_plugin.py",
         "tests/testing/test_putting.py",
         "tests/testing/test_statements.py",
     ),
 }
-"""By reason: test modules that are about more than one module of the source, or about none."""
+"""By reason: test modules that test more than one module of the source, or none."""
 
 
 def mirrors(test: Path, tests: Path, package: Path) -> bool:
-    """Whether the source has a module or folder of this name, below the folder that corresponds to the test's."""
+    """Return whether the source has a module or folder with the test's name, below the matching folder."""
     folder, name = package / test.parent.relative_to(tests), test.stem.removeprefix("test_")
     return any(entry.name in (name, f"{name}.py") for entry in folder.rglob("*") if "__pycache__" not in entry.parts)
 
 
 def without_module(tests: Path, package: Path) -> Iterator[str]:
-    """Test modules that mirror no module, of the folders that mirror a package."""
+    """Yield the test modules that mirror no module, in folders that mirror a package."""
     for test in sorted(tests.rglob("test_*.py")):
         parts = test.relative_to(tests).parts
         if (len(parts) == 1 or (package / parts[0]).is_dir()) and not mirrors(test, tests, package):
             yield test.relative_to(tests.parent).as_posix()
 
 
-def test_tests_are_where_their_module_is():
+def test_tests_are_in_the_folder_of_their_module():
     known = {path for paths in SUBJECTS.values() for path in paths}
     found = sorted(set(without_module(ROOT / "tests", PACKAGE)) - known)
     gone = sorted(path for path in known if not (ROOT / path).is_file())

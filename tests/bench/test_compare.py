@@ -1,4 +1,4 @@
-"""Two revisions compared: what a ratio is, when the verdict says no, and that each side runs its own sources."""
+"""The comparison of two revisions computes ratios and a verdict, and runs each side with its own sources."""
 
 from __future__ import annotations
 
@@ -15,53 +15,53 @@ import pytest
 from bench import cpu
 from bench.compare import ROOT, Comparison, Row, Side, error, judge, main, quartiles, table, take_side
 from bench.results import BenchFailed
-from bench.workload import Took
+from bench.workload import Usage
 
 TINY = ["--store", "sqlite", "--rounds", "1", "--size", "0.02"]
 
 
-def took(client: float, server: float = 0.0, *, count: int = 10, wall: float = 1.0, late: float | None = None) -> Took:
-    return Took(count, client, server, wall, late)
+def took(client: float, server: float = 0.0, *, count: int = 10, wall: float = 1.0, late: float | None = None) -> Usage:
+    return Usage(count, client, server, wall, late)
 
 
 # ── ratios ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_ratio_is_the_median_over_rounds_of_cpu_time():
+def test_the_ratio_is_the_median_of_cpu_time_over_rounds():
     row = Row("made up", [(took(1.0), took(1.1)), (took(4.0), took(4.0)), (took(1.0), took(9.0))])
     assert row.ratios == pytest.approx([1.1, 1.0, 9.0])
     assert row.ratio == pytest.approx(1.1)
     assert row.costs == pytest.approx((100_000, 400_000))
 
 
-def test_client_and_server_count_together_and_by_the_thing():
+def test_the_cost_is_cpu_time_of_client_and_server_per_item():
     row = Row("made up", [(took(0.5, 0.5), took(0.5, 2.5, count=20))])
     assert row.ratio == pytest.approx(1.5)
     assert row.unit == "µs CPU"
 
 
-def test_wall_time_is_shown_and_not_judged():
+def test_wall_time_is_shown_but_does_not_count():
     row = Row("made up", [(took(1.0, wall=1.0), took(1.0, wall=4.0))])
     assert (row.ratio, row.wall_ratio, row.per_second) == (1.0, 4.0, (10.0, 2.5))
 
 
-def test_lateness_is_judged_by_its_delay():
+def test_the_cost_of_lateness_is_its_delay():
     row = Row("made up", [(took(1.0, late=2.0), took(5.0, late=3.0))])
     assert (row.ratio, row.unit) == (1.5, "ms late")
 
 
-def test_quartiles_and_error():
+def test_quartiles_and_standard_error_are_computed():
     assert quartiles([7]) == (7, 7)
     assert quartiles([5, 1, 3, 2, 4]) == (2, 4)
     assert error([1.0, 1.0, 1.0]) == 0
     assert error([0.9, 0.95, 1.0, 1.05, 1.1] * 20) == pytest.approx(0.0093)
-    assert error([1.0, 1.0, 1.0, 1.0, 50.0]) == 0, "one outlier says nothing"
+    assert error([1.0, 1.0, 1.0, 1.0, 50.0]) == 0, "expected one outlier to be ignored"
 
 
 # ── the verdict ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_geometric_mean_is_over_all_rows():
+def test_the_verdict_has_the_geometric_mean_of_all_rows():
     verdict = judge({"twice as fast": 0.5, "as fast": 1.0, "10 % slower": 1.1})
     assert verdict.overall == pytest.approx(0.55 ** (1 / 3))
     assert verdict.passed
@@ -79,11 +79,11 @@ def test_the_geometric_mean_is_over_all_rows():
         ({}, False),
     ],
 )
-def test_the_limits(ratios, passed):
+def test_the_verdict_obeys_both_limits(ratios, passed):
     assert judge(ratios).passed is passed
 
 
-def test_a_verdict_names_what_is_too_slow():
+def test_a_verdict_names_slow_rows():
     verdict = judge({"drain sqlite": 1.3, "submit sqlite": 1.0})
     assert str(verdict) == (
         "FAILS: geometric mean 1.140 (limit 1.05); all rows together are too slow; drain sqlite 1.30 (limit 1.15)"
@@ -108,7 +108,7 @@ def test_a_slow_row_is_measured_once_more(monkeypatch, tmp_path):
     found = iter([[Row("a", [(took(1.0), took(2.0))])], [Row("a", [(took(1.0), took(1.0)), (took(1.0), took(1.0))])]])
     monkeypatch.setattr(Comparison, "measure", lambda *_: next(found))
     sides = (Side("old", tmp_path, "old"), Side("new", tmp_path, "new"))
-    (row,) = Comparison(sides, tmp_path, None, 1.0).measure_well("a", "sqlite", 1)
+    (row,) = Comparison(sides, tmp_path, None, 1.0).measure_twice_if_slow("a", "sqlite", 1)
     assert (len(row.rounds), row.ratio) == (3, 1.0)
 
 
@@ -127,7 +127,7 @@ def test_a_side_is_a_copy_of_a_revision_or_of_a_folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_old_and_new_are_compared_and_all_is_written(tmp_path, capsys):
+def test_a_comparison_writes_all_rows_to_json(tmp_path, capsys):
     told = tmp_path / "told.json"
     before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     ended = main([str(ROOT), *TINY, "--only", "submit,gated one key", "--json", str(told), "--dir", str(tmp_path)])
@@ -142,12 +142,12 @@ def test_old_and_new_are_compared_and_all_is_written(tmp_path, capsys):
     seen = capsys.readouterr()
     assert written["verdict"] in seen.out
     assert "1 of 2, sqlite: gated one key" in seen.err
-    assert list(tmp_path.iterdir()) == [told], "its folders are gone"
+    assert list(tmp_path.iterdir()) == [told], "expected all temporary folders to be removed"
     assert before is None or os.sched_getaffinity(0) == before
 
 
 @pytest.mark.slow
-def test_a_busy_loop_in_arm_is_caught(tmp_path, capsys):
+def test_a_slow_arm_fails_the_comparison(tmp_path, capsys):
     slow = tmp_path / "slow"
     shutil.copytree(ROOT / "src", slow / "src", ignore=shutil.ignore_patterns("__pycache__"))
     with (slow / "src" / "onthedot" / "stores" / "connect.py").open("a") as source:
@@ -178,7 +178,7 @@ async def open_store(url, **options):
 
 
 @pytest.mark.slow
-def test_a_side_that_does_not_work_is_named(tmp_path, capsys):
+def test_a_broken_side_is_named(tmp_path, capsys):
     broken = tmp_path / "broken"
     (broken / "src" / "onthedot").mkdir(parents=True)
     (broken / "src" / "onthedot" / "__init__.py").write_text("raise RuntimeError('broken on purpose')\n")
@@ -188,7 +188,7 @@ def test_a_side_that_does_not_work_is_named(tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="CPU time of others is read from /proc")
-def test_cpu_time_of_children_counts_while_they_live_and_after():
+def test_cpu_time_of_children_counts_during_and_after_their_life():
     before, own = cpu.family_of(os.getpid()), time.process_time()
     code = "import sys, time\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\nsys.stdin.readline()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
@@ -197,5 +197,5 @@ def test_cpu_time_of_children_counts_while_they_live_and_after():
         living = cpu.family_of(os.getpid())
     ended = cpu.family_of(os.getpid())
     assert living - before >= 0.3
-    assert ended - before >= 0.28, "in steps of 10 ms"
+    assert ended - before >= 0.28, "expected the CPU time of an ended child, in steps of 10 ms"
     assert time.process_time() - own < 0.3

@@ -1,4 +1,4 @@
-"""What a figure is held to: verdicts, the table, and the exit code that can say no."""
+"""Floors and aims give each line its verdict; a missed floor or lost work gives exit code 1."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def line(measured: float, *, more: bool = True, floor: float | None = 0.35, aim:
 @pytest.mark.parametrize(
     ("measured", "verdict"), [(0.34, "FAILS"), (0.35, "ok"), (0.59, "ok"), (0.6, "aim"), (2.0, "aim")]
 )
-def test_more_is_better_for_a_ratio(measured, verdict):
+def test_a_ratio_reaches_its_floor_and_aim_from_below(measured, verdict):
     assert line(measured).verdict == verdict
 
 
 @pytest.mark.parametrize(("measured", "verdict"), [(5.1, "FAILS"), (5.0, "ok"), (2.1, "ok"), (2.0, "aim"), (-1, "aim")])
-def test_less_is_better_for_a_difference(measured, verdict):
+def test_a_difference_reaches_its_floor_and_aim_from_above(measured, verdict):
     assert line(measured, more=False, floor=5.0, aim=2.0).verdict == verdict
 
 
-def test_without_a_floor_a_line_is_printed():
+def test_a_line_without_a_floor_is_only_printed():
     assert line(0.01, floor=None, aim=None).verdict == "printed"
     assert line(0.01, floor=None).verdict == "printed"
     assert line(0.9, floor=None).verdict == "aim"
@@ -53,7 +53,7 @@ def test_lost_work_counts_at_any_size():
     assert exit_code([line(0.9)], ["drain: 3 lost"], size=0.01) == 1
 
 
-def test_everything_in_order_gives_exit_code_0():
+def test_reached_floors_give_exit_code_0():
     assert exit_code([line(0.9), line(0.1, floor=None)], [], size=1) == 0
 
 
@@ -72,10 +72,10 @@ def test_the_command_ends_with_1_when_work_was_lost(monkeypatch, capsys):
 
     monkeypatch.setitem(command.BENCHES, "drain", broken)
     assert command.main(["--only", "drain", "--size", "0.01"]) == 1
-    assert "failed: made up: of 3 runs 1 lost, 1 doubled, 1 never asked for" in capsys.readouterr().err
+    assert "failed: made up: of 3 runs 1 lost, 1 duplicated, 1 unknown" in capsys.readouterr().err
 
 
-def test_what_is_not_known_is_refused(capsys):
+def test_bad_arguments_of_the_command_are_refused(capsys):
     for arguments in (["--only", "drane"], ["--size", "0"], ["--rounds", "0"]):
         with pytest.raises(SystemExit) as ended:
             command.main(arguments)
@@ -103,11 +103,11 @@ def test_the_table_is_aligned():
     assert [text.index("runs/s") for text in lines] == [titles.index("unit")] * 2
 
 
-def test_short_figures():
+def test_figures_have_few_digits():
     assert [short(value) for value in (36541.2, 12.34, 0.3512, -0.5, None)] == ["36,541", "12.3", "0.35", "-0.50", "-"]
 
 
-def test_percentiles():
+def test_percentiles_are_computed():
     assert percentile([7], 0.99) == 7
     assert percentile([4, 1, 3, 2], 0.5) == 2
     assert percentile(list(range(1, 1001)), 0.99) == 990
@@ -120,7 +120,7 @@ def test_sides_take_turns(tmp_path):
     assert pairs == [((0, 0), (0, 1)), ((1, 2), (1, 3)), ((2, 4), (2, 5))]
 
 
-def test_early_doubled_and_missing_starts_fail():
+def test_early_duplicated_and_missing_starts_fail_the_bench():
     good = [Start(STEP * n, STEP * n + 700) for n in range(10, 20)]
     check_starts("made up", good, STEP)
     with pytest.raises(BenchFailed, match="1 of 11 starts were early, by up to 1 µs"):

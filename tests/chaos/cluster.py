@@ -1,4 +1,4 @@
-"""Real processes on one store, named by its URL: boot them, break them, wait for what the jobs have noted."""
+"""Boots real nodes on a store given by its URL, breaks them, and waits for what their handlers note."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TIMELINE = "timeline.html"
 
 @dataclass(frozen=True)
 class Tree:
-    """Where the program of a node is, and the onthedot that it runs on (None: the one of this environment)."""
+    """The folder of a node's program, and the onthedot that it uses (None: that of this environment)."""
 
     root: Path = ROOT
     installed: Path | None = None
 
     def environment(self) -> dict[str, str]:
-        """What a process of this tree is started with."""
+        """Return the environment variables for a process of this tree."""
         own = {} if self.installed is None else {"PYTHONPATH": str(self.installed)}
         return {**os.environ, fault_points.STOP_VARIABLE: "", fault_points.VARIABLE: "", **own}
 
@@ -38,7 +38,7 @@ PRESENT = Tree()
 
 
 class Cluster:
-    """The nodes, and what happens to them. `orders` hold for every node that is not told otherwise."""
+    """The nodes and their faults. `orders` are the defaults for every node."""
 
     def __init__(self, url: str, folder: Path, orders: Orders) -> None:
         self.url = url
@@ -53,7 +53,7 @@ class Cluster:
     # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def boot(self, name: str, *, url: str = "", tree: Tree = PRESENT, **orders: object) -> Process:
-        """Start a node, on its own way to the store if it has one; wait until it is ready."""
+        """Start a node and wait until it is ready. `url` is its own way to the store, if it has one."""
         given = replace(self.orders, name=name, url=url or self.url, **orders)  # type: ignore[arg-type]
         command = [sys.executable, "-m", "tests.chaos.node", as_json(given)]
         with (self.folder / f"{name}.err").open("w") as errors:
@@ -67,19 +67,19 @@ class Cluster:
         return process
 
     def leader(self, *, since: int = 0, but: Process | None = None) -> Process:
-        """Who won the newest term."""
+        """Wait until a term was won, and return the node that won the newest one."""
 
         def found() -> list[tuple[int, int]]:
             others = [(i, node) for i, node in enumerate(self.nodes) if node is not but]
             return [(int(said.about), i) for i, node in others for said in node.of("TermWon", since=since)]
 
-        return self.nodes[max(wait_until(found, "somebody to lead"))[1]]
+        return self.nodes[max(wait_until(found, "a node to lead"))[1]]
 
     def living(self) -> list[Process]:
         return [node for node in self.nodes if node.popen.returncode is None]
 
     def note(self, node: str, kind: str, begin: int, end: int = 0) -> Fault:
-        """Note what was done to the cluster, beside what processes note by themselves."""
+        """Record a fault that no process records by itself."""
         fault = Fault(node, kind, begin, end)
         self.faults.append(fault)
         return fault
@@ -87,7 +87,7 @@ class Cluster:
     # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def go_on(self, seconds: float, *, on: Process | None = None) -> Start:
-        """Let the cluster work until a slot that lies this far ahead was executed (by that node)."""
+        """Let the cluster work until a slot at least `seconds` ahead was executed (on that node, if given)."""
         since, seen = now() + round(seconds * SECOND), len(self.notes.starts)
 
         def found() -> list[Start]:
@@ -98,7 +98,7 @@ class Cluster:
         return wait_until(found, what, patience=seconds + PATIENCE)[0]
 
     def wait_executing(self, node: Process) -> None:
-        """Wait until a node is in the middle of an execution that takes a while."""
+        """Wait until a node is in the middle of a long execution."""
 
         def found() -> bool:
             notes = self.notes.read()
@@ -108,7 +108,7 @@ class Cluster:
         wait_until(found, f"{node.name} to be busy")
 
     def settle(self, *, patience: float = PATIENCE) -> int:
-        """Wait until every slot up to now is done, and every errand; stop all nodes in order. Until when that is."""
+        """Wait until every slot up to now and every errand is done, and stop all nodes. Return that instant."""
         for node in self.living():
             node.quiet()
         until = now() // STEP * STEP
@@ -123,9 +123,9 @@ class Cluster:
         return until
 
     def _owed(self, until: int) -> set[tuple[str, int]]:
-        """Slots that were not brought to their end: of jobs that must be."""
+        """Return the slots and errands that must still be executed."""
         done = self.notes.read().done
-        first: dict[str, int] = {}  # of each job: one that was stored later has no slots before
+        first: dict[str, int] = {}  # each job's first slot: a job that was stored later has none before
         for start in self.notes.starts:
             if not start.job.startswith((CAREFUL, ERRAND)):
                 first[start.job] = min(start.slot, first.get(start.job, start.slot))
@@ -134,7 +134,7 @@ class Cluster:
         return owed | {(ERRAND, run) for run in self.notes.acknowledged if run not in executed}
 
     async def evidence(self, until: int) -> Evidence:
-        """What they have left behind, judged by the checker; and drawn."""
+        """Gather the evidence, let the checker judge it, and draw the timeline."""
         found = await self._seen(until).gather(self.url, self.journal, self.orders.settings())
         timeline.write(found, self.folder / TIMELINE, self.folder.name)
         return found
@@ -145,12 +145,12 @@ class Cluster:
         return Evidence(self.notes.read(), self.faults, names, self.began, until, terms)
 
     def draw(self) -> None:
-        """What is known so far, if it was not drawn yet: for a test that has failed before the end."""
+        """Draw what is known so far, for a test that failed before its evidence was drawn."""
         if not (self.folder / TIMELINE).exists():
             timeline.write(self._seen(now()), self.folder / TIMELINE, self.folder.name)
 
     def end(self) -> None:
-        """Whatever happened: no process is left behind."""
+        """Kill all processes that still run."""
         for node in self.nodes:
             if node.popen.poll() is None:
                 node.popen.kill()
@@ -159,8 +159,8 @@ class Cluster:
             if node.popen.stdout is not None:
                 node.popen.stdout.close()
 
-    def tell(self) -> str:
-        """For whoever has to find out what went wrong."""
+    def report(self) -> str:
+        """Return the last output of all nodes and the faults, for the report of a failed test."""
         lines = []
         for node in self.nodes:
             lines.append(f"--- {node.name} ({node.popen.poll()})")
@@ -171,12 +171,12 @@ class Cluster:
 
 @contextmanager
 def cluster(url: str, folder: Path, orders: Orders) -> Iterator[Cluster]:
-    """A cluster that is gone afterwards; if a test fails, what its nodes said is printed."""
+    """Make a cluster and end it afterwards. If the test fails, the output of its nodes is printed."""
     nodes = Cluster(url, folder, orders)
     try:
         yield nodes
-    except BaseException:  # pytest's own failures are no Exceptions
-        print(nodes.tell())
+    except BaseException:  # pytest's failures are not of type Exception
+        print(nodes.report())
         nodes.draw()
         raise
     finally:
@@ -184,5 +184,5 @@ def cluster(url: str, folder: Path, orders: Orders) -> Iterator[Cluster]:
 
 
 def unnamed(**orders: object) -> Orders:
-    """Orders for a cluster; its store, journal and names come with it."""
+    """Return orders without store, journal and name, which the cluster adds."""
     return replace(Orders(url="", journal="", name=""), **orders)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Each scenario on each store that several processes can share; afterwards, what happened as a picture."""
+"""Runs each scenario on each store that several processes can share, and keeps the pictures of the tests."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.servers.valkey import ValkeyServer
 
 @pytest.fixture(autouse=True)
 def _timeline(timeline_kept: None) -> None:
-    """Every test here may draw one."""
+    """Keep the timeline of every test in this folder."""
 
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty store."""
+    """The URL of an empty store."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'chaos.db'}"
     if request.param == "redis":

@@ -1,4 +1,4 @@
-"""What a cluster has left behind: the jobs' own journal, what the store says, and what was done to the nodes."""
+"""The evidence of a chaos test: the journal of the handlers, the content of the store, and the faults."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.processes.history import RULES, events_of
 from tests.processes.kit import Fault
 
 EVERYTHING = 1_000_000
-LAG = SECOND  # that a node may be behind the store's clock, on a busy machine and through a slow cable
+LAG = SECOND  # how far a node may be behind the store's clock, on a busy machine and a slow connection
 
 
 class Start(NamedTuple):
-    """One execution, as its handler has noted it."""
+    """The start of one execution, as its handler noted it."""
 
     node: str
     job: str
@@ -43,13 +43,13 @@ class Notes:
         self._path = path
         self._read = 0
         self.starts: list[Start] = []
-        self.ends: dict[tuple[int, int], int] = {}  # (run, fence): when it came to its end
-        self.stops: dict[tuple[int, int], int] = {}  # … when it was cancelled
+        self.ends: dict[tuple[int, int], int] = {}  # (run, fence): when the handler completed
+        self.stops: dict[tuple[int, int], int] = {}  # (run, fence): when it was cancelled
         self.acknowledged: dict[int, int] = {}  # run: when its submit had returned
-        self.done: set[tuple[str, int]] = set()  # (job, slot) that came to an end
+        self.done: set[tuple[str, int]] = set()  # (job, slot) whose handler completed
 
     def read(self) -> Notes:
-        """Read on. A line that is being written is left for the next time."""
+        """Read new lines. An incomplete last line is left for the next call."""
         if not self._path.exists():
             return self
         with self._path.open("rb") as journal:
@@ -77,14 +77,14 @@ class Notes:
 
 @dataclass
 class Evidence:
-    """Everything that verdicts and the timeline are made from."""
+    """Everything that the verdicts and the timeline need."""
 
     notes: Notes
     faults: list[Fault]
     nodes: list[str]
-    began: int  # when the cluster was whole for the first time
-    until: int  # slots up to here were waited for
-    terms: list[tuple[str, int, int]] = field(default_factory=list)  # (node, when it began to lead, term)
+    began: int  # when the last node was ready
+    until: int  # the test waited for all slots up to this instant
+    terms: list[tuple[str, int, int]] = field(default_factory=list)  # (node, instant, number of the term)
     jobs: list[JobRecord] = field(default_factory=list)
     runs: dict[int, RunRecord] = field(default_factory=dict)
     attempts: dict[int, list[AttemptRecord]] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Evidence:
     violations: list[Violation] = field(default_factory=list)
 
     async def gather(self, url: str, journal: Path, settings: Settings) -> Evidence:
-        """Read the store, and let the checker judge the whole history."""
+        """Read the store, and let the checker check the whole history."""
         store = await open_store(url)
         try:
             self.jobs = await store.queries.list_jobs()

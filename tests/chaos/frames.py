@@ -1,10 +1,10 @@
-"""Just enough of PostgreSQL's wire protocol to know which reply belongs to which statement.
+"""Reads enough of PostgreSQL's wire protocol to know which reply belongs to which statement.
 
-A connection begins without types: the client may ask for encryption, which is answered by one byte, and then sends its
-start-up message. From there on each message is a type, a length and a body. A reply ends with ReadyForQuery (`Z`), and
-only then is the transaction of a statement without BEGIN committed. A client that sends Flush (`H`) waits for an answer
-that has no such end: if it stops there, the server waits for it, inside of the transaction. An encrypted connection
-cannot be read: its bytes are passed on, and no reply of it is known.
+The first messages of a connection have no type: the client may ask for encryption, which the server answers with one
+byte, and then sends its start-up message. After that each message is a type, a length and a body. A reply ends with
+ReadyForQuery (`Z`). Only then is the transaction of a statement without BEGIN committed. A client that sends Flush
+(`H`) gets an answer without such an end: if the client stops there, the server waits inside the transaction. An
+encrypted connection cannot be read: its bytes are forwarded, and its replies are unknown.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ _LENGTH = struct.Struct("!I")
 
 
 class Reply(NamedTuple):
-    """What the server said up to ReadyForQuery, and what it was asked."""
+    """The statements of one request, and the tags of the server's reply up to ReadyForQuery."""
 
     statements: tuple[str, ...]
     tags: tuple[str, ...]  # of each CommandComplete: COMMIT, INSERT 0 1, …
 
     def answers(self, word: str) -> bool:
-        """Whether a tag begins with this word, or it is part of a statement that was executed."""
+        """Return whether a tag begins with this word, or an executed statement contains it."""
         return any(tag.startswith(word) for tag in self.tags) or any(word in text for text in self.statements)
 
 
 @dataclass
 class Conversation:
-    """One connection, as its bytes go by. Both sides give whole messages only."""
+    """Follows the bytes of one connection, and splits them into messages."""
 
     opaque: bool = False
-    begun_by: str = ""  # the query that began the open transaction; empty: there is none
-    flushed: str = ""  # the statement that was parsed last and is waited for with Flush
-    executed: str = ""  # the statement that was bound last, up to Sync
+    begun_by: str = ""  # the query that began the open transaction; empty: no transaction is open
+    flushed: str = ""  # the last parsed statement whose answer the client awaits with Flush
+    executed: str = ""  # the last bound statement, up to Sync
     _parsed: str = ""
     _query: str = ""
     _asked: deque[tuple[str, ...]] = field(default_factory=deque)
@@ -48,18 +48,17 @@ class Conversation:
     _executing: list[str] = field(default_factory=list)
     _tags: list[str] = field(default_factory=list)
     _started: bool = False
-    _bytes_expected: int = 0  # single bytes that answer a wish for encryption
+    _bytes_expected: int = 0  # single bytes that answer a request for encryption
     _from_client: bytearray = field(default_factory=bytearray)
     _from_server: bytearray = field(default_factory=bytearray)
 
     @property
     def waiting(self) -> bool:
-        """Whether the next message belongs to the reply to a statement: not to the start-up, nor to a Flush, whose
-        answer has no end."""
+        """Return whether the next message belongs to the reply to a statement, not to the start-up or a Flush."""
         return bool(self._asked and self._asked[0])
 
     def client_said(self, data: bytes) -> None:
-        """Note what is asked; the bytes themselves go on as they are."""
+        """Note the statements in bytes from the client."""
         self._from_client += data
         while not self.opaque and (message := self._next_of_client()):
             self._note(message[:1], message[5:])
@@ -96,7 +95,10 @@ class Conversation:
             self._executing.clear()
 
     def server_said(self, data: bytes) -> Iterator[tuple[bytes, Reply | None]]:
-        """Whole messages in order; with the last of a reply, the reply. One at a time, and `waiting` is of this one."""
+        """Yield whole messages in order; the last message of a reply comes with the reply.
+
+        The property `waiting` describes the message that was yielded last.
+        """
         self._from_server += data
         while self._from_server:
             if self.opaque:
@@ -129,7 +131,7 @@ class Conversation:
 
 
 def _take(buffer: bytearray, at: int) -> bytes:
-    """Take the first message if all of it is there; its length stands at `at`, and counts itself."""
+    """Take the first message from the buffer if it is complete. Its length field is at `at`, and counts itself."""
     if len(buffer) < at + 4:
         return b""
     end = at + _LENGTH.unpack_from(buffer, at)[0]

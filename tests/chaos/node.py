@@ -1,7 +1,7 @@
-"""One node of a cluster that things are done to: `python -m tests.chaos.node ORDERS`, with its orders as JSON.
+"""Runs one node of a chaos test: `python -m tests.chaos.node ORDERS`, with its orders as JSON.
 
-Its handlers write their own journal, by this machine's clock, whatever clock the node was given: the job is the oracle,
-not the scheduler. What its engine tells it says on its standard output, as the nodes of `tests/processes` do.
+Its handlers write their own journal by this machine's clock, even if the node got a wrong clock, so that the tests
+need not trust the scheduler. It prints events of its engine like the nodes of `tests/processes`.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ EVERYTHING = otd.CatchUp("all", limit=1000, window="1h")
 
 @dataclass(frozen=True)
 class Orders:
-    """What a node is told before it starts."""
+    """The configuration of a node."""
 
     url: str
     journal: str
     name: str
     roles: tuple[str, ...] = ("planner", "worker")
     lease: float = 15.0
-    ticks: int = 20  # jobs that do nothing but note that they did
-    gated: int = 0  # jobs like these that share a concurrency limit, with room for all
-    deep: int = 2  # jobs that take a while
+    ticks: int = 20  # jobs that only note their start and end
+    gated: int = 0  # such jobs that share a concurrency limit, which is never reached
+    deep: int = 2  # jobs that take `deep_seconds`
     deep_seconds: float = 1.5
     careful: int = 2  # jobs that must not be executed twice
-    ahead: int = 512  # how many runs a node holds before their instants: with room for all, one may take them all
+    ahead: int = 512  # how many runs a node holds before their instants; with 512 one node may take all of them
     errands: float = 0.1  # seconds between two submits; 0: none
     clock_ahead: float = 0.0  # seconds that this node's clock is wrong by
 
     def settings(self) -> Settings:
-        """Production's, with leases of the given length and what hangs on them; and room for everything at once."""
+        """Return the default settings with leases of this length, matching intervals, and seats for all runs."""
         given = Settings(node_id=self.name, roles=tuple(self.roles), seats=512, ahead=self.ahead)
         given = given.with_leases(round(self.lease * SECOND))
         lookahead = max(3 * SECOND, 3 * given.term_ttl)
@@ -53,7 +53,7 @@ class Orders:
 
 
 class WrongClock(SystemClock):
-    """A wall clock that somebody has set wrong; the steady clock is as it is."""
+    """A wall clock that is wrong by some seconds. The steady clock is right."""
 
     def __init__(self, ahead: float) -> None:
         self._ahead = round(ahead * SECOND)
@@ -63,7 +63,7 @@ class WrongClock(SystemClock):
 
 
 def program(orders: Orders, journal: Journal) -> otd.Scheduler:
-    """Jobs with a slot each second, and one that is submitted."""
+    """Return jobs with a slot each second, and one that is submitted."""
     clock = WrongClock(orders.clock_ahead) if orders.clock_ahead else None
     sched = otd.Scheduler(orders.url, settings=orders.settings(), clock=clock)
 
@@ -99,7 +99,7 @@ def program(orders: Orders, journal: Journal) -> otd.Scheduler:
 
 
 async def submit(sched: otd.Scheduler, journal: Journal, every: float, stop: asyncio.Event) -> None:
-    """Ask for errands, and note each that was acknowledged."""
+    """Submit errands, and note each that was acknowledged."""
     while not stop.is_set():
         try:
             run = await sched.submit(ERRAND)
@@ -134,7 +134,7 @@ async def main(orders: Orders) -> None:
 
 
 def as_json(orders: Orders) -> str:
-    """What differs from the defaults: a node of an earlier version does not know the newest options."""
+    """Encode the orders that differ from the defaults, because older versions of a node do not know new ones."""
     usual = asdict(Orders(url="", journal="", name=""))
     return json.dumps({name: value for name, value in asdict(orders).items() if value != usual[name]})
 

@@ -1,4 +1,4 @@
-"""`--timeline DIR`: keep the picture that each chaos test draws. For `pytest_plugins`."""
+"""A pytest plugin with the option `--timeline DIR`, which keeps the picture that each chaos test draws."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def timeline_kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
-    """Afterwards, whether the test has passed or not, its picture is where it was asked to be."""
+    """After the test, copy its picture to the folder of `--timeline`, whether it passed or not."""
     yield
     wanted, drawn = request.config.getoption("--timeline"), tmp_path / "timeline.html"
     if wanted and drawn.exists():

@@ -1,11 +1,11 @@
-"""A cable between a node and PostgreSQL that can be cut, stretched, blocked, or made to lose one answer.
+"""A proxy between a node and PostgreSQL that can cut, delay or block connections, or lose one answer.
 
     with Proxy(server.port) as proxy:
         url = server.url(port=proxy.port)
         proxy.black_hole()
 
-It runs on a thread of its own. What it does to a connection is what a network does: bytes that are held back are not
-lost, they arrive when the cable is healed, if both ends are still there.
+It runs in its own thread and behaves like a network: blocked bytes are not lost. They arrive after `heal`, if both
+ends of the connection still exist.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time; closing then sen
 
 @dataclass
 class _Drop:
-    """An answer that is to be lost."""
+    """The answers that must be lost."""
 
     word: str
     times: int
@@ -39,14 +39,14 @@ class _Drop:
 
 @dataclass
 class _Trap:
-    """A statement at which the client freezes."""
+    """The statement at which the client must freeze."""
 
     word: str
     at: Literal["flush", "sync"]
 
 
 class Proxy:
-    """One listening port in front of one server port, and every connection that came through it."""
+    """Listens on one port, and forwards its connections to one port of a server."""
 
     def __init__(self, server_port: int) -> None:
         self.port = free_port()
@@ -77,48 +77,51 @@ class Proxy:
     # ── faults ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def cut(self) -> None:
-        """End every connection in order, and refuse new ones until healed."""
+        """Close every connection, and refuse new ones until `heal`."""
         self._do(self._cable.cut())
 
     def reset(self) -> None:
-        """Tear every connection down (RST). New ones are let through."""
+        """Reset every connection (RST). New ones are accepted."""
         self._do(self._cable.tear(reset=True))
 
     def black_hole(self) -> None:
-        """Nothing comes through in either direction, and nobody is told."""
+        """Block both directions without closing connections."""
         self._do(self._cable.let_through())
 
     def one_way(self, to: Side) -> None:
-        """Only what goes to this side comes through."""
+        """Forward only bytes to this side."""
         self._do(self._cable.let_through(to))
 
     def delay(self, seconds: float) -> None:
-        """Everything takes this much longer, in each direction."""
+        """Delay all bytes by this much, in each direction."""
         self._do(self._cable.slow_down(seconds))
 
     def drop_reply(self, word: str = "COMMIT", *, times: int = 1, then: Literal["reset", "silence"] = "reset") -> None:
-        """Lose the next answer to what has this word, as the command's tag or within the statement. The server has done
-        it and committed; the client sees its connection reset, or hears nothing ever again."""
+        """Lose the next answer whose command tag begins with this word, or whose statement contains it.
+
+        The server has done the command and committed. The client sees a reset, or never gets another byte.
+        """
         self._do(self._cable.lose(_Drop(word, times, then)))
 
     def freeze_at(self, word: str, at: Literal["flush", "sync"] = "flush") -> None:
-        """Freeze the client, as the server sees it: when a statement with this word has come through, nothing else
-        does, on no connection. With `flush` that is its Parse, which the client asks an answer to before it goes on;
-        with `sync` the whole of it."""
+        """Let the client look frozen to the server: block all connections after a statement with this word.
+
+        With `flush` the last message that passes is the Parse of the statement; with `sync` the whole statement passes.
+        """
         self._do(self._cable.lay(_Trap(word, at)))
 
     def heal(self) -> None:
-        """As if nothing had been. Held back bytes arrive, in order; an answer that was lost stays lost."""
+        """End all faults. Blocked bytes arrive in order; a lost answer stays lost."""
         self._do(self._cable.heal())
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """Return the number of open connections."""
         return len(self._cable.lines)
 
 
 class _Cable:
-    """What happens on the proxy's loop."""
+    """The part of the proxy that runs on its event loop."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
@@ -181,7 +184,7 @@ class _Cable:
         self.trap = trap
 
     def spring(self) -> None:
-        """Freeze. Not a coroutine: no answer comes through before."""
+        """Block both directions. It is no coroutine, so that no answer can pass before."""
         self.trap = None
         for event in self.open.values():
             event.clear()
@@ -209,7 +212,7 @@ class _Cable:
 
 
 class _Line:
-    """One connection through the cable: a pump for each direction."""
+    """One connection through the proxy, with a pump for each direction."""
 
     def __init__(
         self,
@@ -223,8 +226,8 @@ class _Line:
         self._client, self._to_client = client, to_client
         self._server, self._to_server = server, to_server
         self._talk = Conversation()
-        self._held: list[bytes] = []  # of a reply that may have to be lost, until its end is there
-        self._deaf = False  # an answer was lost in silence: this client hears nothing any more
+        self._held: list[bytes] = []  # messages of a reply that may have to be lost, until its end has come
+        self._deaf = False  # an answer was lost: this client gets nothing more
         cable.lines.add(self)
 
     async def run(self) -> None:
@@ -247,7 +250,7 @@ class _Line:
         side: Side,
         heard: Callable[[bytes], bytes],
     ) -> None:
-        """Until an end is reached; that too is told to the other side only when it can come through."""
+        """Forward bytes until one side closes. The close, too, passes only while this direction is open."""
         try:
             while data := await source.read(65_536):
                 passed = heard(data)
@@ -292,7 +295,7 @@ class _Line:
         return self._cable.drop is not None and self._talk.waiting and message[:1] not in AT_ANY_TIME
 
     def _decide(self, reply: Reply) -> list[bytes]:
-        """A reply has come to its end: let go what was held of it, or lose it."""
+        """Return the held messages of a complete reply, or none if the reply must be lost."""
         held, self._held = self._held, []
         drop = self._cable.drop
         if drop is None or not reply.answers(drop.word):

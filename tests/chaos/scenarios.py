@@ -1,6 +1,6 @@
-"""What is done to a cluster of three, one function each. The tests judge it, and `make bench` measures it at full size.
+"""Faults for a cluster of three nodes, one function each. The tests check the result; `make bench` measures it.
 
-Each returns when the cluster has gone on for long enough; the instants that matter are in the cluster's faults.
+Each function returns when the cluster has worked on for long enough. The instants of the fault are in `Cluster.faults`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Server = PostgresServer | ValkeyServer
 
 
 def kill_the_planner(nodes: Cluster, *, calm: float, after: float) -> int:
-    """kill -9 to a leader that executes nothing; two others are there. When."""
+    """Kill a leader that executes nothing, beside two workers. Return the instant."""
     planner = nodes.boot("planner", roles=("planner",), errands=0)
     assert nodes.leader() is planner
     for name in ("a", "b"):
@@ -32,7 +32,7 @@ def kill_the_planner(nodes: Cluster, *, calm: float, after: float) -> int:
 
 
 def kill_a_node(nodes: Cluster, *, calm: float, after: float) -> tuple[Process, int]:
-    """kill -9 to the leader, which executes too. Who, and when."""
+    """Kill a leader that also executes runs. Return the node and the instant."""
     for name in ("a", "b", "c"):
         nodes.boot(name)
     leader = nodes.leader()
@@ -45,7 +45,7 @@ def kill_a_node(nodes: Cluster, *, calm: float, after: float) -> tuple[Process, 
 
 
 def freeze_a_node(nodes: Cluster, *, leads: bool, calm: float, after: float) -> tuple[Process, Fault]:
-    """SIGSTOP to the leader, or to one that only works, until its lease is over and others have its runs; SIGCONT."""
+    """Freeze the leader, or a worker, until its lease has ended and others have its runs. Then let it continue."""
     for name in ("a", "b", "c"):
         nodes.boot(name)
     leader = nodes.leader()
@@ -69,7 +69,7 @@ def freeze_a_node(nodes: Cluster, *, leads: bool, calm: float, after: float) -> 
 
 
 def restart_the_server(nodes: Cluster, server: Server, *, calm: float, times: int) -> None:
-    """`restart -m immediate` under three nodes, again and again; each of them is back by itself."""
+    """Restart the server several times without a clean shutdown. All three nodes must reconnect by themselves."""
     for name in ("a", "b", "c"):
         nodes.boot(name)
     for _ in range(times):
@@ -82,7 +82,7 @@ def restart_the_server(nodes: Cluster, server: Server, *, calm: float, times: in
 
 
 def pause_the_server(nodes: Cluster, server: Server, *, calm: float, seconds: float) -> None:
-    """Nothing answers for a while, and connections stay."""
+    """Stop the server for a while, so that it does not answer but keeps its connections."""
     for name in ("a", "b", "c"):
         nodes.boot(name)
     nodes.go_on(calm)
@@ -98,7 +98,7 @@ def pause_the_server(nodes: Cluster, server: Server, *, calm: float, seconds: fl
 def break_a_cable(
     nodes: Cluster, proxy: Proxy, url: str, *, fault: Callable[[Proxy], None], name: str, calm: float, lasts: float
 ) -> Process:
-    """Something happens to one node's cable, and is over after a while; that node is back by itself. Which one."""
+    """Apply a fault to the connection of one node for a while. Return the node; it must recover by itself."""
     cabled = nodes.boot("cabled", url=url)
     for other in ("b", "c"):
         nodes.boot(other)
@@ -115,14 +115,14 @@ def break_a_cable(
 def freeze_inside_a_statement(
     nodes: Cluster, proxy: Proxy, url: str, *, word: str, calm: float, lasts: float
 ) -> tuple[Process, Fault]:
-    """A node stops between having a statement parsed inside of a transaction and executing it, and wakes up later."""
+    """Freeze a node inside a transaction, between the Parse of a statement and its execution, for a while."""
     cabled = nodes.boot("cabled", url=url)
     for other in ("b", "c"):
         nodes.boot(other)
     nodes.go_on(calm, on=cabled)
     proxy.freeze_at(word)
-    proxy.reset()  # on new connections all is parsed anew
-    assert proxy.frozen.wait(PATIENCE), "the node did not come to where it was to freeze"
+    proxy.reset()  # new connections parse all statements again
+    assert proxy.frozen.wait(PATIENCE), f"expected the node to send a statement with {word}"
     begin = now()
     nodes.go_on(lasts)
     fault = nodes.note(cabled.name, "freeze", begin, now())
@@ -132,7 +132,7 @@ def freeze_inside_a_statement(
 
 
 def set_clocks_wrong(nodes: Cluster, *, minutes: float, seconds: float) -> None:
-    """One node that leads is ahead, one is behind, one is right."""
+    """Boot a leader whose clock is ahead, a node whose clock is behind, and one whose clock is right."""
     nodes.boot("ahead", clock_ahead=60 * minutes)
     nodes.boot("behind", clock_ahead=-60 * minutes)
     nodes.boot("right")

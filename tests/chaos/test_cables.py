@@ -1,4 +1,4 @@
-"""What a network can do to one node of three: it is late, the others are not, and nothing is lost or done twice."""
+"""If the network of one node of three fails, only that node is late, and nothing is lost or done twice."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.servers.postgres import PostgresServer, name_of
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 LEASE = 3.0
-ORDERS = unnamed(lease=LEASE, ticks=20, ahead=6)  # so that each of three gets some
-LONG, SHORT = LEASE + 3, 2.0  # seconds: beyond the lease; less than it
+ORDERS = unnamed(lease=LEASE, ticks=20, ahead=6)  # so that each of three nodes gets some runs
+LONG, SHORT = LEASE + 3, 2.0  # seconds: longer and shorter than the lease
 OUTAGES: dict[str, tuple[Callable[[Proxy], None], float]] = {
     "cut": (Proxy.cut, LONG),
     "black hole": (Proxy.black_hole, LONG),
@@ -26,13 +26,13 @@ OUTAGES: dict[str, tuple[Callable[[Proxy], None], float]] = {
     "slow": (lambda proxy: proxy.delay(0.1), LONG),
 }
 SHORT_FORM = {"black hole", "answers lost"}
-"""What `make test` does; `make soak` does the rest."""
+"""The outages that `make test` runs; `make soak` runs all."""
 
 
 @pytest.mark.parametrize(
     "outage", [pytest.param(name, marks=[] if name in SHORT_FORM else pytest.mark.soak) for name in OUTAGES]
 )
-async def test_an_outage(outage: str, postgres_server: PostgresServer, tmp_path: Path):
+async def test_an_outage_of_one_node_breaks_no_promise(outage: str, postgres_server: PostgresServer, tmp_path: Path):
     fault, lasts = OUTAGES[outage]
     url = postgres_server.create_database()
     with Proxy(postgres_server.port) as proxy, cluster(url, tmp_path, ORDERS) as nodes:
@@ -44,7 +44,7 @@ async def test_an_outage(outage: str, postgres_server: PostgresServer, tmp_path:
 
 
 @pytest.mark.parametrize("then", ["reset", pytest.param("silence", marks=pytest.mark.soak)])
-async def test_commits_whose_answers_are_lost(then: str, postgres_server: PostgresServer, tmp_path: Path):
+async def test_commits_with_lost_answers_break_no_promise(then: str, postgres_server: PostgresServer, tmp_path: Path):
     url = postgres_server.create_database()
 
     def lose(proxy: Proxy) -> None:
@@ -55,4 +55,4 @@ async def test_commits_whose_answers_are_lost(then: str, postgres_server: Postgr
         scenarios.break_a_cable(nodes, proxy, through, fault=lose, name="COMMIT lost", calm=2, lasts=LONG)
         evidence = await nodes.evidence(nodes.settle())
         verdicts.check_all(evidence)
-        assert len(proxy.dropped) >= 5, "too few answers were lost to show anything"
+        assert len(proxy.dropped) >= 5, "expected at least five lost answers"

@@ -1,4 +1,4 @@
-"""Nodes whose clocks are five minutes wrong: they fire by the store's clock, on time and never early."""
+"""Nodes whose clocks are five minutes wrong start runs by the store's clock: on time and never early."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.servers.postgres import PostgresServer
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
-async def test_wrong_clocks_make_nobody_early_or_late(postgres_server: PostgresServer, tmp_path: Path):
+async def test_wrong_clocks_make_no_run_early_or_late(postgres_server: PostgresServer, tmp_path: Path):
     with cluster(postgres_server.create_database(), tmp_path, unnamed(lease=3.0, ticks=20, ahead=6)) as nodes:
         scenarios.set_clocks_wrong(nodes, minutes=5, seconds=6)
         evidence = await nodes.evidence(nodes.settle())

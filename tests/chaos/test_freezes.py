@@ -1,8 +1,7 @@
-"""SIGSTOP beyond the lease, and SIGCONT: who slept finds that others have done its work, and changes nothing. Whatever
-it had locked keeps nobody waiting for long.
+"""A node that is frozen for longer than its lease changes nothing afterwards, and its locks block no one for long.
 
-On PostgreSQL only. A node that freezes with SQLite's write lock in its hand stops everybody else; `tests/processes`
-has that case, and freezes nodes on a file at named points.
+On PostgreSQL only. A node that freezes while it holds SQLite's write lock blocks all others; `tests/processes` tests
+that, with freezes at named points.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from tests.servers.postgres import PostgresServer, name_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
-# With room for all of a second's runs one node takes them all, and another may wait for half a minute to get some. So
-# each holds two ahead, and takes the rest as they are due; and there are enough that take a while.
+# A node that may hold all runs of a second takes them all, and another one may wait half a minute for its first. So
+# each node holds only two ahead. Six long jobs make sure that a frozen node has executions.
 ORDERS = unnamed(lease=3.0, ticks=16, deep=6, ahead=2)
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "worker"])
-async def test_a_node_that_slept_past_its_lease_changes_nothing(
+async def test_a_node_that_froze_past_its_lease_changes_nothing(
     leads: bool, postgres_server: PostgresServer, tmp_path: Path
 ):
     with cluster(postgres_server.create_database(), tmp_path, ORDERS) as nodes:
@@ -36,11 +35,13 @@ async def test_a_node_that_slept_past_its_lease_changes_nothing(
         assert not [said for node in nodes.nodes if node is not sleeper for said in node.of("NodeFenced")]
 
 
-async def test_a_node_that_sleeps_with_gates_in_its_hand_makes_nobody_late(
+async def test_a_node_that_freezes_with_locked_gates_delays_no_one_for_long(
     postgres_server: PostgresServer, tmp_path: Path
 ):
-    """Between Flush and Sync, where no time-out counts but the one for transactions. It holds the gate of all jobs that
-    share a limit."""
+    """It freezes between Flush and Sync, where only the time-out for transactions helps.
+
+    It has locked the gate of all jobs that share a limit.
+    """
     url = postgres_server.create_database()
     orders = unnamed(lease=3.0, ticks=10, gated=10, deep=0, careful=0, errands=0, ahead=6)
     with Proxy(postgres_server.port) as proxy, cluster(url, tmp_path, orders) as nodes:

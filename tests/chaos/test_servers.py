@@ -1,4 +1,4 @@
-"""The server is restarted, or falls silent, in the middle: nothing acknowledged is lost, all nodes are back."""
+"""If the server restarts or stops answering, nothing acknowledged is lost and all nodes reconnect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.servers.valkey import ValkeyServer
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
-async def test_what_was_acknowledged_survives_restarts_of_the_server(postgres_server: PostgresServer, tmp_path: Path):
+async def test_acknowledged_runs_survive_restarts_of_the_server(postgres_server: PostgresServer, tmp_path: Path):
     orders = unnamed(lease=6.0, ticks=20, ahead=6, errands=0.02)
     with cluster(postgres_server.create_database(), tmp_path, orders) as nodes:
         scenarios.restart_the_server(nodes, postgres_server, calm=2, times=3)
@@ -23,7 +23,9 @@ async def test_what_was_acknowledged_survives_restarts_of_the_server(postgres_se
         assert len(evidence.notes.acknowledged) > 100
 
 
-async def test_a_server_that_falls_silent_for_longer_than_a_lease(postgres_server: PostgresServer, tmp_path: Path):
+async def test_nodes_survive_a_server_that_is_silent_for_longer_than_a_lease(
+    postgres_server: PostgresServer, tmp_path: Path
+):
     orders = unnamed(lease=3.0, ticks=20, ahead=6)
     with cluster(postgres_server.create_database() + "?timeout=1", tmp_path, orders) as nodes:
         scenarios.pause_the_server(nodes, postgres_server, calm=2, seconds=5)
@@ -31,8 +33,8 @@ async def test_a_server_that_falls_silent_for_longer_than_a_lease(postgres_serve
         verdicts.check_all(evidence)
 
 
-async def test_what_was_acknowledged_survives_kills_of_redis(tmp_path: Path):
-    """Its append-only file has it all. That of a server which syncs every second has not while its disk is slow."""
+async def test_acknowledged_runs_survive_kills_of_redis(tmp_path: Path):
+    """With `appendfsync always` the append-only file has every write; with `everysec` a slow disk may lose some."""
     orders = unnamed(lease=6.0, ticks=20, ahead=6, errands=0.02)
     with ValkeyServer(appendfsync="always") as server, cluster(server.url(), tmp_path, orders) as nodes:
         scenarios.restart_the_server(nodes, server, calm=2, times=3)
@@ -42,7 +44,9 @@ async def test_what_was_acknowledged_survives_kills_of_redis(tmp_path: Path):
 
 
 @pytest.mark.soak
-async def test_a_redis_that_falls_silent_for_longer_than_a_lease(valkey_server: ValkeyServer, tmp_path: Path):
+async def test_nodes_survive_a_redis_that_is_silent_for_longer_than_a_lease(
+    valkey_server: ValkeyServer, tmp_path: Path
+):
     orders = unnamed(lease=3.0, ticks=20, ahead=6)
     with cluster(valkey_server.url() + "?timeout=1", tmp_path, orders) as nodes:
         scenarios.pause_the_server(nodes, valkey_server, calm=2, seconds=5)

@@ -1,4 +1,4 @@
-"""The picture of a chaos run shows each execution once, in its lane and in its colour, and needs nothing else."""
+"""The timeline of a chaos test shows each execution once, in the right lane and colour, in one file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def attempt(run: int, fence: int, outcome: str) -> AttemptRecord:
 
 @pytest.fixture
 def evidence(tmp_path: Path) -> Evidence:
-    """Two nodes; one is killed with an execution in its hand, which the other takes up."""
+    """Evidence of two nodes. One is killed during an execution, which the other one repeats."""
     journal = tmp_path / "journal.jsonl"
     journal.write_text(
         line("start", "a", 1, 1, 1.002)
@@ -72,22 +72,22 @@ def test_each_execution_is_a_bar_in_the_lane_of_its_node(evidence: Evidence):
     assert len(of_class(lanes["b"], "bar")) == 1
 
 
-def test_bars_have_the_colour_of_what_became_of_them(evidence: Evidence):
+def test_bars_have_the_colour_of_their_outcome(evidence: Evidence):
     root = picture(render(evidence, "x"))
     assert [len(of_class(root, f"{kind}")) for kind in ("succeeded", "lost")] == [4, 2]  # a bar and a dot each
     [lost] = [bar for bar in of_class(root, "bar") if "lost" in bar.get("class", "")]
     assert title(lost).endswith("lost with its node")
 
 
-def test_bars_are_as_long_as_the_execution_was(evidence: Evidence):
+def test_bars_are_as_long_as_the_execution(evidence: Evidence):
     bars = of_class(picture(render(evidence, "x")), "bar")
     short, long = (float(bar.get("width", "0")) for bar in bars if "run 2, attempt 1, fence 2" not in title(bar))
-    assert short == 2.0  # the least that can be seen
+    assert short == 2.0  # the smallest visible width
     scale = (float(bars[1].get("x", "0")) - float(bars[0].get("x", "0"))) / (5.5 - 1.002)
     assert long == pytest.approx(1.5 * scale, abs=0.2)
 
 
-def test_faults_are_marked_where_they_were(evidence: Evidence):
+def test_faults_are_marked_at_their_instants(evidence: Evidence):
     root = picture(render(evidence, "x"))
     assert [title(mark) for mark in of_class(root, "mark")] == [
         "kill: b, at 1.000 s",
@@ -98,12 +98,12 @@ def test_faults_are_marked_where_they_were(evidence: Evidence):
     assert kill < freeze == float(outage.get("x", "0"))
 
 
-def test_who_led_is_shown(evidence: Evidence):
+def test_the_terms_of_leaders_are_shown(evidence: Evidence):
     flags = [title(flag) for flag in of_class(picture(render(evidence, "x")), "term")]
     assert flags == ["a leads: term 2, 2.000 s", "b leads: term 1, 0.000 s"]
 
 
-def test_later_starts_are_higher_up(evidence: Evidence):
+def test_dots_of_later_starts_are_higher(evidence: Evidence):
     heights = {title(dot): float(dot.get("cy", "0")) for dot in of_class(picture(render(evidence, "x")), "dot")}
     late = heights["tick-<1> on a, slot 0.000 s: 4500.0 ms late"]
     assert (
@@ -111,7 +111,7 @@ def test_later_starts_are_higher_up(evidence: Evidence):
     )
 
 
-def test_the_page_needs_nothing_from_elsewhere(evidence: Evidence):
+def test_the_page_loads_nothing_external(evidence: Evidence):
     page = render(evidence, "a & b <script>")
     assert "<script" not in page
     assert "a &amp; b &lt;script&gt;" in page
@@ -125,13 +125,13 @@ def test_broken_promises_are_listed(evidence: Evidence):
     assert "<li>S5 at line 3: two holders of &lt;run 7&gt;</li>" in render(evidence, "x")
 
 
-def test_a_run_in_which_nothing_happened_can_be_drawn(tmp_path: Path):
+def test_an_empty_test_can_be_drawn(tmp_path: Path):
     nothing = Evidence(Notes(tmp_path / "none"), [], [], 0, 0)
     written = write(nothing, tmp_path / "timeline.html", "nothing")
     assert len(picture(written.read_text())) > 0
 
 
-def test_a_crowd_at_one_instant_stays_in_its_lane(tmp_path: Path):
+def test_many_bars_at_one_instant_stay_in_their_lane(tmp_path: Path):
     journal = tmp_path / "journal.jsonl"
     journal.write_text("".join(line("start", "a", n, 1, 1.001) + line("end", "a", n, 1, 1.002) for n in range(400)))
     root = picture(render(Evidence(Notes(journal).read(), [], ["a"], T0, T0), "x"))

@@ -1,7 +1,7 @@
-"""A chaos run as a picture for people: one HTML file with nothing from elsewhere.
+"""Draws a chaos test as one HTML file without external parts.
 
-A lane for each node, with a bar for each execution in the colour of what became of it; faults as vertical marks; below,
-how late each start was. Whatever the mouse rests on says what it is.
+Each node has a lane with a bar for each execution, coloured by its outcome. Faults are vertical marks. Below, dots
+show how late each start was. Every element has a tooltip.
 """
 
 from __future__ import annotations
@@ -55,27 +55,27 @@ KINDS = {
 
 
 def write(evidence: Evidence, path: Path, title: str) -> Path:
-    """Draw it to a file."""
+    """Write the page to a file."""
     path.write_text(render(evidence, title), encoding="utf-8")
     return path
 
 
 def render(evidence: Evidence, title: str) -> str:
-    """The whole page."""
+    """Return the whole page."""
     legend = "".join(f'<span><i class="swatch {kind}"></i>{escape(words)}</span>' for kind, words in KINDS.items())
     picture = "\n".join(_Picture(evidence).svg())
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style></head>\n<body><h1>{escape(title)}</h1>\n"
-        "<p>One lane for each node, one bar for each execution, from the jobs' own journal. Below: how late each start"
-        " was, on a scale of tens. Times are seconds after the beginning.</p>\n"
+        "<p>One lane for each node, one bar for each execution, from the journal of the handlers. Below: how late each"
+        " start was, on a logarithmic scale. Times are seconds after the beginning.</p>\n"
         f'<p class="legend">{legend}</p>\n<div class="scroll">{picture}</div>\n'
         f"{_figures(evidence)}\n{_faults(evidence)}\n{_judgement(evidence)}\n</body></html>\n"
     )
 
 
 class _Picture:
-    """The geometry of one run."""
+    """The SVG picture of one test."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
@@ -130,7 +130,7 @@ class _Picture:
         yield f'<g class="node-lane" data-node="{escape(node)}">'
         yield f'<text class="node" x="12" y="{y + self._lane / 2 + 4:.0f}">{escape(node)}</text>'
         yield f'<rect class="lane" x="{LEFT}" y="{y - 4}" width="{self._width}" height="{self._lane + 8}" rx="4"/>'
-        rows = [0.0] * ROWS  # until where each is taken
+        rows = [0.0] * ROWS  # the right end of the last bar in each row
         for start in sorted((s for s in self._evidence.notes.starts if s.node == node), key=lambda s: s.at):
             yield self._bar(start, y, rows)
         for _, at, number in (term for term in self._evidence.terms if term[0] == node):
@@ -197,13 +197,13 @@ class _Picture:
         yield "</g>"
 
     def _late_y(self, late: int, top: int) -> float:
-        """From 0.1 ms at the bottom to 100 s at the top, in equal steps for each factor of ten."""
+        """Return the height of a lateness: logarithmic, from 0.1 ms at the bottom to 100 s at the top."""
         tens = log10(min(max(late, 100), 100_000_000)) - 2
         return top + SCATTER - tens / 6 * SCATTER
 
 
 def _figures(evidence: Evidence) -> str:
-    """How late, before the first fault and after it."""
+    """Return a table of lateness before and after the first fault."""
     first = min((fault.begin for fault in evidence.faults), default=None)
     starts = [start for start in evidence.notes.starts if start.attempt == 1]
     parts = {"all first attempts": starts}
@@ -231,7 +231,11 @@ def _faults(evidence: Evidence) -> str:
         f"<td>{(fault.end - fault.begin) / SECOND if fault.end else 0:.3f} s</td></tr>"
         for fault in evidence.faults
     )
-    return f"<table><tr><th>fault</th><th>whom</th><th>when (UTC)</th><th>for</th></tr>{rows}</table>" if rows else ""
+    return (
+        f"<table><tr><th>fault</th><th>node</th><th>begin (UTC)</th><th>duration</th></tr>{rows}</table>"
+        if rows
+        else ""
+    )
 
 
 def _judgement(evidence: Evidence) -> str:

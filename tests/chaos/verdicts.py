@@ -1,4 +1,4 @@
-"""What must be true of a cluster whatever was done to it, by what the jobs themselves have noted."""
+"""Checks that must hold for a cluster under every fault, based on what the handlers themselves have noted."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from tests.chaos.node import CAREFUL, DEEP, ERRAND, STEP, TICK
 
 
 def check_all(evidence: Evidence) -> None:
-    """What holds under every fault."""
+    """Check everything that must hold under every fault."""
     assert not evidence.violations, "\n".join(map(str, evidence.violations[:20]))
     nothing_acknowledged_is_lost(evidence)
     every_slot_has_one_fate(evidence)
     nothing_starts_early(evidence)
-    what_succeeded_came_to_its_end_once(evidence)
+    every_succeeded_run_ended_once(evidence)
     careful_jobs_start_at_most_once(evidence)
 
 
 def nothing_acknowledged_is_lost(evidence: Evidence) -> None:
     missing = [run for run in evidence.notes.acknowledged if run not in evidence.runs]
-    assert not missing, f"acknowledged, but gone: {missing[:9]}"
+    assert not missing, f"acknowledged, but not stored: {missing[:9]}"
     not_done = [run for run in evidence.notes.acknowledged if evidence.runs[run].state is not RunState.SUCCEEDED]
-    assert not not_done, f"acknowledged, but not done: {not_done[:9]}"
+    assert not not_done, f"acknowledged, but not succeeded: {not_done[:9]}"
 
 
 def every_slot_has_one_fate(evidence: Evidence) -> None:
-    """From the first slot of a job to the last one that was waited for: one run each, and it has ended."""
+    """Check that each slot, from the first one of its job to the last one that was awaited, has one ended run."""
     slots: dict[str, Counter[int]] = {record.job.name: Counter() for record in evidence.jobs}
     for run in evidence.runs.values():
         if run.trigger.startswith("schedule:") and run.slot_at <= evidence.until:
@@ -40,9 +40,9 @@ def every_slot_has_one_fate(evidence: Evidence) -> None:
     for job, seen in slots.items():
         if job == ERRAND:
             continue
-        assert len(seen) > 3, f"{job}: too few slots to show anything"
+        assert len(seen) > 3, f"{job}: expected more than three slots"
         expected = set(range(min(seen), evidence.until + 1, STEP))
-        assert seen.keys() == expected, f"{job}: {sorted(seen.keys() ^ expected)[:9]} have no fate, or no business"
+        assert seen.keys() == expected, f"{job}: {sorted(seen.keys() ^ expected)[:9]} have no fate, or are no slots"
         assert set(seen.values()) == {1}, f"{job}: planned twice: {[slot for slot, n in seen.items() if n > 1][:9]}"
 
 
@@ -51,8 +51,8 @@ def nothing_starts_early(evidence: Evidence) -> None:
     assert not early, f"{len(early)} starts were early: {early[:5]}"
 
 
-def what_succeeded_came_to_its_end_once(evidence: Evidence) -> None:
-    """Nothing that has succeeded is executed again."""
+def every_succeeded_run_ended_once(evidence: Evidence) -> None:
+    """Check that a run that has succeeded is not executed again."""
     ends = Counter(run for run, _ in evidence.notes.ends)
     for run in evidence.runs.values():
         if run.state is RunState.SUCCEEDED:
@@ -71,7 +71,7 @@ def careful_jobs_start_at_most_once(evidence: Evidence) -> None:
 
 
 def every_slot_started_exactly_once(evidence: Evidence) -> int:
-    """No node that executes was touched: one start for each slot. How many there were."""
+    """Check that each slot was started once (no worker had a fault). Return the number of slots."""
     wanted = [run for run in evidence.runs.values() if _counts(run.job, run.slot_at, evidence)]
     starts = Counter(start.run for start in evidence.notes.starts)
     wrong = [(run.job, run.slot_at, starts[run.id]) for run in wanted if starts[run.id] != 1]
@@ -87,7 +87,7 @@ def _counts(job: str, slot: int, evidence: Evidence) -> bool:
 
 
 def ticks(evidence: Evidence, since: int, until: int) -> list[Start]:
-    """The first start of each slot in [since, until] of the jobs that take no time."""
+    """Return the first start of each slot in [since, until], of the jobs that take no time."""
     first: dict[int, Start] = {}
     for start in evidence.notes.starts:
         if start.job.startswith(TICK) and since <= start.slot <= until:
@@ -96,14 +96,14 @@ def ticks(evidence: Evidence, since: int, until: int) -> list[Start]:
 
 
 def lateness(starts: Iterable[Start]) -> list[float]:
-    """In seconds, the least first."""
+    """Return how late these starts were, in seconds, sorted."""
     found = sorted(start.late / SECOND for start in starts)
     assert found, "no starts to judge"
     return found
 
 
 def taken_up_again(evidence: Evidence, node: str, at: int) -> list[float]:
-    """How many seconds after an instant each execution that a node had not ended by then was begun anew elsewhere."""
+    """Return when other nodes restarted the executions that were open on a node at an instant, in seconds after it."""
     ends = evidence.notes.ends
     cut = {
         start.run
@@ -112,5 +112,5 @@ def taken_up_again(evidence: Evidence, node: str, at: int) -> list[float]:
         and start.job.startswith(DEEP)
     }  # fmt: skip
     again = [start for start in evidence.notes.starts if start.run in cut and start.node != node]
-    assert cut <= {start.run for start in again}, f"not taken up again: {cut - {start.run for start in again}}"
+    assert cut <= {start.run for start in again}, f"not executed again: {cut - {start.run for start in again}}"
     return [(start.at - at) / SECOND for start in again]

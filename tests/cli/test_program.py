@@ -20,7 +20,7 @@ from onthedot.cli.up import NodeOptions
 from onthedot.clock import Micros, SystemClock, to_micros
 from onthedot.model.run import RunRecord
 from onthedot.scheduler import Scheduler
-from tests.define.test_job_reader import AS_GIVEN
+from tests.define.test_job_reader import EXAMPLE_FILE
 from tests.runners.program.plain_guard import guard
 
 HEAD = "import asyncio\nimport onthedot as otd\nsched = otd.Scheduler('memory:')\n@sched.job\ndef job(): ...\n"
@@ -153,7 +153,7 @@ class Elsewhen(SystemClock):
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The jobs, the script beside them, and a `go` on the path; both write down how they were called."""
-    (tmp_path / "jobs.yaml").write_text(textwrap.dedent(AS_GIVEN))
+    (tmp_path / "jobs.yaml").write_text(textwrap.dedent(EXAMPLE_FILE))
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     for path, name in ((bin_folder / "go", "go"), (tmp_path / "cleanup_script.sh", "cleanup")):

@@ -1,4 +1,4 @@
-"""Files that want to cost more than they weigh, to be read as something else, or to run something."""
+"""Hostile YAML: files that would cost much time or memory, would be misread, or would run something."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ REFUSED: dict[str, str | bytes] = {
     "stars in an artifact": "jobs: [{name: a, steps: [{run: x}], artifacts: ['" + "**/" * 5_000 + "x']}]",
     "marks": f"{_JOB}    env: {{A: '" + "${{ " * 10_000 + "'}",
 }
-"""By what they are. Each is to be refused with one message."""
+"""Files by description. Each must be refused."""
 
 READ: dict[str, tuple[str, object]] = {
     "on is a key": (f"{_JOB}    on: any", None),
@@ -92,4 +92,4 @@ READ: dict[str, tuple[str, object]] = {
     "a byte order mark": (f"\ufeff{_JOB}", {}),
     "Windows": (_JOB.replace("\n", "\r\n"), {}),
 }  # fmt: skip
-"""What looks odd and is right: the text, and the environment of the first job."""
+"""Odd files that are valid: the text, and the environment of the first job (None: not checked)."""

@@ -1,4 +1,4 @@
-"""Jobs of every kind with every option, as `check_job` lets them pass."""
+"""Hypothesis strategies for jobs of every kind with every option that `check_job` accepts."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ policies: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
-    """Each option is at its default half of the time."""
+    """Draw a valid job. Each option keeps its default half of the time."""
     task = draw(tasks)
     given = {name: draw(policy) for name, policy in policies.items() if draw(st.booleans())}
     calls = isinstance(task, Call)

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a definition is found when the job is defined."""
+"""Bad parameters, references, arguments and guarantees are refused when the job is defined."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def problems(task: Task = LS, *params: Param, **options: Any) -> list[str]:
         (Param(name="where", kind="txt"), "expected a kind such as 'text', got 'txt', did you mean 'text'?"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip
-def test_declarations(param: Param, problem: str | None):
+def test_a_bad_parameter_is_refused(param: Param, problem: str | None):
     found = problems(LS, param)
     assert len(found) == (problem is not None)
     assert problem is None or problem in found[0]
 
 
-def test_names_are_names_and_there_once():
+def test_names_of_parameters_are_valid_and_unique():
     assert problems(LS, WHERE, WHERE) == ["params: expected each name once, got 'where' 2 times"]
     [problem] = problems(LS, WHERE, Param(name="a-b"))
     assert problem == "params: expected a name of letters, digits and '_', not a digit first, got 'a-b'"
 
 
-def test_a_handler_declares_none():
+def test_a_python_handler_may_not_declare_parameters():
     [problem] = problems(Call(handler="j"), WHERE)
     assert problem.startswith("params: expected none for a Python handler")
 
@@ -87,19 +87,19 @@ def test_a_handler_declares_none():
         (Container(image="${{ params.where }}"), "image: expected no"),
     ],
 )  # fmt: skip
-def test_references(task: Task, problem: str | None):
+def test_a_bad_reference_in_a_task_is_refused(task: Task, problem: str | None):
     found = problems(task)
     assert len(found) == (problem is not None)
     assert problem is None or found[0].startswith(problem)
 
 
-def test_arguments_of_the_definition_itself():
+def test_arguments_of_a_definition_must_fit_its_parameters():
     depth = Param(name="depth", kind="whole", required=True)
     task = Command(argv=("ls", "${{ params.depth }}"))
     missing = "args.depth: expected a whole number, got nothing; it is required"
     wrong = 'args.depth: expected a whole number, got "x"'
     hourly: Every = every("1h", args={"depth": 2})
-    assert problems(task, depth) == []  # every run is submitted, and brings it
+    assert problems(task, depth) == []  # a submit provides it
     assert problems(task, depth, args={"depth": "x"}) == [wrong]
     assert problems(task, depth, schedules=(every("1h"),)) == [missing]
     assert problems(task, depth, schedules=(hourly,)) == []
@@ -111,7 +111,7 @@ def test_arguments_of_the_definition_itself():
     ]
 
 
-def test_a_default_that_goes_into_the_environment_is_one_line():
+def test_a_default_used_in_the_environment_must_be_one_line():
     task = Command(argv=("ls",), env={"A": "${{ params.where }}"})
     [problem] = problems(task, Param(name="where", default="a\nb"))
     assert problem.startswith("params.default of where: expected one line")
@@ -125,7 +125,7 @@ async def receipt(ctx: otd.Context) -> None:
         pass
 
 
-def test_memory_takes_it_and_keeps_it():
+def test_the_memory_store_accepts_exactly_once():
     sched = otd.Scheduler("memory:")
     sched.job(guarantee="exactly_once", retry=otd.Retry(3))(receipt)
     job = sched.jobs["receipt"]
@@ -142,14 +142,14 @@ def _add(sched: otd.Scheduler) -> Any:
 
 
 @pytest.mark.parametrize("define", [_decorate, _add])
-def test_sqlite_refuses_it_when_it_is_defined(define: Callable[[otd.Scheduler], Any], tmp_path: Path):
+def test_sqlite_refuses_exactly_once_when_the_job_is_defined(define: Callable[[otd.Scheduler], Any], tmp_path: Path):
     sched = otd.Scheduler(f"sqlite:///{tmp_path / 'otd.db'}")
     with pytest.raises(otd.DefinitionError, match=r"'receipt'.*'exactly_once' \(PostgreSQL, or memory for tests\)"):
         define(sched)
     assert sched.jobs == {}
 
 
-async def test_a_store_without_transactions_refuses_it_whoever_puts_it(tmp_path: Path):
+async def test_put_job_refuses_exactly_once_on_a_store_without_transactions(tmp_path: Path):
     store = await SqliteStore.open(tmp_path / "otd.db")
     try:
         with pytest.raises(otd.DefinitionError, match=r"ctx\.run_id"):
@@ -161,7 +161,7 @@ async def test_a_store_without_transactions_refuses_it_whoever_puts_it(tmp_path:
         await store.close()
 
 
-def test_a_handler_without_a_context_is_refused():
+def test_exactly_once_needs_a_handler_with_a_context():
     sched = otd.Scheduler("memory:")
     with pytest.raises(otd.DefinitionError, match="first parameter named ctx"):
         sched.job(guarantee="exactly_once", name="bare")(lambda: None)
@@ -170,7 +170,7 @@ def test_a_handler_without_a_context_is_refused():
         sched.add(Job(name="bare", task=Call(handler="bare"), guarantee=Guarantee.EXACTLY_ONCE))
 
 
-def test_only_a_handler_in_this_process_can_have_a_transaction():
+def test_exactly_once_needs_a_handler_in_this_process():
     with pytest.raises(otd.DefinitionError, match="another process"):
         check_job(Job(name="apart", task=JOB.task, guarantee=Guarantee.EXACTLY_ONCE, isolation="process"))
     with pytest.raises(otd.DefinitionError, match="no Python handler"):

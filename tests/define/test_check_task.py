@@ -1,4 +1,4 @@
-"""Every problem of a task is found when it is defined, and all of them at once."""
+"""Every problem of a task is found when the job is defined, and all are reported at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def problems(task: Any, **options: Any) -> list[str]:
         Noop(),
     ],
 )
-def test_what_is_fine(task):
+def test_a_valid_command_or_list_of_steps_is_accepted(task):
     assert problems(task) == []
 
 
@@ -101,29 +101,29 @@ def test_what_is_fine(task):
         (Steps(steps=(OK,), source=Source(git="https://x/y", ref="a..b")), "source.ref"),
     ],
 )
-def test_what_is_refused(task, expected):
+def test_a_bad_command_or_step_is_refused(task, expected):
     found = problems(task)
     assert any(expected in problem for problem in found), found
 
 
-def test_all_of_them_at_once():
+def test_all_problems_of_steps_are_reported_at_once():
     found = problems(Steps(steps=(Step(name="a"), Step(name="a", argv=("\0",))), artifacts=("/x",)))
     assert len(found) == 4
 
 
-def test_a_job_that_is_kept_apart_reads_no_repositories_of_its_worker():
+def test_an_isolated_job_may_not_use_a_repository_of_its_worker():
     task = Steps(steps=(OK,), source=Source(git="file:///srv/shop.git"))
     assert problems(task) == []
     assert "https or ssh" in problems(task, isolation="sandbox")[0]
 
 
 @pytest.mark.parametrize("field", ["memory", "processes", "files", "file_bytes", "output", "cpu"])
-def test_bounds_are_above_zero(field):
+def test_a_bound_of_zero_is_refused(field):
     nothing: Any = timedelta(0) if field == "cpu" else 0
     assert f"bounds.{field}: expected more than zero" in problems(Noop(), bounds=Bounds(**{field: nothing}))[0]
 
 
-def test_bounds_as_people_write_them():
+def test_bounds_are_read_from_what_people_write():
     job = build_job(Command(script="x"), {"name": "it", "bounds": {"memory": "512M", "cpu": "5m", "processes": None}})
     assert job.bounds == Bounds(memory=512 << 20, cpu=timedelta(minutes=5), processes=None)
     with pytest.raises(otd.DefinitionError, match="bounds: unknown 'memry', did you mean 'memory'"):
@@ -132,7 +132,7 @@ def test_bounds_as_people_write_them():
         build_job(Command(script="x"), {"name": "it", "bounds": {"memory": "much"}})
 
 
-def test_a_text_is_no_list_of_arguments():
+def test_a_text_instead_of_a_list_of_arguments_is_refused():
     with pytest.raises(otd.DefinitionError, match=r"argv: expected a list of texts such as \['pg_dump', '--all'\]"):
         otd.Scheduler("memory:").command("x", "ls -l")
 
@@ -185,18 +185,18 @@ BAD: list[tuple[Task, str]] = [
 
 
 @pytest.mark.parametrize("task", GOOD, ids=str)
-def test_what_can_work_is_taken(task: Task):
+def test_a_valid_http_call_or_container_is_accepted(task: Task):
     check_job(Job(name="j", task=task))
 
 
 @pytest.mark.parametrize(("task", "words"), BAD, ids=lambda value: value if isinstance(value, str) else "")
-def test_what_cannot_work_is_refused(task: Task, words: str):
+def test_a_bad_http_call_or_container_is_refused(task: Task, words: str):
     with pytest.raises(DefinitionError) as refused:
         check_job(Job(name="j", task=task))
     assert words in str(refused.value)
 
 
-def test_every_reason_is_told_at_once():
+def test_all_problems_of_an_http_call_are_reported_at_once():
     with pytest.raises(DefinitionError) as refused:
         check_job(Job(name="j", task=Http(url="x", method="y", expect=(1,))))
     assert len(refused.value.problems) == 3

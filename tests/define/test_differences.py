@@ -1,4 +1,4 @@
-"""What a change of definitions means: which starts appear, vanish or move."""
+"""`compare` reports which starts appear, vanish or move when definitions change."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ def jobs(*given: Job) -> dict[str, Job]:
     return {one.name: one for one in given}
 
 
-def test_what_is_the_same_is_unchanged():
+def test_equal_definitions_are_unchanged():
     [found] = compare(jobs(job(cron("@daily"))), jobs(job(cron("@daily"))), now=0)
     assert (found.kind, found.fields, found.starts_change) == ("unchanged", {}, False)
 
 
-def test_a_new_job_brings_its_starts_and_one_that_goes_takes_them():
+def test_starts_of_a_new_job_appear_and_those_of_a_removed_job_vanish():
     old, new = jobs(job(cron("@daily"), name="old")), jobs(job(cron("0 */12 * * *"), name="new"))
     created, removed = compare(old, new, now=0, horizon=2 * DAY)
     assert (created.name, created.kind, created.appear) == ("new", "created", (DAY // 2, DAY, 3 * DAY // 2, 2 * DAY))
     assert (removed.name, removed.kind, removed.vanish) == ("old", "removed", (DAY, 2 * DAY))
 
 
-def test_an_hour_later_is_a_move():
+def test_starts_an_hour_later_are_moves():
     [found] = compare(jobs(job(cron("0 2 * * *"))), jobs(job(cron("0 3 * * *"))), now=0, horizon=3 * DAY)
     assert [(move.old % DAY // HOUR, move.new % DAY // HOUR) for move in found.moved] == [(2, 3)] * 3
     assert not found.appear
     assert found.fields == {"schedule.cron": ("0 2 * * *", "0 3 * * *")}
 
 
-def test_half_as_often_lets_starts_vanish():
+def test_starts_vanish_if_the_interval_doubles():
     [found] = compare(jobs(job(every("1h"))), jobs(job(every("2h"))), now=0, horizon=DAY)
     assert len(found.vanish) == 12
     assert not found.moved
@@ -59,25 +59,25 @@ def test_another_command_changes_no_start():
     assert (found.kind, found.fields, found.starts_change) == ("changed", {"argv": (["a"], ["b"])}, False)
 
 
-def test_of_a_job_that_starts_very_often_the_first_starts_are_compared():
+def test_only_the_first_starts_of_a_very_frequent_job_are_compared():
     [found] = compare({}, jobs(job(every("1s"))), now=0)
     assert len(found.appear) == MOST_STARTS
     assert found.until == MOST_STARTS * SECOND + SECOND - 1
 
 
-def test_of_a_fixed_delay_the_first_start_is_known():
+def test_only_the_first_start_of_a_fixed_delay_is_known():
     [found] = compare({}, jobs(job(FixedDelay(delay=timedelta(hours=1)))), now=0)
     assert len(found.appear) == 1
 
 
-def test_the_load_of_each_hour():
+def test_starts_are_counted_per_hour_of_the_day():
     load = load_per_hour(jobs(job(cron("30 2 * * *")), job(cron("0 2,4 * * *"), name="b")), now=0, horizon=10 * DAY)
     assert (load[2], load[4], sum(load)) == (20, 10, 30)
 
 
 @given(old=st.integers(1, 300), new=st.integers(1, 300))
-def test_what_vanishes_and_appears_makes_the_old_starts_the_new_ones(old: int, new: int):
-    """Whatever the intervals: taking away and adding what was said gives exactly what the new definition yields."""
+def test_the_reported_changes_turn_the_old_starts_into_the_new_ones(old: int, new: int):
+    """For any two intervals, the old starts plus the changes give exactly the starts of the new definition."""
     before, after = job(every(f"{old}m")), job(every(f"{new}m"))
     [found] = compare(jobs(before), jobs(after), now=0, horizon=DAY)
     starts = {at * 60 * SECOND for at in range(old, 24 * 60 + 1, old)}
@@ -86,7 +86,7 @@ def test_what_vanishes_and_appears_makes_the_old_starts_the_new_ones(old: int, n
     assert starts == {at * 60 * SECOND for at in range(new, 24 * 60 + 1, new)}
 
 
-def test_a_pause_takes_the_starts_and_its_end_brings_them():
+def test_starts_vanish_with_a_pause_and_appear_with_its_end():
     running, paused = job(every("6h")), job(every("6h"), paused=Pause(reason="it moves"))
     until = job(every("6h"), paused=Pause(until=to_datetime(DAY)))
     [found] = compare(jobs(running), jobs(paused), now=0, horizon=2 * DAY)
@@ -98,7 +98,7 @@ def test_a_pause_takes_the_starts_and_its_end_brings_them():
     assert sum(load_per_hour(jobs(paused), now=0, horizon=2 * DAY)) == 0
 
 
-def test_a_job_that_stays_paused_shows_what_would_start():
+def test_changes_of_a_paused_job_show_what_would_start():
     pause = Pause(reason="it moves")
     old, new = job(cron("0 2 * * *"), paused=pause), job(cron("0 3 * * *"), paused=pause)
     [found] = compare(jobs(old), jobs(new), now=0, horizon=2 * DAY)
@@ -117,7 +117,7 @@ def test_a_job_that_stays_paused_shows_what_would_start():
         ({"env": {"A": "1"}}, {"env": {"A": "2"}}, {"env.A": ("1", "2")}),
     ],
 )
-def test_what_differs_is_told_in_the_words_of_a_file(old, new, fields):
+def test_changed_fields_have_the_names_used_in_files(old, new, fields):
     before, after = (read_job({"name": "a", "run": "x", **one}) for one in (old, new))
     [found] = compare({"a": before}, {"a": after}, now=0)
     assert dict(found.fields) == fields

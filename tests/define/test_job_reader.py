@@ -1,4 +1,4 @@
-"""A file, or plain data, becomes jobs, or all of its problems with their places."""
+"""A file or plain data is read into jobs, or refused with all of its problems and their places."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def problems(text: str) -> list[str]:
     return caught.value.problems
 
 
-AS_GIVEN = """
+EXAMPLE_FILE = """
     jobs:
       - name: BuildAndTest
         schedule: "0 0 * * *"  # Every day at midnight
@@ -59,8 +59,8 @@ AS_GIVEN = """
     """
 
 
-def test_the_documents_own_example():
-    build, clean = jobs(AS_GIVEN)
+def test_the_example_file_is_read():
+    build, clean = jobs(EXAMPLE_FILE)
     assert build == Job(
         name="BuildAndTest",
         schedules=(Cron(expression="0 0 * * *"),),
@@ -85,7 +85,7 @@ def test_the_documents_own_example():
         "schedules: [{cron: '30 0 2 *', seconds: true}]\nrun_once: false",
     ],
 )
-def test_a_schedule_of_four_fields_has_seconds_first_where_it_is_said_so(said):
+def test_four_fields_begin_with_seconds_if_the_file_says_so(said):
     assert one(f"{said}\nrun: x").schedules == (otd.cron("30 0 2 *", seconds=True),)
 
 
@@ -98,7 +98,7 @@ def test_a_schedule_of_four_fields_has_seconds_first_where_it_is_said_so(said):
         "schedule: {cron: '*/5 * * *', seconds: false}\nrun_once: true",
     ],
 )
-def test_a_forgotten_field_is_told_with_both_readings(said):
+def test_four_fields_without_an_option_are_refused_with_both_readings(said):
     with pytest.raises(WrongText) as refused:
         one(f"{said}\nrun: x")
     [problem] = refused.value.problems
@@ -109,7 +109,7 @@ def test_a_forgotten_field_is_told_with_both_readings(said):
     )
 
 
-def test_a_file_of_the_document_may_have_four_fields():
+def test_four_fields_are_accepted_if_the_caller_allows_them():
     text = "jobs: [{name: a, schedule: '30 0 2 *', run: x}]"
     [job] = read_jobs(text, four_fields=True)
     assert job.schedules == (otd.cron("30 0 2 *", seconds=True),)
@@ -127,7 +127,7 @@ def test_is_recurring_is_the_opposite_of_run_once():
     [("", ["build", "test"]), ("task: build\n", ["build"]), ("task: build, test\n", ["build", "test"]),
      ("task: [test]\n", ["test"])],
 )  # fmt: skip
-def test_a_package_is_a_source_and_its_usual_steps(task, names):
+def test_a_package_becomes_a_source_and_the_usual_steps(task, names):
     job = one(f"url: https://example.org/shop.git\n{task}format: go\nschedule: '@daily'")
     assert isinstance(job.task, Steps)
     assert job.task.source == Source(git="https://example.org/shop.git")
@@ -147,11 +147,11 @@ def test_a_package_is_a_source_and_its_usual_steps(task, names):
         ("run: x\ndirectory: sub\nstdin: hello", Command(script="x", directory="sub", stdin="hello")),
     ],
 )
-def test_commands(text, task):
+def test_each_form_of_a_command_is_read(text, task):
     assert one(text).task == task
 
 
-def test_steps_with_everything():
+def test_steps_with_all_keys_are_read():
     job = one(
         """
         source: {git: "https://example.org/x.git", ref: v1}
@@ -187,7 +187,7 @@ def test_steps_with_everything():
     )  # fmt: skip
 
 
-def test_all_options():
+def test_all_options_are_read():
     text = """
     run: x
     schedules:
@@ -244,16 +244,16 @@ def test_all_options():
     assert missing == []
 
 
-def test_short_forms():
+def test_short_forms_of_options_are_read():
     job = one("run: x\nretry: 3\noverlap: skip\ncatch_up: none\nconcurrency: 4\nrate: 60\nafter: [a]\nlabels: [b]")
     assert (job.retry.attempts, job.overlap, job.catch_up.mode) == (3, otd.Overlap("skip"), "none")
     assert (job.concurrency, job.rate, job.after) == (otd.Limit(4), otd.Rate(60), otd.After("a"))
 
 
-# ── what is wrong ────────────────────────────────────────────────────────────────────────────────────────────
+# ── mistakes ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_everything_at_once_with_its_place():
+def test_all_problems_of_a_file_are_reported_with_their_places():
     text = """
     jobs:
       - name: one
@@ -313,7 +313,7 @@ def test_everything_at_once_with_its_place():
         ("run: x\nguarantee: exactly_once", "4:16", "guarantee: expected"),
     ],
 )
-def test_what_is_refused(text, place, expected):
+def test_a_mistake_is_refused_with_its_place(text, place, expected):
     found = problems(text)
     assert any(expected in problem for problem in found), found
     assert any(problem.startswith(f"jobs.yaml:{place}: ") for problem in found if expected in problem), found
@@ -341,13 +341,13 @@ def test_what_is_refused(text, place, expected):
         ("x" * 2_000_000, "expected at most 1048576 characters"),
     ],
 )
-def test_what_is_no_such_file(text, expected):
+def test_a_file_that_is_no_list_of_jobs_is_refused(text, expected):
     with pytest.raises(otd.DefinitionError) as caught:
         read_jobs(text)
     assert expected in str(caught.value)
 
 
-def test_aliases_are_values_and_count_in_full():
+def test_aliases_are_expanded_and_count_in_full():
     text = "jobs:\n  - {name: a, run: x, env: &e {A: b}}\n  - {name: b, run: y, env: *e}"
     assert [job.task.env for job in read_jobs(text) if isinstance(job.task, Command)] == [{"A": "b"}, {"A": "b"}]
     lists = "".join(f"- &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
@@ -376,17 +376,17 @@ MORE_ODD = [
 @pytest.mark.parametrize(
     "base", ["run: x", "schedule: '@daily'\n    run: x", "steps: [{name: a, run: x}]", "url: https://x/y"]
 )
-def test_whatever_stands_there_is_a_job_or_told_with_its_place(key, base):
+def test_any_odd_value_is_read_or_refused_with_its_place(key, base):
     for odd in [*ODD, *MORE_ODD]:
         names: dict[str, Any] = {"name": "it"} | dict(line.strip().split(": ", 1) for line in base.split("\n"))
         names[key] = odd
         text = "jobs:\n  - " + "\n    ".join(f"{name}: {value}" for name, value in names.items())
-        found = told(text)
+        found = problems_of_file(text)
         assert all(problem.startswith("jobs.yaml:") for problem in found), (text, found)
 
 
-def told(text: str) -> list[str]:
-    """What is wrong with a file: nothing, or every problem."""
+def problems_of_file(text: str) -> list[str]:
+    """Return every problem of a file; an empty list if it is valid."""
     try:
         read_jobs(text)
     except otd.DefinitionError as error:
@@ -394,7 +394,7 @@ def told(text: str) -> list[str]:
     return []
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path):
+def test_an_unreadable_file_is_refused(tmp_path: Path):
     with pytest.raises(otd.DefinitionError, match="expected a file that can be read, got No such file"):
         read_file(tmp_path / "no.yaml")
     (tmp_path / "bad.yaml").write_bytes(b"\xff\xfe\x00")
@@ -402,14 +402,14 @@ def test_a_file_that_cannot_be_read(tmp_path: Path):
         read_file(tmp_path / "bad.yaml")
 
 
-def test_the_example_of_the_documentation():
+def test_the_examples_of_the_documentation_are_read():
     page = (Path(__file__).parents[2] / "docs" / "guides" / "files.md").read_text()
     names = [[job.name for job in read_jobs(example)] for example in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
     assert names == [["build_and_test", "shop", "send_report"], ["report"]]
 
 
-def test_every_mistake_of_one_job_is_told_at_once():
-    """Also what only the finished job shows, while another option cannot be read."""
+def test_all_mistakes_of_a_job_are_reported_at_once():
+    """Checks of the whole job run even if another option cannot be read."""
     text = """jobs:
   - name: a
     run: x
@@ -432,7 +432,7 @@ def test_every_mistake_of_one_job_is_told_at_once():
 
 
 def problems_of_data(data: object) -> list[tuple[str, str]]:
-    """Path and problem of everything that is wrong."""
+    """Return the path and the text of every problem."""
     with pytest.raises(WrongText) as caught:
         read_job(data)
     return [(one.at.path if one.at else "", one.problem) for one in caught.value.told]
@@ -472,7 +472,7 @@ JOB: dict[str, Any] = {"name": "it", "run": "x"}
         ({"args": {"a": float("nan")}}, "args.a", "expected plain data as in JSON, got float"),
     ],
 )
-def test_what_is_wrong_has_its_path(more, path, problem):
+def test_a_mistake_in_data_is_reported_with_its_path(more, path, problem):
     found = problems_of_data({**JOB, **more})
     assert any(at == path and problem in text for at, text in found), found
 
@@ -508,17 +508,17 @@ def test_what_is_wrong_has_its_path(more, path, problem):
         ({"source": {"git": "ftp://x"}, "steps": [{"run": "x"}]}, "source.git", "expected a URL"),
     ],
 )
-def test_what_is_wrong_with_a_task_has_its_path(task, path, problem):
+def test_a_mistake_in_a_task_is_reported_with_its_path(task, path, problem):
     found = problems_of_data({"name": "it", **task})
     assert any(at == path and problem in text for at, text in found), found
 
 
 @pytest.mark.parametrize("data", [None, 7, "x", [], [JOB], True, {}, {1: 2}, {"name": "a"}])
-def test_what_is_no_job_at_all(data):
+def test_data_that_is_no_job_is_refused(data):
     assert problems_of_data(data)
 
 
-def test_too_much_and_too_deep():
+def test_too_large_and_too_deep_data_is_refused():
     deep: Any = []
     for _ in range(5_000):
         deep = [deep]
@@ -526,7 +526,7 @@ def test_too_much_and_too_deep():
     assert "at most 50000 values" in problems_of_data({**JOB, "args": {"a": [1] * 60_000}})[0][1]
 
 
-def test_everything_is_told_at_once():
+def test_all_problems_of_data_are_reported_at_once():
     found = problems_of_data({"nam": "a", "run": 1, "timeout": "x", "schedules": ["a", "b"], "retry": {"a": 1, "b": 2}})
     assert [path for path, _ in found] == [
         "name",
@@ -540,7 +540,7 @@ def test_everything_is_told_at_once():
     ]
 
 
-def test_a_list_of_jobs():
+def test_a_list_of_jobs_is_read():
     assert [job.name for job in read_job_list({"jobs": [JOB, {**JOB, "name": "b"}]})] == ["it", "b"]
     with pytest.raises(WrongText, match=r"jobs\[1\].name: expected each job once"):
         read_job_list({"jobs": [JOB, JOB]})
@@ -558,15 +558,15 @@ ODD_DATA: list[Any] = [
 
 
 @pytest.mark.parametrize("key", [*KEYS, "call", "sleep", "noop", "http", "container"])
-def test_whatever_stands_there_is_a_job_or_told(key):
+def test_any_odd_data_is_read_or_refused(key):
     for odd in ODD_DATA:
         for base in ({"run": "x"}, {"schedule": "@daily", "noop": True}, {"steps": [{"name": "a", "run": "x"}]}, {}):
             with contextlib.suppress(WrongText):
                 read_job({"name": "it", **base, key: odd})
 
 
-def test_a_file_and_its_data_are_one():
-    """JSON is YAML, so that a body can be put into a file."""
+def test_a_json_file_is_read_like_its_data():
+    """JSON is valid YAML, so that a body of a request can be saved as a file."""
     data = {"jobs": [{**JOB, "schedule": {"at": ["2026-01-01T00:00Z", "2026-02-01T00:00Z"]}, "http": None}]}
     del data["jobs"][0]["http"]
     assert read_jobs(json.dumps(data)) == read_job_list(data)

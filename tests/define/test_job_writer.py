@@ -1,4 +1,4 @@
-"""What is written of a job is read as the same job: as plain data, through JSON, and through YAML."""
+"""A written job is read back as the same job: as plain data, through JSON, and through YAML."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ slowly = settings(
 @pytest.mark.slow
 @slowly
 @given(jobs())
-def test_every_job_is_read_back_as_it_was(job):
+def test_every_written_job_is_read_back_unchanged(job):
     data = written(job)
     assert read_job(data) == job
     assert read_job(json.loads(json.dumps(data))) == job
@@ -40,7 +40,7 @@ def test_every_job_is_read_back_as_it_was(job):
 @pytest.mark.slow
 @slowly
 @given(st.lists(jobs(), max_size=3, unique_by=lambda job: (job.namespace, job.name)))
-def test_so_are_several(several):
+def test_several_written_jobs_are_read_back_unchanged(several):
     data = {"jobs": [written(job) for job in several]}
     assert read_job_list(data) == several
     assert read_jobs(yaml_text(data)) == several
@@ -48,10 +48,10 @@ def test_so_are_several(several):
 
 @settings(deadline=None, max_examples=300)
 @given(values)
-def test_any_data_as_text_is_the_same_data(data):
+def test_any_data_survives_a_round_trip_through_yaml(data):
     read = read_nodes(yaml_text({"it": data}), "x").value
     assert read == {"it": data}
-    assert json.dumps(read) == json.dumps({"it": data}), "1, 1.0 and true are equal in Python"
+    assert json.dumps(read) == json.dumps({"it": data}), "expected the same types: 1, 1.0 and True are equal in Python"
 
 
 def test_a_long_key_is_read_back():
@@ -80,7 +80,7 @@ def test_every_field_of_a_job_is_written():
         (Pause(until=datetime(2027, 1, 1, 9, tzinfo=UTC)), {"until": "2027-01-01T09:00Z"}),
     ],
 )
-def test_what_is_said_of_a_pause_is_written_and_read(pause: Pause, data: object):
+def test_a_pause_is_written_and_read_back(pause: Pause, data: object):
     said = written(Job(name="a", task=Noop(), paused=pause))
     assert said == {"name": "a", "paused": data, "noop": True}
     assert read_job(said).paused == pause
@@ -111,12 +111,12 @@ SHORT: list[tuple[Job, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("job", "short"), SHORT, ids=[str(list(short)) for _, short in SHORT])
-def test_short_forms(job, short):
+def test_short_forms_are_written_and_read_back(job, short):
     assert written(job) == {"name": "a", **short}
     assert read_job({"name": "a", **short}) == job
 
 
-def test_people_can_read_it():
+def test_a_job_is_written_as_readable_yaml():
     job = Job(
         name="report",
         task=Steps(
@@ -151,7 +151,7 @@ STORED_BEFORE = {"kind": "cron", "expression": "*/5 * * *", "tz": "Europe/Berlin
 
 
 @pytest.mark.parametrize("expression", ["*/5 * * *", "0 2 * *", "30 15 2 1", "H H(0-5) 2 *", "0,30 1-5 * L"])
-def test_four_fields_that_are_stored_keep_their_meaning_and_are_read_back(expression):
+def test_a_stored_schedule_of_four_fields_keeps_its_meaning(expression):
     schedule = from_json({**STORED_BEFORE, "expression": expression})
     job = Job(name="old", task=Noop(), schedules=(schedule,))
     record = JobRecord(id=1, job=job, state=JobState.ACTIVE, revision=1, created_at=0, updated_at=0)

@@ -1,4 +1,4 @@
-"""Options as people write them, and everything that can be wrong with them."""
+"""Options of a job are read from what people write, and every mistake is refused with a reason."""
 
 import re
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def test_options_become_a_job():
     assert build(schedules=["@daily", otd.every("1h")]).schedules == (otd.cron("@daily"), otd.every("1h"))
 
 
-def test_a_job_without_schedules_waits_to_be_submitted():
+def test_a_job_needs_no_schedule():
     assert build().schedules == ()
 
 
@@ -92,22 +92,22 @@ def test_bad_options_are_refused_with_a_reason(case):
         assert word in str(refused.value)
 
 
-def test_every_problem_is_reported_at_once():
+def test_all_problems_are_reported_at_once():
     with pytest.raises(otd.DefinitionError) as refused:
         build(timeout="soon", retry=0, guarantee="maybe", colour="red", schedule="every never")
     assert len(refused.value.problems) == 5
     assert str(refused.value).startswith("job 'report': \n  - ")
 
 
-def test_a_guarantee_that_is_only_text_is_refused():
-    """It would slip past the rule about retries, and could not be stored."""
+def test_a_guarantee_given_as_text_is_refused():
+    """It would escape the rule about retries, and could not be stored."""
     words: Any = "at_most_once"
     nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), guarantee=words, retry=otd.Retry(3))
     with pytest.raises(otd.DefinitionError, match=r"guarantee: expected a Guarantee .*, got 'at_most_once'"):
         otd.Scheduler("memory:").add(nap)
 
 
-def test_arguments_are_canonical():
+def test_arguments_are_encoded_as_canonical_json():
     assert encode_arguments({"b": (1, 2), "a": None}, subject="") == '{"a":null,"b":[1,2]}'
 
 
@@ -125,7 +125,7 @@ def test_a_refused_definition_leaves_nothing_behind():
     assert list(sched.jobs) == ["report"]
 
 
-def test_handlers_are_known_and_fit_their_arguments():
+def test_an_unknown_handler_and_a_bad_task_are_refused():
     sched = otd.Scheduler("memory:")
     with pytest.raises(otd.UnknownHandler, match="no handler 'reprot' is registered here"):
         sched.add(otd.Job(name="x", task=Call(handler="reprot")))
@@ -214,14 +214,14 @@ def test_settings_that_cannot_work_are_refused(make, words):
     ("text", "instead"),
     [("mail", '("mail",)'), ("mail, bulk", '("mail", "bulk")'), ("", "()"), ('a"b', '("a\\"b",)')],
 )
-def test_a_setting_with_several_names_refuses_a_plain_text(name: str, text: str, instead: str):
-    """A text is a sequence as well: `queues="mail"` served the queues m, a, i and l."""
+def test_a_setting_that_is_a_list_of_names_refuses_a_plain_text(name: str, text: str, instead: str):
+    """A text is a sequence too: `queues="mail"` once served the queues m, a, i and l."""
     with pytest.raises(otd.DefinitionError) as refused:
         otd.Settings(**{name: text})  # type: ignore[arg-type]
     assert refused.value.problems == [f"{name}: expected a list of names, got {text!r}; write {instead}"]
 
 
-def test_every_setting_with_names_is_refused_as_a_text():
+def test_every_setting_that_is_a_list_refuses_a_plain_text():
     several = {one.name for one in fields(otd.Settings) if "tuple" in str(one.type)}
     with pytest.raises(otd.DefinitionError) as refused:
         otd.Settings(**dict.fromkeys(several, "mail"))  # type: ignore[arg-type]
@@ -242,13 +242,13 @@ def test_a_job_may_run_after_others():
         ({"any": "yes"}, "after.any: expected True or False, got 'yes'"),
     ],
 )
-def test_what_counts_is_one_of_few(wrong, said):
+def test_a_wrong_option_of_after_is_refused(wrong, said):
     with pytest.raises(otd.DefinitionError, match=said):
         otd.After("load", **wrong)
 
 
 def test_jobs_are_stored_parents_first():
-    """And those that run after nobody stay in the order of the program."""
+    """Jobs without parents stay in the order of the program."""
     after = {"report": ["clean", "elsewhere"], "tick": [], "clean": ["load"], "load": [], "other": ["report"]}
     jobs = [build_job(TASK, {"name": name, "after": parents or None}) for name, parents in after.items()]
     order = [job.name for job in parents_first(jobs)]
@@ -258,7 +258,7 @@ def test_jobs_are_stored_parents_first():
     assert parents_first(plain) == plain
 
 
-def test_a_program_whose_jobs_run_in_a_circle_is_refused():
+def test_a_cycle_of_jobs_is_refused():
     after = {"a": "c", "b": "a", "c": "b"}
     jobs = [build_job(TASK, {"name": name, "after": parent}) for name, parent in after.items()]
     with pytest.raises(otd.DependencyCycle) as caught:
@@ -281,7 +281,7 @@ def test_a_wrong_argument_of_a_constructor_is_explained(name: str):
     kind, args, given, expected = WRONG_CALLS[name]
     with pytest.raises(otd.DefinitionError, match=re.escape(expected)) as caught:
         kind(*args, **given)
-    assert isinstance(caught.value, TypeError), "programs may catch what Python itself raises"
+    assert isinstance(caught.value, TypeError), "expected a TypeError, which programs may catch already"
 
 
 KEYS: dict[str, dict[str, Any]] = {
@@ -308,7 +308,7 @@ def test_a_limit_by_an_argument_that_does_not_exist_is_refused(option: str):
     assert not sched.jobs
 
 
-def test_a_function_that_takes_any_argument_may_be_limited_by_any():
+def test_a_limit_by_any_argument_fits_a_function_with_keyword_arguments():
     sched = otd.Scheduler("memory:")
 
     @sched.job(concurrency=otd.Limit(2, key="tenant"))

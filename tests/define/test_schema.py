@@ -1,4 +1,4 @@
-"""The schema takes every job that is written, and none that is plainly wrong."""
+"""The JSON schema accepts every valid job and refuses jobs that are clearly wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onthedot.define.yaml_text import WrongText, read_nodes
 from onthedot.model.job import Job
 from onthedot.model.task import Noop
 from tests.define.strategies import jobs
-from tests.define.test_job_reader import AS_GIVEN, ODD
+from tests.define.test_job_reader import EXAMPLE_FILE, ODD
 
 ONE = jsonschema_rs.validator_for(job_schema())
 FILE = jsonschema_rs.validator_for(file_schema())
@@ -34,14 +34,14 @@ def reads(data: object) -> bool:
     return True
 
 
-def test_both_are_schemas():
+def test_both_schemas_are_valid_json_schemas():
     for schema in (job_schema(), file_schema()):
         jsonschema_rs.meta.validate(schema)
         assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
         assert json.loads(json.dumps(schema)) == schema
 
 
-def test_every_key_that_the_reader_knows_is_there():
+def test_the_schema_has_every_key_of_the_reader():
     found = definitions()
     assert set(found["job"]["properties"]) == set(JOB)
     assert set(found["step"]["properties"]) == set(STEP)
@@ -53,7 +53,7 @@ def test_every_key_that_the_reader_knows_is_there():
 
 
 def keys_of(schema: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every key that a mapping in this schema can have, with its path and its own schema."""
+    """Yield every key that a mapping in this schema can have, with its path and its own schema."""
     if isinstance(schema, dict):
         if schema.get("additionalProperties") is False:
             for name, one in schema["properties"].items():
@@ -87,7 +87,7 @@ def test_every_example_fits_the_schema_of_its_key(schema):
     assert wrong == []
 
 
-BESIDE: dict[str, dict[str, Any]] = {
+NEEDED: dict[str, dict[str, Any]] = {
     "noop": {}, "run": {}, "argv": {}, "command": {}, "steps": {}, "url": {}, "call": {}, "sleep": {}, "http": {},
     "container": {}, "shell": {"command": "x"}, "directory": {"run": "x"}, "env": {"run": "x"}, "stdin": {"run": "x"},
     "source": {"steps": [{"run": "x"}]}, "artifacts": {"steps": [{"run": "x"}]}, "task": {"url": "https://x.org/y"},
@@ -95,15 +95,15 @@ BESIDE: dict[str, dict[str, Any]] = {
     "params": {"run": "x"}, "bounds": {"run": "x"},
     **{key: {"run": "x", "schedule": "0 3 * * *"} for key in ("tz", "run_once", "is_recurring")},
 }  # fmt: skip
-"""What a job needs beside a key."""
+"""For each key, the other keys that a job needs with it."""
 
 
 def with_key(group: str, key: str, value: Any) -> dict[str, Any]:
-    """A job that has this value under this key."""
+    """Return a job that has this value under this key."""
     job: dict[str, Any] = {"call": "it"}
     match group:
         case "JOB":
-            job = {**BESIDE.get(key, job), key: value}
+            job = {**NEEDED.get(key, job), key: value}
         case "COMMAND" | "STEP":
             step = {"command": "x"} if key == "shell" else {} if key in ("run", "argv", "command") else {"run": "x"}
             job = {"steps": [{**step, key: value}]}
@@ -143,7 +143,7 @@ GROUPS: dict[str, dict[str, key_docs.KeyDoc]] = {
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_the_reader_takes_every_example(group):
+def test_the_reader_accepts_every_example(group):
     if group == "FILE":
         assert all(read_job_list({"jobs": jobs}) for jobs in GROUPS[group]["jobs"].examples)
         return
@@ -154,7 +154,7 @@ def test_the_reader_takes_every_example(group):
             assert ONE.is_valid(data), data
 
 
-def test_only_keys_of_a_job_are_described():
+def test_every_description_belongs_to_a_key_of_the_schema():
     assert set(key_docs.JOB) == set(JOB)
     assert set(key_docs.STEP) == set(STEP)
     told = {key["description"] for _, key in KEYS}
@@ -164,8 +164,8 @@ def test_only_keys_of_a_job_are_described():
     assert spare == []
 
 
-def test_a_pattern_is_short_enough_to_be_shown():
-    """An editor that does not know `patternErrorMessage` shows the pattern."""
+def test_a_pattern_is_short_or_has_an_error_message():
+    """An editor without support for `patternErrorMessage` shows the pattern itself."""
 
     def patterns(value: Any) -> Iterator[dict[str, Any]]:
         if isinstance(value, dict):
@@ -183,7 +183,7 @@ def test_a_pattern_is_short_enough_to_be_shown():
     ] == []
 
 
-def test_they_can_be_put_elsewhere():
+def test_definitions_can_have_another_prefix():
     text = json.dumps(definitions("#/components/schemas/"))
     assert "#/$defs/" not in text
     assert "#/components/schemas/step" in text
@@ -193,19 +193,19 @@ def test_they_can_be_put_elsewhere():
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs())
 @example(Job(name="a", task=Noop(), rate=otd.Rate(1_000_000, "1us")))
-def test_every_written_job_is_taken(job):
+def test_the_schema_accepts_every_written_job(job):
     data = json.loads(json.dumps(written(job)))
     assert ONE.is_valid(data), [error.message for error in ONE.iter_errors(data)]
     assert FILE.is_valid({"jobs": [data]})
 
 
-def test_files_of_people_are_taken():
-    assert FILE.is_valid(read_nodes(AS_GIVEN, "x").value)
+def test_the_schema_accepts_files_that_people_write():
+    assert FILE.is_valid(read_nodes(EXAMPLE_FILE, "x").value)
     assert FILE.is_valid({"jobs": [{"name": "a", "argv": ["x", 1.5], "env": {"LEVEL": 3}}]})
     assert not ONE.is_valid({"name": "a", "argv": ["x", 1.5]})
 
 
-TAKEN: list[dict[str, Any]] = [
+RIGHT: list[dict[str, Any]] = [
     *({"run": "x", "schedule": line} for line in (
         "@daily", "@Hourly", "0 0 * * *", "*/5 * * * *", "0 22-6/2 * NOV-FEB fri-mon",
         "0 30 2 * * MON-FRI", "H H(0-5) * * *",
@@ -229,8 +229,8 @@ TAKEN: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("job", TAKEN, ids=lambda job: json.dumps(job)[:60])
-def test_what_is_right_is_taken_by_both(job):
+@pytest.mark.parametrize("job", RIGHT, ids=lambda job: json.dumps(job)[:60])
+def test_a_valid_job_is_accepted_by_schema_and_reader(job):
     assert ONE.is_valid({"name": "it", **job})
     assert reads({"name": "it", **job})
 
@@ -272,15 +272,15 @@ WRONG: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("job", WRONG, ids=lambda job: json.dumps(job)[:60])
-def test_what_is_wrong_is_taken_by_neither(job):
+def test_an_invalid_job_is_refused_by_schema_and_reader(job):
     data = {"name": "it", **job}
     assert not reads(data)
     assert not ONE.is_valid(data)
 
 
 @pytest.mark.slow
-def test_what_the_schema_refuses_the_reader_refuses():
-    """Else who goes by the schema is told that something is wrong which is not."""
+def test_the_schema_refuses_nothing_that_the_reader_accepts():
+    """Otherwise an editor that uses the schema would show an error for a valid job."""
     more: list[object] = []
     for key in JOB:
         for odd in ODD:

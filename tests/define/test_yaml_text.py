@@ -1,4 +1,4 @@
-"""Hostile files are refused with one message, in a second of processor time and 50 MB, and run nothing."""
+"""Hostile files are refused within a second of processor time and 50 MB, with a short message, and run nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onthedot.define.job_reader import read_file
 from onthedot.model.task import Command
 from tests.define.hostile_yaml import CANARY, READ, REFUSED
 
-# Reads each file that it is given in a child of its own, under limits that would end it, and tells what that took.
+# Reads each given file in its own child process under limits that would kill it, and prints the time and the problems.
 PROBE = """
 import json, os, resource, sys, time
 from pathlib import Path
@@ -64,7 +64,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.slow
-def test_each_is_refused_within_a_second_and_50_mb(corpus: dict[str, Path], tmp_path: Path):
+def test_a_hostile_file_is_refused_within_a_second_and_50_mb(corpus: dict[str, Path], tmp_path: Path):
     names = {str(path): what for what, path in corpus.items()}
     done = subprocess.run(
         [sys.executable, "-c", PROBE, *names], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True
@@ -76,11 +76,13 @@ def test_each_is_refused_within_a_second_and_50_mb(corpus: dict[str, Path], tmp_
     assert {what: seconds for what, seconds in took.items() if seconds > 1.0} == {}
     wrong = {names[one["name"]]: one for one in found if one["status"] or not one.get("told")}
     assert wrong == {}
-    assert list(tmp_path.iterdir()) == [], f"{CANARY}: something was run"
+    assert list(tmp_path.iterdir()) == [], f"expected no file: a command of the YAML was run and made {CANARY}"
 
 
 @pytest.mark.parametrize("what", [what for what, text in REFUSED.items() if len(text) < 50_000])
-def test_the_command_line_says_so_in_few_words(corpus: dict[str, Path], what: str, monkeypatch: pytest.MonkeyPatch):
+def test_the_command_line_refuses_a_hostile_file_with_a_short_message(
+    corpus: dict[str, Path], what: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(corpus[what].parent)
     result = CliRunner().invoke(cli, ["check", corpus[what].name])
     assert result.exit_code == 2, result.output
@@ -94,7 +96,7 @@ def test_the_command_line_says_so_in_few_words(corpus: dict[str, Path], what: st
 
 
 @pytest.mark.parametrize("what", READ)
-def test_what_looks_odd_and_is_right(what: str, tmp_path: Path):
+def test_an_odd_but_valid_file_is_read(what: str, tmp_path: Path):
     text, env = READ[what]
     (tmp_path / "it.yaml").write_bytes(text.encode())
     job = read_file(tmp_path / "it.yaml")[0]

@@ -1,4 +1,4 @@
-"""Where jobs may send requests: every spelling of what is inside is seen for what it is."""
+"""Jobs may send requests to public addresses only; every spelling of an internal address is recognised."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -20,7 +20,7 @@ INSIDE = [
     ("172.31.255.255", "private"),
     ("192.168.1.1", "private"),
     ("100.64.0.1", "private"),
-    ("169.254.169.254", "link-local"),  # what clouds tell their machines
+    ("169.254.169.254", "link-local"),  # the metadata service of clouds
     ("224.0.0.1", "multicast"),
     ("239.255.255.255", "multicast"),
     ("255.255.255.255", "reserved"),
@@ -50,7 +50,7 @@ INSIDE = [
 
 
 @pytest.mark.parametrize(("text", "what"), INSIDE)
-def test_what_is_inside_is_refused_and_said(text: str, what: str):
+def test_an_internal_address_is_refused_with_its_kind(text: str, what: str):
     assert why_special(ip_address(text)).startswith(what)
     with pytest.raises(AddressRefused, match="http_allow"):
         check("shop.example", [ip_address(text)], NOBODY)
@@ -61,13 +61,13 @@ def test_what_is_inside_is_refused_and_said(text: str, what: str):
     ["1.1.1.1", "172.32.0.1", "100.128.0.1", "11.0.0.1", "2606:4700::1111", "64:ff9b::1.1.1.1", "2002:101:101::",
      "::ffff:1.1.1.1"],
 )  # fmt: skip
-def test_what_is_public_is_not(text: str):
+def test_a_public_address_is_allowed(text: str):
     assert why_special(ip_address(text)) == ""
     check("shop.example", [ip_address(text)], NOBODY)
 
 
 @given(st.ip_addresses(v=4))
-def test_an_envelope_changes_nothing(address: IPv4Address):
+def test_an_ipv4_address_inside_an_ipv6_address_is_recognised(address: IPv4Address):
     number = int(address)
     for prefix in (0xFFFF << 32, 0x64FF9B << 96):
         inside = IPv6Address(prefix | number)
@@ -77,12 +77,12 @@ def test_an_envelope_changes_nothing(address: IPv4Address):
 
 
 @given(st.ip_addresses())
-def test_what_python_calls_special_is_never_public(address):
+def test_an_address_that_python_calls_special_is_never_public(address):
     if address.is_private or address.is_loopback or address.is_link_local or address.is_multicast:
         assert why_special(address) or enveloped(address) is not None
 
 
-def test_one_bad_address_among_good_ones_is_enough():
+def test_a_host_with_one_internal_address_is_refused():
     with pytest.raises(AddressRefused, match=r"shop.example \(10.0.0.9\) is private"):
         check("shop.example", [ip_address("1.1.1.1"), ip_address("10.0.0.9")], NOBODY)
 
@@ -96,11 +96,11 @@ def test_the_operator_allows_hosts_and_networks():
         with pytest.raises(AddressRefused):
             check("other.example", [ip_address(address)], allowed)
     with pytest.raises(AddressRefused):
-        check("evil.localhost", [ip_address("127.0.0.1")], allowed)  # only the very name
+        check("evil.localhost", [ip_address("127.0.0.1")], allowed)  # only the exact name is allowed
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1/8", "300.0.0.0/8", "0x7f.1", "", "a b", "-x", "x..y"])
-def test_what_cannot_be_allowed_is_said(text: str):
+def test_a_bad_entry_of_the_allow_list_is_refused(text: str):
     with pytest.raises(AddressRefused, match="expected"):
         Allowed.of([text])
 
@@ -129,7 +129,7 @@ def test_addresses_in_odd_forms_are_refused(host: str):
         ("_dmarc.example", "_dmarc.example"),
     ],
 )
-def test_a_host_has_one_spelling(host: str, read: str):
+def test_a_host_is_normalised(host: str, read: str):
     assert read_host(host) == read
     assert read_host(read) == read
 
@@ -139,7 +139,7 @@ def test_a_host_has_one_spelling(host: str, read: str):
     ["", ".", "..", "a..b", "-a.example", "a-.example", "a" * 64, "a/b", "a%00b", "fe80::1%eth0", "::g", "☃.x\u200b",
      "a." * 127 + "com"],
 )  # fmt: skip
-def test_what_is_no_host_is_refused(host: str):
+def test_an_invalid_host_is_refused(host: str):
     with pytest.raises(AddressRefused, match="expected"):
         read_host(host)
 
@@ -152,19 +152,19 @@ def test_what_is_no_host_is_refused(host: str):
      "http://example.com:x/", "http://[::1/", "http://[fe80::1%25eth0]/", "http://exa\nmple.com/", "http://x/\r\nA: b",
      "http://0x7f.1/", "http://2130706433/"],
 )  # fmt: skip
-def test_urls_that_are_refused(url: str):
+def test_an_invalid_url_is_refused(url: str):
     with pytest.raises(AddressRefused, match="expected"):
         read_url(url)
 
 
-def test_no_message_tells_a_password():
+def test_no_message_contains_a_password():
     for url in ("https://ann:s3cret@example.com/", "ftp://ann:s3cret@x/", "http://ann:s3cret@[x", "http://a:s3cret@ x"):
         with pytest.raises(AddressRefused) as refused:
             read_url(url)
         assert "s3cret" not in str(refused.value)
 
 
-def test_a_url_is_taken_apart():
+def test_a_url_is_split_into_origin_and_path():
     target = read_url("https://Example.COM:8443/ä/%20?q=ü&r=%2F#part")
     assert target.origin == ("https", "example.com", 8443)
     assert target.path == "/%C3%A4/%20?q=%C3%BC&r=%2F"

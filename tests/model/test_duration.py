@@ -1,4 +1,4 @@
-"""Lengths of time as people write them."""
+"""Durations are read from what people write, and printed so that they are read back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from onthedot.model.errors import DefinitionError
         (LONGEST, LONGEST),
     ],
 )
-def test_what_is_read(value, expected):
+def test_a_duration_is_read(value, expected):
     assert parse_duration(value) == expected
 
 
@@ -61,14 +61,14 @@ def test_what_is_read(value, expected):
         (["5m"], ["got list"]),
     ],
 )
-def test_what_is_refused(value, parts):
+def test_a_bad_duration_is_refused_with_a_reason(value, parts):
     with pytest.raises(DefinitionError) as refused:
         parse_duration(value)
     for part in parts:
         assert part in str(refused.value)
 
 
-def test_the_message_names_what_is_meant():
+def test_the_message_names_the_option():
     with pytest.raises(DefinitionError, match=r"^timeout: expected"):
         parse_duration("soon", what="timeout")
 
@@ -85,12 +85,12 @@ def test_the_message_names_what_is_meant():
         (0, "0s"),
     ],
 )
-def test_what_is_written(length, expected):
+def test_a_duration_is_printed(length, expected):
     assert format_duration(length) == expected
 
 
 @given(length=st.timedeltas(timedelta(microseconds=1), LONGEST))
-def test_what_is_written_is_read_back_exactly(length):
+def test_a_printed_duration_is_read_back_exactly(length):
     assert parse_duration(format_duration(length)) == length
     assert timedelta(microseconds=micros(length)) == length
     assert format_duration(micros(length)) == format_duration(length)

@@ -1,4 +1,4 @@
-"""Job definitions and their tasks as text: whole, and refused if this version cannot have written them."""
+"""Job definitions survive a round trip through text, and text that this version cannot write is refused."""
 
 from __future__ import annotations
 
@@ -103,17 +103,17 @@ FULL = Job(
 
 
 @pytest.mark.parametrize("job", [PLAIN, FULL], ids=["plain", "full"])
-def test_what_is_written_is_read_back(job):
+def test_a_written_job_is_read_back(job):
     assert decode(encode(job)) == job
 
 
-def test_what_a_file_says_of_a_pause_is_no_part_of_a_definition():
+def test_the_pause_of_a_file_is_not_part_of_the_text():
     assert encode(replace(FULL, paused=Pause(reason="it moves"))) == encode(FULL)
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(Job) if field.name != "paused"])
-def test_no_field_is_forgotten(field):
-    """A new field of a job, or of one of its policies, must be given a place here and in `definitions`."""
+def test_every_field_of_a_job_is_written(field):
+    """Add a new field of a job or of a policy to `FULL` here, and to `model/job_json.py`."""
     one = replace(FULL, **{field: getattr(PLAIN, field)})
     assert getattr(FULL, field) != getattr(PLAIN, field), f"give {field} another value than its default in FULL"
     assert encode(one) != encode(FULL)
@@ -121,7 +121,7 @@ def test_no_field_is_forgotten(field):
 
 
 @pytest.mark.parametrize(("policy", "name"), [(FULL.retry, "retry"), (FULL.catch_up, "catch_up")])
-def test_no_field_of_a_policy_is_forgotten(policy, name):
+def test_every_field_of_a_policy_is_written(policy, name):
     for field in fields(policy):
         assert getattr(policy, field.name) != getattr(type(policy)(), field.name), f"change {field.name} in FULL"
         one = replace(FULL, **{name: replace(policy, **{field.name: getattr(type(policy)(), field.name)})})
@@ -136,8 +136,8 @@ def test_equal_jobs_have_equal_texts():
     assert hash_of(encode(one)) == hash_of(encode(two)) != hash_of(encode(PLAIN))
 
 
-def test_what_is_at_its_default_is_left_out():
-    """So a policy that a later version adds leaves the texts of today readable, and equal."""
+def test_defaults_are_left_out():
+    """Texts stay readable and equal when a later version adds a policy."""
     assert json.loads(encode(PLAIN)) == {"name": "job", "task": {"kind": "call", "handler": "work"}}
     partly = replace(PLAIN, retry=Retry(attempts=3))
     assert json.loads(encode(partly))["retry"] == {"attempts": 3}
@@ -160,12 +160,12 @@ def test_what_is_at_its_default_is_left_out():
         '{"name":"a","task":{"kind":"call","handler":"h"},"args":[1]}',
     ],
 )
-def test_what_nobody_wrote_is_unreadable(text):
+def test_invalid_text_is_unreadable(text):
     with pytest.raises(Unreadable, match="expected a job definition, got"):
         decode(text)
 
 
-def test_buckets_are_stable_and_even():
+def test_buckets_are_stable_and_evenly_used():
     assert [bucket_of(job_id) for job_id in (1, 2, 3, 1_000_000)] == [886, 876, 513, 484]
     counts = [0] * BUCKETS
     for job_id in range(100_000):
@@ -195,9 +195,11 @@ FULL_TASKS: list[Task] = [
 
 
 @pytest.mark.parametrize("task", FULL_TASKS, ids=lambda task: type(task).__name__)
-def test_a_task_comes_back_whole(task: Task):
+def test_every_field_of_a_task_is_read_back(task: Task):
     assert decode(encode(Job(name="j", task=task))).task == task
-    assert len(task_to_json(task)) == 1 + len(fields(task)), "a field was left out: the sample has its default"
+    assert len(task_to_json(task)) == 1 + len(fields(task)), (
+        "expected every field: give each another value than its default in FULL_TASKS"
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,6 +212,6 @@ def test_a_task_comes_back_whole(task: Task):
         {},
     ],
 )
-def test_what_this_version_cannot_have_written_is_refused(task: dict[str, object]):
+def test_an_invalid_task_is_refused(task: dict[str, object]):
     with pytest.raises(Unreadable):
         decode(json.dumps({"name": "j", "task": task}))

@@ -1,4 +1,4 @@
-"""The arithmetic of rates: the promise holds in every window, and nothing of the rate is lost."""
+"""A rate limit holds in every window of time, and no capacity is lost while runs wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def spacing(gate: RateGate) -> Fraction:
 
 
 def broken_window(starts: list[int], distance: Fraction, burst: int) -> tuple[int, int] | None:
-    """A half-open window, in whole microseconds, that holds as many starts as w/T + burst, or more."""
+    """Return a window (first, last) of width w with w / distance + burst starts or more; None if there is none."""
     starts = sorted(starts)
     for i, first in enumerate(starts):
         for j, last in enumerate(starts[i:], i):
@@ -32,8 +32,8 @@ def broken_window(starts: list[int], distance: Fraction, burst: int) -> tuple[in
     return None
 
 
-def hand_out(gate: RateGate, asks: list[int]) -> list[int]:
-    """The instants of runs that ask one after the other."""
+def grant_all(gate: RateGate, asks: list[int]) -> list[int]:
+    """Return the instants granted to runs that ask one after the other."""
     tat, instants = None, []
     for start in asks:
         instant, tat = next_start(gate, tat, start=start)
@@ -42,34 +42,34 @@ def hand_out(gate: RateGate, asks: list[int]) -> list[int]:
 
 
 @given(gates, st.lists(st.integers(-300, 1_000), min_size=1, max_size=60))
-def test_the_promise_holds_in_every_window(gate, steps):
-    """Asks at any instants, also when the clock goes back between them."""
+def test_the_rate_holds_in_every_window(gate, steps):
+    """Runs ask at any instants, and the clock may go back between them."""
     asks = list(accumulate(steps))
-    instants = hand_out(gate, asks)
+    instants = grant_all(gate, asks)
     assert broken_window(instants, spacing(gate), gate.burst) is None
     assert all(instant >= start for instant, start in zip(instants, asks, strict=True))
 
 
 @given(gates, st.integers(0, 10**15), st.integers(1, 200))
-def test_nothing_is_lost_while_work_is_waiting(gate, begin, count):
-    """The n-th of many that wait starts exactly when the rate allows it, rounded up to the microsecond."""
-    instants = hand_out(gate, [begin] * count)
+def test_waiting_runs_start_exactly_at_the_rate(gate, begin, count):
+    """The n-th waiting run starts exactly when the rate allows it, rounded up to the microsecond."""
+    instants = grant_all(gate, [begin] * count)
     exact = [begin + max(Fraction(0), (n - gate.burst + 1) * spacing(gate)) for n in range(count)]
     assert instants == [-(-instant.numerator // instant.denominator) for instant in exact]
 
 
 @given(gates, st.integers(0, 10_000), st.integers(0, 300))
-def test_who_waits_no_longer_than_it_must(gate, begin, idle):
-    """A rate that has been idle for burst × T lets a whole burst start at once."""
-    *_, last = hand_out(gate, [begin] * gate.burst)
+def test_a_whole_burst_may_start_after_an_idle_time(gate, begin, idle):
+    """If the rate was idle for burst x T, a whole burst may start at once."""
+    *_, last = grant_all(gate, [begin] * gate.burst)
     rested = last + -(-gate.burst * gate.per // gate.most) + idle
-    instants = hand_out(gate, [begin] * gate.burst + [rested] * gate.burst)
+    instants = grant_all(gate, [begin] * gate.burst + [rested] * gate.burst)
     assert instants[gate.burst :] == [rested] * gate.burst
 
 
 @given(gates, gates, st.lists(st.integers(0, 500), min_size=2, max_size=30), st.integers(1, 28))
-def test_an_edit_keeps_what_was_handed_out(before, after, steps, edited):
-    """From the edit on the new promise holds, and none of the new starts comes earlier than the old tat allows."""
+def test_an_edited_rate_holds_and_counts_earlier_starts(before, after, steps, edited):
+    """After the edit the new rate holds, and starts before the edit still count."""
     asks = list(accumulate(steps))
     tat, instants = None, []
     for place, start in enumerate(asks):
@@ -87,7 +87,7 @@ def test_a_tat_keeps_its_fraction():
     assert next_start(RateGate("r", 7, 70), tat, start=100) == (107, Tat(116, 5, 7))  # 106 2/3, in sevenths: 106 5/7
 
 
-def test_a_grant_is_used_once_and_not_for_long():
+def test_a_grant_may_be_used_only_for_a_short_time():
     gate = RateGate("r", 4, 10 * SECOND)
     tat = Tat(50 * SECOND)
     assert grace(gate) == 2_500_000
@@ -99,10 +99,10 @@ def test_a_grant_is_used_once_and_not_for_long():
 
 def test_no_instant_lies_after_the_last_one():
     rare = RateGate("r", 1, 36_525 * 86_400 * SECOND)
-    assert hand_out(rare, [0] * 200)[-1] == LAST
+    assert grant_all(rare, [0] * 200)[-1] == LAST
 
 
-# ── whose rate it is ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── keys of rates ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def record(**options) -> JobRecord:
@@ -119,7 +119,7 @@ def record(**options) -> JobRecord:
         (otd.Rate(10, name="mail", key="tenant"), 'rate:name:mail:"acme"'),
     ],
 )
-def test_whose_rate_it_is(rate, key):
+def test_the_key_of_a_rate_depends_on_its_name_and_argument(rate, key):
     owner = record(rate=rate)
     assert rate_of(owner, arguments={"tenant": "acme"}) == RateGate(key, 10, 60 * SECOND, 1)
     assert gates_of(owner, target="", arguments={}) == ()

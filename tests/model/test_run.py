@@ -1,4 +1,4 @@
-"""A run as people see it."""
+"""The record of a run gives its instants as datetimes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onthedot.model.run import RunRecord
 from onthedot.testing import Harness, run_virtual
 
 
-def test_its_instants_can_be_had_as_datetimes():
+def test_a_run_has_its_instants_as_datetimes():
     sched = otd.Scheduler("memory:")
 
     @sched.job(retry=otd.Retry(2, delay="1m", jitter=False))

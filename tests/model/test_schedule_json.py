@@ -1,4 +1,4 @@
-"""Schedules as JSON, and ids that stay the same in every process."""
+"""Schedules survive a round trip through JSON, and their ids never change."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ HOUR = timedelta(hours=1)
         (In(delay=HOUR), {"kind": "in", "delay_us": 3_600_000_000, "id": ""}),
     ],
 )
-def test_what_is_stored(schedule, expected):
+def test_each_kind_of_schedule_has_its_json(schedule, expected):
     assert to_json(schedule) == expected
     assert from_json(expected) == schedule
 
 
 @settings(max_examples=50, deadline=None)
 @given(schedule=schedules)
-def test_through_json_and_back_nothing_changes(schedule):
+def test_a_schedule_survives_a_round_trip_through_json(schedule):
     stored = json.loads(json.dumps(to_json(schedule)))
     assert from_json(stored) == schedule
     assert to_json(from_json(stored)) == stored
@@ -68,7 +68,7 @@ def test_keys_with_a_default_may_be_missing():
     assert from_json({"kind": "cron", "expression": "@daily"}) == Cron(expression="@daily")
 
 
-def test_a_zone_that_is_gone_does_not_make_a_stored_schedule_unreadable():
+def test_a_stored_schedule_with_an_unknown_zone_is_still_readable():
     stored = {"kind": "cron", "expression": "@daily", "tz": "Mars/Olympus"}
     assert from_json(stored) == Cron(expression="@daily", tz="Mars/Olympus")
 
@@ -98,25 +98,25 @@ def test_a_zone_that_is_gone_does_not_make_a_stored_schedule_unreadable():
         ({"kind": "cron", "expression": None}, "expression: expected text, got None"),
     ],
 )
-def test_what_cannot_have_been_stored_is_refused(data, part):
+def test_invalid_json_is_refused_with_a_reason(data, part):
     with pytest.raises(ScheduleError) as refused:
         from_json(data)
     assert part in str(refused.value)
 
 
-def test_a_naive_instant_is_not_written():
+def test_an_instant_without_a_zone_is_not_written():
     with pytest.raises(ValueError, match="time zone"):
         to_json(At(instant=NEW_YEAR.replace(tzinfo=None)))
 
 
-def test_ids_are_these_for_good():
-    # Stored runs refer to them: a change here orphans every schedule without an id of its own.
+def test_ids_of_schedules_never_change():
+    # Stored runs refer to these ids. If they change, every schedule without a given id loses its runs.
     assert schedule_id(Cron(expression="30 2 * * *", tz="Europe/Berlin")) == "2cd1c78ddf"
     assert schedule_id(Every(interval=timedelta(hours=1), anchor=NEW_YEAR)) == "d812ae3128"
     assert schedule_id(In(delay=timedelta(minutes=10))) == "c4ba47ebb9"
 
 
-def test_a_given_id_is_the_id():
+def test_a_given_id_is_kept():
     assert schedule_id(Cron(expression="@daily", id="nightly")) == "nightly"
 
 
@@ -128,14 +128,14 @@ def test_the_id_is_the_same_in_a_process_with_another_hash_seed():
     assert printed.stdout.strip() == schedule_id(Cron(expression="@daily"))
 
 
-def test_one_instant_written_in_two_zones_has_one_id():
+def test_the_same_instant_in_two_zones_has_the_same_id():
     elsewhere = NEW_YEAR.astimezone(timezone(timedelta(hours=9)))
     assert schedule_id(At(instant=NEW_YEAR)) == schedule_id(At(instant=elsewhere))
 
 
 @settings(max_examples=50, deadline=None)
 @given(one=schedules, other=schedules)
-def test_ids_differ_exactly_when_the_schedules_do(one, other):
+def test_ids_differ_exactly_if_the_schedules_differ(one, other):
     one, other = replace(one, id=""), replace(other, id="")
     assert schedule_id(one) == schedule_id(from_json(to_json(one)))
     assert len(schedule_id(one)) == 10
@@ -143,7 +143,7 @@ def test_ids_differ_exactly_when_the_schedules_do(one, other):
     assert schedule_id(one) != schedule_id(other)
 
 
-def test_each_option_matters():
+def test_each_option_changes_the_id():
     plain = Cron(expression="@daily")
     others = [
         replace(plain, tz="Asia/Tokyo"),

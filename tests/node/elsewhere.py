@@ -1,4 +1,4 @@
-"""A store on another machine, whose clock goes by itself."""
+"""A store on another machine, with its own clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from onthedot.stores.memory import MemoryStore
 
 
 class Machine:
-    """A store and a node: the node's wall clock is off, its steady clock goes wrong."""
+    """The clocks of a store and a node. The node's wall clock is wrong by `off`; its steady clock drifts by `ppm`."""
 
     def __init__(self, ppm: int = 0, off: int = 0) -> None:
         self.store_now = 1_000_000 * SECOND
@@ -27,7 +27,7 @@ class Machine:
 
 
 class Elsewhere(MemoryStore):
-    """A store with a clock of its own; each way takes so long."""
+    """A store with its own clock. A message takes `way` in each direction."""
 
     def __init__(self, machine: Machine, way: int = 10 * MILLISECOND) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Elsewhere(MemoryStore):
 
     @property
     def clock(self) -> None:  # type: ignore[override]
-        """It is on another machine."""
+        """None: the store's clock is on another machine."""
 
     async def tell_time(self) -> int:
         self.asked += 1

@@ -18,7 +18,7 @@ START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 
 class Node:
-    """One engine, and what it told."""
+    """One engine and the events that it emitted."""
 
     def __init__(self, name: str, engine: Engine, told: list[Any]) -> None:
         self.name = name
@@ -30,7 +30,7 @@ class Node:
 
 
 class Nodes:
-    """A store, and the nodes on it. Handlers note on which node they ran: (node, job, seconds after the start)."""
+    """A memory store and the nodes that use it."""
 
     def __init__(self, sched: otd.Scheduler) -> None:
         loop = asyncio.get_running_loop()
@@ -49,7 +49,7 @@ class Nodes:
         return self.living[name]
 
     async def kill(self, name: str) -> None:
-        """Pull the plug: the others go on, and hear hints as before."""
+        """Crash one node. The others keep running and still receive hints."""
         await self.living.pop(name).engine.crash()
 
     async def stop(self) -> None:
@@ -62,7 +62,7 @@ class Nodes:
         return record.id
 
     async def ran_on(self, name: str) -> list[tuple[float, str, str]]:
-        """(slot, in seconds after the start; node; outcome) of every ended attempt of a job."""
+        """Return (slot in seconds after the start, node, outcome) of every ended attempt of a job."""
         runs = await self.store.queries.list_runs(job=name, limit=10_000)
         attempts = [(run, attempt) for run in runs for attempt in await self.store.queries.list_attempts(run.id)]
         return sorted((round((run.slot_at - self.zero) / 1e6, 3), one.node, one.outcome) for run, one in attempts)

@@ -12,7 +12,7 @@ START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 
 def program(settings: otd.Settings, seconds: float = 0.0) -> tuple[otd.Scheduler, list[int]]:
-    """A job without a schedule, whose runs take so long; and the ids of its runs as they start."""
+    """Return a program with the job `work`, whose runs take `seconds`, and the list of run ids as they start."""
     sched, started = otd.Scheduler("memory:", settings=settings), []
 
     @sched.job(name="work")

@@ -1,4 +1,4 @@
-"""The leader seals what was recorded, and removes credentials that ended a while ago; others do neither."""
+"""The leader seals audit entries and removes old credentials; no other node does either."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SETTINGS = otd.Settings()
 
 
 class Led(Leadership):
-    """Has the term, or not, as the test says."""
+    """Leadership that holds the term, or not, as the test sets it."""
 
     def __init__(self, *, leads: bool = True) -> None:
         self.terms = {0: Term(0, 1, "node", 0)} if leads else {}
@@ -55,11 +55,11 @@ def sealing(store: Store, *, leads: bool = True) -> tuple[AuditSealer, list[Even
 
 
 async def settle(service: AuditSealer) -> int:
-    """Tick until there is nothing left to do; how many ticks that took."""
+    """Tick until nothing is left to seal, and return the number of ticks."""
     for ticks in range(1, 100):
         if await service.tick(0) == SEAL_EVERY:
             return ticks
-    raise AssertionError("it is never done")
+    raise AssertionError("expected the sealer to finish within 99 ticks")
 
 
 async def fill(store: Store, count: int) -> None:
@@ -67,9 +67,9 @@ async def fill(store: Store, count: int) -> None:
         await record(store, Entry(who=LOCAL, verb="v", object=str(number)))
 
 
-async def test_what_was_recorded_is_sealed_and_told(store: Store):
+async def test_the_leader_seals_entries_and_reports_each_seal(store: Store):
     service, told = sealing(store)
-    assert await settle(service) == 1  # nothing to do
+    assert await settle(service) == 1  # no entries yet
     await fill(store, 3)
     await settle(service)
     checked = await check(store)
@@ -83,7 +83,7 @@ async def test_what_was_recorded_is_sealed_and_told(store: Store):
     assert told[1:] == [AuditSealed(1, *after.head)]
 
 
-async def test_who_does_not_lead_seals_nothing(store: Store):
+async def test_a_node_that_does_not_lead_seals_nothing(store: Store):
     service, told = sealing(store, leads=False)
     await fill(store, 1)
     assert await service.tick(0) == SETTINGS.renew_every
@@ -91,7 +91,7 @@ async def test_who_does_not_lead_seals_nothing(store: Store):
     assert told == []
 
 
-async def test_the_next_leader_goes_on_where_the_last_one_was(store: Store):
+async def test_the_next_leader_continues_the_chain_of_seals(store: Store):
     first, _ = sealing(store)
     for _ in range(3):
         await fill(store, 2)
@@ -101,10 +101,10 @@ async def test_the_next_leader_goes_on_where_the_last_one_was(store: Store):
     await settle(second)
     checked = await check(store)
     assert (checked.sealed, checked.head.number, checked.fault) == (8, 4, None)
-    assert told == [AuditSealed(2, *checked.head)]  # what others have sealed, they have told
+    assert told == [AuditSealed(2, *checked.head)]  # the first leader has reported its own seals
 
 
-async def test_two_who_believe_to_lead_make_one_chain(store: Store):
+async def test_two_nodes_that_both_believe_they_lead_make_one_chain(store: Store):
     one, _ = sealing(store)
     other, _ = sealing(store)
     for _ in range(5):
@@ -117,7 +117,7 @@ async def test_two_who_believe_to_lead_make_one_chain(store: Store):
     assert (checked.sealed, checked.unsealed, checked.fault) == (10, 0, None)
 
 
-async def test_many_entries_are_many_seals():
+async def test_many_entries_are_sealed_in_batches():
     store = MemoryStore()
     await fill(store, 2 * BATCH + 1)
     service, _ = sealing(store)
@@ -128,7 +128,7 @@ async def test_many_entries_are_many_seals():
 
 
 @pytest.mark.parametrize("body", ["{}", "[]", '{"previous": "", "entries": []}'])
-async def test_a_seal_that_was_spoilt_stops_nobody_and_is_found(body: str):
+async def test_a_changed_seal_is_found_and_sealing_continues(body: str):
     store = MemoryStore()
     service, _ = sealing(store)
     await fill(store, 2)
@@ -141,7 +141,7 @@ async def test_a_seal_that_was_spoilt_stops_nobody_and_is_found(body: str):
     assert await settle(successor) == 1
 
 
-async def test_seals_that_were_removed_stop_nobody_and_are_found():
+async def test_removed_seals_are_found_and_sealing_continues():
     store = MemoryStore()
     service, _ = sealing(store)
     for _ in range(3):
@@ -158,7 +158,7 @@ async def test_seals_that_were_removed_stop_nobody_and_are_found():
     assert len(await store.documents.list_appended(SEALS)) == 2
 
 
-async def test_a_seal_that_was_removed_and_left_its_key_stops_nobody():
+async def test_sealing_continues_if_only_the_row_of_the_last_seal_was_removed():
     store = MemoryStore()
     service, _ = sealing(store)
     for _ in range(2):
@@ -171,7 +171,7 @@ async def test_a_seal_that_was_removed_and_left_its_key_stops_nobody():
     assert (checked.sealed, checked.unsealed, checked.head.number) == (4, 0, 2)
 
 
-async def test_a_node_seals_by_itself(tmp_path):
+async def test_a_running_node_seals_entries(tmp_path):
     url = f"sqlite:///{tmp_path / 'otd.db'}"
     store = await open_store(url)
     await fill(store, 2)
@@ -198,7 +198,7 @@ VIEWER = Grant(role=Role.VIEWER)
 
 
 class LedAt(Leadership):
-    """Has the term, renewed at an instant of the store's clock; or not."""
+    """Leadership whose term was renewed at `at` on the store's clock; None: it holds no term."""
 
     def __init__(self, at: Micros | None) -> None:
         self.terms = {} if at is None else {0: Term(0, 1, "node", at + SETTINGS.term_ttl)}
@@ -212,7 +212,7 @@ async def whole_round(service: CredentialCleanup) -> int:
     for ticks in range(1, 100):
         if await service.tick(0) == FORGET_EVERY:
             return ticks
-    raise AssertionError("the round never ends")
+    raise AssertionError("expected the round to end within 99 ticks")
 
 
 async def names(store: Store) -> list[str]:
@@ -223,7 +223,7 @@ async def count(store: Store, kind: str) -> int:
     return len(await store.documents.list_documents(kind))
 
 
-async def test_keys_go_a_month_after_their_end(store: Store):
+async def test_keys_are_removed_a_month_after_their_end(store: Store):
     await keys.issue(store, "good", VIEWER, now=START)
     await keys.issue(store, "good-for-years", VIEWER, expires_at=START + 1_000 * DAY, now=START)
     await keys.issue(store, "expired", VIEWER, expires_at=START + DAY, now=START)
@@ -239,7 +239,7 @@ async def test_keys_go_a_month_after_their_end(store: Store):
     assert await count(store, keys.USED) == 0
 
 
-async def test_sessions_and_tokens_go_an_hour_after_their_end(store: Store):
+async def test_sessions_and_tokens_are_removed_an_hour_after_their_end(store: Store):
     await sessions.open_session(store, "ann", grant=VIEWER, now=START)
     await sessions.issue_token(store, "up", VIEWER, now=START, lasts=12 * HOUR)
     await one_round(store, START + sessions.LASTS + KEEP_SESSIONS - 1)
@@ -248,7 +248,7 @@ async def test_sessions_and_tokens_go_an_hour_after_their_end(store: Store):
     assert (await count(store, sessions.KIND), await count(store, sessions.TOKEN)) == (0, 0)
 
 
-async def test_which_id_tokens_were_used_is_known_for_longer_than_one_is_taken(store: Store):
+async def test_a_used_id_token_is_remembered_for_longer_than_it_is_accepted(store: Store):
     await users.create(store, "ann@example.org", None, VIEWER)
     await sign_on(store, "a.token.x", Person("1", "ann@example.org"), "https://example.org/")
     [used] = await store.documents.list_documents(USED)
@@ -260,22 +260,22 @@ async def test_which_id_tokens_were_used_is_known_for_longer_than_one_is_taken(s
     assert await count(store, USED) == 0
 
 
-async def test_what_cannot_be_read_goes_in_time_and_users_stay(store: Store):
+async def test_unreadable_sessions_and_tokens_are_removed_and_users_are_kept(store: Store):
     for kind in (sessions.KIND, sessions.TOKEN, users.KIND, keys.KIND):
         await store.documents.put_document(kind, "x", "{}", version=0, now=START)
     await one_round(store, START + 365 * DAY)
     assert [await count(store, kind) for kind in (sessions.KIND, sessions.TOKEN, users.KIND, keys.KIND)] == [0, 0, 1, 1]
 
 
-async def test_many_are_removed_page_by_page():
+async def test_many_sessions_are_removed_page_by_page():
     store = MemoryStore()
     for _ in range(2 * PAGE + 1):
         await sessions.open_session(store, "ann", grant=VIEWER, now=START)
-    assert await one_round(store, START + 2 * DAY) == 6  # three of them, and one for each other kind
+    assert await one_round(store, START + 2 * DAY) == 6  # three pages of sessions, one of each other kind
     assert await count(store, sessions.KIND) == 0
 
 
-async def test_who_does_not_lead_removes_nothing(store: Store):
+async def test_a_node_that_does_not_lead_removes_nothing(store: Store):
     await sessions.open_session(store, "ann", grant=VIEWER, now=START)
     assert (
         await CredentialCleanup(store, LedAt(None), SETTINGS, Events()).tick(START + 365 * DAY) == SETTINGS.renew_every
@@ -283,7 +283,7 @@ async def test_who_does_not_lead_removes_nothing(store: Store):
     assert await count(store, sessions.KIND) == 1
 
 
-async def test_keys_that_end_in_two_weeks_are_told_of_once(store: Store):
+async def test_a_leader_warns_once_of_a_key_that_ends_within_two_weeks(store: Store):
     ends = START + 90 * DAY
     key = (await keys.issue(store, "ci", VIEWER, expires_at=ends, now=START)).key
     await keys.issue(store, "for-ever", VIEWER, now=START)
@@ -301,7 +301,7 @@ async def test_keys_that_end_in_two_weeks_are_told_of_once(store: Store):
         assert told == [KeyExpires(key.id, "ci", ends)]
     led.terms = {}
     await service.tick(0)
-    led.terms = LedAt(ends - 1).terms  # it leads again, and others have led meanwhile
+    led.terms = LedAt(ends - 1).terms  # it leads again; another node may have led in between
     await whole_round(service)
     assert told == [KeyExpires(key.id, "ci", ends)] * 2
     led.terms = LedAt(ends).terms

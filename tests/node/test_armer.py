@@ -1,4 +1,4 @@
-"""What the armer holds for later, and how long before its instant it is armed."""
+"""The armer holds reservations for later and arms each one shortly before its instant."""
 
 import asyncio
 from dataclasses import replace
@@ -22,7 +22,7 @@ def lease(run_id: int, due_at: int, lease_id: str = "") -> Lease:
     return Lease(lease_id or f"lease-{run_id}", run_id, RECORD, "submit:x", due_at, due_at, None, 1, 0, 0, "inc", 0, 0)
 
 
-def test_earliest_first_and_no_more_than_asked_for():
+def test_reservations_are_taken_earliest_first_up_to_the_limit():
     held = Reservations()
     held.add([lease(1, 30), lease(2, 10), lease(3, 20)])
     assert held.next_due() == 10
@@ -33,14 +33,14 @@ def test_earliest_first_and_no_more_than_asked_for():
 
 
 def test_the_same_run_may_be_held_under_two_leases():
-    """A reservation that lapsed and was taken again by the same worker: the old lease is still in the heap."""
+    """The same worker reserved a run again after its reservation lapsed. The old lease is still in the heap."""
     held = Reservations()
     held.add([lease(1, 10, "old"), lease(1, 10, "new"), lease(1, 10, "newest")])
     assert sorted(held.lease_ids()) == ["new", "newest", "old"]
     assert len(held.take(10, 9)) == 3
 
 
-def test_one_can_be_put_off():
+def test_a_reservation_can_be_postponed():
     held = Reservations()
     held.add([lease(1, 10)])
     [first] = held.take(10, 1)
@@ -49,7 +49,7 @@ def test_one_can_be_put_off():
     assert held.take(15, 9) == [first]
 
 
-def test_the_lead_follows_the_slowest_recent_arms_within_bounds():
+def test_the_lead_time_follows_the_slowest_recent_arms_within_bounds():
     lead = ArmLead(5_000, 500_000)
     assert lead.micros == 50_000
     lead.note(100)
@@ -80,8 +80,11 @@ def test_a_run_is_armed_before_its_instant_and_starts_at_it():
     run_virtual(scenario())
 
 
-def test_an_edit_of_the_last_moment_makes_no_run_late():
-    """Seed 100266: a run that is reserved under the old definition is given back, and taken anew with the new one."""
+def test_a_last_moment_edit_does_not_make_a_run_late():
+    """A run that was reserved under the old definition is released and reserved again under the new one.
+
+    The simulator found this with seed 100266.
+    """
     sched, _ = program(otd.Settings())
 
     async def scenario():
@@ -104,8 +107,8 @@ def test_an_edit_of_the_last_moment_makes_no_run_late():
 
 
 @pytest.mark.parametrize("seconds", [0.3, 1.5, 3.0])
-def test_runs_with_a_limit_start_however_slow_the_store_is(seconds):
-    """A reservation lapses half a second after its instant. A worker must not take its own anew while it arms them."""
+def test_runs_with_a_limit_start_even_if_the_store_is_slow(seconds):
+    """A reservation lapses 0.5 s after its instant. A worker must not reserve its own again while it arms them."""
 
     class SlowToArm(MemoryStore):
         async def arm(self, *args, **options):
@@ -128,7 +131,7 @@ def test_runs_with_a_limit_start_however_slow_the_store_is(seconds):
     run_virtual(scenario())
 
 
-def test_a_reservation_without_a_seat_is_given_back_for_whoever_has_one():
+def test_a_reservation_is_released_if_no_seat_is_free():
     sched, started = program(otd.Settings(seats=1, ahead=1), seconds=2.0)
 
     async def scenario():

@@ -1,4 +1,4 @@
-"""A node asks a store elsewhere for its time, and waits no longer before a start than it has to."""
+"""A node keeps its estimate of the store's time accurate, so that starts wait no longer than needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def keeper(store: MemoryStore, clock: StoreClock | SystemClock, events: Events) 
     return ClockSync(store, Membership(store, clock, SeededIds(1), SETTINGS, events), clock, SETTINGS)
 
 
-async def test_the_doubt_stays_below_half_a_millisecond():
+async def test_the_estimate_stays_within_half_a_millisecond():
     machine = Machine(off=-300 * SECOND)
     store, clock = Elsewhere(machine, WAY), StoreClock(machine)
     keeping = keeper(store, clock, Events())
@@ -32,8 +32,8 @@ async def test_the_doubt_stays_below_half_a_millisecond():
     assert store.asked == 40
 
 
-async def test_a_way_that_has_fallen_asleep_costs_nothing():
-    """The first answer after a pause takes ten times as long: the one right behind it counts."""
+async def test_a_slow_first_answer_does_not_worsen_the_estimate():
+    """The first answer after a pause takes ten times as long. The node asks again at once and uses the second one."""
     machine = Machine()
     store, clock = Elsewhere(machine, 10 * WAY), StoreClock(machine)
     keeping = keeper(store, clock, Events())
@@ -49,7 +49,7 @@ async def test_a_way_that_has_fallen_asleep_costs_nothing():
     assert machine.store_now - clock.now() <= 2 * WAY
 
 
-async def test_a_clock_that_is_minutes_off_is_told_once():
+async def test_a_clock_that_is_minutes_off_is_reported_once():
     told: list[object] = []
     events = Events([told.append])
     machine = Machine(off=-300 * SECOND)
@@ -61,7 +61,7 @@ async def test_a_clock_that_is_minutes_off_is_told_once():
     assert off.offset == -300 * SECOND
 
 
-async def test_where_both_have_one_clock_there_is_nothing_to_ask():
+async def test_a_node_does_not_ask_if_it_shares_the_stores_clock():
     store = Elsewhere(Machine())
     assert await keeper(store, SystemClock(), Events()).tick(0) is None
     assert store.asked == 0

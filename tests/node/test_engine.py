@@ -1,4 +1,4 @@
-"""A whole node, from definition to verdict, in virtual time on memory and SQLite."""
+"""A whole node takes jobs from their definition to the verdict of each run, in virtual time on memory and SQLite."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ def open_store(request, tmp_path):
     return lambda clock: SqliteStore.open(tmp_path / "engine.db", clock=clock, inline=True)
 
 
-# Idle polls are what most of a virtual hour consists of. Slower ones change nothing: no start waits for a poll.
+# Rare polls make a virtual hour fast. They change no result, because no start waits for a poll.
 QUIET = otd.Settings(poll_every=30 * SECOND, expire_every=10 * SECOND)
 
 
@@ -44,7 +44,7 @@ def seconds_of(runs, *states: str) -> list[float]:
     return [(run.slot_at - T0) / SECOND for run in runs if run.state in (states or ("succeeded",))]
 
 
-def passes(scenario, open_store):
+def play(scenario, open_store):
     """Run a scenario with a harness, and close its store."""
 
     async def main():
@@ -67,7 +67,7 @@ def test_one_instant_and_one_delay_run_once(open_store):
         job = await harness.store.queries.get_job("job")
         return await harness.runs("job"), job
 
-    runs, record = passes(scenario, open_store)
+    runs, record = play(scenario, open_store)
     assert seconds_of(runs) == [20, 40]
     assert len(runs) == 2
     assert record.state == "exhausted"
@@ -82,7 +82,7 @@ def test_a_delay_counts_from_its_definition_also_after_a_restart(open_store):
         await harness.advance("20m")
         return await harness.runs("job")
 
-    assert seconds_of(passes(scenario, open_store)) == [600]
+    assert seconds_of(play(scenario, open_store)) == [600]
 
 
 def test_an_interval_repeats_and_can_be_edited(open_store):
@@ -94,7 +94,7 @@ def test_an_interval_repeats_and_can_be_edited(open_store):
         await harness.advance("60s")
         return await harness.runs("job"), await harness.skips("job")
 
-    runs, skips = passes(scenario, open_store)
+    runs, skips = play(scenario, open_store)
     assert seconds_of(runs) == [20, 40, 60, 90, 120]
     assert all(run.started_at >= run.slot_at for run in runs if run.state == "succeeded")
     assert skips == []
@@ -111,7 +111,7 @@ def test_run_once_with_a_cron_is_exactly_one_run(open_store):
         await harness.advance("30m")
         return await harness.runs("job")
 
-    runs = passes(scenario, open_store)
+    runs = play(scenario, open_store)
     assert [to_datetime(run.slot_at).strftime("%H:%M") for run in runs] == ["12:05"]
 
 
@@ -127,11 +127,11 @@ def test_a_fixed_delay_counts_from_the_end_of_the_last_run(open_store):
         await harness.advance("47s")
         return await harness.runs("job")
 
-    runs = passes(scenario, open_store)
+    runs = play(scenario, open_store)
     assert [round(second) for second in seconds_of(runs)] == [0, 15, 30]
 
 
-def test_a_fixed_delay_goes_on_after_failures_and_crashes(open_store):
+def test_a_fixed_delay_continues_after_failures_and_crashes(open_store):
     sched = otd.Scheduler("memory:")
 
     @sched.job(name="job", schedule=otd.gap("10s"), guarantee="at_most_once")
@@ -148,7 +148,7 @@ def test_a_fixed_delay_goes_on_after_failures_and_crashes(open_store):
         await harness.advance("40s")
         return await harness.runs("job")
 
-    runs = passes(scenario, open_store)
+    runs = play(scenario, open_store)
     assert [run.state for run in runs[:2]] == ["dead", "lost"]
     lost_at = (runs[1].ended_at - T0) / SECOND
     assert 77 <= lost_at < 80
@@ -163,13 +163,13 @@ def test_several_schedules_of_one_job_keep_their_own_slots(open_store):
         await harness.advance("105s")
         return await harness.runs("job")
 
-    runs = [run for run in passes(scenario, open_store) if run.state == "succeeded"]
+    runs = [run for run in play(scenario, open_store) if run.state == "succeeded"]
     short = [(run.slot_at - T0) // SECOND for run in runs if run.trigger == "schedule:short"]
     long = [(run.slot_at - T0) // SECOND for run in runs if run.trigger == "schedule:long"]
     assert (short, long) == ([20, 40, 60, 80, 100], [50, 100])
 
 
-def test_what_waits_at_a_stop_is_there_at_the_next_start(open_store):
+def test_runs_that_wait_at_a_stop_start_after_the_next_start(open_store):
     sched = program()
 
     async def scenario(harness):
@@ -184,7 +184,7 @@ def test_what_waits_at_a_stop_is_there_at_the_next_start(open_store):
         await harness.advance("10s")
         return between, await harness.runs("job")
 
-    between, runs = passes(scenario, open_store)
+    between, runs = play(scenario, open_store)
     assert between == ["scheduled"] * 3
     assert seconds_of(runs) == [30, 31, 32]
     assert all(run.started_at - run.due_at < 1000 for run in runs)
@@ -209,7 +209,7 @@ def test_a_time_out_and_an_error_are_retried_with_the_same_arguments(open_store)
         await harness.advance("2m")
         return await harness.store.queries.get_run(run_id), await harness.store.queries.list_attempts(run_id)
 
-    run, attempts = passes(scenario, open_store)
+    run, attempts = play(scenario, open_store)
     assert seen == [(1, "b"), (2, "b"), (3, "b")]
     assert (run.state, run.attempts, run.failures) == ("succeeded", 3, 2)
     assert [attempt.outcome for attempt in attempts] == ["timed_out", "failed", "succeeded"]
@@ -233,11 +233,11 @@ def test_a_run_that_crashes_its_node_is_recovered_and_counted(open_store):
         await harness.advance("1m")
         return await harness.runs("job")
 
-    [run] = passes(scenario, open_store)
+    [run] = play(scenario, open_store)
     assert (run.state, run.recoveries, run.reason) == ("dead", 2, "lost with its node 2 times")
 
 
-def test_an_edit_withdraws_what_lies_ahead_and_plans_anew(open_store):
+def test_an_edit_withdraws_planned_runs_and_plans_new_ones(open_store):
     async def scenario(harness):
         await harness.start(program(schedule=otd.every("10s", id="beat")))
         await harness.advance("15s")
@@ -246,7 +246,7 @@ def test_an_edit_withdraws_what_lies_ahead_and_plans_anew(open_store):
         await harness.advance("20s")
         return await harness.runs("job"), harness.events
 
-    runs, events = passes(scenario, open_store)
+    runs, events = play(scenario, open_store)
     done = seconds_of(runs)
     assert done[0] == 10
     assert [after - before for before, after in pairwise(done[1:])] == [7] * (len(done) - 2)
@@ -254,7 +254,7 @@ def test_an_edit_withdraws_what_lies_ahead_and_plans_anew(open_store):
     assert [event.withdrawn for event in events if isinstance(event, JobPut)][1] == 3
 
 
-def test_a_job_that_is_paused_says_so_when_it_is_stored_again(open_store):
+def test_a_paused_job_is_reported_as_paused_when_it_is_stored_again(open_store):
     async def scenario(harness):
         sched = program(schedule=otd.every("10s", id="beat"))
         await harness.start(sched)
@@ -263,11 +263,11 @@ def test_a_job_that_is_paused_says_so_when_it_is_stored_again(open_store):
         await harness.start(sched)
         return harness.events
 
-    events = passes(scenario, open_store)
+    events = play(scenario, open_store)
     assert [event.paused for event in events if isinstance(event, JobPut)] == [False, True]
 
 
-def test_a_job_whose_handler_is_not_here_waits(open_store):
+def test_a_job_waits_if_its_handler_is_not_registered(open_store):
     async def scenario(harness):
         await harness.start(program(schedule=otd.every("10s")))
         foreign = Job(name="foreign", task=Call(handler="elsewhere"), schedules=(otd.every("10s"),))
@@ -275,13 +275,13 @@ def test_a_job_whose_handler_is_not_here_waits(open_store):
         await harness.advance("95s")
         return await harness.runs("foreign")
 
-    runs = passes(scenario, open_store)
+    runs = play(scenario, open_store)
     assert {run.state for run in runs} == {"skipped", "scheduled"}
     assert {run.reason for run in runs if run.state == "skipped"} == {"missed"}
 
 
 def test_a_laptop_that_slept_catches_up_once(open_store):
-    """Ten hours of suspension: no restart, every timer overdue at once."""
+    """After ten hours of suspension every timer is overdue at once. The process does not restart."""
     sched = program(schedule=otd.every("1m"))
 
     async def scenario(harness):
@@ -291,18 +291,18 @@ def test_a_laptop_that_slept_catches_up_once(open_store):
         await harness.advance("2m")
         return await harness.runs("job"), await harness.skips("job")
 
-    runs, skips = passes(scenario, open_store)
+    runs, skips = play(scenario, open_store)
     minutes = [round(second / 60) for second in seconds_of(runs)]
     missed = sum(skip.count for skip in skips) + len(seconds_of(runs, "skipped"))
     assert minutes[:2] == [1, 2]
     assert minutes == sorted(set(minutes))
-    assert minutes[2] == 602  # the last slot of the night, once
+    assert minutes[2] == 602  # the newest slot of the suspension
     assert missed == 599
 
 
 @pytest.mark.parametrize("ends", ["crashes", "stops"])
-def test_a_node_that_ends_leaves_the_hints_of_others_alone(ends: str):
-    """Two engines of one process may share a store: one that ends hears no more, and the other one still does."""
+def test_a_node_that_ends_does_not_disturb_the_hints_of_others(ends: str):
+    """Two engines of one process share a store. The one that ends stops listening; the other still receives hints."""
 
     async def scenario() -> tuple[float, int]:
         nodes = Nodes(program())
@@ -323,11 +323,11 @@ def test_a_node_that_ends_leaves_the_hints_of_others_alone(ends: str):
         return (run.started_at - asked) / SECOND, listeners - left
 
     late, gone = run_virtual(scenario())
-    assert late < 0.1, "it was woken by a hint: its polls are 30 s apart"
+    assert late < 0.1, "expected a hint to wake it: polls are 30 s apart"
     assert gone == 1
 
 
-def test_a_job_after_one_that_does_not_exist_is_logged(caplog: pytest.LogCaptureFixture):
+def test_a_missing_parent_of_a_job_is_logged(caplog: pytest.LogCaptureFixture):
     async def scenario() -> None:
         sched = program()
 

@@ -1,4 +1,4 @@
-"""The thread of the engine and the loop of the application do not block each other."""
+"""The engine's thread and the application's event loop do not block each other."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from tests.test_loop import START
 
 
 class HandClock:
-    """A clock that a test turns by hand."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.time = 0
@@ -26,7 +26,7 @@ class HandClock:
         return self.time
 
 
-async def test_nobody_waits_while_the_engine_is_on_time():
+async def test_the_application_does_not_wait_for_an_engine_that_is_on_time():
     clock = HandClock()
     courtesy = GiveWay(asyncio.get_running_loop(), clock)
     courtesy.pulse()
@@ -35,7 +35,7 @@ async def test_nobody_waits_while_the_engine_is_on_time():
     courtesy.stop()
 
 
-async def test_a_late_engine_is_waited_for_until_it_pulses():
+async def test_the_application_waits_for_a_late_engine_until_it_pulses():
     clock = HandClock()
     loop = asyncio.get_running_loop()
     courtesy = GiveWay(loop, clock)
@@ -55,7 +55,7 @@ async def test_a_late_engine_is_waited_for_until_it_pulses():
     courtesy.stop()
 
 
-def test_looks_come_more_often_while_somebody_is_late():
+def test_the_application_checks_more_often_while_the_engine_is_late():
     async def scenario():
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
@@ -84,7 +84,7 @@ def test_looks_come_more_often_while_somebody_is_late():
 
 @pytest.mark.slow
 async def test_a_saturated_loop_does_not_cost_the_lease():
-    """Turns of a millisecond, one after the other: without courtesy the engine was seen to starve for seconds."""
+    """The loop runs callbacks of a millisecond without a break. Without GiveWay the engine starved for seconds."""
     sched = otd.Scheduler("memory:")
     late: list[float] = []
 
@@ -119,7 +119,7 @@ def test_a_busy_application_loop_does_not_stop_scheduling(tmp_path):
         async with sched:
             blocked_from = time.time()
             while len(starts) < 20 and time.time() < blocked_from + 20:
-                time.sleep(0.1)  # noqa: ASYNC251 - what is tested: the input loop blocks, the scheduling loop does not
+                time.sleep(0.1)  # noqa: ASYNC251 - the test blocks the application's loop on purpose
             blocked_until = time.time()
         return [late - due for late, due in starts if blocked_from < due < blocked_until - 0.1]
 

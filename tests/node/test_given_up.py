@@ -1,4 +1,4 @@
-"""Attempts that the node gave up while their functions run on: their threads are not free."""
+"""A function that keeps running after its node gave up its attempt still occupies its seat and its thread."""
 
 import asyncio
 import threading
@@ -29,18 +29,18 @@ async def test_a_function_that_outlives_its_lease_keeps_its_seat():
     async with sched:
         await sched.submit("work")
         await watch.until_count(AttemptStarted, 1)
-        behind(store, "UPDATE nodes SET ended = true")  # somebody else has found this node dead
+        behind(store, "UPDATE nodes SET ended = true")  # as if another node had declared this one dead
         await watch.until_count(NodeFenced, 1)
         await watch.until_count(AttemptEnded, 1)
         await asyncio.sleep(1)
         [run] = await store.queries.list_runs()
         try:
-            assert run.state is RunState.SCHEDULED  # not armed for a seat that is not there
+            assert run.state is RunState.SCHEDULED  # not armed, because no seat is free
         finally:
             go_on.set()
 
 
-async def test_an_abandoned_function_is_counted():
+async def test_a_function_that_still_runs_when_its_node_leaves_is_counted():
     go_on = threading.Event()
     sched = otd.Scheduler("memory:")
 

@@ -1,4 +1,4 @@
-"""How a node joins, what it is called, and when it stops trusting its lease."""
+"""A node joins the cluster, renews its lease, and stops trusting the lease in time."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -68,7 +68,7 @@ def test_every_boot_is_a_new_incarnation_of_the_same_node():
     run_virtual(scenario())
 
 
-def test_a_lease_is_trusted_until_its_margin_and_again_after_a_beat():
+def test_a_lease_is_trusted_until_its_margin_and_again_after_a_renewal():
     async def scenario():
         memory = store()
         joined = member(memory, ids=SeededIds(1))
@@ -106,7 +106,7 @@ def test_one_node_leads_and_the_next_takes_over_when_it_resigns():
 
 
 @pytest.mark.parametrize(("after", "leads"), [(9, False), (11, True)])
-def test_a_leader_that_falls_silent_is_replaced_when_its_term_ends(after, leads):
+def test_a_silent_leader_is_replaced_when_its_term_ends(after, leads):
     async def scenario():
         memory = store()
         silent, heir = member(memory, node_id="silent"), member(memory, node_id="heir")
@@ -121,7 +121,7 @@ def test_a_leader_that_falls_silent_is_replaced_when_its_term_ends(after, leads)
     run_virtual(scenario())
 
 
-def test_a_node_that_may_work_again_looks_at_once_and_not_at_its_next_poll():
+def test_a_node_looks_for_work_at_once_when_it_drains_no_longer():
     settings = otd.Settings(node_id="one", poll_every=60 * SECOND, seats=1)
     sched = otd.Scheduler("memory:", settings=settings)
     started: list[float] = []
@@ -151,7 +151,7 @@ def test_a_node_that_may_work_again_looks_at_once_and_not_at_its_next_poll():
     assert started[0] - undone < 0.1
 
 
-def test_every_renewal_tells_until_when_the_lease_is_trusted():
+def test_every_renewal_reports_the_new_deadline():
     async def scenario():
         memory = store()
         joined = member(memory)
@@ -171,7 +171,7 @@ def test_every_renewal_tells_until_when_the_lease_is_trusted():
 
 
 class LivingOnly(SqlQueries):
-    """Refuses to list nodes that have ended: there may be many thousands."""
+    """Queries that fail if a caller also lists ended nodes: there may be many thousands."""
 
     asked = 0
 
@@ -187,7 +187,7 @@ class WithLivingOnly(MemoryStore):
         self.queries = LivingOnly(self.database)
 
 
-def test_an_engine_asks_for_living_nodes_only():
+def test_an_engine_lists_living_nodes_only():
     async def scenario():
         harness = Harness(START, store=WithLivingOnly)
         sched = otd.Scheduler("memory:", settings=otd.Settings(node_id="one"))

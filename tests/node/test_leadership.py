@@ -1,4 +1,4 @@
-"""Several shards: who campaigns for which, and how they change hands."""
+"""Nodes divide the shards among them, and shards move to other nodes in an orderly way."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
 
 
 class Cluster:
-    """Nodes that beat and tick once a second, in turn."""
+    """Nodes whose heartbeat and leadership tick once a second, one node after the other."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -32,7 +32,7 @@ class Cluster:
         return leads
 
     async def turn(self, seconds: int) -> list[int]:
-        """How many terms were resigned or won in each second."""
+        """Let `seconds` pass, and return for each second how many shards changed their leader."""
         changes = []
         for _ in range(seconds):
             before = self.held()
@@ -51,7 +51,7 @@ class Cluster:
         return {shard: str(owner) for shard, owner in enumerate(owners(shards, living))}
 
 
-def test_a_new_layout_is_divided_by_hash():
+def test_the_shards_of_a_new_layout_are_divided_by_hash():
     async def scenario():
         cluster = Cluster()
         for name in "abc":
@@ -68,7 +68,7 @@ def test_a_new_layout_is_divided_by_hash():
     run_virtual(scenario())
 
 
-def test_who_joins_gets_its_shards_one_by_one():
+def test_a_node_that_joins_gets_its_shards_one_by_one():
     async def scenario():
         cluster = Cluster()
         await cluster.join("a")
@@ -79,12 +79,12 @@ def test_who_joins_gets_its_shards_one_by_one():
         changes = await cluster.turn(60)
         assert cluster.held() == cluster.wanted(12)
         assert set(cluster.held().values()) == {"a", "b"}
-        assert max(sum(changes[at : at + 3]) for at in range(60)) <= 2, "one per renewal, and no storm"
+        assert max(sum(changes[at : at + 3]) for at in range(60)) <= 2, "expected at most one move per renewal"
 
     run_virtual(scenario())
 
 
-def test_the_shards_of_the_dead_are_taken_over_when_their_terms_end():
+def test_the_shards_of_a_dead_node_are_taken_over_when_its_terms_end():
     async def scenario():
         cluster = Cluster()
         for name in "abc":
@@ -98,8 +98,8 @@ def test_the_shards_of_the_dead_are_taken_over_when_their_terms_end():
     run_virtual(scenario())
 
 
-def test_what_an_owner_does_not_take_is_offered_to_it_less_and_less():
-    """A node that lives and does not campaign: its shards are led by others, and not handed round for ever."""
+def test_a_shard_is_offered_less_often_to_an_owner_that_does_not_take_it():
+    """A living node does not campaign. Other nodes lead its shards and resign them for it less and less often."""
 
     async def scenario():
         cluster = Cluster()

@@ -1,4 +1,4 @@
-"""What is on its way to the store and back: nothing is started twice, nothing is left running for ever."""
+"""If answers of the store are slow or lost, no run starts twice and none stays running for ever."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -23,14 +23,14 @@ START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 
 class SlowStore(StoreWrapper):
-    """A store whose calls take time, and whose answers can be lost: the call is done, the caller is not told."""
+    """A store whose calls take time. A lost answer means that the call was done but raised an error."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self.latency: dict[str, float] = {}
         self.lose: list[str] = []
         self.fail: set[str] = set()
-        self.forget: list[str] = []  # acknowledged, and then lost with the server: as if it had never been done
+        self.forget: list[str] = []  # calls that succeed but are not done, as if the server had lost them
 
     async def _call(self, name, operation, args, kwargs):
         wait = self.latency.get(name, 0.0)
@@ -91,16 +91,16 @@ class Bench:
         return [run.state for run in runs_of(self.memory, wanted)]
 
 
-def test_what_is_being_armed_is_not_adopted_a_second_time():
-    """The answer of a reserve is lost while another reservation is on its way to be armed."""
+def test_a_run_that_is_being_armed_is_not_adopted_again():
+    """The answer of a reserve is lost while another reservation is being armed."""
 
     async def scenario():
         bench = Bench(seconds=2, guarantee="at_most_once")
         await bench.start()
         await bench.submit(1.0)
-        await asyncio.sleep(0.5)  # held
+        await asyncio.sleep(0.5)  # the run is reserved
         bench.store.latency = {"arm": 0.2}
-        bench.store.lose = ["reserve"]  # `recover` is asked while `arm` is under way
+        bench.store.lose = ["reserve"]  # the node calls `recover` during `arm`
         await asyncio.sleep(10)
         await bench.engine.stop(asyncio.Event())
         return bench
@@ -109,16 +109,16 @@ def test_what_is_being_armed_is_not_adopted_a_second_time():
     assert bench.executed == [1]
 
 
-def test_what_is_being_armed_has_its_seat():
-    """A node with one seat must not arm a second run while the first is on its way: it would wait here for hours."""
+def test_a_run_that_is_being_armed_has_its_seat():
+    """A node with one seat must not arm a second run during the arming of the first: it would wait for hours."""
 
     async def scenario():
         bench = Bench(seconds=3600, seats=1)
         await bench.start()
         await bench.submit(1.0)
-        await asyncio.sleep(0.5)  # held
+        await asyncio.sleep(0.5)  # the run is reserved
         bench.store.latency = {"arm": 0.02, "reserve": 0.02}
-        await asyncio.sleep(0.45)  # and now being armed
+        await asyncio.sleep(0.45)  # the run is being armed
         await bench.submit(0.0)
         await asyncio.sleep(1)
         states = bench.states(LIVE)
@@ -132,7 +132,7 @@ def test_what_is_being_armed_has_its_seat():
     assert sorted(states) == ["running", "scheduled"]
 
 
-def test_an_arm_without_an_answer_is_not_forgotten_when_seats_are_short():
+def test_a_run_whose_arm_was_not_answered_runs_although_seats_are_short():
     async def scenario():
         bench = Bench(seconds=3, seats=1)
         await bench.start()
@@ -152,7 +152,7 @@ def test_an_arm_without_an_answer_is_not_forgotten_when_seats_are_short():
     assert state == ([], ["succeeded", "succeeded"])
 
 
-def test_a_store_that_is_away_for_a_moment_does_not_end_the_drain():
+def test_a_short_outage_of_the_store_does_not_end_the_drain():
     async def scenario():
         bench = Bench(seconds=5)
         await bench.start()
@@ -166,8 +166,8 @@ def test_a_store_that_is_away_for_a_moment_does_not_end_the_drain():
     assert bench.states(TERMINAL) == ["succeeded"]
 
 
-def test_an_attempt_that_ends_while_the_node_hands_over_is_part_of_the_drain():
-    """A store that is slow to answer: what its absence cuts off then counts for the exit code."""
+def test_an_attempt_that_ends_during_a_slow_handover_counts_as_drained():
+    """The store answers slowly. Attempts that are cut off meanwhile must count for the exit code."""
 
     async def scenario():
         bench = Bench(seconds=5)
@@ -185,7 +185,7 @@ def test_an_attempt_that_ends_while_the_node_hands_over_is_part_of_the_drain():
     assert begun.run_ids == (ended.finish.lease.run_id,)
 
 
-def test_a_clock_set_forward_does_not_make_a_node_take_its_own_runs():
+def test_a_node_whose_clock_is_set_forward_does_not_take_over_its_own_runs():
     async def scenario():
         bench = Bench(seconds=30, guarantee="at_most_once")
         await bench.start()
@@ -200,8 +200,8 @@ def test_a_clock_set_forward_does_not_make_a_node_take_its_own_runs():
     assert bench.states(TERMINAL) == ["succeeded"]
 
 
-def test_an_instant_that_comes_while_the_worker_looks_at_the_clock_is_not_lost():
-    """Between two looks at the clock time passes: what was not due at the first may be due at the second."""
+def test_a_run_that_becomes_due_between_two_clock_readings_starts():
+    """The run is not due at the first reading of the clock, and is due at the second."""
 
     async def scenario():
         bench = Bench()
@@ -231,25 +231,25 @@ def test_an_instant_that_comes_while_the_worker_looks_at_the_clock_is_not_lost()
     assert (bench.executed, states) == ([1], [])
 
 
-# ── a store that has lost what it had acknowledged ───────────────────────────────────────────────────────────
+# ── a store that has lost acknowledged writes ────────────────────────────────────────────────────────────────
 
 
-def notice_by_an_answer(bench: Bench) -> None:
-    """The server went down in the middle of a reserve: nobody knows yet that it has lost anything."""
+def notice_by_a_lost_answer(bench: Bench) -> None:
+    """The node misses the answer of a reserve, as if the server had gone down during it."""
     bench.store.lose = ["reserve"]
 
 
-def notice_by_the_store(bench: Bench) -> None:
-    """Nothing was on its way, and the store tells that it was another server before."""
+def notice_by_a_report(bench: Bench) -> None:
+    """The store reports that its server was replaced and has lost writes."""
     bench.memory.hints.tell_loss(Loss(1, 2, epoch=2))
 
 
-@pytest.mark.parametrize("notice", [notice_by_an_answer, notice_by_the_store])
+@pytest.mark.parametrize("notice", [notice_by_a_lost_answer, notice_by_a_report])
 @pytest.mark.parametrize(
     ("guarantee", "times", "end"), [("at_least_once", 2, "succeeded"), ("at_most_once", 1, "lost")]
 )
-def test_what_has_ended_here_is_not_begun_again_under_its_fence(notice, guarantee: str, times: int, end: str):
-    """By the store it still runs, under a lease that this node has had, and has ended."""
+def test_an_ended_attempt_is_not_started_again_under_the_same_fence(notice, guarantee: str, times: int, end: str):
+    """The store still lists the run as running, under a lease whose attempt has ended on this node."""
 
     async def scenario():
         bench = Bench(guarantee=guarantee)
@@ -269,7 +269,7 @@ def test_what_has_ended_here_is_not_begun_again_under_its_fence(notice, guarante
     assert bench.states(TERMINAL) == [end]
 
 
-def test_what_was_reserved_without_an_answer_is_taken_on_beside_what_was_lost():
+def test_unanswered_reservations_are_adopted_along_with_lost_runs():
     async def scenario():
         bench = Bench()
         await bench.start()
@@ -288,8 +288,8 @@ def test_what_was_reserved_without_an_answer_is_taken_on_beside_what_was_lost():
     assert [run.attempts for run in runs_of(bench.memory, TERMINAL)] == [2, 1, 1]
 
 
-def test_nothing_is_taken_on_for_an_incarnation_that_ended_while_it_was_asked():
-    """What it held is for others: to begin it now would be to begin it beside them."""
+def test_no_run_is_adopted_for_an_incarnation_that_has_ended_meanwhile():
+    """Other nodes may already execute the runs of the ended incarnation."""
 
     async def scenario():
         bench = Bench(seconds=1)
@@ -297,7 +297,7 @@ def test_nothing_is_taken_on_for_an_incarnation_that_ended_while_it_was_asked():
         bench.store.lose = ["reserve"]
         bench.store.latency = {"recover": 5.0}
         await bench.submit(0.0)
-        await asyncio.sleep(6)  # armed without our knowing, and the answer of `held` is under way
+        await asyncio.sleep(6)  # the run was armed without an answer, and the node waits for `recover`
         before = bench.engine._membership.incarnation
         await bench.memory.leave(before)
         bench.engine._membership.wake()

@@ -1,4 +1,4 @@
-"""Output goes from the spool to the output store, and from there with its run."""
+"""The output of runs is moved from the spool to the output store, and is deleted after its run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from onthedot.output.spool import Spool
 
 @dataclass(frozen=True)
 class Ended:
-    """What the keeper asks of an attempt, and the pruner of a run."""
+    """The fields of an attempt that the keeper reads, and of a run that the pruner reads."""
 
     id: int
     attempt: int = 1
@@ -39,7 +39,7 @@ class Ended:
 
 @dataclass
 class Known:
-    """A store that knows these runs."""
+    """A store that has these runs."""
 
     runs: list[Ended] = field(default_factory=list)
     asked: int = 0
@@ -60,14 +60,14 @@ class Known:
 
 
 class Away(OutputStore):
-    """One that cannot be used."""
+    """An output store that is unavailable."""
 
     async def keep(self, *_: object) -> Index:
         raise OutputUnavailable("s3://logs cannot be used: no route")
 
 
 class Led:
-    """Leadership."""
+    """Leadership that holds a term."""
 
     term: object | None = object()
 
@@ -90,7 +90,7 @@ def keeper(spool: Spool, outputs: OutputStore, known: Known, heard: list[Event])
     return OutputKeeper(known, spool, outputs, Events([heard.append]), wall)  # type: ignore[arg-type]
 
 
-def test_what_was_handed_in_is_kept_and_the_spool_is_empty_then(spool: Spool, outputs: OutputStore):
+def test_the_output_of_ended_attempts_moves_from_the_spool_to_the_store(spool: Spool, outputs: OutputStore):
     async def check() -> None:
         names = [Name(run_id, 1, "a-1") for run_id in range(BATCH + 1)]
         for name in names:
@@ -106,7 +106,7 @@ def test_what_was_handed_in_is_kept_and_the_spool_is_empty_then(spool: Spool, ou
     asyncio.run(check())
 
 
-def test_nothing_is_made_or_loaded_where_no_attempt_leaves_anything(spool: Spool, outputs: OutputStore):
+def test_no_folder_is_made_if_no_attempt_has_output(spool: Spool, outputs: OutputStore):
     service = keeper(spool, outputs, Known(), [])
     assert asyncio.run(service.tick(0)) == LOOK_EVERY
     pruner = OutputPruner(Known(), Led(), outputs, Events(), wall)  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def test_nothing_is_made_or_loaded_where_no_attempt_leaves_anything(spool: Spool
     assert not Path(str(outputs)).exists()
 
 
-def test_an_output_store_that_is_away_is_told_and_asked_again_later_and_later(spool: Spool, outputs: OutputStore):
+def test_an_unavailable_output_store_is_reported_and_retried_with_backoff(spool: Spool, outputs: OutputStore):
     async def check() -> None:
         spool.log_of(Name(41, 2, "a-1")).write_text("said")
         spool.hand_in(Name(41, 2, "a-1"))
@@ -131,8 +131,8 @@ def test_an_output_store_that_is_away_is_told_and_asked_again_later_and_later(sp
     asyncio.run(check())
 
 
-def test_while_it_is_away_only_so_much_waits_and_the_oldest_goes(spool: Spool, outputs: OutputStore):
-    """Three of a page each beside their folders, where there is room for two."""
+def test_a_full_spool_drops_the_oldest_output_while_the_store_is_unavailable(spool: Spool, outputs: OutputStore):
+    """Each output takes one page, plus its folder. There are three, and room for two."""
 
     async def check() -> None:
         names = [Name(number, 1, "a-1") for number in (3, 1, 2)]  # in the order of their ends
@@ -149,7 +149,7 @@ def test_while_it_is_away_only_so_much_waits_and_the_oldest_goes(spool: Spool, o
         assert {ended.name for ended in spool.waiting(9)} == {names[1], names[2]}
         spool.log_of(names[0]).write_bytes(b"x" * 4_094)
         spool.hand_in(names[0])
-        await service.tick(1)  # it was measured just now
+        await service.tick(1)  # too early to measure again
         assert len(spool.waiting(9)) == 3
         await service.tick(MEASURE_EVERY)
         assert len(spool.waiting(9)) == 2
@@ -161,7 +161,7 @@ def test_while_it_is_away_only_so_much_waits_and_the_oldest_goes(spool: Spool, o
     asyncio.run(check())
 
 
-def test_what_does_not_fit_is_lost_only_while_it_is_away(spool: Spool, outputs: OutputStore):
+def test_output_that_does_not_fit_is_kept_if_the_store_is_available(spool: Spool, outputs: OutputStore):
     async def check() -> None:
         spool.log_of(Name(41, 2, "a-1")).write_text("said")
         spool.hand_in(Name(41, 2, "a-1"))
@@ -174,7 +174,7 @@ def test_what_does_not_fit_is_lost_only_while_it_is_away(spool: Spool, outputs: 
     asyncio.run(check())
 
 
-def test_the_record_of_a_killed_process_is_kept_when_the_store_knows_its_end(spool: Spool, outputs: OutputStore):
+def test_the_output_of_a_killed_process_is_kept_once_the_store_knows_its_end(spool: Spool, outputs: OutputStore):
     async def check() -> None:
         ended, running, fresh = Name(1, 1, "a-1"), Name(2, 1, "a-1"), Name(3, 1, "a-1")
         for name in (ended, running, fresh):
@@ -190,7 +190,7 @@ def test_the_record_of_a_killed_process_is_kept_when_the_store_knows_its_end(spo
     asyncio.run(check())
 
 
-def test_a_record_of_no_run_is_kept_after_a_day(spool: Spool, outputs: OutputStore):
+def test_output_without_a_run_is_kept_after_a_day(spool: Spool, outputs: OutputStore):
     async def check() -> None:
         old, recent = Name(1, 1, "a-1"), Name(2, 1, "a-1")
         for name, hours in ((old, 25), (recent, 23)):
@@ -222,7 +222,7 @@ async def kept(outputs: OutputStore) -> set[int]:
     return {found.run_id for group in await outputs.groups() for found in await outputs.of_group(group)}
 
 
-def test_the_output_of_runs_that_have_gone_goes_an_hour_after_it_was_kept(outputs: OutputStore, tmp_path: Path):
+def test_output_is_deleted_an_hour_after_it_was_kept_if_its_run_is_deleted(outputs: OutputStore, tmp_path: Path):
     async def check() -> None:
         await keep(outputs, tmp_path, 1, 2, 1_001)
         heard: list[Event] = []
@@ -240,7 +240,7 @@ def test_the_output_of_runs_that_have_gone_goes_an_hour_after_it_was_kept(output
     asyncio.run(check())
 
 
-def test_a_round_ends_early_where_nothing_goes_and_once_a_day_it_does_not(outputs: OutputStore, tmp_path: Path):
+def test_a_round_ends_early_if_nothing_is_deleted_except_once_a_day(outputs: OutputStore, tmp_path: Path):
     async def check() -> None:
         run_ids = [group * 1_000 for group in range(ENOUGH + 4)]
         await keep(outputs, tmp_path, *run_ids)

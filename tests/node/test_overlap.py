@@ -1,4 +1,4 @@
-"""Overlap and concurrency, with real engines in virtual time: the exact fate of every slot."""
+"""Overlap policies and concurrency limits give every slot its exact fate, with real engines in virtual time."""
 
 import asyncio
 from collections import Counter
@@ -27,7 +27,7 @@ def open_store(request, tmp_path):
 
 
 def every_minute(seconds: float, **options) -> otd.Scheduler:
-    """A job every minute whose run takes so long."""
+    """Return a program whose job starts every minute and runs for `seconds`."""
     sched = otd.Scheduler("memory:", settings=otd.Settings(poll_every=30 * SECOND, expire_every=5 * SECOND))
 
     @sched.job(name="job", schedule=otd.every("1m"), **options)
@@ -51,7 +51,7 @@ def watch(sched: otd.Scheduler, open_store, minutes: float):
 
 
 def fates(runs) -> dict:
-    """By minute: state, reason, and the second at which it started."""
+    """Map each minute to (state, reason of a skip, second of the start)."""
     return {
         (run.slot_at - T0) // (60 * SECOND): (
             run.state.value,
@@ -63,8 +63,8 @@ def fates(runs) -> dict:
     }
 
 
-def test_who_waits_and_who_is_skipped_is_told_at_its_instant(open_store):
-    """Every minute, five minutes long. The fates are in the table of tests/scenarios."""
+def test_a_slot_is_skipped_at_its_instant_and_a_blocked_run_names_its_holder(open_store):
+    """A job starts every minute and runs for five. The fates of its slots are in the table of tests/scenarios."""
     runs, events = watch(every_minute(300), open_store, 12)
     skipped = [event for event in events if isinstance(event, RunSkipped)]
     ended = {run.slot_at: run.ended_at for run in runs if run.state == "skipped"}
@@ -73,14 +73,14 @@ def test_who_waits_and_who_is_skipped_is_told_at_its_instant(open_store):
     assert next(event.holder for event in events if isinstance(event, RunBlocked)) == runs[0].id
 
 
-def test_the_default_for_a_job_with_a_schedule_is_to_wait(open_store):
+def test_a_job_with_a_schedule_waits_by_default(open_store):
     runs, _ = watch(every_minute(90), open_store, 6.5)
     started = [run.started_at for run in runs if run.started_at]
     ended = [run.ended_at for run in runs if run.state == "succeeded"]
     assert all(start >= end for start, end in zip(started[1:], ended, strict=False))
 
 
-def test_skip(open_store):
+def test_skip_drops_a_slot_whose_predecessor_still_runs(open_store):
     found = fates(watch(every_minute(90, overlap="skip"), open_store, 6.6)[0])
     assert [found[minute][0] for minute in range(1, 7)] == [
         "succeeded", "skipped", "succeeded", "skipped", "succeeded", "skipped",
@@ -88,18 +88,18 @@ def test_skip(open_store):
     assert [found[minute][2] for minute in (1, 3, 5)] == [60, 180, 300]
 
 
-def test_allow(open_store):
+def test_allow_starts_every_slot_on_time(open_store):
     found = fates(watch(every_minute(90, overlap="allow"), open_store, 5.2)[0])
     assert [found[minute][2] for minute in range(1, 4)] == [60, 120, 180]
 
 
-def test_allow_with_a_limit(open_store):
+def test_allow_with_a_limit_runs_at_most_that_many_at_once(open_store):
     sched = every_minute(150, overlap=otd.Overlap("allow", max_running=2))
     found = fates(watch(sched, open_store, 7.2)[0])
     assert [found[minute][2] for minute in (1, 2, 3)] == [60, 120, 210]  # the third waits for the first to end
 
 
-def test_replace(open_store):
+def test_replace_cancels_the_running_attempt(open_store):
     runs, events = watch(every_minute(90, overlap="replace"), open_store, 5.2)
     found = fates(runs)
     assert [found[minute][0] for minute in (1, 2, 3, 4)] == ["cancelled"] * 4
@@ -130,15 +130,15 @@ def test_a_bad_policy_is_refused_with_a_reason(make, words):
 
 
 class ArmTakesTime(MemoryStore):
-    """As it does in every store that is not in memory."""
+    """A memory store whose `arm` takes 2 ms, like that of a real database."""
 
     async def arm(self, leases, **options):
         await asyncio.sleep(0.002)
         return await super().arm(leases, **options)
 
 
-def test_a_batch_that_finds_its_gates_closed_keeps_nobody_waiting():
-    """All seats go to runs that are blocked at once. What comes behind them starts then, and not at the next poll."""
+def test_a_batch_of_blocked_runs_does_not_delay_the_runs_behind_it():
+    """All seats go to runs that are blocked immediately. The run behind them starts before the next poll."""
     sched = otd.Scheduler("memory:", settings=otd.Settings(seats=4, ahead=4, poll_every=30 * SECOND))
 
     @sched.job(concurrency=otd.Limit(1))
@@ -168,7 +168,7 @@ def test_a_batch_that_finds_its_gates_closed_keeps_nobody_waiting():
 
 
 def test_namespaces_do_not_share_a_limit_of_the_same_name(open_store):
-    """Two jobs share it in each of two namespaces: one run at a time in each, and both at once."""
+    """Each namespace has two jobs with the same limit: one run at a time in each namespace, and two in total."""
     running: Counter[str] = Counter()
     most: Counter[str] = Counter()
 

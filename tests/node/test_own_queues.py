@@ -1,4 +1,4 @@
-"""Which queues a worker serves when nobody has said: those of its program's jobs."""
+"""A worker serves the queues of its program's jobs, unless the settings name other ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onthedot.model.run import RunState
 from onthedot.stores.memory import MemoryStore
 
 
-async def test_a_job_in_a_queue_of_its_own_runs_without_any_setting():
+async def test_a_job_in_its_own_queue_runs_without_any_setting():
     sched = otd.Scheduler("memory:")
 
     @sched.job(queue="mail")
@@ -20,7 +20,7 @@ async def test_a_job_in_a_queue_of_its_own_runs_without_any_setting():
         assert await (await sched.submit(receipt.call())).result(timeout="10s") == "sent"
 
 
-async def test_a_job_that_is_put_later_runs_as_well():
+async def test_a_job_in_a_new_queue_runs_if_it_is_put_while_the_node_runs():
     sched = otd.Scheduler("memory:")
 
     @sched.job
@@ -45,8 +45,10 @@ def program(store: MemoryStore, settings: otd.Settings) -> otd.Scheduler:
 
 
 async def served(settings: otd.Settings) -> tuple[tuple[str, ...], dict[str, RunState | None]]:
-    """The queues that the node has registered, and what became of a run of each job when one of the default queue has
-    ended that was submitted after them."""
+    """Return the queues that the node registered and the state of one run of each job.
+
+    The states are read when a later run of the default queue has ended.
+    """
     store = MemoryStore()
     sched = program(store, settings)
     async with sched:
@@ -58,19 +60,19 @@ async def served(settings: otd.Settings) -> tuple[tuple[str, ...], dict[str, Run
         return node.queues, {name: await run.state() for name, run in runs.items()}
 
 
-async def test_the_programs_own_queues_and_the_default_one_are_registered_and_served():
+async def test_a_worker_serves_its_programs_queues_and_the_default_one():
     queues, runs = await served(otd.Settings())
     assert queues == ("default", "mail")
     assert set(runs.values()) == {RunState.SUCCEEDED}
 
 
-async def test_what_the_settings_say_is_all_that_is_served():
+async def test_a_worker_serves_only_the_queues_of_its_settings():
     queues, runs = await served(otd.Settings(queues=("default",)))
     assert queues == ("default",)
     assert runs == {"receipt": RunState.SCHEDULED, "other": RunState.SUCCEEDED}
 
 
-async def test_a_put_does_not_widen_what_the_settings_say():
+async def test_a_put_adds_no_queue_to_those_of_the_settings():
     sched = otd.Scheduler("memory:", settings=otd.Settings(queues=("default",), poll_every=SECOND // 20))
 
     @sched.job

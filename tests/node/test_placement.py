@@ -1,4 +1,7 @@
-"""Where runs run: on every node, where the leader says, and not where it drains; and what is first."""
+"""Runs go to the right nodes: to every node, to those that the leader assigns, never to one that drains.
+
+Critical runs come first.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +46,12 @@ def test_a_slot_runs_once_on_every_worker_that_serves_the_queue():
         return await nodes.ran_on("work")
 
     ran = run_virtual(scenario())
-    late = [(slot, node) for slot, node, _ in ran if slot >= 40]  # planned when both were there
+    late = [(slot, node) for slot, node, _ in ran if slot >= 40]  # planned after both had joined
     assert Counter(late) == {(slot, node): 1 for slot in (40, 50, 60) for node in ("a", "b")}
     assert all(node != "other" for _, node, _ in ran)
 
 
-def test_a_slot_for_nobody_is_skipped_and_says_so():
+def test_a_slot_that_no_node_can_run_is_skipped_with_that_reason():
     async def scenario():
         nodes = Nodes(program(schedule=otd.every("10s"), on="all", labels=["gpu"]))
         await nodes.boot("a")
@@ -62,7 +65,7 @@ def test_a_slot_for_nobody_is_skipped_and_says_so():
     assert ran == []
 
 
-def test_a_slot_for_nobody_has_one_fate_whoever_pauses_resumes_and_edits():
+def test_a_slot_that_no_node_can_run_has_one_fate_despite_pauses_and_edits():
     async def scenario():
         nodes = Nodes(program(schedule=otd.every("10s"), on="all", labels=["gpu"]))
         await nodes.boot("a")
@@ -86,7 +89,7 @@ def test_a_slot_for_nobody_has_one_fate_whoever_pauses_resumes_and_edits():
     assert sum(skip.count for skip in skips) == len(fates)
 
 
-def test_a_node_that_is_gone_misses_its_own_runs_only():
+def test_a_dead_node_misses_only_its_own_runs():
     async def scenario():
         nodes = Nodes(program(schedule=otd.every("10s"), on="all", catch_up="none"))
         await nodes.boot("a")
@@ -106,7 +109,7 @@ def test_a_node_that_is_gone_misses_its_own_runs_only():
     assert on_a == sorted(set(on_a)) == [float(slot) for slot in range(40, 141, 10)]
 
 
-# ── where the leader says ────────────────────────────────────────────────────────────────────────────────────
+# ── assigned by the leader ───────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_leader_spreads_runs_over_the_workers():
@@ -127,7 +130,7 @@ def test_the_leader_spreads_runs_over_the_workers():
     assert sum(event.placed for event in placed) == 15
 
 
-def test_nobody_gets_more_than_k():
+def test_the_leader_assigns_at_most_k_runs_to_a_node():
     async def scenario():
         nodes = Nodes(program(assignment="leader", takes=100.0, overlap="allow"))
         for name in "ab":
@@ -142,7 +145,7 @@ def test_nobody_gets_more_than_k():
     assert [len(leases) for leases in run_virtual(scenario())] == [3, 3]
 
 
-def test_runs_of_a_dead_worker_are_placed_anew():
+def test_runs_of_a_dead_worker_are_assigned_again():
     async def scenario():
         nodes = Nodes(program(assignment="leader", takes=0.1, overlap="allow"))
         await nodes.boot("leader", queues=("none",))
@@ -151,7 +154,7 @@ def test_runs_of_a_dead_worker_are_placed_anew():
         job = await nodes.job("work")
         due = nodes.clock.now() + 10 * SECOND
         await nodes.store.submit([NewRun(job, submit_trigger(str(number)), due) for number in range(8)])
-        await asyncio.sleep(9)  # they have their places, and are reserved
+        await asyncio.sleep(9)  # by now all runs are assigned and reserved
         await nodes.kill("b")
         await asyncio.sleep(30)
         runs = await nodes.store.queries.list_runs(job="work")
@@ -162,13 +165,13 @@ def test_runs_of_a_dead_worker_are_placed_anew():
     assert [run.state for run in runs] == [RunState.SUCCEEDED] * 8
     assert {node for _, node, _ in ran} == {"a"}
     latest = max(run.started_at or 0 for run in runs) - due
-    assert latest <= 3 * SECOND, "a second until it is noticed, and the leader's round"
+    assert latest <= 3 * SECOND, "expected at most a second to notice the death, plus the leader's round"
 
 
 # ── draining and silence ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_node_that_drains_takes_no_work_and_does_not_lead():
+def test_a_draining_node_takes_no_work_and_does_not_lead():
     async def scenario():
         nodes = Nodes(program(schedule=otd.every("1s"), overlap="allow"))
         a = await nodes.boot("a")
@@ -191,7 +194,7 @@ def test_a_node_that_drains_takes_no_work_and_does_not_lead():
     assert {node for slot, node, _ in after if slot > 34} == {"a"}
 
 
-def test_the_leader_says_which_node_is_silent():
+def test_the_leader_reports_a_silent_node():
     async def scenario():
         nodes = Nodes(program())
         leader = await nodes.boot("leader")
@@ -207,12 +210,12 @@ def test_the_leader_says_which_node_is_silent():
     assert leader.of(NodeBack) == []
 
 
-# ── what is first ────────────────────────────────────────────────────────────────────────────────────────────
+# ── priorities and paused queues ─────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.slow
 def test_a_critical_run_starts_before_thousands_of_low_ones():
-    """With 100,000 low runs waiting, and all seats taken: within one attempt's time."""
+    """100,000 low runs wait and all seats are taken. The critical run starts within the time of one attempt."""
 
     async def scenario():
         sched = otd.Scheduler("memory:")
@@ -245,10 +248,10 @@ def test_a_critical_run_starts_before_thousands_of_low_ones():
     assert run is not None
     assert run.started_at is not None
     assert run.started_at - asked <= SECOND
-    assert order.index("critical") - before <= 4, "only what sat in a seat already came before it"
+    assert order.index("critical") - before <= 4, "expected only the runs that already had a seat before it"
 
 
-def test_a_queue_that_is_paused_stands_still_and_goes_on():
+def test_a_paused_queue_starts_no_run_until_it_is_resumed():
     async def scenario():
         nodes = Nodes(program(schedule=otd.every("1s"), overlap="allow", catch_up="all"))
         await nodes.boot("a")
@@ -262,6 +265,6 @@ def test_a_queue_that_is_paused_stands_still_and_goes_on():
         return during, await nodes.ran_on("work")
 
     during, after = run_virtual(scenario())
-    assert max(slot for slot, _, _ in during) <= 7, "what was armed went on"
+    assert max(slot for slot, _, _ in during) <= 7, "expected only armed runs to start during the pause"
     assert [slot for slot, _, _ in after] == [float(second) for second in range(1, 21)][: len(after)]
     assert len(after) >= 19

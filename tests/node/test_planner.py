@@ -1,4 +1,4 @@
-"""The planner doubts clocks that jump, and computes slots anew after an update of the zone data."""
+"""The planner distrusts clocks that jump, and recomputes slots after an update of the zone data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Clocks:
         return self.wall
 
 
-def test_a_large_step_is_believed_when_it_was_seen_three_times():
+def test_a_large_step_is_accepted_after_three_readings():
     clocks = Clocks()
     guard = StepGuard(clocks)
     assert guard.jump(clocks.now()) == 0
@@ -46,17 +46,17 @@ def test_a_large_step_is_believed_when_it_was_seen_three_times():
     assert [guard.jump(clocks.passes(SECOND)) for _ in range(4)] == [LARGEST_STEP + 1, LARGEST_STEP + 1, 0, 0]
 
 
-def test_small_steps_steps_back_and_sleep_are_no_reason_to_wait():
+def test_the_planner_does_not_wait_after_small_or_backward_steps_or_sleep():
     clocks = Clocks()
     guard = StepGuard(clocks)
     for step in (0, LARGEST_STEP, -3600 * SECOND, 0):
         clocks.wall += step
         assert guard.jump(clocks.passes(SECOND)) == 0
-    assert guard.jump(clocks.passes(10 * 3600 * SECOND)) == 0, "a lid that was closed is no step"
+    assert guard.jump(clocks.passes(10 * 3600 * SECOND)) == 0, "expected sleep not to count as a step"
 
 
-def test_a_step_that_is_taken_back_passes_over_nothing():
-    """The clock is set an hour ahead by mistake and back within a second: no slot is skipped."""
+def test_no_slot_is_skipped_if_a_step_is_taken_back():
+    """The clock is set an hour ahead by mistake, and back two seconds later."""
     sched = otd.Scheduler("memory:")
 
     @sched.job(schedule=otd.every("10s"))
@@ -96,7 +96,7 @@ async def term_of(bench: Workbench, name: str, tzdata: str):
     return term
 
 
-async def test_a_term_with_other_zone_data_computes_next_slots_anew(bench: Workbench):
+async def test_a_term_with_other_zone_data_recomputes_next_slots(bench: Workbench):
     old = await term_of(bench, "old", "2024a")
     wrong, right = 7_777, next_after(RULE, at(60), origin=at(0))
     records = [
@@ -104,7 +104,7 @@ async def test_a_term_with_other_zone_data_computes_next_slots_anew(bench: Workb
         for n in range(5)
     ]
     replanner = Replanner(bench.store, otd.Settings(batch=2))
-    assert await replanner.step(old), "its own are right"
+    assert await replanner.step(old), "expected nothing to recompute with the same zone data"
     await bench.store.resign(old, now=bench.now)
     new = await term_of(bench, "new", "2025b")
     bench.store.clock.now = lambda: bench.now  # type: ignore[method-assign,union-attr]
@@ -116,7 +116,7 @@ async def test_a_term_with_other_zone_data_computes_next_slots_anew(bench: Workb
     assert [term.zones for term in await bench.store.queries.list_terms()] == ["2025b"]
 
 
-async def test_who_takes_over_in_the_middle_begins_anew(bench: Workbench):
+async def test_a_planner_that_takes_over_halfway_recomputes_all_slots(bench: Workbench):
     await bench.put(bench.job(RULE), window(0, 60, next_at=7_777))
     await bench.put(bench.job(RULE, name="second"), window(0, 60, next_at=7_777))
     bench.store.clock.now = lambda: bench.now  # type: ignore[method-assign,union-attr]

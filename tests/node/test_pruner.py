@@ -1,4 +1,4 @@
-"""A node forgets what its retention policy does not want kept, in virtual time, and the counts add up."""
+"""The leader deletes history that its retention policy does not keep; deleted runs stay in the daily counts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def store(request, tmp_path):
 
 
 class Led(Leadership):
-    """Has the term, or not, as the test says; renewed at `seconds` by the store's clock."""
+    """Leadership whose term was renewed at `seconds` on the store's clock; None: it holds no term."""
 
     def __init__(self, settings: otd.Settings, seconds: float | None) -> None:
         self.terms = {} if seconds is None else {0: Term(0, 1, "node", at(seconds) + settings.term_ttl)}
@@ -52,17 +52,17 @@ def pruner(store: Store, seconds: float | None, *, batch: int = 500, **retention
 
 
 async def one_round(service: Pruner) -> int:
-    """Tick until there is nothing left to do; how many ticks that took."""
+    """Tick until nothing is left to prune, and return the number of ticks."""
     for ticks in range(1, 1000):
         delay = await service.tick(0)
         if delay != BREATH:
             assert delay == 60 * SECOND
             return ticks
-    raise AssertionError("the round never ends")
+    raise AssertionError("expected the round to end within 999 ticks")
 
 
 async def fill(bench: Workbench, days: dict[int, list[RunState]]) -> dict[int, list[int]]:
-    """Runs of one job that end on these days, at noon."""
+    """Make runs of one job that end at noon on these days, and return their ids by day."""
     record = await bench.define()
     ids = {}
     for day, states in days.items():
@@ -73,7 +73,7 @@ async def fill(bench: Workbench, days: dict[int, list[RunState]]) -> dict[int, l
 
 DAYS = {0: [S, F, S], 1: [S, LOST], 50: [F, S], 96: [S, F], 99: [S]}
 TABLE: dict[str, tuple[dict[str, Any], dict[int, list[RunState]]]] = {
-    # policy, looked at on day 100: what is kept of DAYS
+    # retention policy: the part of DAYS that is still stored on day 100
     "by default": ({}, {50: [F], 96: [S, F], 99: [S]}),
     "for ever": (
         {"age": None, "count": None, "failures_age": None, "failures_count": None},
@@ -91,7 +91,7 @@ TABLE: dict[str, tuple[dict[str, Any], dict[int, list[RunState]]]] = {
 
 @pytest.mark.parametrize("batch", [1, 3, 500])
 @pytest.mark.parametrize("case", TABLE)
-async def test_what_is_kept_and_what_goes(store, case, batch):
+async def test_each_policy_keeps_and_deletes_the_right_runs(store, case, batch):
     policy, kept = TABLE[case]
     bench = Workbench(store)
     ids = await fill(bench, DAYS)
@@ -113,7 +113,7 @@ async def test_what_is_kept_and_what_goes(store, case, batch):
     assert await bench.everything() == before
 
 
-async def test_what_ended_within_the_hour_stays(store):
+async def test_runs_that_ended_within_the_last_hour_are_kept(store):
     bench = Workbench(store)
     record = await bench.define()
     old = await end(bench, record, S, S, S)
@@ -124,7 +124,7 @@ async def test_what_ended_within_the_hour_stays(store):
     assert not {run.id for run in await bench.runs()} & set(old)
 
 
-async def test_skips_and_nodes_go_after_ninety_days(store):
+async def test_skips_and_nodes_are_deleted_after_ninety_days(store):
     bench = Workbench(store)
     bench.turn(55)
     await bench.put(bench.job(every()), window(0, 60, [60], skips=[skip(10, 50, 5)], next_at=70))
@@ -139,8 +139,8 @@ async def test_skips_and_nodes_go_after_ninety_days(store):
     assert [run.state for run in await bench.runs()] == [RunState.SCHEDULED]
 
 
-async def test_a_round_is_a_row_of_small_steps(store):
-    """One call of at most a batch per tick; on and on while there is more, then a minute of rest."""
+async def test_a_round_deletes_one_batch_per_tick(store):
+    """Each tick deletes at most one batch. While there is more, the next tick comes soon; then after a minute."""
     bench = Workbench(store)
     await fill(bench, {0: [S] * 7})
     bench.turn(10 * 86_400)
@@ -156,7 +156,7 @@ async def test_a_round_is_a_row_of_small_steps(store):
     assert await one_round(service) == 6  # two ages, two quotas, skips, nodes
 
 
-async def test_without_a_term_nothing_is_pruned(store):
+async def test_a_pruner_without_a_term_deletes_nothing(store):
     bench = Workbench(store)
     await fill(bench, {0: [S]})
     service, told = pruner(store, None)
@@ -165,7 +165,7 @@ async def test_without_a_term_nothing_is_pruned(store):
     assert told == []
 
 
-async def test_a_step_that_failed_is_made_again():
+async def test_a_failed_step_is_repeated():
     class Moody(MemoryStore):
         moody = True
 
@@ -186,7 +186,7 @@ async def test_a_step_that_failed_is_made_again():
     assert told == [HistoryPruned(1, 0, 1)]
 
 
-async def test_failures_that_stay_are_not_read_every_minute():
+async def test_failures_that_are_kept_are_not_read_in_every_round():
     looked_at = []
 
     class Counting(MemoryStore):
@@ -207,14 +207,14 @@ async def test_failures_that_stay_are_not_read_every_minute():
 
 # ── a whole node ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-# Idle polls and beats are what most of a virtual day consists of.
+# Rare polls make a virtual day fast: most of its events are idle polls and heartbeats.
 QUIET: dict[str, Any] = {f"{name}_every": 600 * SECOND for name in ("poll", "expire", "reap", "plan")}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["memory", pytest.param("sqlite", marks=pytest.mark.slow)])
-def test_a_node_keeps_its_history_short(kind, tmp_path):
-    """Two days of a job every ten minutes, of which one run in six fails: every slot is there, or counted."""
+def test_a_node_prunes_its_history(kind, tmp_path):
+    """A job runs every ten minutes for two days, and one run in six fails. Every slot is stored or counted."""
 
     def open_store(clock):
         return MemoryStore(clock) if kind == "memory" else SqliteStore.open(tmp_path / "a.db", clock=clock, inline=True)

@@ -1,4 +1,4 @@
-"""Rates, with real engines in virtual time: when every run starts."""
+"""Rate limits give every run its exact start, with real engines in virtual time."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ def scheduler(**settings) -> otd.Scheduler:
 
 
 def watch(sched: otd.Scheduler, open_store, script):
-    """Let a script turn the crank; what happened."""
+    """Run a script with a harness, and return all runs and events."""
 
     async def main():
         harness = Harness(START, store=open_store)
@@ -54,14 +54,14 @@ async def submit(harness, job: str, count: int, args: str | None = None) -> None
 
 
 def starts_of(events, *jobs: str) -> list[int]:
-    """Microseconds after the first start at which the runs of these jobs started."""
+    """Return the starts of the runs of these jobs, in microseconds after the first one."""
     found = [e.started_at for e in events if isinstance(e, AttemptStarted) and e.lease.record.job.name in jobs]
     return [start - found[0] for start in found]
 
 
 @pytest.mark.parametrize("seats", [1, 64])
-def test_many_at_once_start_evenly_spaced(open_store, seats):
-    """Forty runs at ten in a second: the last one starts 3.9 seconds after the first, and each on time."""
+def test_runs_submitted_at_once_start_evenly_spaced(open_store, seats):
+    """With forty runs and ten per second, the last one starts 3.9 seconds after the first."""
     sched = scheduler(seats=seats, ahead=seats)
 
     @sched.job(name="job", rate=otd.Rate(10, "1s"))
@@ -79,7 +79,7 @@ def test_many_at_once_start_evenly_spaced(open_store, seats):
     assert len([event for event in events if isinstance(event, RunDelayed)]) == 39
 
 
-def test_jobs_that_share_a_name_take_turns_and_keys_do_not(open_store):
+def test_jobs_with_the_same_rate_name_share_it_and_keys_do_not(open_store):
     sched = scheduler(seats=64)
 
     @sched.job(name="one", rate=otd.Rate(2, "1s", burst=2, name="api"))
@@ -104,8 +104,8 @@ def test_jobs_that_share_a_name_take_turns_and_keys_do_not(open_store):
     assert starts_of(events, "by_key") == [0, 0, 0]
 
 
-def test_slots_as_fast_as_their_rate_are_on_time(open_store):
-    """Arming ahead takes the instant at which the run starts: a rhythm that fits is not disturbed."""
+def test_slots_that_come_at_their_rate_are_on_time(open_store):
+    """Arming ahead counts the instant at which the run starts, so that a schedule within the rate is not delayed."""
     sched = scheduler()
 
     @sched.job(name="job", schedule=otd.every("1s"), rate=otd.Rate(1, "1s"))
@@ -122,7 +122,7 @@ def test_slots_as_fast_as_their_rate_are_on_time(open_store):
 
 
 def test_a_slot_that_waits_for_its_rate_is_neither_skipped_nor_missed(open_store):
-    """Every ten seconds, one in twenty-five: all of them wait, and start one after the other."""
+    """Slots come every ten seconds, and the rate allows one in twenty-five. All wait and start one after the other."""
     sched = scheduler(expire_every=SECOND)
 
     @sched.job(name="job", schedule=otd.every("10s"), rate=otd.Rate(1, "25s"), overlap="allow", catch_up="none")
@@ -138,8 +138,8 @@ def test_a_slot_that_waits_for_its_rate_is_neither_skipped_nor_missed(open_store
     assert {run.state for run in runs} <= {"succeeded", "scheduled", "reserved"}
 
 
-def test_replacing_slots_that_come_faster_than_their_rate(open_store):
-    """Every ten seconds, one in twenty-five: the newest slot starts whenever the rate allows it."""
+def test_with_replace_the_newest_slot_starts_when_the_rate_allows_it(open_store):
+    """Slots come every ten seconds, and the rate allows one in twenty-five."""
     sched = scheduler()
 
     @sched.job(name="job", schedule=otd.every("10s"), rate=otd.Rate(1, "25s"), overlap="replace")
@@ -155,7 +155,7 @@ def test_replacing_slots_that_come_faster_than_their_rate(open_store):
     assert {run.state for run in runs} <= {"succeeded", "cancelled", "scheduled", "reserved"}
 
 
-def test_retries_take_their_turn(open_store):
+def test_retries_count_against_the_rate(open_store):
     sched = scheduler(seats=8)
 
     @sched.job(name="job", rate=otd.Rate(1, "1s"), retry=otd.Retry(2, delay="10ms", jitter=False))
@@ -172,8 +172,8 @@ def test_retries_take_their_turn(open_store):
     assert [round(start / SECOND) for start in starts_of(events, "job")] == list(range(8))
 
 
-def test_a_rate_and_a_limit(open_store):
-    """Who waits for its rate takes no place in the limit: as many run at once as may."""
+def test_a_run_that_waits_for_its_rate_does_not_count_against_the_limit(open_store):
+    """As many runs as the limit allows execute at once, although others wait for the rate."""
     sched = scheduler(seats=64)
     running = most = 0
 
@@ -194,11 +194,11 @@ def test_a_rate_and_a_limit(open_store):
     assert most == 3
     starts = starts_of(events, "job")
     assert broken_window(starts, Fraction(TENTH), 2 + 10) is None  # a grant may be used up to a second late
-    assert starts[-1] < 8 * SECOND  # three at a time, half a second each: five seconds if nothing is lost
+    assert starts[-1] < 8 * SECOND  # three at a time, half a second each: five seconds if no time is lost
 
 
-def test_after_a_crash_the_rate_goes_on(open_store):
-    """The dead node's granted runs start on the next one, at the rate."""
+def test_the_rate_still_holds_after_a_crash(open_store):
+    """Runs that the dead node had granted start on the next node, at the rate."""
     sched = scheduler(seats=64)
 
     @sched.job(name="job", rate=otd.Rate(10, "1s"))

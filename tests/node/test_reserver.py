@@ -1,4 +1,4 @@
-"""What a node asks for: how much, how far ahead, and when."""
+"""The reserver asks for as many runs as the node has room for, not too far ahead, and without delay."""
 
 import pytest
 
@@ -61,8 +61,8 @@ def test_a_submit_starts_at_once_without_waiting_for_a_poll():
 
 
 @pytest.mark.parametrize(("rate", "is_quick"), [(None, True), (otd.Rate(1_000, "1s", burst=1_000), False)])
-def test_only_runs_without_gates_are_asked_for_beyond_the_seats(monkeypatch, rate, is_quick):
-    """The store reads, and locks, as many runs as may be taken: runs with gates never are, beyond the seats."""
+def test_a_node_asks_beyond_its_seats_only_for_runs_without_gates(monkeypatch, rate, is_quick):
+    """The store reads and locks as many runs as the node asks for. Runs with gates are never taken beyond the seats."""
     sched, asks = otd.Scheduler("memory:"), []
     sched.job(name="work", rate=rate)(lambda: None)
 

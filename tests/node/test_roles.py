@@ -1,4 +1,4 @@
-"""A node may plan, or work, or both: each does its part, and the slots are whole and on time."""
+"""A node plans, works, or does both, as its roles say; together the nodes run every slot on time."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ def program() -> tuple[otd.Scheduler, list[float]]:
     return sched, ran
 
 
-def test_a_planner_plans_and_a_worker_works():
+def test_a_planner_only_plans_and_a_worker_only_works():
     sched, ran = program()
 
     async def scenario() -> None:
@@ -48,7 +48,7 @@ def test_a_planner_plans_and_a_worker_works():
     assert ran == [float(second) for second in range(10, 81, 10)]
 
 
-def test_with_planners_only_runs_wait_for_a_worker():
+def test_runs_wait_for_a_worker_if_there_are_only_planners():
     sched, ran = program()
 
     async def scenario() -> None:
@@ -67,6 +67,6 @@ def test_with_planners_only_runs_wait_for_a_worker():
 
 
 @pytest.mark.parametrize("roles", [(), ("leader",), ("planner", "boss")])
-def test_other_roles_are_refused(roles):
+def test_unknown_roles_are_refused(roles):
     with pytest.raises(DefinitionError, match="roles: expected 'planner', 'worker' or both"):
         otd.Settings(roles=roles)

@@ -1,4 +1,4 @@
-"""Jitter, arguments, bounds and several instants: from a definition to the runs that come of it."""
+"""Jitter, arguments, bounds and several instants of a schedule take effect in windows and in runs."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -62,7 +62,7 @@ def test_every_window_gives_a_slot_the_same_due_instant_and_arguments(catch_up):
         assert slot.expires_at >= slot.due + LATE
 
 
-def test_a_slot_is_missed_when_its_due_instant_is_too_long_ago():
+def test_a_slot_is_missed_if_its_due_instant_is_too_long_ago():
     schedule = otd.every("1m", jitter="59s")
     definition = job(schedule, catch_up=otd.CatchUp("none"))
     due = due_of(definition, schedule)
@@ -74,7 +74,7 @@ def test_a_slot_is_missed_when_its_due_instant_is_too_long_ago():
 
 
 @pytest.mark.parametrize("catch_up", [otd.CatchUp("none"), otd.CatchUp("last"), otd.CatchUp("all", limit=7)])
-def test_a_year_off_with_jitter_is_one_step_and_the_same_as_if_it_had_been_walked(catch_up):
+def test_a_year_of_missed_slots_is_planned_in_one_step(catch_up):
     schedule = otd.every("1s", jitter="90s")
     definition = job(schedule, catch_up=catch_up)
     long, short = NOW - 365 * 86_400 * SECOND, NOW - 500 * SECOND
@@ -89,7 +89,7 @@ def test_a_year_off_with_jitter_is_one_step_and_the_same_as_if_it_had_been_walke
     assert fated == [365 * 86_400 + 1, 501]
 
 
-def test_a_range_that_was_jumped_ends_with_its_schedule():
+def test_a_range_of_missed_slots_ends_with_its_schedule():
     end = START - timedelta(days=100)
     definition = job(otd.every("1s", end=end))
     off = state(definition, watermark=NOW - 101 * 86_400 * SECOND)
@@ -97,10 +97,10 @@ def test_a_range_that_was_jumped_ends_with_its_schedule():
     assert window is not None
     [skip] = window.skips
     assert (skip.count, skip.last, window.next_at) == (86_399, to_micros(end) - SECOND, None)
-    assert [slot.slot_at for slot in window.slots] == [to_micros(end)]  # the newest runs however late it is
+    assert [slot.slot_at for slot in window.slots] == [to_micros(end)]  # the newest slot runs even if it is very late
 
 
-def test_instants_that_were_past_when_they_were_given_are_one_range():
+def test_instants_before_the_definition_become_one_missed_range():
     moments = [START + timedelta(minutes=n) for n in (-3, -2, -1, 1, 60)]
     definition = job(otd.at(*moments))
     [window] = edit_windows(definition, {}, now=NOW, lookahead=2 * MINUTE, late_after=LATE)
@@ -109,8 +109,8 @@ def test_instants_that_were_past_when_they_were_given_are_one_range():
     assert (window.end, window.next_at) == (NOW + 2 * MINUTE, NOW + 60 * MINUTE)
 
 
-async def test_an_edit_of_a_job_whose_instant_was_moved_is_not_stale_for_ever():
-    """The past instants belong to the creation: told again in an edit, they would run over the exception."""
+async def test_an_edit_does_not_record_the_instants_before_the_creation_again():
+    """Recorded again, they would overlap the exception of a moved instant, and the edit would stay stale."""
     definition = job(otd.at(*(START + timedelta(minutes=n) for n in (-3, -2, 1)), id="s"))
     known = state(definition, watermark=NOW, exceptions=[SlotException(NOW - 2 * MINUTE, "moved", recorded=True)])
     [window] = edit_windows(definition, {"s": known}, now=NOW, lookahead=2 * MINUTE, late_after=LATE)
@@ -134,7 +134,7 @@ def play(open_store, sched, length, *, at=START):
     return run_virtual(main())
 
 
-def test_runs_start_by_their_jitter_with_their_schedules_arguments(open_store):
+def test_runs_start_with_the_jitter_and_arguments_of_their_schedule(open_store):
     sched, seen = otd.Scheduler("memory:", settings=SETTINGS), []
     minutely = otd.every("1m", jitter="40s", args={"kind": "minutely"})
 
@@ -152,7 +152,7 @@ def test_runs_start_by_their_jitter_with_their_schedules_arguments(open_store):
     assert skips == []
 
 
-def test_a_schedule_that_is_over_exhausts_its_job(open_store):
+def test_a_job_is_exhausted_when_its_schedules_end(open_store):
     sched = otd.Scheduler("memory:", settings=SETTINGS)
 
     @sched.job(
@@ -168,7 +168,7 @@ def test_a_schedule_that_is_over_exhausts_its_job(open_store):
     assert skips == []
 
 
-def test_of_several_instants_the_past_are_recorded_and_the_others_run(open_store):
+def test_past_instants_are_recorded_as_missed_and_future_ones_run(open_store):
     sched = otd.Scheduler("memory:", settings=SETTINGS)
 
     @sched.job(name="job", schedule=otd.at(*(START + timedelta(minutes=n) for n in (-9, -5, 1, 3))))
@@ -182,7 +182,7 @@ def test_of_several_instants_the_past_are_recorded_and_the_others_run(open_store
     assert (skip.first, skip.last, skip.count, skip.reason) == (NOW - 9 * MINUTE, NOW - 5 * MINUTE, 2, "missed")
 
 
-async def test_an_edited_job_keeps_the_h_that_its_name_gives():
+async def test_an_edited_job_keeps_the_values_of_its_h_fields():
     from onthedot.clock import SystemClock
 
     store = MemoryStore()
@@ -210,7 +210,7 @@ async def test_arguments_of_a_schedule_must_fit_the_handler():
         await sched.start()
 
 
-async def test_what_all_schedules_bring_the_job_need_not_have():
+async def test_a_job_needs_no_argument_that_all_its_schedules_provide():
     sched = otd.Scheduler("memory:")
 
     @sched.job(schedules=[otd.every("1h", args={"region": "eu"}), otd.every("2h", args={"region": "us"})])
@@ -221,7 +221,7 @@ async def test_what_all_schedules_bring_the_job_need_not_have():
             await sched.trigger("report")
 
 
-def test_arguments_of_a_schedule_are_json_and_small():
+def test_arguments_of_a_schedule_must_be_json_and_small():
     with pytest.raises(DefinitionError, match="text as the keys"):
         otd.Scheduler("memory:").job(schedule=otd.every("1h", args={"a": {1: 2}}))(lambda a: None)
     with pytest.raises(DefinitionError, match="at most 65536"):

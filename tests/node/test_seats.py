@@ -1,4 +1,4 @@
-"""What the seats learn: which jobs are quick, and whether starts run late."""
+"""Seats limit the running attempts, learn which jobs are quick, and hold less work when starts are late."""
 
 import asyncio
 
@@ -9,12 +9,12 @@ from onthedot.testing import Harness, run_virtual
 from tests.node.one_node import START, program, states, submit
 
 
-def test_nothing_is_quick_until_it_was_seen():
+def test_no_job_is_quick_before_its_first_run():
     pace = Pace(500)
     assert (pace.quick, pace.beyond_seats(0)) == (frozenset(), 0)
 
 
-def test_quick_jobs_may_be_taken_beyond_the_seats_within_the_budget():
+def test_quick_jobs_are_taken_beyond_the_seats_within_the_budget():
     pace = Pace(500)
     pace.note(1, 20)
     assert (set(pace.quick), pace.beyond_seats(0)) == ({1}, 500)
@@ -24,7 +24,7 @@ def test_quick_jobs_may_be_taken_beyond_the_seats_within_the_budget():
     assert pace.beyond_seats(60) == 0
 
 
-def test_a_job_that_turns_slow_is_quick_no_longer():
+def test_a_job_that_becomes_slow_is_no_longer_quick():
     pace = Pace(500)
     pace.note(1, 20)
     for _ in range(3):
@@ -32,7 +32,7 @@ def test_a_job_that_turns_slow_is_quick_no_longer():
     assert pace.quick == frozenset()
 
 
-def test_memory_does_not_grow_with_the_number_of_jobs():
+def test_only_a_limited_number_of_jobs_is_remembered():
     pace = Pace(500)
     for job_id in range(5_000):
         pace.note(job_id, 10)
@@ -42,8 +42,8 @@ def test_memory_does_not_grow_with_the_number_of_jobs():
 # ── work held for later ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_node_that_is_late_holds_fewer():
-    """Half as many for each batch that starts late, one at the least; one more for each that is on time."""
+def test_a_late_node_holds_fewer_runs():
+    """Each late batch halves the number, down to one. Each punctual batch adds one."""
     ahead = Ahead(64)
     for _ in range(3):
         ahead.note(80 * MILLISECOND)
@@ -70,7 +70,7 @@ def test_runs_start_in_the_order_of_their_instants():
     run_virtual(scenario())
 
 
-def test_never_more_attempts_than_seats():
+def test_a_node_never_runs_more_attempts_than_it_has_seats():
     sched = otd.Scheduler("memory:", settings=otd.Settings(seats=4, ahead=4))
     running = most = 0
 
@@ -94,7 +94,7 @@ def test_never_more_attempts_than_seats():
     assert most == 4
 
 
-def test_a_clock_that_is_set_forward_or_back_starts_nothing_early_and_nothing_twice():
+def test_no_run_starts_early_or_twice_when_the_clock_is_set():
     sched = otd.Scheduler("memory:")
     early = []
 

@@ -1,4 +1,4 @@
-"""Two nodes on one store, one of them cut off: who may act, who finds out, and what is never done twice."""
+"""A node that is cut off from the store stops its attempts before another node may start them again."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 
 class Cable(StoreWrapper):
-    """A store behind a cable that can be cut: every call fails, on the node's side of it."""
+    """A store whose calls fail while `cut` is set, as if the network cable of the node were cut."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -44,7 +44,7 @@ class Cable(StoreWrapper):
 
 
 class Node:
-    """An engine on its own cable, and what it told."""
+    """An engine with its own cable to the store, and the events that it emitted."""
 
     def __init__(self, name: str, store: Store, sched: otd.Scheduler) -> None:
         loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ def program(guarantee: str, seconds: float, executed: list) -> otd.Scheduler:
 
 
 async def cut_off(guarantee: str, executed: list) -> tuple[MemoryStore, Node, Node]:
-    """Node a starts the run and is cut off for a minute; node b is there the whole time."""
+    """Node a starts the run and is then cut off for a minute. Node b stays connected."""
     store, sched = MemoryStore(clock()), program(guarantee, 45, executed)
     a, b = Node("a", store, sched), Node("b", store, sched)
     await a.start(sched)
@@ -106,7 +106,7 @@ async def cut_off(guarantee: str, executed: list) -> tuple[MemoryStore, Node, No
     return store, a, b
 
 
-def test_a_run_of_a_dead_node_is_recovered_and_what_it_says_later_changes_nothing():
+def test_a_run_of_a_dead_node_is_recovered_and_its_late_answer_changes_nothing():
     executed: list = []
     store, _, b = run_virtual(cut_off("at_least_once", executed))
     [run] = runs_of(store, TERMINAL)
@@ -120,7 +120,7 @@ def test_a_run_of_a_dead_node_is_recovered_and_what_it_says_later_changes_nothin
 
 
 def test_a_node_that_is_cut_off_stops_its_attempts_before_others_start_them_again():
-    """At its own deadline, a margin before its lease can pass on: no run is executed twice at a time."""
+    """It stops them a margin before its lease ends, so that no run executes twice at the same time."""
     executed: list = []
     _, a, b = run_virtual(cut_off("at_least_once", executed))
     assert [what if what == "end" else "start" for what, _ in executed] == ["start", "end", "start", "end"]
@@ -128,7 +128,7 @@ def test_a_node_that_is_cut_off_stops_its_attempts_before_others_start_them_agai
     assert not b.of(NodeCutOff)
 
 
-def test_at_most_once_is_lost_with_its_node_and_never_runs_again():
+def test_an_at_most_once_run_is_lost_with_its_node_and_never_runs_again():
     executed: list = []
     store, a, b = run_virtual(cut_off("at_most_once", executed))
     [run] = runs_of(store, TERMINAL)
@@ -138,7 +138,7 @@ def test_at_most_once_is_lost_with_its_node_and_never_runs_again():
     assert not b.of(AttemptStarted)
 
 
-def test_a_node_that_was_declared_dead_goes_on_under_a_new_incarnation():
+def test_a_node_that_was_declared_dead_continues_under_a_new_incarnation():
     executed: list = []
     _, a, _ = run_virtual(cut_off("at_least_once", executed))
     [fenced] = a.of(NodeFenced)
@@ -155,8 +155,8 @@ def test_the_term_passes_to_a_living_node():
     assert a.of(TermEnded)
 
 
-def test_a_short_cut_costs_nothing():
-    """Cut for less than the lease: the node renews, keeps its run, and nobody takes it."""
+def test_a_short_outage_changes_nothing():
+    """The node is cut off for less than its lease. It renews the lease and keeps its run."""
 
     async def scenario(executed: list):
         store, sched = MemoryStore(clock()), program("at_least_once", 20, executed)
@@ -180,8 +180,8 @@ def test_a_short_cut_costs_nothing():
     assert not b.of(RunRecovered)
 
 
-def test_a_whole_machine_that_slept_keeps_its_run():
-    """A laptop's lid was closed for ten hours: the lease has ended, but nobody acted on it, so it is renewed."""
+def test_a_machine_that_slept_keeps_its_run():
+    """A laptop sleeps for ten hours. Its lease has ended, but no other node acted on that, so it is renewed."""
 
     async def scenario(executed: list):
         loop = asyncio.get_running_loop()
@@ -205,8 +205,8 @@ def test_a_whole_machine_that_slept_keeps_its_run():
     assert run.ended_at - run.due_at > 10 * 3600 * SECOND
 
 
-def test_an_armed_run_does_not_start_when_its_node_overslept_and_has_lost_it():
-    """Frozen between arm and due for longer than the lease: what was taken meanwhile is not started on waking."""
+def test_an_armed_run_does_not_start_if_its_node_froze_and_lost_it():
+    """The node freezes after arming, for longer than its lease. A run that was taken from it does not start."""
 
     async def scenario(executed: list):
         loop = asyncio.get_running_loop()
@@ -215,8 +215,8 @@ def test_an_armed_run_does_not_start_when_its_node_overslept_and_has_lost_it():
         a = Node("a", store, sched)
         await a.start(sched)
         await asyncio.sleep(9.98)
-        assert [run.state for run in runs_of(store, LIVE)] == ["running"], "armed"
-        assert not executed, "and not due yet"
+        assert [run.state for run in runs_of(store, LIVE)] == ["running"], "expected an armed run"
+        assert not executed, "expected a run that is not due yet"
         loop._virtual_time += 60
         now = clock().now()
         [lease] = await store.orphans(limit=10, now=now)
@@ -236,19 +236,19 @@ def test_an_armed_run_does_not_start_when_its_node_overslept_and_has_lost_it():
     assert a.of(NodeFenced)
 
 
-def test_an_armed_run_that_is_given_back_does_not_start_before_its_instant():
-    """Its node stops between arm and due, and another one takes it at once: it is on the dot there, too."""
+def test_an_armed_run_that_is_released_does_not_start_early():
+    """Its node stops after arming the run, and another one takes it at once. It starts at its instant there, too."""
 
     async def scenario(executed: list):
         store, sched = MemoryStore(clock()), program("at_least_once", 1, executed)
         a = Node("a", store, sched)
         await a.start(sched)
         await asyncio.sleep(9.98)
-        assert [run.state for run in runs_of(store, LIVE)] == ["running"], "armed"
+        assert [run.state for run in runs_of(store, LIVE)] == ["running"], "expected an armed run"
         in_a_hurry = asyncio.Event()
         in_a_hurry.set()
         await a.engine.stop(in_a_hurry)
-        assert not executed, "and not due yet"
+        assert not executed, "expected a run that is not due yet"
         b = Node("b", store, sched)
         await b.start(sched)
         await asyncio.sleep(5)

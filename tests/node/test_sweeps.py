@@ -1,4 +1,4 @@
-"""A gate that was left closed by mistake is found, opened, and said."""
+"""A gate that was left closed by mistake is found, opened and reported."""
 
 from datetime import UTC, datetime
 
@@ -14,14 +14,14 @@ from tests.behind import behind
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_who_waits_at_an_open_gate_is_freed_within_seconds(kind, tmp_path):
+def test_a_run_that_waits_at_a_forgotten_gate_starts_within_seconds(kind, tmp_path):
     sched = otd.Scheduler("memory:")
 
     @sched.job(name="job", overlap="wait")
     async def job() -> None: ...
 
     async def break_it(store) -> None:
-        """As if a move out of running had forgotten its gate: a holder that does not exist any more."""
+        """Add a gate holder that does not exist, as if a run had ended without releasing its gate."""
         if isinstance(store, MemoryStore):
             behind(store, "INSERT INTO gate_holders VALUES ('overlap:1:', 999, 1)")
         else:

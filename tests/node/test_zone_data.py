@@ -1,4 +1,4 @@
-"""Which time zone data is in use."""
+"""The version of the time zone data is that of the system, else that of the package."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 from onthedot.node.zone_data import find_version, tzdata_version
 
 
-def test_this_machine_has_a_version():
+def test_this_machine_reports_a_version_or_unknown():
     assert re.fullmatch(r"[0-9]{4}[a-z]{1,2}|unknown", tzdata_version())
 
 
@@ -20,11 +20,11 @@ def test_this_machine_has_a_version():
         ("other", "2024a", "unknown"),
     ],
 )
-def test_the_systems_data_says_which_it_is_or_is_unknown(tmp_path, name, text, expected):
+def test_the_version_is_read_from_the_systems_data(tmp_path, name, text, expected):
     (tmp_path / "UTC").write_bytes(b"TZif")
     (tmp_path / name).write_text(text)
     assert find_version([str(tmp_path / "nothing"), str(tmp_path)]) == expected
 
 
-def test_without_the_systems_data_it_is_the_packages(tmp_path):
+def test_the_package_is_used_if_the_system_has_no_data(tmp_path):
     assert re.fullmatch(r"[0-9]{4}[a-z]{1,2}", find_version([str(tmp_path)]))

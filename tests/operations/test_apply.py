@@ -1,4 +1,4 @@
-"""Jobs of a source: what would change, what does, and what is left alone."""
+"""`apply` stores the jobs of a source, reports what changes, and leaves all other jobs alone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def kinds(applied: Applied) -> dict[str, str]:
     return {one.name: one.kind for one in applied.differences}
 
 
-async def test_what_is_told_ahead_is_what_is_done(verbs: OpenVerbs):
+async def test_a_dry_run_reports_what_apply_then_does(verbs: OpenVerbs):
     first = [job("a"), job("b")]
     planned = await verbs.apply(first, source="jobs.yaml", dry_run=True)
     assert await names(verbs) == []
@@ -53,7 +53,7 @@ async def test_what_is_told_ahead_is_what_is_done(verbs: OpenVerbs):
     assert (changed.kind, len(changed.moved), same.kind) == ("changed", 30, "unchanged")
 
 
-async def test_only_what_came_from_a_source_is_removed_and_only_when_told(verbs: OpenVerbs):
+async def test_only_jobs_of_the_source_are_removed_and_only_with_prune(verbs: OpenVerbs):
     await verbs.put(job("by_hand"))
     await verbs.apply([job("other")], source="other.yaml")
     await verbs.apply([job("a"), job("b")], source="jobs.yaml")
@@ -81,7 +81,7 @@ async def test_a_job_of_another_source_is_not_overwritten(verbs: OpenVerbs):
     assert (await verbs.apply([job("a"), job("b")], source="other.yaml")).changes == 0
 
 
-async def test_a_job_of_somebody_else_is_taken_over_and_told(verbs: OpenVerbs):
+async def test_with_take_over_a_job_of_another_source_changes_its_source(verbs: OpenVerbs):
     await verbs.put(job("by_hand"))
     await verbs.apply([job("other")], source="other.yaml")
     taken = await verbs.apply([job("by_hand"), job("other")], source="jobs.yaml", take_over=True)
@@ -91,7 +91,7 @@ async def test_a_job_of_somebody_else_is_taken_over_and_told(verbs: OpenVerbs):
     assert await names(verbs) == ["by_hand", "other"]
 
 
-async def test_a_pause_stays(verbs: OpenVerbs):
+async def test_apply_keeps_the_pause_of_a_job(verbs: OpenVerbs):
     await verbs.apply([job("a")], source="jobs.yaml")
     await verbs.pause("a", reason="stocktaking")
     applied = await verbs.apply([job("a", "0 3 * * *")], source="jobs.yaml")
@@ -109,11 +109,11 @@ async def pause_in(verbs: OpenVerbs, name: str = "a") -> Pause | None:
 
 
 async def audited(verbs: OpenVerbs) -> list[str]:
-    """The verbs in the audit, the oldest first."""
+    """Return the verbs in the audit log, oldest first."""
     return [one.verb for one in await audit.read(verbs.there.store)]
 
 
-async def test_a_job_that_a_source_says_is_paused_comes_up_paused(verbs: OpenVerbs, monkeypatch: pytest.MonkeyPatch):
+async def test_a_job_that_its_source_pauses_is_created_paused(verbs: OpenVerbs, monkeypatch: pytest.MonkeyPatch):
     seen: list[tuple[int, str]] = []
     store = verbs.there.store
     put_job = store.put_job
@@ -126,7 +126,7 @@ async def test_a_job_that_a_source_says_is_paused_comes_up_paused(verbs: OpenVer
     monkeypatch.setattr(store, "put_job", put)
     planned = await verbs.apply([job("a", "* * * * *", paused=PAUSED)], source="jobs.yaml", dry_run=True)
     applied = await verbs.apply([job("a", "* * * * *", paused=PAUSED)], source="jobs.yaml")
-    assert seen == [(0, ""), (1, "paused")], "it could start before it was paused"
+    assert seen == [(0, ""), (1, "paused")], "expected the job to be paused before it gets a schedule"
     for told in (planned, applied):
         [one] = told.differences
         assert (one.kind, one.appear, told.paused) == ("created", (), ())
@@ -164,7 +164,7 @@ async def test_a_source_pauses_and_resumes(verbs: OpenVerbs):
     ]  # fmt: skip
 
 
-async def test_a_job_that_is_put_is_paused_as_it_says(verbs: OpenVerbs):
+async def test_put_pauses_and_resumes_a_job_as_its_definition_says(verbs: OpenVerbs):
     put = await verbs.put(job("a", paused=PAUSED))
     assert (put.change, put.pause, str(put.record.state), await pause_in(verbs)) == (
         "created",
@@ -179,19 +179,19 @@ async def test_a_job_that_is_put_is_paused_as_it_says(verbs: OpenVerbs):
     assert (put.change, put.pause, str(put.record.state)) == ("unchanged", "resume", "active")
 
 
-async def test_a_job_that_was_deleted_by_hand_comes_again(verbs: OpenVerbs):
+async def test_a_job_that_was_deleted_by_hand_is_created_again(verbs: OpenVerbs):
     await verbs.apply([job("a")], source="jobs.yaml")
     await verbs.remove("a")
     assert kinds(await verbs.apply([job("a")], source="jobs.yaml")) == {"a": "created"}
 
 
-async def test_namespaces_are_kept_apart(verbs: OpenVerbs):
+async def test_jobs_of_the_same_name_in_two_namespaces_are_separate(verbs: OpenVerbs):
     await verbs.apply([job("a"), job("a", namespace="night")], source="jobs.yaml")
     applied = await verbs.apply([job("a")], source="jobs.yaml", prune=True)
     assert kinds(applied) == {"a": "unchanged", "night/a": "removed"}
 
 
-async def test_nothing_is_written_of_what_cannot_be(verbs: OpenVerbs):
+async def test_nothing_is_written_if_a_job_is_invalid(verbs: OpenVerbs):
     wrong = [job("a"), job("b", queue="no queue"), job("c", max_recoveries=-1), job("a")]
     with pytest.raises(DefinitionError) as raised:
         await verbs.apply(wrong, source="what is this?")
@@ -200,7 +200,7 @@ async def test_nothing_is_written_of_what_cannot_be(verbs: OpenVerbs):
     assert await names(verbs) == []
 
 
-async def test_parents_may_come_after_their_children_and_circles_are_refused(verbs: OpenVerbs):
+async def test_parents_may_come_after_their_children_and_cycles_are_refused(verbs: OpenVerbs):
     child = replace(job("child"), after=otd.After("parent"))
     await verbs.apply([child, job("parent")], source="jobs.yaml")
     assert await names(verbs) == ["child", "parent"]
@@ -208,7 +208,7 @@ async def test_parents_may_come_after_their_children_and_circles_are_refused(ver
         await verbs.apply([child, replace(job("parent"), after=otd.After("child"))], source="jobs.yaml")
 
 
-async def test_somebody_elses_edit_meanwhile_is_not_lost(verbs: OpenVerbs, monkeypatch: pytest.MonkeyPatch):
+async def test_a_concurrent_edit_by_another_user_is_not_lost(verbs: OpenVerbs, monkeypatch: pytest.MonkeyPatch):
     await verbs.apply([job("a")], source="jobs.yaml")
     ask, edits = verbs.there.store.queries.get_job, [job("a", "0 9 * * *")]
 
@@ -223,7 +223,7 @@ async def test_somebody_elses_edit_meanwhile_is_not_lost(verbs: OpenVerbs, monke
         await verbs.apply([job("a", "0 3 * * *")], source="jobs.yaml")
 
 
-async def test_what_broke_in_the_middle_is_done_by_the_next(verbs: OpenVerbs, monkeypatch: pytest.MonkeyPatch):
+async def test_the_next_apply_completes_one_that_failed_halfway(verbs: OpenVerbs, monkeypatch: pytest.MonkeyPatch):
     store, put = verbs.there.store, verbs.there.store.documents.put_document
 
     async def away(*args: object, **more: object) -> object:

@@ -1,4 +1,4 @@
-"""Runs for slots that have passed: on both stores, through a whole node in virtual time, and by the front door."""
+"""A backfill makes exactly one run for each past slot of a range, however often it is repeated."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ def open_store(request, tmp_path):
 
 
 def program(*schedules, **options) -> tuple[otd.Scheduler, list[tuple[datetime, str]]]:
-    """A job, and what it saw: the slot that it ran for, and its argument."""
+    """Return a program with one job, and the list of (slot, argument) that the job was called with."""
     sched, seen = otd.Scheduler("memory:", settings=SETTINGS), []
 
     @sched.job(name="job", schedules=schedules, **options)
@@ -60,7 +60,7 @@ def play(scenario, open_store, sched):
     return run_virtual(main())
 
 
-def test_each_slot_of_the_range_runs_once_oldest_first_whatever_the_overlap(open_store):
+def test_each_slot_of_the_range_runs_once_oldest_first(open_store):
     sched, seen = program(otd.every("1h", id="s"), overlap="skip")
 
     async def scenario(harness, ask):
@@ -70,7 +70,7 @@ def test_each_slot_of_the_range_runs_once_oldest_first_whatever_the_overlap(open
 
     told, runs = play(scenario, open_store, sched)
     expected = [START - n * HOUR for n in (10, 9, 8, 7, 6)]
-    assert [slot for slot, _ in seen] == expected  # from start on, without end
+    assert [slot for slot, _ in seen] == expected  # including start, excluding end
     assert [run.id for run in runs] == list(told.run_ids)
     assert {(run.trigger, run.state, run.due_at) for run in runs} == {
         ("backfill:s", RunState.SUCCEEDED, to_micros(START))
@@ -94,7 +94,7 @@ def test_the_same_backfill_again_gives_the_same_runs(open_store):
     assert len(seen) == len(set(seen)) == 6
 
 
-def test_a_dry_run_writes_nothing_and_counts(open_store):
+def test_a_dry_run_counts_the_slots_and_writes_nothing(open_store):
     sched, seen = program(otd.every("10s"))
 
     async def scenario(harness, ask):
@@ -113,7 +113,7 @@ def test_a_dry_run_writes_nothing_and_counts(open_store):
     )
 
 
-def test_a_long_one_tells_of_its_progress(open_store):
+def test_a_long_backfill_reports_its_progress(open_store):
     sched, _ = program(otd.every("1m"))
 
     async def scenario(harness, ask):
@@ -125,18 +125,18 @@ def test_a_long_one_tells_of_its_progress(open_store):
     ]  # fmt: skip
 
 
-def test_all_schedules_are_meant_or_the_one_that_is_named_with_its_own_arguments(open_store):
+def test_a_backfill_covers_all_schedules_or_the_named_one(open_store):
     nightly = otd.cron("0 0 * * *", tz="Europe/Berlin", args={"kind": "nightly"})
     sched, seen = program(otd.every("12h", id="half"), nightly, otd.gap("30d", id="delay"))
 
     async def scenario(harness, ask):
         await harness.advance("10s")
-        seen.clear()  # the fixed delay's first run
+        seen.clear()  # forget the first run of the fixed delay
         await ask("2026-05-30T00:00Z", "2026-05-31T00:00Z")
         await harness.advance("10s")
         both = [*seen]
         seen.clear()
-        # Without an offset it is the schedule's own local time: the night of the 29th.
+        # Without an offset the range is local time of the schedule: the night of the 29th.
         await ask("2026-05-29T00:00", "2026-05-30T00:00", schedule=schedule_id(nightly))
         await harness.advance("10s")
         return both
@@ -170,7 +170,7 @@ def test_a_range_in_the_future_or_without_slots_is_no_error(open_store):
         ({"end": "soon"}, "end: expected a point in time"),
     ],
 )
-def test_what_is_refused_writes_nothing(asked, part):
+def test_a_refused_backfill_writes_nothing(asked, part):
     sched, _ = program(otd.every("30m", id="half"), otd.gap("30d", id="delay"))
 
     async def scenario(harness, ask):
@@ -183,7 +183,7 @@ def test_what_is_refused_writes_nothing(asked, part):
     assert part in play(scenario, MemoryStore, sched)
 
 
-def test_a_paused_job_keeps_its_backfill_until_it_goes_on(open_store):
+def test_the_backfill_of_a_paused_job_waits_until_it_is_resumed(open_store):
     sched, seen = program(otd.every("1h"))
 
     async def scenario(harness, ask):
@@ -199,7 +199,7 @@ def test_a_paused_job_keeps_its_backfill_until_it_goes_on(open_store):
     assert [slot for slot, _ in seen] == [START - 2 * HOUR, START - HOUR]
 
 
-def test_by_the_front_door():
+def test_the_scheduler_runs_a_backfill():
     async def main():
         sched = otd.Scheduler("memory:")
         done = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Dead letters through a whole node in virtual time: grouped, replayed once, at a rate, and discarded."""
+"""Dead letters are grouped by their error, replayed once each, at a rate if wanted, or discarded."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def opened(request, tmp_path) -> OpenStore:
 
 
 class Orders:
-    """A job that fails for some orders until it is mended, and what it was called with."""
+    """A program whose job fails until `broken` is reset, and the calls of the job."""
 
     def __init__(self) -> None:
         self.broken = True
@@ -66,7 +66,7 @@ def play(opened: OpenStore, scenario: Callable[[Harness, Orders], Awaitable[None
 
 
 async def die(harness: Harness, orders: Orders, *numbers: int) -> list[int]:
-    """Runs for these orders, a second apart, each dead; their ids."""
+    """Make a dead run for each of these orders, a second apart, and return their ids."""
     ids = []
     for number in numbers:
         ids.append((await orders.sched.submit("charge", {"order": number})).id)
@@ -81,7 +81,7 @@ async def run_of(orders: Orders, run_id: int) -> RunRecord:
     return run
 
 
-def test_letters_are_grouped_by_what_they_died_of(opened: OpenStore):
+def test_letters_are_grouped_by_their_error(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         ids = await die(harness, orders, 1, 2, 100, 3)
         await orders.sched.submit("other")
@@ -116,12 +116,12 @@ def test_a_letter_is_replayed_once_for_its_instant_with_its_arguments(opened: Op
         assert (run.origin, (await run_of(orders, dead)).origin) == (dead, None)
         assert (await run_of(orders, dead)).settled == f"replayed:{new.id}"
         assert await sched.dead_runs() == []
-        assert await sched.replay(dead) == new  # and also when it has ended
+        assert await sched.replay(dead) == new  # the same answer after the new run has ended
 
     play(opened, scenario)
 
 
-def test_a_replay_that_dies_again_is_a_letter_of_its_own(opened: OpenStore):
+def test_a_replay_that_dies_again_is_a_new_letter(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         [dead] = await die(harness, orders, 7)
         new = await orders.sched.replay(dead)
@@ -133,13 +133,13 @@ def test_a_replay_that_dies_again_is_a_letter_of_its_own(opened: OpenStore):
     play(opened, scenario)
 
 
-def test_a_replay_whose_second_write_is_lost_is_made_good_by_the_next(opened: OpenStore):
+def test_the_next_replay_completes_one_whose_second_write_was_lost(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         [dead] = await die(harness, orders, 7)
         letter = await run_of(orders, dead)
         record = await orders.sched.get_job("charge")
         assert record is not None
-        [run_id] = await harness.store.submit(  # as far as a process came that was killed then
+        [run_id] = await harness.store.submit(  # the first write of a process that was then killed
             [NewRun(record.id, f"rerun:{dead}", harness.clock.now(), letter.args, slot_at=letter.slot_at)]
         )
         assert [run.id for run in await orders.sched.dead_runs()] == [dead]
@@ -150,7 +150,7 @@ def test_a_replay_whose_second_write_is_lost_is_made_good_by_the_next(opened: Op
     play(opened, scenario)
 
 
-def test_many_are_replayed_at_a_rate_the_oldest_first(opened: OpenStore):
+def test_letters_are_replayed_at_a_rate_oldest_first(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         sched = orders.sched
         ids = await die(harness, orders, *range(5), 100)
@@ -177,7 +177,7 @@ def test_many_are_replayed_at_a_rate_the_oldest_first(opened: OpenStore):
     play(opened, scenario)
 
 
-def test_more_than_the_limit_are_refused_and_nothing_is_written(opened: OpenStore):
+def test_more_letters_than_the_limit_are_refused_and_nothing_is_written(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         await die(harness, orders, 1, 2, 3)
         with pytest.raises(otd.DefinitionError, match="limit: expected at most 2 dead letters, got more"):
@@ -188,7 +188,7 @@ def test_more_than_the_limit_are_refused_and_nothing_is_written(opened: OpenStor
     play(opened, scenario)
 
 
-def test_subscribers_hear_how_far_a_long_replay_is(monkeypatch: pytest.MonkeyPatch, opened: OpenStore):
+def test_a_long_replay_reports_its_progress(monkeypatch: pytest.MonkeyPatch, opened: OpenStore):
     monkeypatch.setattr(dead_letters, "BATCH", 2)
 
     async def scenario(harness: Harness, orders: Orders) -> None:
@@ -204,7 +204,7 @@ def test_subscribers_hear_how_far_a_long_replay_is(monkeypatch: pytest.MonkeyPat
     play(opened, scenario)
 
 
-def test_letters_of_a_job_that_is_gone_stay_and_are_counted(opened: OpenStore):
+def test_letters_of_a_deleted_job_stay_and_are_counted(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         [dead] = await die(harness, orders, 1)
         await orders.sched.remove("charge")
@@ -220,7 +220,7 @@ def test_letters_of_a_job_that_is_gone_stay_and_are_counted(opened: OpenStore):
     play(opened, scenario)
 
 
-def test_discarded_letters_leave_the_box_and_stay_in_history(opened: OpenStore):
+def test_discarded_letters_leave_the_list_and_stay_in_history(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         sched = orders.sched
         one, two = await die(harness, orders, 1, 2)
@@ -253,8 +253,8 @@ def test_only_dead_runs_can_be_replayed(opened: OpenStore):
     play(opened, scenario)
 
 
-def test_a_slot_is_replayed_for_its_slot(opened: OpenStore):
-    """`ctx.scheduled_at` is the old one: what it is about does not change because it is late."""
+def test_a_replay_gets_the_slot_of_the_dead_run(opened: OpenStore):
+    """`ctx.scheduled_at` is the slot of the dead run, so that the handler does the same work again."""
 
     async def main() -> None:
         harness, sched, seen = Harness(START, store=opened), otd.Scheduler("memory:"), []
@@ -267,7 +267,7 @@ def test_a_slot_is_replayed_for_its_slot(opened: OpenStore):
         await harness.start(sched)
         await harness.advance("20s")
         [dead] = await sched.dead_runs()
-        assert dead.args is None  # the job's own
+        assert dead.args is None  # none of its own: it uses those of the job
         await sched.replay(dead.id)
         await harness.advance("1s")
         assert seen == [(START + timedelta(seconds=10), 1)] * 2
@@ -278,7 +278,7 @@ def test_a_slot_is_replayed_for_its_slot(opened: OpenStore):
 
 
 @pytest.mark.parametrize("bad", ["yesterday", "2026-06-01T12:00"])
-def test_instants_must_be_ones(opened: OpenStore, bad: str):
+def test_bad_instants_and_limits_are_refused(opened: OpenStore, bad: str):
     async def scenario(harness: Harness, orders: Orders) -> None:
         with pytest.raises(otd.ScheduleError, match="since: expected"):
             await orders.sched.dead_letters(since=bad)
@@ -289,7 +289,7 @@ def test_instants_must_be_ones(opened: OpenStore, bad: str):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "redis"])
-async def test_many_who_replay_at_once_make_one_run(kind: str, request: pytest.FixtureRequest, tmp_path: Path):
+async def test_concurrent_replays_of_a_letter_make_one_run(kind: str, request: pytest.FixtureRequest, tmp_path: Path):
     urls = {"postgres": "postgres_url", "redis": "valkey_url"}
     url = request.getfixturevalue(urls[kind]) if kind in urls else f"sqlite:///{tmp_path}/otd.db"
     store = await open_store(url)
@@ -308,8 +308,8 @@ async def test_many_who_replay_at_once_make_one_run(kind: str, request: pytest.F
         await store.close()
 
 
-async def test_a_full_box_does_not_keep_the_engine_from_its_work():
-    """Letters are looked at a few in a turn of the loop: whoever waits has one after each."""
+async def test_grouping_many_letters_does_not_block_the_event_loop():
+    """Letters are read a few at a time, and other tasks of the event loop run in between."""
     store = MemoryStore()
     bench = Workbench(store)
     record, node = await bench.define(), await bench.node()

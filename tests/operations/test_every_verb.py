@@ -1,4 +1,4 @@
-"""A verb that one front door has, all of them have; and a client asks a server for nothing that it does not know."""
+"""All front doors have the same verbs, and the client calls only routes that the server has."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ VERBS = sorted(name for name, verb in inspect.getmembers(Verbs, inspect.iscorout
 NAP = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)))
 RANGE = ("2026-01-01T00:00Z", "2026-01-02T00:00Z")
 
-ASKS_FIRST = ("submit_many", "replay")
-"""The client reads the jobs, or the run, before it asks for what is meant."""
+READS_FIRST = ("submit_many", "replay")
+"""For these verbs the client reads jobs or a run first, and sends the request afterwards."""
 
-ASKED: dict[str, Callable[[Verbs], Awaitable[Any]]] = {
+CALLS: dict[str, Callable[[Verbs], Awaitable[Any]]] = {
     "apply": lambda verbs: verbs.apply([NAP], source="a.yaml"),
     "backfill": lambda verbs: verbs.backfill("nap", *RANGE),
     "cancel": lambda verbs: verbs.cancel(1),
@@ -69,18 +69,18 @@ ASKED: dict[str, Callable[[Verbs], Awaitable[Any]]] = {
 }
 
 
-def test_every_verb_is_gone_over():
-    assert list(ASKED) == VERBS
+def test_the_list_of_calls_has_every_verb():
+    assert list(CALLS) == VERBS
 
 
 @pytest.mark.parametrize("door", [otd.Scheduler, OpenVerbs, otd.Client])
-def test_a_door_has_every_verb_of_its_own(door: type[Verbs]):
-    """A protocol's methods are inherited, and answer nothing: who has forgotten one would not be told."""
+def test_a_door_implements_every_verb_itself(door: type[Verbs]):
+    """The methods of the protocol are inherited and return None, so that a missing one would not raise an error."""
     assert [name for name in VERBS if getattr(door, name) is getattr(Verbs, name)] == []
 
 
 @pytest.mark.parametrize("door", [otd.BlockingScheduler, BlockingClient])
-def test_a_door_that_blocks_has_every_verb(door: type):
+def test_a_blocking_door_has_every_verb(door: type):
     assert [name for name in VERBS if not callable(getattr(door, name, None))] == []
 
 
@@ -97,7 +97,7 @@ HELPERS = (
 
 
 class Offer(NamedTuple):
-    """A row of the table."""
+    """A row of the table of verbs."""
 
     operation: str
     route: str
@@ -114,12 +114,12 @@ def offers() -> dict[str, Offer]:
 OFFERS = offers()
 
 
-def test_the_table_has_every_verb():
+def test_the_table_of_the_design_has_every_verb():
     assert sorted(OFFERS) == VERBS
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_is_an_operation_with_a_route_and_commands(verb: str):
+def test_every_verb_has_an_operation_a_route_and_commands(verb: str):
     offer = OFFERS[verb]
     module, _, name = offer.operation.partition(".")
     operation = getattr(importlib.import_module(f"onthedot.operations.{module}"), name)
@@ -154,12 +154,12 @@ def test_no_door_is_more_than_two_classes_deep():
 
 
 def _pattern(line: str) -> re.Pattern[str]:
-    """What a line of the table matches: a place in braces is one part of a path, or with `:path` all the rest."""
+    """Return a pattern for a route of the table: `{name}` matches one part of a path, `{name:path}` all the rest."""
     parts = re.split(r"\{(.+?)\}", line)
-    return re.compile("".join(_place(part) if number % 2 else re.escape(part) for number, part in enumerate(parts)))
+    return re.compile("".join(_named(part) if number % 2 else re.escape(part) for number, part in enumerate(parts)))
 
 
-def _place(name: str) -> str:
+def _named(name: str) -> str:
     return ".+" if name.endswith(":path") else "[^/]+"
 
 
@@ -167,7 +167,7 @@ ROUTES = [_pattern(line) for line in ROUTE_PERMISSIONS]
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_verb_asks_for_a_route_that_there_is(verb: str):
+async def test_the_client_calls_only_routes_that_the_server_has(verb: str):
     asked: list[str] = []
 
     def refuse(request: httpx2.Request) -> httpx2.Response:
@@ -176,7 +176,7 @@ async def test_a_verb_asks_for_a_route_that_there_is(verb: str):
 
     async with otd.Client("https://server", transport=httpx2.MockTransport(refuse)) as client, asyncio.timeout(10):
         with pytest.raises(OnTheDotError):
-            await ASKED[verb](client)
+            await CALLS[verb](client)
     assert asked
-    assert any(_pattern(OFFERS[verb].route).fullmatch(line) for line in asked) or verb in ASKS_FIRST
+    assert any(_pattern(OFFERS[verb].route).fullmatch(line) for line in asked) or verb in READS_FIRST
     assert [line for line in asked if not any(route.fullmatch(line) for route in ROUTES)] == []

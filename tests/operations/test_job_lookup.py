@@ -1,4 +1,4 @@
-"""Whoever asks for a run of a job that is no handler passes its declared parameters, and nothing else."""
+"""A run of a job takes only the declared parameters of the job, and an unknown queue is reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WRONG = {"where": "/root", "then": "; rm -rf /"}
 
 
 @pytest.mark.slow
-async def test_what_is_not_declared_is_refused_and_nothing_is_stored():
+async def test_an_undeclared_parameter_is_refused_and_nothing_is_stored():
     async with otd.Scheduler("memory:") as sched:
         await sched.put(LIST)
         for ask in (sched.submit, sched.trigger):
@@ -44,7 +44,7 @@ async def test_what_is_not_declared_is_refused_and_nothing_is_stored():
         assert [one.id for one in await sched.list_runs()] == [run.id]
 
 
-async def test_a_program_that_did_not_define_the_job_is_told_too(tmp_path: Path):
+async def test_parameters_are_checked_if_another_program_defined_the_job(tmp_path: Path):
     store = await SqliteStore.open(tmp_path / "shop.db")
     await store.put_job(LIST)
     await store.close()
@@ -54,7 +54,7 @@ async def test_a_program_that_did_not_define_the_job_is_told_too(tmp_path: Path)
         assert await sched.list_runs() == []
 
 
-async def test_a_definition_whose_own_arguments_do_not_fit_is_refused():
+async def test_a_definition_is_refused_if_its_arguments_do_not_fit_its_parameters():
     async with otd.Scheduler("memory:") as sched:
         with pytest.raises(otd.DefinitionError, match=r"args\.where: expected text, got 3"):
             await sched.put(Job(name="list", task=LIST.task, params=LIST.params, args={"where": 3}))
@@ -62,7 +62,7 @@ async def test_a_definition_whose_own_arguments_do_not_fit_is_refused():
 
 
 class Counting(SqlQueries):
-    """Counts the jobs that are read."""
+    """Queries that count the jobs that are read."""
 
     jobs_read = 0
 
@@ -72,7 +72,7 @@ class Counting(SqlQueries):
         return page
 
 
-async def test_a_queue_that_nobody_uses_is_told_without_reading_every_job(monkeypatch: pytest.MonkeyPatch):
+async def test_an_unused_queue_is_reported_without_reading_every_job(monkeypatch: pytest.MonkeyPatch):
     store = MemoryStore()
     store.queries = counting = Counting(store.database)
     for number in range(30):
@@ -83,4 +83,4 @@ async def test_a_queue_that_nobody_uses_is_told_without_reading_every_job(monkey
         "expected a queue that a job or a node uses, got 'mial', did you mean 'mail'?"
     )
     assert counting.jobs_read == 10
-    assert await why_unused(store.queries, "late") is None  # also if its job is not among the first
+    assert await why_unused(store.queries, "late") is None  # its job is not among those that are read

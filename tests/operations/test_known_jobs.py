@@ -1,4 +1,4 @@
-"""Submits of jobs that were read before: they read nothing, and still go by the job as it is now."""
+"""A submit reads a job that it knows not again, and still obeys the newest definition of the job."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ WORD = otd.Job(
     name="say", task=otd.Command(argv=("echo", "${{ params.word }}")), params=(otd.Param(name="word"),),
     labels=frozenset({"tape"}),
 )  # fmt: skip
-"""It needs a label that no node has: its runs wait."""
+"""Its runs wait, because no node has the label."""
 MORE = replace(WORD, params=(otd.Param(name="word"), otd.Param(name="more", required=False)))
 
 
 @dataclass
 class Doors:
-    """Two doors on one store, as two processes have them: the one here has read the job, the other one changes it."""
+    """Two processes on one store: `here` has read the job, `other` changes it. `reads` lists the jobs read since."""
 
     here: OpenVerbs
     other: OpenVerbs
@@ -60,7 +60,7 @@ async def doors(
         yield Doors(here, other, reads)
 
 
-async def test_a_job_is_read_once(doors: Doors):
+async def test_a_known_job_is_not_read_again(doors: Doors):
     for word in ("a", "b"):
         run = await doors.here.submit("say", {"word": word}, key=word)
         assert run.created
@@ -69,30 +69,30 @@ async def test_a_job_is_read_once(doors: Doors):
     assert (again.created, doors.reads) == (False, [])
 
 
-async def test_an_edit_elsewhere_is_seen(doors: Doors):
+async def test_an_edit_by_another_process_is_seen(doors: Doors):
     await doors.other.put(MORE)
     doors.reads.clear()
-    run = await doors.here.submit("say", {"word": "a", "more": "b"})  # which the job did not take before
+    run = await doors.here.submit("say", {"word": "a", "more": "b"})  # `more` is new
     assert doors.reads == ["say"]
     assert (await doors.other.cancel(run)).kind == "cancelled"
     await doors.here.submit("say", {"word": "a", "more": "b"})
     assert doors.reads == ["say"]
     await doors.other.put(WORD)
     with pytest.raises(otd.ArgumentsError, match="more"):
-        await doors.here.submit("say", {"word": "a", "more": "b"})  # which it does not take any more
+        await doors.here.submit("say", {"word": "a", "more": "b"})  # `more` was removed
     assert len(await doors.other.list_runs("say")) == 3
 
 
-async def test_a_job_that_was_deleted_elsewhere_is_unknown(doors: Doors):
+async def test_a_job_that_another_process_deleted_is_unknown(doors: Doors):
     await doors.other.remove("say")
     with pytest.raises(otd.UnknownJob, match="no job 'say' is stored"):
         await doors.here.submit("say", {"word": "a"})
 
 
-async def test_another_job_of_the_same_name_has_the_run(doors: Doors):
+async def test_a_run_belongs_to_the_new_job_of_the_same_name(doors: Doors):
     first = await doors.here.submit("say", {"word": "a"})
     await doors.other.remove("say")
-    await doors.other.put(WORD)  # the same definition, and the first revision again
+    await doors.other.put(WORD)  # a new job with the same definition and revision
     second = await doors.here.submit("say", {"word": "a"})
     runs = [await doors.other.get_run(run) for run in (first, second)]
     assert [None if run is None else str(run.state) for run in runs] == ["cancelled", "scheduled"]
@@ -101,18 +101,18 @@ async def test_another_job_of_the_same_name_has_the_run(doors: Doors):
     assert [run.job_id for run in runs if run is not None][1] == record.id
 
 
-async def test_a_pause_elsewhere_holds_the_run(doors: Doors):
+async def test_a_pause_by_another_process_holds_the_run(doors: Doors):
     await doors.other.pause("say")
     doors.reads.clear()
     run = await doors.here.submit("say", {"word": "a"})
     assert doors.reads == []
     resumed = await doors.other.resume("say", dry_run=True)
-    assert resumed.released == 2  # this one, and the first
+    assert resumed.released == 2  # this run and that of the fixture
     assert await run.state() == otd.RunState.SCHEDULED
 
 
-async def test_more_than_one_write_reads_the_job_first(doors: Doors, monkeypatch: pytest.MonkeyPatch):
-    """Its arguments are checked before the first write, by the job as it is then."""
+async def test_a_submit_in_several_writes_reads_the_job_first(doors: Doors, monkeypatch: pytest.MonkeyPatch):
+    """All arguments are checked against the newest definition before the first write."""
     plain = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), labels=frozenset({"tape"}))
     await doors.here.put(plain)
     doors.reads.clear()
@@ -124,8 +124,8 @@ async def test_more_than_one_write_reads_the_job_first(doors: Doors, monkeypatch
     assert doors.reads == ["nap", "nap"]
 
 
-async def test_an_edit_between_two_writes_of_one_submit_doubles_no_run(doors: Doors, monkeypatch: pytest.MonkeyPatch):
-    """A store may take more than 100 runs apart (`Store.submit`). Those before an edit stay; they were stored again."""
+async def test_an_edit_between_two_writes_of_a_submit_duplicates_no_run(doors: Doors, monkeypatch: pytest.MonkeyPatch):
+    """A store may split more than 100 runs (`Store.submit`). Runs written before an edit must not be stored again."""
     store = doors.here.there.store
     submit_whole = store.submit
 
@@ -139,11 +139,11 @@ async def test_an_edit_between_two_writes_of_one_submit_doubles_no_run(doors: Do
     monkeypatch.setattr(store, "submit", submit)
     made = await doors.here.submit_many([otd.BoundCall("say", '{"word":"a"}')] * 101)
     assert len(made) == 101
-    assert len(await doors.other.list_runs("say")) == 1 + 101  # the first is of the fixture
+    assert len(await doors.other.list_runs("say")) == 1 + 101  # one is that of the fixture
 
 
-def edited_after_the_next_read(doors: Doors, monkeypatch: pytest.MonkeyPatch, job: otd.Job | None) -> None:
-    """Another process edits `say` (None: deletes it) between the next read of it and the write that follows."""
+def edit_after_the_next_read(doors: Doors, monkeypatch: pytest.MonkeyPatch, job: otd.Job | None) -> None:
+    """Make another process edit `say` (None: delete it) between the next read of it and the write that follows."""
     queries = doors.here.there.store.queries
     get_job, edits = queries.get_job, [job]
 
@@ -162,19 +162,17 @@ async def test_an_edit_between_a_read_and_the_write_is_seen(doors: Doors, monkey
     call = otd.BoundCall("say", '{"more":"b","word":"a"}')
     await doors.other.put(MORE)
     doors.here.there.known.keep("say", "default", None)
-    edited_after_the_next_read(doors, monkeypatch, WORD)
+    edit_after_the_next_read(doors, monkeypatch, WORD)
     with pytest.raises(otd.ArgumentsError, match="more"):
         await doors.here.submit_many([call] * many)
     assert len(await doors.other.list_runs("say")) == 1
 
 
-async def test_an_edit_between_a_read_and_the_write_of_a_run_by_hand_is_seen(
-    doors: Doors, monkeypatch: pytest.MonkeyPatch
-):
+async def test_an_edit_between_a_read_and_the_write_of_a_trigger_is_seen(doors: Doors, monkeypatch: pytest.MonkeyPatch):
     doors.here.there.known.keep("say", "default", None)
-    edited_after_the_next_read(doors, monkeypatch, MORE)
-    await doors.here.trigger("say", {"word": "a"})  # which both take
-    assert doors.reads == ["say"] * 3  # one of them is of the edit itself
+    edit_after_the_next_read(doors, monkeypatch, MORE)
+    await doors.here.trigger("say", {"word": "a"})  # valid in both definitions
+    assert doors.reads == ["say"] * 3  # one of them by the edit itself
     assert len(await doors.other.list_runs("say")) == 2
 
 
@@ -182,12 +180,12 @@ async def test_a_job_that_is_deleted_between_a_read_and_the_write_is_unknown(
     doors: Doors, monkeypatch: pytest.MonkeyPatch
 ):
     doors.here.there.known.keep("say", "default", None)
-    edited_after_the_next_read(doors, monkeypatch, None)
+    edit_after_the_next_read(doors, monkeypatch, None)
     with pytest.raises(otd.UnknownJob, match="no job 'say' is stored"):
         await doors.here.submit("say", {"word": "a"})
 
 
-async def test_a_run_by_hand_reads_no_job_that_is_known(doors: Doors):
+async def test_a_trigger_does_not_read_a_known_job_again(doors: Doors):
     await doors.here.trigger("say", {"word": "a"})
     assert doors.reads == []
     await doors.other.put(MORE)
@@ -199,7 +197,7 @@ async def test_a_run_by_hand_reads_no_job_that_is_known(doors: Doors):
         await doors.here.trigger("say", {"word": "a"})
 
 
-async def test_not_more_jobs_are_remembered_than_that(monkeypatch: pytest.MonkeyPatch):
+async def test_only_a_limited_number_of_jobs_is_remembered(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(known_jobs, "MOST_KNOWN", 2)
     store = MemoryStore()
     known = KnownJobs(store)

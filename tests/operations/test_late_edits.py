@@ -1,5 +1,7 @@
-"""Edits that are written long after they were computed: the old definition has every slot up to the write, the new one
-every slot after it, and no instant runs twice."""
+"""An edit that is written late still divides the slots correctly.
+
+The old definition keeps every slot up to the write, the new one gets every slot after it, and no instant runs twice.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ START: Micros = 1_767_225_600 * SECOND
 SETTINGS = otd.Settings()
 
 
-class Turned:
-    """A clock that stands still until it is turned, and jumps by `step` whenever it is read."""
+class HandClock:
+    """A clock that changes only when the test sets it, and by `step` whenever it is read."""
 
     def __init__(self, now: Micros = START, step: Micros = 0) -> None:
         self.at = now
@@ -53,12 +55,12 @@ def steps(length: Micros, **options: object) -> Every:
     return Every(interval=timedelta(microseconds=length), **options)  # type: ignore[arg-type]
 
 
-async def edit(store: Store, clock: Turned, *schedules: Schedule) -> PutJob:
+async def edit(store: Store, clock: HandClock, *schedules: Schedule) -> PutJob:
     return await put_job(store, job(*schedules), clock=clock, settings=SETTINGS)
 
 
-def told_when_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Set as soon as a write of a definition is on its way: all was read and computed."""
+def watch_put_job(store: Store, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Return an event that is set when the edit calls the store's `put_job`, after it has computed everything."""
     written, write = asyncio.Event(), store.put_job
 
     async def noted(*args, **options):
@@ -79,7 +81,7 @@ def multiples(length: Micros, after: Micros, until: Micros) -> list[Micros]:
 
 
 async def check_divided(store: Store, put: PutJob, first: tuple[Micros, Micros], second: Micros) -> None:
-    """Up to the edit there are the slots of the old definition, each once, and after it those of the new one."""
+    """Check that the old definition has each slot up to the edit once, and the new one each slot after it."""
     (old, begun), edited = first, put.record.updated_at
     found = [slot for slot, _ in await slots_of(store)]
     until = found[-1]
@@ -87,14 +89,14 @@ async def check_divided(store: Store, put: PutJob, first: tuple[Micros, Micros],
     assert found == multiples(old, begun, edited) + multiples(second, edited, until)
 
 
-async def test_an_edit_that_waits_for_the_write_lock_of_sqlite(tmp_path, monkeypatch):
-    clock = Turned()
+async def test_an_edit_that_waits_for_the_lock_of_sqlite_divides_the_slots(tmp_path, monkeypatch):
+    clock = HandClock()
     store = await SqliteStore.open(tmp_path / "otd.db", clock=clock)
     await edit(store, clock, steps(2 * SECOND))
     clock.at += 3 * SECOND
     other = sqlite3.connect(tmp_path / "otd.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    written = told_when_written(store, monkeypatch)
+    written = watch_put_job(store, monkeypatch)
     editing = asyncio.create_task(edit(store, clock, steps(3 * SECOND)))
     await written.wait()
     clock.at += 4 * SECOND
@@ -106,22 +108,22 @@ async def test_an_edit_that_waits_for_the_write_lock_of_sqlite(tmp_path, monkeyp
     await store.close()
 
 
-async def test_an_edit_that_waits_for_its_jobs_row_on_postgres(empty_url, monkeypatch):
+async def test_an_edit_that_waits_for_its_row_on_postgres_divides_the_slots(empty_url, monkeypatch):
     store = await PostgresStore.open(empty_url)
     begun = await store.tell_time()
-    await edit(store, Turned(begun), steps(200 * MILLISECOND))
+    await edit(store, HandClock(begun), steps(200 * MILLISECOND))
     other = await asyncpg.connect(empty_url)
     holding = other.transaction()
     await holding.start()
     await other.execute("SELECT 1 FROM jobs FOR UPDATE")
-    written = told_when_written(store, monkeypatch)
+    written = watch_put_job(store, monkeypatch)
     read = await store.tell_time()
-    editing = asyncio.create_task(edit(store, Turned(read), steps(300 * MILLISECOND)))
+    editing = asyncio.create_task(edit(store, HandClock(read), steps(300 * MILLISECOND)))
     await written.wait()
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     while not await other.fetchval(waiting):
         pass
-    [both] = multiples(600 * MILLISECOND, read, read + 600 * MILLISECOND)  # a slot of either definition
+    [both] = multiples(600 * MILLISECOND, read, read + 600 * MILLISECOND)  # a slot of both definitions
     await other.execute("SELECT pg_sleep_until($1)", to_datetime(both + 1))
     await holding.rollback()
     put = await editing
@@ -132,7 +134,7 @@ async def test_an_edit_that_waits_for_its_jobs_row_on_postgres(empty_url, monkey
 
 
 LATE: dict[str, tuple[Callable[[], Schedule], int]] = {
-    # what is added by an edit that always comes 30 ms late: how many slots are planned of it
+    # the schedule that an edit adds, always 30 ms late, and how many of its slots are planned
     "every": (lambda: steps(10 * MILLISECOND, id="new"), 1000),
     "cron": (lambda: Cron(expression="* * * * * *", id="new"), 30),
     "counted": (lambda: steps(10 * MILLISECOND, max_count=5, id="new"), 5),
@@ -148,9 +150,9 @@ LATE: dict[str, tuple[Callable[[], Schedule], int]] = {
 
 
 @pytest.mark.parametrize("kind", LATE)
-async def test_an_edit_that_is_always_late_comes_to_an_end(kind):
-    """Also if the slots are closer than the store is fast; and it gets all that it asked for."""
-    clock = Turned()
+async def test_an_edit_that_is_always_late_still_finishes(kind):
+    """It finishes although slots come faster than the store writes, and it plans all slots of the new schedule."""
+    clock = HandClock()
     store = MemoryStore(clock)
     hourly = steps(3600 * SECOND, id="old")
     await edit(store, clock, hourly)
@@ -162,8 +164,8 @@ async def test_an_edit_that_is_always_late_comes_to_an_end(kind):
     assert kind.startswith("delay") or new[0] > put.record.updated_at
 
 
-async def test_an_instant_that_passes_while_the_edit_waits_is_recorded(tmp_path):
-    clock = Turned()
+async def test_an_instant_that_passes_while_the_edit_waits_is_recorded_as_missed(tmp_path):
+    clock = HandClock()
     store = MemoryStore(clock)
     hourly = steps(3600 * SECOND, id="old")
     await edit(store, clock, hourly)
@@ -172,8 +174,8 @@ async def test_an_instant_that_passes_while_the_edit_waits_is_recorded(tmp_path)
     assert [(skip.first, skip.reason) for skip in await store.queries.list_skips()] == [(START + 3 * SECOND, "missed")]
 
 
-async def test_a_definition_that_cannot_be_read_is_replaced_by_an_edit_that_comes_late(tmp_path):
-    clock = Turned()
+async def test_a_late_edit_replaces_an_unreadable_definition(tmp_path):
+    clock = HandClock()
     store = await SqliteStore.open(tmp_path / "otd.db", clock=clock, inline=True)
     await edit(store, clock, steps(2 * SECOND))
     db = sqlite3.connect(tmp_path / "otd.db")
@@ -189,7 +191,7 @@ async def test_a_definition_that_cannot_be_read_is_replaced_by_an_edit_that_come
 
 
 async def test_a_new_job_keeps_the_instants_that_pass_while_it_is_written():
-    clock = Turned(step=2 * SECOND)
+    clock = HandClock(step=2 * SECOND)
     store = MemoryStore(clock)
     put = await edit(store, clock, At(instant=instant(3), id="once"))
     assert (put.change, put.planned) == ("created", 1)

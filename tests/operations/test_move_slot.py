@@ -1,4 +1,4 @@
-"""Changing the next instant: through a whole node in virtual time, and through the front door."""
+"""The next slot of a job can be moved or skipped, and all other slots keep their fate."""
 
 import asyncio
 import doctest
@@ -40,7 +40,7 @@ def program(*schedules, **options) -> otd.Scheduler:
 
 
 async def change(harness: Harness, job_id: int, to=None, slot=None):
-    """What `move_next` and `skip_next` do, on the harness."""
+    """Move the next slot, or skip it if `to` is None, as `move_next` and `skip_next` do."""
     names = [run.id for run in await harness.runs("job")]
     return await move_next_slot(
         harness.store, job_id, slot=slot, to=to, trigger=f"manual:{len(names)}", clock=harness.clock
@@ -48,7 +48,7 @@ async def change(harness: Harness, job_id: int, to=None, slot=None):
 
 
 def play(scenario, open_store, sched):
-    """Run a scenario; what it returns, every run as (due, trigger, state, reason), and the recorded ranges."""
+    """Run a scenario, and return its answer, the runs as (due, trigger, state, reason), the skips and the events."""
 
     async def main():
         harness = Harness(START, store=open_store)
@@ -72,7 +72,7 @@ def done(fates) -> list[int]:
     return [second for second, _, state, _ in fates if state == "succeeded"]
 
 
-def test_the_next_one_is_moved_and_the_others_stay(open_store):
+def test_the_next_slot_is_moved_and_the_others_stay(open_store):
     async def scenario(harness, job_id):
         await harness.advance("5s")
         moved = await change(harness, job_id, to="+4s")
@@ -87,8 +87,8 @@ def test_the_next_one_is_moved_and_the_others_stay(open_store):
     assert ranges == []
 
 
-def test_one_that_lies_far_ahead_is_planned_around_when_its_time_comes(open_store):
-    """Beyond the look-ahead there is no run yet: the planner finds the exception, and says so."""
+def test_a_slot_that_is_not_planned_yet_can_be_moved_or_skipped(open_store):
+    """Beyond the look-ahead there is no run yet. The planner finds the exception later and reports the skip."""
 
     async def scenario(harness, job_id):
         for _ in range(2):
@@ -104,7 +104,7 @@ def test_one_that_lies_far_ahead_is_planned_around_when_its_time_comes(open_stor
     assert told == [(1, "cancelled"), (1, "cancelled"), (1, "moved")]
 
 
-def test_it_survives_an_edit_a_pause_and_a_restart(open_store):
+def test_a_moved_slot_survives_an_edit_a_pause_and_a_restart(open_store):
     async def scenario(harness, job_id):
         await change(harness, job_id, to="+2m", slot=START + timedelta(seconds=20))
         await change(harness, job_id, slot=START + timedelta(seconds=40))
@@ -125,7 +125,7 @@ def test_it_survives_an_edit_a_pause_and_a_restart(open_store):
     assert ranges == [(40, 40, 1, "cancelled")]
 
 
-def test_after_an_outage_it_is_not_counted_as_missed(open_store):
+def test_a_skipped_slot_is_not_counted_as_missed_after_an_outage(open_store):
     async def scenario(harness, job_id):
         await change(harness, job_id, slot=START + timedelta(minutes=3))
         await harness.stop()
@@ -138,8 +138,8 @@ def test_after_an_outage_it_is_not_counted_as_missed(open_store):
     assert done(fates) == [360, 420]
 
 
-def test_the_moved_run_waits_its_turn_like_any_other(open_store):
-    """Overlap counts it: moved onto the next slot's instant, the two run one after the other."""
+def test_a_moved_run_obeys_the_overlap_policy(open_store):
+    """A slot is moved to the instant of the next one. The two runs execute one after the other."""
     sched = otd.Scheduler("memory:", settings=SETTINGS)
     spans: list[tuple[float, float]] = []
 
@@ -161,8 +161,8 @@ def test_the_moved_run_waits_its_turn_like_any_other(open_store):
     assert first_end <= second_begun
 
 
-def test_a_fixed_delay_goes_on_from_the_new_instant(open_store):
-    """Every 10 s after the last end: one is moved by 7 s, one is left out, and the rhythm goes on from there."""
+def test_a_fixed_delay_continues_from_the_new_instant(open_store):
+    """Slots come 10 s after the last end. One is moved by 7 s and one is skipped; the next ones follow from there."""
 
     async def scenario(harness, job_id):
         await harness.advance("5s")
@@ -177,8 +177,8 @@ def test_a_fixed_delay_goes_on_from_the_new_instant(open_store):
     assert [round(second) for second in done(fates)] == [0, 17, 37, 47]
 
 
-def test_the_slots_of_several_schedules(open_store):
-    """The earliest one is next; an instant that two have is moved once for each."""
+def test_the_earliest_slot_of_all_schedules_is_the_next(open_store):
+    """An instant that is a slot of two schedules is skipped once for each."""
     short, long = otd.every("20m", id="a"), otd.every("30m", id="b")
 
     async def scenario(harness, job_id):
@@ -192,7 +192,7 @@ def test_the_slots_of_several_schedules(open_store):
     assert answers == [("a", 20), ("b", 30), ("a", 60), ("b", 60), ("a", 60)]
 
 
-def test_what_is_no_slot_is_refused_with_the_nearest_ones(open_store):
+def test_an_instant_that_is_no_slot_is_refused_with_the_nearest_slots(open_store):
     async def scenario(harness, job_id):
         with pytest.raises(UnknownSlot, match=r"got 2026-06-01T12:15:00.*12:10:00\+00:00, 2026-06-01T12:20:00"):
             await change(harness, job_id, slot=START + timedelta(minutes=15))
@@ -206,7 +206,7 @@ def test_what_is_no_slot_is_refused_with_the_nearest_ones(open_store):
     play(scenario, open_store, program(otd.every("10m")))
 
 
-def test_a_job_without_a_slot_ahead_says_so(open_store):
+def test_a_job_without_a_future_slot_is_refused(open_store):
     async def scenario(harness, job_id):
         with pytest.raises(UnknownSlot, match="none of its schedules yields another one"):
             await change(harness, job_id)
@@ -214,8 +214,8 @@ def test_a_job_without_a_slot_ahead_says_so(open_store):
     play(scenario, open_store, program())
 
 
-def test_an_edit_in_between_is_noticed(open_store):
-    """The verb has read the old rule; the store refuses it, and the verb looks again."""
+def test_a_slot_of_an_edited_job_is_chosen_by_the_new_schedule(open_store):
+    """The verb has read the old schedule. The store refuses the write, and the verb reads again."""
 
     async def scenario(harness, job_id):
         queries, store = harness.store.queries, harness.store
@@ -249,18 +249,18 @@ def test_an_edit_in_between_is_noticed(open_store):
         ("now", 100),
     ],
 )
-def test_where_a_slot_may_be_moved(to, expected):
+def test_a_slot_may_be_moved_to_these_instants(to, expected):
     moved = new_instant(to, 3600 * SECOND, now=100 * SECOND, tz="Europe/Berlin")
     assert moved == expected * SECOND
 
 
 @pytest.mark.parametrize("to", ["2h", "+", "+2 parsecs", "tomorrow", "1970-01-01T00:00Z", 5])
-def test_where_it_may_not(to):
+def test_a_slot_may_not_be_moved_to_other_values(to):
     with pytest.raises(otd.DefinitionError, match=r"^to: expected"):
         new_instant(to, 3600 * SECOND, now=100 * SECOND)
 
 
-async def test_the_verbs(tmp_path):
+async def test_the_verbs_of_the_scheduler_move_and_skip_slots(tmp_path):
     sched = otd.Scheduler(f"sqlite:///{tmp_path}/verbs.db")
 
     @sched.job(schedule=otd.cron("0 9 1 1 *", tz="Europe/Berlin"))
@@ -281,7 +281,7 @@ async def test_the_verbs(tmp_path):
             await sched.skip_next("reprot")
 
 
-def test_the_examples_are_true():
+def test_the_examples_are_correct():
     result = doctest.testmod(move_slot)
     assert result.attempted > 0
     assert result.failed == 0

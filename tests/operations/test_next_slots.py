@@ -1,4 +1,4 @@
-"""What starts next, over all jobs in the order of time."""
+"""The next starts of all jobs are listed in order of time, with moves, pauses and jitter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOW = to_micros(datetime(2026, 11, 18, 12, 0, 0, 500_000, tzinfo=UTC))
 
 
 class Counting(SqlQueries):
-    """Counts the schedules that are read."""
+    """Queries that count the schedules that are read."""
 
     schedules_read = 0
 
@@ -36,7 +36,7 @@ class Counting(SqlQueries):
         return found
 
 
-async def test_the_work_does_not_grow_with_the_jobs(monkeypatch: pytest.MonkeyPatch):
+async def test_the_work_does_not_grow_with_the_number_of_jobs(monkeypatch: pytest.MonkeyPatch):
     store = MemoryStore()
     store.queries = counting = Counting(store.database)
     for number in range(1_000):
@@ -55,12 +55,12 @@ async def test_the_work_does_not_grow_with_the_jobs(monkeypatch: pytest.MonkeyPa
         found = await gather(store, NOW, limit=20, wanted=wanted)
         assert [one.record.job.name for one in found.states] == ["job-999"]
         assert (counting.schedules_read, found.read_until) == (1, None)
-    later = NOW + 2_000 * SECOND  # no schedule was planned for a while: it is unknown which of them come next
+    later = NOW + 2_000 * SECOND  # nothing was planned for a while, so the list is certain only up to `read_until`
     assert (await gather(store, later, limit=20)).read_until == NOW + 500 * SECOND
 
 
 @pytest.mark.parametrize("namespace", ["default", "team"])
-async def test_runs_that_wait_paused_jobs_and_namespaces(namespace: str):
+async def test_waiting_runs_are_listed_and_paused_jobs_are_counted(namespace: str):
     store = MemoryStore()
     ids = {}
     for name in ("report", "held"):
@@ -90,7 +90,7 @@ async def stored(store: MemoryStore, schedule: Schedule) -> JobRecord:
     return (await store.put_job(job, windows=[window], now=NOW)).record
 
 
-async def test_what_was_skipped_or_moved_is_the_same_wherever_one_looks():
+async def test_every_view_shows_a_skipped_or_moved_slot_the_same_way():
     store, schedule = MemoryStore(), otd.cron("0 * * * *")
     record = await stored(store, schedule)
     name, run = schedule_id(schedule), NewRun(record.id, manual_trigger("t"), at(13, 3))
@@ -109,7 +109,7 @@ async def test_what_was_skipped_or_moved_is_the_same_wherever_one_looks():
     assert (first.due_at, first.moved_from, second.due_at) == (at(13, 3), at(13), at(15))
 
 
-async def test_with_jitter_a_job_is_shown_when_it_is_due():
+async def test_a_job_with_jitter_is_shown_at_its_due_instant():
     store, schedule = MemoryStore(), otd.cron("0 * * * *", jitter="30m")
     record = await stored(store, schedule)
     [start] = coming(await look_ahead(store, record.id, NOW), NOW, 1)

@@ -1,4 +1,4 @@
-"""The verbs on a store that is open here, beside a node that works elsewhere."""
+"""The verbs work on a store that this process opens, while a node elsewhere executes the runs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'open.db'}"
 
 
-async def test_it_has_as_many_connections_as_its_settings_say(postgres_url: str):
+async def test_an_open_store_has_as_many_connections_as_its_settings_say(postgres_url: str):
     async with opened(f"{postgres_url}?connections=9", otd.Settings(api_connections=3)) as there:
         assert (await there.store.about()).connections == 3
     async with opened(f"{postgres_url}?connections=9") as there:
         assert (await there.store.about()).connections == 9
 
 
-async def test_what_is_asked_here_is_done_by_a_node_elsewhere(url: str):
+async def test_a_node_elsewhere_executes_runs_that_are_submitted_here(url: str):
     sched = otd.Scheduler(url)
 
     @sched.job
@@ -44,7 +44,7 @@ async def test_what_is_asked_here_is_done_by_a_node_elsewhere(url: str):
         assert [record.job.name for record in await sched.list_jobs()] == ["double", "nap"]
 
 
-async def test_nobody_waits_longer_than_told(url: str):
+async def test_waiting_for_a_result_ends_at_the_time_out(url: str):
     async with opened(url) as there:
         await there.verbs().put(NAP)
         run = await there.verbs().submit("nap")
@@ -52,7 +52,7 @@ async def test_nobody_waits_longer_than_told(url: str):
             await run.result(timeout="50ms")
 
 
-async def test_names_are_those_of_one_namespace(url: str):
+async def test_verbs_see_only_the_jobs_of_their_namespace(url: str):
     async with opened(url) as there:
         await there.verbs("night").put(replace(NAP, namespace="night"))
         assert await there.verbs().get_job("nap") is None
@@ -65,12 +65,12 @@ async def test_names_are_those_of_one_namespace(url: str):
 
 
 @pytest.mark.parametrize("kind", ["scheduler", "open"])
-async def test_an_edit_of_what_was_read_loses_nobody_elses(url: str, kind: str):
+async def test_an_edit_based_on_an_old_revision_is_refused(url: str, kind: str):
     changed = replace(NAP, priority="high")
     async with otd.Scheduler(url) as sched, opened(url) as there:
         verbs: Verbs = sched if kind == "scheduler" else there.verbs()
         await verbs.put(NAP, revision=0)
-        await verbs.put(NAP, revision=0)  # its answer was lost: asked again, it is the same
+        await verbs.put(NAP, revision=0)  # repeated, as if the first answer was lost: it changes nothing
         with pytest.raises(RevisionConflict, match="expected no such job, found revision 1"):
             await verbs.put(changed, revision=0)
         with pytest.raises(RevisionConflict, match="expected revision 7, found revision 1"):

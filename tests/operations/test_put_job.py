@@ -1,4 +1,4 @@
-"""Pause, resume, delete, trigger and cancel, through a whole node in virtual time: the exact fate of every slot."""
+"""Pause, resume, delete, trigger and cancel give every slot its exact fate."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -37,7 +37,7 @@ def every_ten_seconds(**options) -> otd.Scheduler:
 
 
 def play(scenario, open_store, sched=None):
-    """Run a scenario on a started harness; what it returns, and the fates by second."""
+    """Run a scenario on a started harness, and return its answer, the fates by second, the skips and the events."""
 
     async def main():
         harness = Harness(START, store=open_store)
@@ -73,7 +73,7 @@ def done(fates) -> list[int]:
         ("all", [10, 20, 30, 40, 50, 60, 70, 80], []),
     ],
 )
-def test_what_came_while_paused_goes_as_resume_says(missed, runs, skipped, open_store):
+def test_slots_of_a_pause_run_or_are_skipped_as_resume_says(missed, runs, skipped, open_store):
     async def scenario(harness, job_id):
         await harness.advance("25s")
         await harness.store.pause_job(job_id, reason="")
@@ -119,7 +119,7 @@ def test_a_pause_survives_a_restart_with_another_definition(open_store):
     assert done(fates) == [10]
 
 
-def test_deleting_ends_the_rhythm(open_store):
+def test_a_deleted_job_runs_no_more_slots(open_store):
     async def scenario(harness, job_id):
         await harness.advance("25s")
         cancelled = await harness.store.delete_job(job_id)
@@ -172,7 +172,7 @@ async def test_a_running_attempt_is_cancelled(url, kind):
     assert (again.kind, again.state) == ("ended", "cancelled")
 
 
-async def test_verbs_name_what_they_do_not_know(url):
+async def test_an_unknown_job_is_refused_with_the_nearest_name(url):
     sched = otd.Scheduler(url)
 
     @sched.job

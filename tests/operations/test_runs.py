@@ -1,4 +1,4 @@
-"""A new run that goes on where another has ended settles the dead letter of that one, on every store."""
+"""A retry of a dead run settles its dead letter, and never runs another job of the same name, on every store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def ended(store: Store, verdict=DEAD) -> int:
-    """A run of a command that has ended."""
+    """Make a run of a command that ends with this verdict, and return its id."""
     bench = Workbench(store)
     record, node = await bench.define(task=Command(argv=("true",))), await bench.node()
     run_id = await bench.submit(record)
@@ -47,20 +47,20 @@ async def settled(store: Store, run_id: int) -> str:
     return run.settled
 
 
-async def test_the_letter_is_settled_by_the_new_run(store: Store):
+async def test_a_retry_settles_the_letter(store: Store):
     dead = await ended(store)
     made, _ = await rerun(store, dead, None, token="a", now=LATER)
     assert await settled(store, dead) == f"replayed:{made}"
     assert await store.queries.list_dead() == []
 
 
-async def test_to_replay_it_afterwards_is_the_same_run(store: Store):
+async def test_a_replay_after_a_retry_gives_the_same_run(store: Store):
     dead = await ended(store)
     made, _ = await rerun(store, dead, None, token="a", now=LATER)
     assert (await replay_letter(store, dead, clock=SystemClock()))[1:] == (made, False)
 
 
-async def test_again_is_another_run_and_what_was_said_first_stays(store: Store):
+async def test_a_second_retry_makes_another_run_and_the_letter_names_the_first(store: Store):
     dead = await ended(store)
     first, _ = await rerun(store, dead, None, token="a", now=LATER)
     second, _ = await rerun(store, dead, None, token="b", now=LATER)
@@ -68,24 +68,24 @@ async def test_again_is_another_run_and_what_was_said_first_stays(store: Store):
     assert await settled(store, dead) == f"replayed:{first}"
 
 
-async def test_one_that_was_discarded_stays_so(store: Store):
+async def test_a_discarded_letter_stays_discarded_after_a_retry(store: Store):
     dead = await ended(store)
     assert await discard_letters(store, [dead], why="known") == [dead]
     await rerun(store, dead, None, token="a", now=LATER)
     assert await settled(store, dead) == "discarded:known"
 
 
-async def test_what_is_no_letter_is_not_settled(store: Store):
+async def test_a_retry_of_a_run_that_succeeded_settles_nothing(store: Store):
     done = await ended(store, SUCCESS)
     await rerun(store, done, None, token="a", now=LATER)
     assert await settled(store, done) == ""
 
 
-# ── the name belongs to another job by now ───────────────────────────────────────────────────────────────────
+# ── another job has the name now ─────────────────────────────────────────────────────────────────────────────
 
 
 async def renamed(store: Store) -> int:
-    """A dead run of a deleted job, whose name another owner's job has."""
+    """Make a dead run of a deleted job and a job of another owner with the same name; return the run's id."""
     dead = await ended(store)
     run = await store.queries.get_run(dead)
     assert run is not None
@@ -112,7 +112,7 @@ async def test_a_replay_does_not_run_the_job_that_has_the_name_now(store: Store)
     assert [run.id for run in await store.queries.list_dead()] == [dead]
 
 
-async def test_nothing_is_run_again_for_who_does_not_see_the_job(store: Store):
+async def test_a_caller_who_may_not_see_the_job_cannot_run_it_again(store: Store):
     dead = await ended(store)
 
     def sees(namespace: str, owner: str) -> bool:

@@ -1,4 +1,4 @@
-"""What holds for one front door holds for all: the same checks on a scheduler, on an open store, and over HTTP."""
+"""Every verb behaves the same on a scheduler, on an open store, and over HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from onthedot.stores.values import CancelAnswer, LogRecord
 NAP = otd.Job(
     name="nap", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.cron("0 9 1 1 *"),), labels=frozenset({"tape"})
 )
-"""It needs a label that no node has: its runs wait."""
+"""Its runs wait, because no node has the label."""
 STEPS = otd.Job(name="build", task=otd.Command(script="true"), labels=frozenset({"tape"}))
 
 
@@ -51,7 +51,7 @@ def program(url: str) -> otd.Scheduler:
 
 @dataclass
 class Doors:
-    """The verbs by one door, and by the scheduler's own to compare with."""
+    """The verbs of the door under test, and the scheduler to compare with."""
 
     verbs: Verbs
     sched: otd.Scheduler
@@ -110,9 +110,9 @@ async def test_a_job_is_stored_as_it_was_given(doors: Doors):
     assert len(await doors.verbs.list_jobs(limit=2)) == 2
 
 
-async def test_an_edit_of_what_was_read_loses_nobody_elses(verbs: Verbs):
+async def test_an_edit_based_on_an_old_revision_is_refused(verbs: Verbs):
     changed = replace(NAP, priority="high")
-    assert (await verbs.put(NAP, revision=0)).change == "unchanged"  # its answer was lost: asked again, it is the same
+    assert (await verbs.put(NAP, revision=0)).change == "unchanged"  # repeated, as if the first answer was lost
     with pytest.raises(RevisionConflict, match="expected no such job, found revision 1"):
         await verbs.put(changed, revision=0)
     with pytest.raises(RevisionConflict, match="expected revision 7, found revision 1"):
@@ -123,7 +123,7 @@ async def test_an_edit_of_what_was_read_loses_nobody_elses(verbs: Verbs):
         await verbs.put(NAP, revision=2)
 
 
-async def test_a_job_that_cannot_be_is_refused_with_every_reason(verbs: Verbs):
+async def test_an_invalid_job_is_refused_with_every_reason(verbs: Verbs):
     with pytest.raises(otd.DefinitionError) as refused:
         await verbs.put(replace(NAP, name="no name", max_recoveries=-1))
     assert len(refused.value.problems) == 2
@@ -160,7 +160,7 @@ async def test_a_job_of_another_source_is_refused_or_taken_over(verbs: Verbs):
     assert (taken.changes, taken.elsewhere) == (1, {"one": "a.yaml"})
 
 
-async def test_a_source_is_refused_as_a_whole(verbs: Verbs):
+async def test_an_invalid_source_is_refused_as_a_whole(verbs: Verbs):
     with pytest.raises(otd.DefinitionError, match="expected it once"):
         await verbs.apply([replace(NAP, name="a"), replace(NAP, name="a")], source="a.yaml")
     with pytest.raises(otd.DefinitionError, match="source: expected letters"):
@@ -168,7 +168,7 @@ async def test_a_source_is_refused_as_a_whole(verbs: Verbs):
     assert await verbs.get_job("a") is None
 
 
-async def test_a_pause_and_its_end(doors: Doors):
+async def test_a_job_is_paused_and_resumed(doors: Doors):
     verbs = doors.verbs
     run = await verbs.submit("nap")
     until = datetime(2099, 1, 1, 12, 30, 15, 250_001, tzinfo=UTC)
@@ -205,7 +205,7 @@ async def test_a_slot_of_one_schedule_is_skipped_or_moved(verbs: Verbs):
     await verbs.put(replace(NAP, name="twice", schedules=both))
     first = await verbs.skip_next("twice", schedule="new-year")
     assert (first.schedule_id, first.slot.month) == ("new-year", 1)
-    moved = await verbs.move_next("twice", to="+2h", schedule="both", slot=first.slot)  # the same instant, of the other
+    moved = await verbs.move_next("twice", to="+2h", schedule="both", slot=first.slot)  # the other schedule's slot
     assert (moved.schedule_id, moved.slot_at) == ("both", first.slot_at)
     with pytest.raises(
         otd.DefinitionError, match=r"schedule: expected one of job 'twice' \(both, new-year\), got 'boht'"
@@ -213,12 +213,12 @@ async def test_a_slot_of_one_schedule_is_skipped_or_moved(verbs: Verbs):
         await verbs.skip_next("twice", schedule="boht")
 
 
-async def test_slots_that_did_not_run_are_told(doors: Doors):
+async def test_skipped_slots_are_listed(doors: Doors):
     verbs = doors.verbs
     assert await verbs.list_skips() == []
     for name in ("poll", "other"):
         await verbs.put(replace(NAP, name=name, schedules=(otd.gap("1h"),)))
-        await verbs.pause(name)  # its slot has no run then
+        await verbs.pause(name)  # a paused job has no planned run, so that skip_next records a skip
         await verbs.skip_next(name)
     [skip] = await verbs.list_skips("poll")
     assert (skip.job, skip.count, skip.reason, skip.first == skip.last) == ("poll", 1, "cancelled", True)
@@ -243,7 +243,7 @@ async def test_a_range_is_backfilled(verbs: Verbs):
         await verbs.backfill("nap", start, end, limit=2)
 
 
-async def test_what_is_removed_takes_its_runs_along(verbs: Verbs):
+async def test_removing_a_job_cancels_its_runs(verbs: Verbs):
     run = await verbs.submit("nap", delay="1h")
     assert await verbs.remove("nap") >= 1
     assert await run.state() == RunState.CANCELLED
@@ -254,7 +254,7 @@ async def test_what_is_removed_takes_its_runs_along(verbs: Verbs):
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_run_is_asked_for_and_its_result_waited_for(doors: Doors):
+async def test_a_run_is_submitted_and_its_result_returned(doors: Doors):
     verbs = doors.verbs
     run = await verbs.submit("double", {"n": 21})
     assert (run.job, run.created, await run.result(timeout="20s")) == ("double", True, 42)
@@ -275,17 +275,17 @@ async def test_a_run_is_asked_for_and_its_result_waited_for(doors: Doors):
         await verbs.result(999, timeout="1s")
 
 
-async def test_what_was_said_can_be_read(verbs: Verbs):
+async def test_the_log_of_a_run_can_be_read(verbs: Verbs):
     run = await verbs.submit("greets", {"name": "Ada"})
     await run.result(timeout="20s")
     assert await verbs.logs(run) == [LogRecord(1, "hello, Ada\n")]
 
 
-async def test_a_key_is_one_run(verbs: Verbs):
+async def test_a_key_makes_only_one_run_of_a_job(verbs: Verbs):
     first = await verbs.submit("nap", key="k", delay="1h", expires="2h")
     again = await verbs.submit("nap", key="k", delay="1h")
     assert (first.created, again.created, first == again) == (True, False, True)
-    await verbs.submit("fails", {"n": 1}, key="k", delay="1h")  # another job's
+    await verbs.submit("fails", {"n": 1}, key="k", delay="1h")  # the same key of another job
     with pytest.raises(otd.KeyConflict, match="key 'k'"):
         await verbs.submit("fails", {"n": 2}, key="k")
     with pytest.raises(otd.DefinitionError, match="key: expected at most 200"):
@@ -293,7 +293,7 @@ async def test_a_key_is_one_run(verbs: Verbs):
     assert await verbs.submit("nap", delay="1h") != await verbs.submit("nap", delay="1h")
 
 
-async def test_bad_asks_are_refused_in_the_same_words(verbs: Verbs):
+async def test_bad_requests_are_refused_with_the_same_messages(verbs: Verbs):
     with pytest.raises(otd.UnknownJob, match="no job 'dubble' is stored, did you mean 'double'"):
         await verbs.submit("dubble")
     with pytest.raises(otd.DefinitionError, match="delay: expected a length of time"):
@@ -304,7 +304,7 @@ async def test_bad_asks_are_refused_in_the_same_words(verbs: Verbs):
         await verbs.trigger("nap", {"x": 1})
 
 
-async def test_many_are_asked_for_at_once(doors: Doors):
+async def test_many_runs_are_submitted_at_once(doors: Doors):
     verbs = doors.verbs
     asked: list[Any] = [otd.BoundCall("double", f'{{"n":{n}}}') for n in range(5)]
     runs = await verbs.submit_many(asked)
@@ -341,7 +341,7 @@ async def test_runs_are_listed_and_cancelled(doors: Doors):
 
 
 @pytest.mark.slow
-async def test_what_has_ended_runs_again(verbs: Verbs):
+async def test_an_ended_run_is_retried_as_a_new_run(verbs: Verbs):
     await verbs.put(STEPS)
     run = await verbs.submit("build", delay="1h")
     with pytest.raises(otd.StateError):
@@ -357,7 +357,7 @@ async def test_what_has_ended_runs_again(verbs: Verbs):
 
 
 @pytest.mark.parametrize("verb", ["cancel", "get_run", "history", "logs", "retry_run", "replay", "discard", "result"])
-async def test_what_is_no_run_is_refused(verbs: Verbs, verb: str):
+async def test_an_argument_that_is_no_run_is_refused(verbs: Verbs, verb: str):
     refused: dict[Any, str] = {
         "1": r"'1' \(str\); write int\('1'\)",
         "nap": r"'nap' \(str\)",
@@ -371,7 +371,7 @@ async def test_what_is_no_run_is_refused(verbs: Verbs, verb: str):
             await getattr(verbs, verb)(wrong)
 
 
-async def test_the_record_of_a_run_is_no_run(verbs: Verbs):
+async def test_a_record_of_a_run_is_refused_with_a_hint(verbs: Verbs):
     record = await verbs.get_run(await verbs.submit("nap"))
     with pytest.raises(otd.ArgumentsError, match=r"got RunRecord\(id=1, .*… \(RunRecord\); write its 'id'$"):
         await verbs.cancel(record)  # type: ignore[arg-type]
@@ -407,10 +407,10 @@ async def test_dead_letters_are_grouped_replayed_and_discarded(doors: Doors):
 # ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_nodes_and_terms_are_the_same(doors: Doors):
+async def test_nodes_and_terms_are_listed_and_changed(doors: Doors):
     verbs = doors.verbs
     [node], [known] = await verbs.list_nodes(), await doors.sched.list_nodes()
-    assert replace(node, lease_until=0) == replace(known, lease_until=0)  # its heart beats meanwhile
+    assert replace(node, lease_until=0) == replace(known, lease_until=0)  # it renews its lease meanwhile
     [term], [led] = await verbs.list_terms(), await doors.sched.list_terms()
     assert replace(term, until=0) == replace(led, until=0)
     assert await verbs.drain_node(node.id) == 1
@@ -418,7 +418,7 @@ async def test_nodes_and_terms_are_the_same(doors: Doors):
     assert (await verbs.set_shards(2)).shards == 2
 
 
-async def test_queues_are_paused_shared_and_counted(doors: Doors):
+async def test_queues_are_paused_shared_and_listed(doors: Doors):
     verbs = doors.verbs
     await verbs.submit("nap", delay="1h")
     assert (await verbs.pause_queue("mail", reason="it moves")).reason == "it moves"

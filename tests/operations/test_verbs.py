@@ -1,4 +1,4 @@
-"""The verbs of the library: asking for runs, waiting for their results, looking at what there is."""
+"""The verbs of the library submit runs, wait for results, and list jobs, runs and attempts."""
 
 import asyncio
 import json
@@ -21,11 +21,11 @@ def url(request, tmp_path):
 
 
 def quick(url: object) -> otd.Scheduler:
-    """A scheduler whose polls are so rare that only hints can be quick."""
+    """Return a scheduler that polls so rarely that only hints can wake it within a test."""
     return otd.Scheduler(url, settings=otd.Settings(poll_every=50_000_000))  # type: ignore[arg-type]
 
 
-async def test_a_result_comes_as_it_was_returned(url):
+async def test_a_result_equals_the_value_that_the_handler_returned(url):
     sched = quick(url)
 
     @sched.job
@@ -43,7 +43,7 @@ async def test_a_result_comes_as_it_was_returned(url):
 
 
 @pytest.mark.parametrize("kind", ["dead", "cancelled", "deleted"])
-async def test_a_run_without_a_result_says_why(url, kind):
+async def test_waiting_for_a_run_that_fails_raises_its_reason(url, kind):
     sched = otd.Scheduler(url, settings=otd.Settings(poll_every=50_000_000, expire_every=50_000))
 
     @sched.job
@@ -72,7 +72,7 @@ async def test_a_run_without_a_result_says_why(url, kind):
     assert f"run {run} is {expected[0]}" in str(error)
 
 
-async def test_who_waits_is_told_when_a_waiting_run_is_cancelled(url):
+async def test_a_cancel_wakes_all_callers_that_wait_for_the_result(url):
     sched = quick(url)
 
     @sched.job
@@ -88,7 +88,7 @@ async def test_who_waits_is_told_when_a_waiting_run_is_cancelled(url):
             assert isinstance(answer, otd.RunFailed)
 
 
-async def test_a_result_that_takes_too_long_leaves_the_run_alone(url):
+async def test_a_time_out_of_result_does_not_end_the_run(url):
     sched = otd.Scheduler(url)
     release = asyncio.Event()
 
@@ -105,14 +105,14 @@ async def test_a_result_that_takes_too_long_leaves_the_run_alone(url):
         assert await run.result(timeout="20s") == "done"
 
 
-async def test_there_is_no_result_of_a_run_that_never_was(url):
+async def test_waiting_for_an_unknown_run_raises_an_error(url):
     sched = otd.Scheduler(url)
     async with sched:
         with pytest.raises(otd.UnknownRun, match="no run 4711"):
             await sched.result(4711, timeout="20s")
 
 
-async def test_who_waits_when_the_scheduler_stops_is_told(url):
+async def test_stopping_the_scheduler_wakes_callers_that_wait(url):
     sched = otd.Scheduler(url)
 
     @sched.job
@@ -127,7 +127,7 @@ async def test_who_waits_when_the_scheduler_stops_is_told(url):
         await asyncio.wait_for(waiting, 20)
 
 
-async def test_nobody_looks_while_nobody_waits_and_one_look_serves_all():
+async def test_results_are_polled_only_for_waiting_callers_and_in_one_query():
     store = MemoryStore()
     sched = quick(store)
     looks: list[int] = []
@@ -157,8 +157,8 @@ async def test_nobody_looks_while_nobody_waits_and_one_look_serves_all():
         assert len(looks) - before <= 60
 
 
-async def test_a_result_of_another_process_comes_by_a_hint(tmp_path):
-    """Two engines on one file: one works, the other waits; its poll is 50 s away."""
+async def test_a_hint_wakes_a_caller_in_another_process(tmp_path):
+    """Two engines share one file. One works, the other waits, and its next poll is 50 s away."""
     url = f"sqlite:///{tmp_path / 'two.db'}"
     working = quick(url)
     asking = otd.Scheduler(url, settings=otd.Settings(poll_every=50_000_000, queues=("nothing",)))
@@ -203,7 +203,7 @@ def test_handles_are_equal_if_their_ids_are():
     assert run != "7"
 
 
-def test_a_handle_is_a_number_for_one_release_and_warns():
+def test_using_a_handle_as_a_number_works_for_one_release_with_a_warning():
     run = otd.Run(1, job="work", created=True, verbs=otd.Scheduler("memory:"))
     uses: list[Callable[[], object]] = [
         lambda: int(run) == 1,
@@ -239,7 +239,7 @@ async def test_a_verb_takes_a_run_or_its_id(verb: str):
     assert answers[0] == answers[1]
 
 
-async def test_a_key_gives_the_first_run_and_says_so(url):
+async def test_a_repeated_key_returns_the_first_run_and_says_so(url):
     sched = otd.Scheduler(url)
 
     @sched.job
@@ -287,7 +287,7 @@ async def test_thousands_are_submitted_in_batches():
     assert len(set(runs)) == 2200
 
 
-async def test_nothing_of_a_bulk_is_written_if_an_argument_is_wrong(url):
+async def test_no_run_of_a_batch_is_written_if_an_argument_is_wrong(url):
     sched = otd.Scheduler(url)
 
     @sched.job
@@ -304,7 +304,7 @@ async def test_nothing_of_a_bulk_is_written_if_an_argument_is_wrong(url):
         assert await sched.submit_many([]) == []
 
 
-def test_arguments_are_checked_when_a_call_is_written_down():
+def test_arguments_are_checked_when_a_call_is_made():
     sched = otd.Scheduler("memory:")
 
     @sched.job(args={"region": "eu"})
@@ -324,7 +324,7 @@ def test_arguments_are_checked_when_a_call_is_written_down():
             wrong()
 
 
-def test_what_is_changed_after_the_call_was_written_down_is_not_seen():
+def test_a_later_change_of_an_argument_does_not_change_the_call():
     sched = otd.Scheduler("memory:")
 
     @sched.job
@@ -350,7 +350,7 @@ async def test_handler_arguments_and_submit_options_cannot_clash():
             await sched.submit(work.call("k", 3, "never", [1]), {"key": "x"})
 
 
-async def test_a_decorated_function_is_the_function_still():
+async def test_a_decorated_function_can_still_be_called():
     sched, other = otd.Scheduler("memory:"), otd.Scheduler("memory:")
 
     @sched.job(name="adding")
@@ -370,7 +370,7 @@ async def test_a_decorated_function_is_the_function_still():
         assert await run.result(timeout="20s") == 3
 
 
-async def test_a_job_is_put_edited_and_removed_while_everything_runs(url):
+async def test_a_job_is_put_edited_and_removed_while_the_scheduler_runs(url):
     sched = otd.Scheduler(url)
 
     @sched.job
@@ -409,7 +409,7 @@ async def test_runs_and_attempts_are_listed(url):
         assert [attempt.outcome for attempt in await sched.history(run)] == ["failed", "succeeded"]
 
 
-async def test_runs_are_found_by_what_they_are_like():
+async def test_runs_are_filtered_by_owner_queue_node_and_time():
     sched = otd.Scheduler("memory:", settings=otd.Settings(node_id="here"))
     mail = sched.job(name="mail", queue="post", owner="ann")(lambda: None)
     report = sched.job(name="report", owner="bob")(lambda: None)
@@ -435,7 +435,7 @@ async def test_runs_are_found_by_what_they_are_like():
             await sched.list_runs(since="yesterday")
 
 
-def test_the_scheduler_speaks_every_verb():
-    def speaks(verbs: Verbs) -> None: ...
+def test_the_scheduler_satisfies_the_protocol_of_verbs():
+    def check(verbs: Verbs) -> None: ...
 
-    speaks(otd.Scheduler("memory:"))
+    check(otd.Scheduler("memory:"))  # mypy checks it

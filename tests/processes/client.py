@@ -1,4 +1,4 @@
-"""Somebody in another process than the nodes': asks for runs, and for their end."""
+"""A client in another process than the nodes: it submits runs and waits for their starts and ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.processes.kit import Cluster, now, wait_until
 
 
 class Client:
-    """A store of its own on the nodes' file."""
+    """Its own connection to the file of the nodes."""
 
     def __init__(self, nodes: Cluster, store: SqliteStore) -> None:
         self.nodes = nodes
@@ -38,7 +38,7 @@ class Client:
         self.nodes.wait_for_entry("start", lambda entry: entry["run"] == run, f"run {run} to start")
 
     def wait_ended(self, runs: list[int]) -> None:
-        """Wait until all of them are in history."""
+        """Wait until all these runs are in the history."""
         listed = ",".join(map(str, runs))
 
         def ended() -> bool:
@@ -50,7 +50,7 @@ class Client:
 
 @asynccontextmanager
 async def client(nodes: Cluster) -> AsyncIterator[Client]:
-    """A client that is gone afterwards."""
+    """Open a client and close it afterwards."""
     store = await SqliteStore.open(nodes.database)
     try:
         yield Client(nodes, store)

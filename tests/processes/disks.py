@@ -1,4 +1,4 @@
-"""Disks that are full, broken or read-only: really so, as far as the machine lets us."""
+"""Disks that are really full, broken or read-only, as far as the machine permits that."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def own_disk(folder: Path, *, megabytes: int) -> Iterator[Path | None]:
-    """A small file system of its own, in memory; None where mounting is not permitted."""
+    """Mount a small file system in memory. Yields None if mounting is not permitted."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "onthedot-test", str(folder)]
     try:
@@ -29,12 +29,12 @@ def own_disk(folder: Path, *, megabytes: int) -> Iterator[Path | None]:
 
 
 def remount(folder: Path, mode: str) -> None:
-    """Make a disk of our own `ro` or `rw`."""
+    """Make a disk of `own_disk` read-only (`ro`) or writable (`rw`)."""
     subprocess.run(["mount", "-o", f"remount,{mode}", str(folder)], check=True)
 
 
 def fill(folder: Path) -> Path:
-    """Use up what room there is; delete the answer to make room again."""
+    """Fill the disk with one file and return its path. Delete it to free the space."""
     ballast = folder / "ballast"
     with ballast.open("wb", buffering=0) as file:
         for size in (65_536, 4_096, 1):
@@ -47,7 +47,7 @@ def fill(folder: Path) -> Path:
 
 
 def forbid_growth(pid: int, file: Path) -> None:
-    """From now on this process can make no file longer than this one is: its writes fail, as on a broken disk."""
+    """Forbid a process to write files beyond the size of this one, so that its writes fail as on a broken disk."""
     _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (os.path.getsize(file), hard))
 

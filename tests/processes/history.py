@@ -1,4 +1,4 @@
-"""What real processes leave behind, as a history that the checker reads: their file, and the jobs' own journal."""
+"""Turns the file and the journal of real processes into a history that the checker reads."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from onthedot_verify.simulation.node import lengths
 from tests.processes.kit import Cluster
 from tests.processes.node import settings
 
-# What a file and a journal can show. The others need every write of the store, which nobody notes here.
+# The rules that a file and a journal suffice for. The others need every write of the store, which is not recorded here.
 RULES = ("S1", "S2", "S3", "S5", "S6", "S7", "S8", "S9", "S16", "S18", "matching by key", "matching by time")
 _FOR_EVER = 2**62
 _FAILED = ("failed", "timed_out")
 
 
-async def judged(nodes: Cluster) -> list[Violation]:
-    """Every rule that the history of these processes breaks."""
+async def broken_rules(nodes: Cluster) -> list[Violation]:
+    """Return every violation of a rule in the history of these processes."""
     return check(await history_of(nodes), only=RULES)
 
 
 async def history_of(nodes: Cluster) -> list[Event]:
-    """The history of the nodes on one file."""
+    """Return the history of the nodes on one file."""
     store = await SqliteStore.open(nodes.database)
     try:
         runs = await store.queries.list_runs(limit=1_000_000)
@@ -50,10 +50,10 @@ def events_of(
     *,
     lag: int = 0,
 ) -> list[Event]:
-    """The events of all runs, in the order of their instants; what the store did comes before what a job noted then.
+    """Return the events of all runs in order of time. At one instant, writes of the store come before notes of a job.
 
-    On a store elsewhere a node knows the time only about, and what a write sees may be younger than the instant at
-    which it began: instants that contradict the order of things by no more than `lag` are put right.
+    A node knows the time of a remote store only approximately, and a write may see data that is newer than its own
+    instant. Instants that contradict the logical order by at most `lag` are corrected.
     """
     found = [(0, 0, _event("nemesis", "begin", settings=lengths(lived_by)))]
     ids: dict[tuple[str, str], int] = {}
@@ -79,8 +79,10 @@ def _event(src: str, ev: str, **facts: Any) -> Event:
 
 
 def _in_order(attempt: AttemptRecord, run: RunRecord, noted: Mapping[tuple[int, int], int], lag: int) -> AttemptRecord:
-    """Made, armed, executed, ended: in this order, if the clocks do not contradict it by more than the lag. What was
-    lost may well be noted later: its node did not know."""
+    """Return the attempt with its instants in the order created, armed, executed, ended.
+
+    Only contradictions of at most `lag` are corrected. A lost attempt may have later notes: its node did not know.
+    """
     armed, ended = attempt.armed_at, attempt.ended_at
     if 0 < run.created_at - armed <= lag:
         armed = run.created_at
@@ -93,11 +95,11 @@ def _in_order(attempt: AttemptRecord, run: RunRecord, noted: Mapping[tuple[int, 
 def _of_run(
     run: RunRecord, job_id: int, attempts: list[tuple[AttemptRecord, AttemptRecord]]
 ) -> list[tuple[int, int, Event]]:
-    """Of one run: its attempts as they are recorded, each with itself put in order."""
+    """Return the events of one run from pairs of attempts: as recorded, and with corrected instants."""
     key = {"run": run.id, "job_id": job_id, "trigger": run.trigger, "slot": run.slot_at}
     found = [(run.created_at, 3, _event("store", "submit", **key, due=run.slot_at, body=None))]
     failures = recoveries = 0
-    due = [one.due_at for one, _ in attempts[1:]] + [run.due_at]  # of what follows each
+    due = [one.due_at for one, _ in attempts[1:]] + [run.due_at]  # when the next attempt is due
     for number, (one, placed) in enumerate(attempts, 1):
         lease = {"lease": one.lease_id, "attempt": one.attempt, "inc": one.node}
         counts = {"failures": failures, "recoveries": recoveries}

@@ -1,4 +1,4 @@
-"""Real processes on one file: starting, freezing, killing and stopping them, and waiting for what they say."""
+"""Starts, freezes, kills and stops real processes on one file, and waits for their output."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.crash import kit as crash
 
 T = TypeVar("T")
 
-PATIENCE = 30.0  # seconds until something that must happen has happened
+PATIENCE = 30.0  # seconds that a test waits for something that must happen
 SECOND = 1_000_000
 
 
 class Said(NamedTuple):
-    """One line of a node."""
+    """One line of a node's output."""
 
     kind: str
     at: int
@@ -35,7 +35,7 @@ class Said(NamedTuple):
 
 @dataclass
 class Fault:
-    """What was done to a node, and from when to when (microseconds; 0: not over)."""
+    """What was done to a node, with begin and end in microseconds (end 0: not over)."""
 
     node: str
     kind: str
@@ -48,16 +48,16 @@ def now() -> int:
 
 
 def wait_until(found: Callable[[], T], what: str, *, patience: float = PATIENCE) -> T:
-    """Look again and again until there is something to see."""
+    """Call `found` repeatedly until it returns something true, and return that."""
     give_up_at = time.monotonic() + patience
     while not (seen := found()):
-        assert time.monotonic() < give_up_at, f"waited {patience:g} s in vain for {what}"
+        assert time.monotonic() < give_up_at, f"waited {patience:g} s for {what}"
         time.sleep(0.005)
     return seen
 
 
 class Process:
-    """One node, and everything it has said."""
+    """One node process, and all lines of its output."""
 
     def __init__(self, name: str, popen: subprocess.Popen[str], note: Callable[[Fault], None]) -> None:
         self.name = name
@@ -77,19 +77,21 @@ class Process:
         return [said for said in list(self.said) if said.kind == kind and said.at >= since]
 
     def wait_for(self, kind: str, *, since: int = 0, patience: float = PATIENCE) -> Said:
-        """Wait until it has said this, at `since` or later."""
+        """Wait until it has printed a line of this kind, at `since` or later."""
 
         def found() -> list[Said]:
             heard = self.of(kind, since=since)
-            assert heard or self._reader.is_alive(), f"{self.name} ended ({self.popen.poll()}) before it said {kind!r}"
+            assert heard or self._reader.is_alive(), (
+                f"{self.name} ended ({self.popen.poll()}) before it printed {kind!r}"
+            )
             return heard
 
-        return wait_until(found, f"{self.name} to say {kind!r}", patience=patience)[0]
+        return wait_until(found, f"{self.name} to print {kind!r}", patience=patience)[0]
 
     # ── faults ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def kill(self) -> int:
-        """kill -9; when."""
+        """Kill the process (SIGKILL), and return the instant."""
         at = now()
         self.popen.kill()
         self.popen.wait(PATIENCE)
@@ -97,7 +99,7 @@ class Process:
         return at
 
     def wait_frozen(self) -> Fault:
-        """Wait until it has stopped itself at its stop point."""
+        """Wait until the process is stopped, and return the fault."""
 
         def stopped() -> object:
             return os.waitid(os.P_PID, self.popen.pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -109,24 +111,24 @@ class Process:
         return fault
 
     def freeze(self) -> Fault:
-        """SIGSTOP, wherever it is."""
+        """Stop the process (SIGSTOP) at any point of its work."""
         self.popen.send_signal(signal.SIGSTOP)
         return self.wait_frozen()
 
     def thaw(self, fault: Fault) -> int:
-        """SIGCONT; when."""
+        """Let the process continue (SIGCONT), and return the instant."""
         fault.end = now()
         self.popen.send_signal(signal.SIGCONT)
         return fault.end
 
-    # ── order ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── stopping ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def quiet(self) -> None:
-        """Submit nothing more."""
+        """Ask the node to submit no more errands."""
         self.popen.send_signal(signal.SIGUSR1)
 
     def terminate(self) -> int:
-        """SIGTERM; when."""
+        """Ask the process to stop (SIGTERM), and return the instant."""
         at = now()
         self.popen.send_signal(signal.SIGTERM)
         return at
@@ -139,7 +141,7 @@ class Process:
 
 
 class Cluster(crash.Victims):
-    """One database, one journal, and the nodes that share them. What the crash tests' evidence is gathered from."""
+    """One database, one journal, and the nodes that share them. Evidence is gathered as in the crash tests."""
 
     def __init__(self, folder: Path, *, database: Path | None = None) -> None:
         super().__init__(folder)
@@ -150,7 +152,7 @@ class Cluster(crash.Victims):
     def boot(
         self, name: str, *, program: str = "busy", lease: float = 2.0, stop_point: str = "", **options: Any
     ) -> Process:
-        """Start a node; it is ready when it says so."""
+        """Start a node. It prints "ready" when it is."""
         command = [sys.executable, "-m", "tests.processes.node"]
         command += [str(self.database), str(self.journal), name, program, str(lease)]
         environment = {**os.environ, fault_points.STOP_VARIABLE: stop_point, fault_points.VARIABLE: ""}
@@ -160,24 +162,24 @@ class Cluster(crash.Victims):
         return process
 
     def boot_all(self, *names: str, lease: float = 2.0) -> list[Process]:
-        """Start nodes side by side, and wait until all are ready."""
+        """Start nodes at the same time, and wait until all are ready."""
         nodes = [self.boot(name, lease=lease) for name in names]
         for node in nodes:
             node.wait_for("ready")
         return nodes
 
     def leader(self, *, since: int = 0) -> Process:
-        """Who won the newest term, once one was won."""
+        """Wait until a term was won, and return the node that won the newest one."""
 
         def found() -> list[tuple[int, int]]:
             return [
                 (int(said.about), i) for i, node in enumerate(self.nodes) for said in node.of("TermWon", since=since)
             ]
 
-        return self.nodes[max(wait_until(found, "somebody to lead"))[1]]
+        return self.nodes[max(wait_until(found, "a node to lead"))[1]]
 
     def look(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Ask the file, beside everybody else."""
+        """Query the file with a read-only connection."""
         db = sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=PATIENCE)
         try:
             return db.execute(statement, values).fetchall()
@@ -185,27 +187,27 @@ class Cluster(crash.Victims):
             db.close()
 
     def held_by(self, node: Process) -> list[tuple[Any, ...]]:
-        """The runs that are reserved or running under a node's name: (id, state)."""
+        """Return (id, state) of the runs that a node has reserved or runs."""
         return self.look(
             "SELECT r.id, r.state FROM runs r JOIN nodes n ON n.incarnation = r.incarnation WHERE n.id = ?", node.name
         )
 
     def entries(self, event: str) -> list[dict[str, Any]]:
-        """The journal's lines of one kind, in order."""
+        """Return the journal's entries of one kind, in order."""
         text = self.journal.read_text() if self.journal.exists() else ""
         found = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
         return [entry for entry in found if entry["event"] == event]
 
     def wait_for_entry(self, event: str, found: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
-        """Wait until a handler has written such a line."""
+        """Wait until a handler has written an entry that fits."""
         return wait_until(lambda: [entry for entry in self.entries(event) if found(entry)], what)[0]
 
     def wait_for_start(self, job: str, *, since: int) -> dict[str, Any]:
-        """Wait for a run of a slot at or after an instant."""
-        return self.wait_for_entry("start", lambda e: e["job"] == job and e["slot"] >= since, f"{job} to go on")
+        """Wait for the start of a slot at or after `since`."""
+        return self.wait_for_entry("start", lambda e: e["job"] == job and e["slot"] >= since, f"{job} to continue")
 
     def settle(self, *, rounds: int = 0) -> None:
-        """Let what is owed be done, then stop everybody in order."""
+        """Wait until all due work is done, then stop all nodes gracefully."""
         del rounds
         for node in self.living():
             node.quiet()
@@ -219,7 +221,7 @@ class Cluster(crash.Victims):
         return [node for node in self.nodes if node.popen.returncode is None]
 
     def _owed(self) -> int:
-        """How many runs wait for longer than they should, or run on nodes that are gone."""
+        """Return how many runs are overdue, or run on nodes whose lease has ended."""
         at = now()
         [[count]] = self.look(
             "SELECT count(*) FROM runs r LEFT JOIN nodes n ON n.incarnation = r.incarnation "
@@ -230,7 +232,7 @@ class Cluster(crash.Victims):
         return int(count)
 
     def end(self) -> None:
-        """Whatever happened: no process is left behind."""
+        """Kill all processes that still run."""
         for node in self.nodes:
             if node.popen.poll() is None:
                 node.popen.kill()
@@ -242,11 +244,11 @@ class Cluster(crash.Victims):
 
 @contextmanager
 def cluster(folder: Path, *, database: Path | None = None) -> Iterator[Cluster]:
-    """A cluster that is gone afterwards; if a test fails, what its nodes said is printed."""
+    """Make a cluster and end it afterwards. If the test fails, the output of its nodes is printed."""
     nodes = Cluster(folder, database=database)
     try:
         yield nodes
-    except BaseException:  # pytest's own failures are no Exceptions
+    except BaseException:  # pytest's failures are not of type Exception
         for node in nodes.nodes:
             print(f"--- {node.name} ({node.popen.poll()})", *node.said[-40:], sep="\n    ")
         print("--- faults", *nodes.faults, sep="\n    ")

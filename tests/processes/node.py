@@ -1,7 +1,7 @@
-"""One node of several on a file: `python -m tests.processes.node DATABASE JOURNAL NAME PROGRAM LEASE`.
+"""Runs one of several nodes on a file: `python -m tests.processes.node DATABASE JOURNAL NAME PROGRAM LEASE`.
 
-It says on its standard output what its engine tells, a line each: the kind of event, when, and what about it. Its
-handlers write their own journal: the job is the oracle, not the scheduler.
+It prints a line for each important event of its engine: kind, instant, details. Its handlers write a journal of their
+own, so that the tests need not trust the scheduler.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DEEP_SECONDS = 1.5
 
 
 class Journal(victim.Journal):
-    """Knows on which node it is written."""
+    """A journal that adds the name of the node to each line."""
 
     def __init__(self, path: Path, node: str) -> None:
         super().__init__(path)
@@ -51,14 +51,14 @@ class Journal(victim.Journal):
 
 
 def settings(name: str, lease: float) -> Settings:
-    """Short leases, and a look-ahead that outlives a term."""
+    """Return settings with short leases, and with a look-ahead longer than a term."""
     given = Settings(node_id=name, seats=32, ahead=32, plan_every=SECOND // 2, expire_every=SECOND // 4)
     given = given.with_leases(round(lease * SECOND))
     return replace(given, lookahead=max(3 * SECOND, 3 * given.term_ttl))
 
 
 def busy(database: Path, journal: Journal, name: str, lease: float) -> otd.Scheduler:
-    """The jobs of the crash tests, which do not overlap themselves, and two that may."""
+    """Return the jobs of the crash tests, which must not overlap themselves, and two that may."""
     sched = victim.program(database, journal, boot=0)
     sched.settings = settings(name, lease)
 
@@ -77,7 +77,7 @@ def busy(database: Path, journal: Journal, name: str, lease: float) -> otd.Sched
 
 
 def quiet(database: Path, journal: Journal, name: str, lease: float) -> otd.Scheduler:
-    """One job that somebody else submits, on a node that hardly ever looks by itself."""
+    """Return one job that the test submits, on a node that polls rarely."""
     given = replace(settings(name, lease), poll_every=30 * SECOND, plan_every=30 * SECOND)
     sched = otd.Scheduler(f"sqlite:///{database}", settings=given)
 
@@ -89,7 +89,7 @@ def quiet(database: Path, journal: Journal, name: str, lease: float) -> otd.Sche
 
 
 def naps(database: Path, journal: Journal, name: str, lease: float) -> otd.Scheduler:
-    """Jobs that somebody else submits: they sleep for as long as they are told, but only the first time."""
+    """Return jobs that the test submits. Their first attempt sleeps for the given seconds, later ones do not."""
     sched = otd.Scheduler(f"sqlite:///{database}", settings=settings(name, lease))
 
     async def nap(ctx: Context, seconds: float) -> None:
@@ -107,7 +107,7 @@ def naps(database: Path, journal: Journal, name: str, lease: float) -> otd.Sched
 
 
 def naps_in_a_hurry(database: Path, journal: Journal, name: str, lease: float) -> otd.Scheduler:
-    """The same, on a node that waits for a second only when it stops."""
+    """Return the same jobs as `naps`, on a node whose grace at a stop is one second."""
     sched = naps(database, journal, name, lease)
     sched.settings = replace(sched.settings, grace=SECOND)
     return sched
@@ -122,7 +122,7 @@ PROGRAMS: dict[str, Callable[[Path, Journal, str, float], otd.Scheduler]] = {
 
 
 def tell(event: Event) -> None:
-    """One line for each event that a test may wait for."""
+    """Print one line for each event that a test may wait for."""
     about: object = ""
     match event:
         case TermWon(number=about) | TermEnded(number=about) | NodeFenced(lost=about) | DrainBegun(running=about):
@@ -145,13 +145,13 @@ def tell(event: Event) -> None:
 
 
 def say(kind: str, about: object = "") -> None:
-    """One line in one write: the engine's thread and the program's talk at the same time."""
+    """Print one line with a single write, because two threads print at the same time."""
     line = " ".join(str(about).splitlines())
     os.write(1, f"{kind} {SystemClock().now()} {line}\n".encode())
 
 
 async def submit(sched: otd.Scheduler, journal: Journal, stop: asyncio.Event) -> None:
-    """Ask for errands, and note each that was acknowledged."""
+    """Submit errands, and note each that was acknowledged."""
     while not stop.is_set():
         try:
             journal.note("acknowledged", run=(await sched.submit(victim.ERRAND)).id, at=SystemClock().now())

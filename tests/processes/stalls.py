@@ -1,4 +1,4 @@
-"""How long this machine keeps somebody who only wants to wake up from doing so: what is later is our own doing."""
+"""Measures how long this machine delays a process that only wakes up. Longer delays are our own fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PERIOD = 10_000  # microseconds
 
 
 class Stalls:
-    """A process of its own that sleeps and wakes, again and again; `longest` is known when the block has ended."""
+    """A child process that sleeps and wakes repeatedly. `longest` is its worst delay, known after the `with` block."""
 
     def __init__(self) -> None:
         self.longest = 0.0

@@ -1,4 +1,4 @@
-"""A disk that is full or broken: what runs goes on, what was acknowledged stays, and all goes on when it is mended."""
+"""On a full or broken disk attempts continue and nothing acknowledged is lost; work continues after the repair."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def not_tested(capsys: pytest.CaptureFixture[str], what: str) -> None:
         print(f"\nNOT TESTED: {what}: mounting a tmpfs is not permitted here")
 
 
-def through_trouble(nodes: Cluster, node: Process, since: int, says: str) -> None:
-    """While nothing can be written: it is said, nothing is acknowledged, and what runs comes to its end."""
+def check_during_trouble(nodes: Cluster, node: Process, since: int, says: str) -> None:
+    """Check that the node reports the trouble, refuses submits, and completes running attempts."""
     trouble = node.wait_for("StoreTrouble", since=since)
     assert says in trouble.about
-    assert says in node.wait_for("refused", since=since).about  # who submits is told
+    assert says in node.wait_for("refused", since=since).about  # a submit raises the error
     nodes.wait_for_entry(
-        "end", lambda e: e["job"] == DEEP and e["at"] > trouble.at + LEASE * SECOND / 4, "attempts to go on"
+        "end", lambda e: e["job"] == DEEP and e["at"] > trouble.at + LEASE * SECOND / 4, "attempts to continue"
     )
     services = {said.about.partition(":")[0] for said in node.of("StoreTrouble", since=since)}
     assert len(services) > 1  # each tries again by itself
 
 
-async def after_it(nodes: Cluster, node: Process, since: int) -> None:
-    """All goes on, late and complete."""
+async def check_after_repair(nodes: Cluster, node: Process, since: int) -> None:
+    """Check that all slots run once, although late, and that the node was not declared dead."""
     nodes.wait_for_start(STEADY, since=since + SECOND)
     nodes.settle()
     evidence = await gather_evidence(nodes)
@@ -50,7 +50,7 @@ async def after_it(nodes: Cluster, node: Process, since: int) -> None:
 
 
 @pytest.mark.slow
-async def test_a_full_disk(tmp_path, capsys):
+async def test_a_node_survives_a_full_disk(tmp_path, capsys):
     with disks.own_disk(tmp_path / "disk", megabytes=24) as disk:
         if disk is None:
             not_tested(capsys, "a full disk")
@@ -61,19 +61,19 @@ async def test_a_full_disk(tmp_path, capsys):
             nodes.wait_for_start(STEADY, since=now() + SECOND)
             full = now()
             ballast = disks.fill(disk)
-            through_trouble(nodes, node, full, "the disk is full")
+            check_during_trouble(nodes, node, full, "the disk is full")
             other = nodes.boot("other", lease=LEASE, stderr=subprocess.PIPE)
             assert other.popen.wait(30) == 1
             assert other.popen.stderr is not None
             assert "the disk is full" in other.popen.stderr.read()
             other.popen.stderr.close()
             ballast.unlink()
-            await after_it(nodes, node, now())
+            await check_after_repair(nodes, node, now())
 
 
 @asynccontextmanager
 async def big_row(path: Path) -> AsyncIterator[SqliteStore]:
-    """A store with a row that `write_much` writes again and again: the log grows, the database does not."""
+    """Open a store with one big row. `write_much` rewrites it, so that the log grows and the database does not."""
     store = await SqliteStore.open(path)
     try:
         await store.database.writer.run(lambda tx: tx.db.execute("CREATE TABLE big (value BLOB)"), writes=True)
@@ -101,10 +101,10 @@ async def test_the_log_does_not_fill_a_small_disk(tmp_path, capsys):
 
 
 @pytest.mark.slow
-async def test_the_log_does_not_take_the_room_that_somebody_makes(tmp_path, capsys):
+async def test_the_log_does_not_fill_space_that_becomes_free(tmp_path, capsys):
     with disks.own_disk(tmp_path / "disk", megabytes=400) as disk:
         if disk is None:
-            not_tested(capsys, "room on a full disk")
+            not_tested(capsys, "free space on a full disk")
             return
         async with big_row(disk / "otd.db") as store:
             await write_much(store, 2)
@@ -116,13 +116,13 @@ async def test_the_log_does_not_take_the_room_that_somebody_makes(tmp_path, caps
 
 
 @pytest.mark.slow
-async def test_a_disk_that_answers_with_errors(tmp_path):
+async def test_a_node_survives_a_disk_that_returns_errors(tmp_path):
     with cluster(tmp_path) as nodes:
         node = nodes.boot("node", lease=LEASE)
         node.wait_for("ready")
         nodes.wait_for_start(STEADY, since=now() + SECOND)
         broken = now()
         disks.forbid_growth(node.popen.pid, Path(f"{nodes.database}-wal"))
-        through_trouble(nodes, node, broken, "the disk answered with an error")
+        check_during_trouble(nodes, node, broken, "the disk answered with an error")
         disks.allow_growth(node.popen.pid)
-        await after_it(nodes, node, now())
+        await check_after_repair(nodes, node, now())

@@ -1,6 +1,6 @@
-"""A file that is damaged, cut short, newer than the program, or read-only: a node says so and ends, and harms nothing.
+"""A node ends with a clear error if its file is damaged, truncated, newer than the program or read-only.
 
-What SQLite keeps has no checksums: a byte that changes inside a value, and leaves the structure whole, is not seen.
+It never makes the file worse. SQLite has no checksums: a changed byte inside a value is not noticed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RUNS, DONE = 2_000, 500
 
 
 async def fill_file(path: Path) -> None:
-    """Runs of all kinds, acknowledged."""
+    """Store scheduled and succeeded runs in a new file."""
     store = await SqliteStore.open(path)
     record, node = await define(store), await register(store)
     await submit(store, record, RUNS)
@@ -40,20 +40,20 @@ async def fill_file(path: Path) -> None:
 
 
 async def check_file(path: Path) -> None:
-    """They are all there."""
+    """Check that the runs of `fill_file` are all stored."""
     store = await SqliteStore.open(path)
     assert await store.queries.count_runs() == {RunState.SCHEDULED: RUNS - DONE, RunState.SUCCEEDED: DONE}
     await store.close()
 
 
-def flip_the_middle(path: Path) -> None:
+def damage_the_middle(path: Path) -> None:
     content = bytearray(path.read_bytes())
     quarter = len(content) // 4
     content[quarter : 3 * quarter] = bytes(byte ^ 0xFF for byte in content[quarter : 3 * quarter])
     path.write_bytes(content)
 
 
-def cut_short(path: Path) -> None:
+def truncate_file(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2 + 100)
 
 
@@ -66,12 +66,12 @@ def make_newer(path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
-        (flip_the_middle, "the database is damaged"),
-        (cut_short, "the database is damaged"),
+        (damage_the_middle, "the database is damaged"),
+        (truncate_file, "the database is damaged"),
         (make_newer, "a newer onthedot wrote it; upgrade this one"),
     ],
 )
-async def test_a_bad_file_ends_the_node_with_a_clear_word(harm: Callable[[Path], None], says, tmp_path):
+async def test_a_node_with_a_bad_file_ends_with_a_clear_error(harm: Callable[[Path], None], says, tmp_path):
     with cluster(tmp_path) as nodes:
         await fill_file(nodes.database)
         backup = shutil.copy(nodes.database, tmp_path / "backup")
@@ -86,7 +86,7 @@ async def test_a_bad_file_ends_the_node_with_a_clear_word(harm: Callable[[Path],
         assert says in text
         assert "restore a backup" in text or "upgrade" in text
         if harm is make_newer:
-            assert nodes.database.read_bytes() == harmed  # left alone
+            assert nodes.database.read_bytes() == harmed  # unchanged
         shutil.copy(backup, nodes.database)
         await check_file(nodes.database)
 
@@ -105,17 +105,17 @@ except StoreError as error:
 
 
 def try_to_open(path: Path, *, as_nobody: bool) -> str:
-    """What a process of its own says when it opens the file; `as_nobody`: without root's rights."""
+    """Open the file in a child process and return its output; `as_nobody`: without the rights of root."""
     command = [sys.executable, "-c", OPEN, str(path), "nobody" if as_nobody else ""]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-async def test_a_file_that_this_user_may_only_read():
+async def test_a_read_only_file_is_refused_with_a_clear_error():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "otd.db"
         await fill_file(path)
         os.chmod(path, 0o444)
-        os.chmod(folder, 0o755)  # noqa: S103 - so that nobody finds the file, and may not write it
+        os.chmod(folder, 0o755)  # noqa: S103 - the user "nobody" may read the file, but not write it
         before = path.read_bytes()
         said = try_to_open(path, as_nobody=True)
         assert said.startswith("StoreUnusable ")
@@ -125,7 +125,7 @@ async def test_a_file_that_this_user_may_only_read():
         await check_file(path)
 
 
-async def test_a_disk_that_is_mounted_read_only(tmp_path, capsys):
+async def test_a_read_only_disk_is_refused_with_a_clear_error(tmp_path, capsys):
     with disks.own_disk(tmp_path / "disk", megabytes=24) as disk:
         if disk is None:
             not_tested(capsys, "a disk that is mounted read-only")

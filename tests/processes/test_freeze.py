@@ -1,7 +1,7 @@
-"""SIGSTOP beyond the leases, at named points, and SIGCONT: who slept is late, and never wrong.
+"""A node that is frozen for longer than its lease is late afterwards, but never does harm.
 
-A stop freezes all threads of a process. So that it is outside a write for sure, the file is tried; a node that froze
-with the lock in its hand is thawed, and another one takes its place.
+SIGSTOP freezes all threads of a process at a named point. The tests check that the lock of the file is free; a node
+that froze while it held the lock is thawed, and another node is frozen instead.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tests.crash.kit import gather_evidence
 from tests.processes import verdicts
 from tests.processes.kit import SECOND, Cluster, Fault, Process, cluster, now, wait_until
 
-LEASE = 4.0  # seconds: who is awake must not lose its own on a busy machine
+LEASE = 4.0  # seconds: long enough that a running node keeps its lease on a busy machine
 TRIES = 6
 
 
 @dataclass
 class Frozen:
-    """A node that sleeps, and what it had in hand when it fell asleep."""
+    """A frozen node, and the runs that it had when it froze."""
 
     nodes: Cluster
     process: Process
@@ -32,7 +32,7 @@ class Frozen:
     running: set[int]
 
     def sleep_past_its_lease(self) -> None:
-        """Wait until its lease has ended, and what it was running is somebody else's."""
+        """Wait until its lease has ended and other nodes have taken its runs."""
 
         def gone() -> bool:
             [[until]] = self.nodes.look("SELECT lease_until FROM nodes WHERE incarnation = ?", self.incarnation)
@@ -41,19 +41,19 @@ class Frozen:
         wait_until(gone, f"others to take the runs of {self.process.name}")
 
     def judge(self) -> int:
-        """Awake, it works under a new incarnation, and every verdict that it still brings is refused: how many."""
+        """Check that it works under a new incarnation after the freeze; return how many stale verdicts were refused."""
         at = self.fault.end
         if self.running:
             self.process.wait_for("NodeFenced", since=at)
-        go_on(self.nodes, self.process, at)
+        wait_for_work(self.nodes, self.process, at)
         wait_until(
             lambda: self.done() <= self.refused() | self.given_up(),
-            f"{self.process.name} to be told that it was too late",
+            f"the verdicts of {self.process.name} to be refused",
         )
         return len(self.refused())
 
     def done(self) -> set[int]:
-        """What it has brought to an end before it knew."""
+        """Return the runs that it completed before it noticed the loss of its lease."""
         told = min((said.at for said in self.process.of("NodeFenced", since=self.fault.end)), default=0)
         ends = self.nodes.entries("end")
         here = {entry["run"] for entry in ends if entry["node"] == self.process.name and entry["at"] < told}
@@ -63,13 +63,13 @@ class Frozen:
         return {int(said.about) for said in self.process.of("LeaseLost", since=self.fault.end)}
 
     def given_up(self) -> set[int]:
-        """What it gave up when it knew: `lost` on both sides. A function may have returned a moment before."""
+        """Return the runs that it gave up when it noticed. Their functions may have returned a moment before."""
         return {int(said.about) for said in self.process.of("AttemptEnded", since=self.fault.end)}
 
 
-def go_on(nodes: Cluster, node: Process, since: int) -> None:
-    """Wait until a node executes slots of after an instant."""
-    nodes.wait_for_entry("start", lambda e: e["node"] == node.name and e["slot"] > since, f"{node.name} to go on")
+def wait_for_work(nodes: Cluster, node: Process, since: int) -> None:
+    """Wait until a node executes slots after an instant."""
+    nodes.wait_for_entry("start", lambda e: e["node"] == node.name and e["slot"] > since, f"{node.name} to continue")
 
 
 def running(nodes: Cluster, incarnation: str) -> set[int]:
@@ -78,7 +78,7 @@ def running(nodes: Cluster, incarnation: str) -> set[int]:
 
 
 def is_locked(database: Path) -> bool:
-    """Whether somebody holds the file's write lock, and does not let go."""
+    """Return whether another process holds the write lock of the file for over a second."""
     db = sqlite3.connect(database, isolation_level=None, timeout=1)
     try:
         db.execute("BEGIN IMMEDIATE")
@@ -91,8 +91,10 @@ def is_locked(database: Path) -> bool:
 
 
 def freeze_at(nodes: Cluster, point: str, *, program: str = "busy") -> Frozen:
-    """A node that has stopped itself at a named point, outside a write. Each try stops one time later: what a node
-    does at the same moment of its life, such as its first writes, could be in the way each time."""
+    """Start a node that stops itself at a named point outside a write.
+
+    Each try stops at a later pass of the point. Otherwise the same write could hold the lock each time.
+    """
     name, _, count = point.partition(":")
     for number in range(TRIES):
         stop_point = f"{name}:{int(count or 1) + number}"
@@ -105,7 +107,7 @@ def freeze_at(nodes: Cluster, point: str, *, program: str = "busy") -> Frozen:
         process.wait_for("ready")
         process.terminate()
         process.wait_stopped()
-    raise AssertionError(f"{point}: frozen with the lock in its hand {TRIES} times")
+    raise AssertionError(f"{point}: the node held the lock in all {TRIES} freezes")
 
 
 @pytest.mark.slow
@@ -123,7 +125,7 @@ def freeze_at(nodes: Cluster, point: str, *, program: str = "busy") -> Frozen:
     ],
     ids=["before", "after"],
 )
-async def test_who_slept_past_its_lease_does_no_harm(points, tmp_path):
+async def test_nodes_that_froze_past_their_leases_do_no_harm(points, tmp_path):
     with cluster(tmp_path) as nodes:
         sleepers = [freeze_at(nodes, points[0])]  # the first one leads
         assert sleepers[0].process is nodes.leader()
@@ -134,7 +136,7 @@ async def test_who_slept_past_its_lease_does_no_harm(points, tmp_path):
         awake.wait_for("TermWon")
         for sleeper in sleepers:
             sleeper.process.thaw(sleeper.fault)
-        assert sum(sleeper.judge() for sleeper in sleepers), "no stale verdict was ever brought"
+        assert sum(sleeper.judge() for sleeper in sleepers), "expected at least one stale verdict"
         nodes.settle()
         evidence = await gather_evidence(nodes)
         verdicts.check_all(evidence, nodes.faults, lease=LEASE)
@@ -142,7 +144,7 @@ async def test_who_slept_past_its_lease_does_no_harm(points, tmp_path):
 
 
 @pytest.mark.slow
-async def test_who_sleeps_inside_a_write_makes_the_others_late_and_never_wrong(tmp_path):
+async def test_a_freeze_inside_a_write_only_delays_the_other_nodes(tmp_path):
     with cluster(tmp_path) as nodes:
         sleeper = nodes.boot("sleeper", lease=LEASE, stop_point="finish.in_transaction:30")
         awake = nodes.boot("awake", lease=LEASE)
@@ -150,12 +152,12 @@ async def test_who_sleeps_inside_a_write_makes_the_others_late_and_never_wrong(t
         assert is_locked(nodes.database)
         trouble = awake.wait_for("StoreTrouble", since=fault.begin)
         assert "another process has been writing for too long" in trouble.about
-        assert trouble.at - fault.begin > 4 * SECOND  # it has waited
-        assert nodes.look("SELECT count(*) FROM runs")  # whoever reads is not held up
+        assert trouble.at - fault.begin > 4 * SECOND  # after waiting for the lock
+        assert nodes.look("SELECT count(*) FROM runs")  # readers are not blocked
         at = sleeper.thaw(fault)
-        nodes.faults.append(Fault("*", "freeze", fault.begin, fault.end))  # nobody could renew
-        go_on(nodes, sleeper, at)
-        go_on(nodes, awake, at)
+        nodes.faults.append(Fault("*", "freeze", fault.begin, fault.end))  # no node could renew its lease
+        wait_for_work(nodes, sleeper, at)
+        wait_for_work(nodes, awake, at)
         nodes.settle()
         evidence = await gather_evidence(nodes)
         verdicts.check_all(evidence, nodes.faults, lease=LEASE, lost=False)

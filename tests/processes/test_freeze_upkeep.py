@@ -1,4 +1,4 @@
-"""SIGSTOP inside the reaper and inside expiry, outside and inside their writes: what they wanted to do is done once."""
+"""If a node freezes while it reaps or expires runs, inside or outside the write, each run is still handled once."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from onthedot.model.errors import StoreUnavailable
 from onthedot.model.job import Call, Job
 from onthedot.model.run import NewRun, RunState, submit_trigger
 from tests.processes.client import Client, client
-from tests.processes.history import judged
+from tests.processes.history import broken_rules
 from tests.processes.kit import SECOND, Cluster, Fault, Process, cluster, now, wait_until
 from tests.processes.node import NAP, NAP_ONCE
 from tests.processes.test_freeze import TRIES, freeze_at, is_locked
 
 LEASE = 4.0
-PATIENT = 60.0  # seconds: the lease of a node that looks for orphans every 8 s, long after the one that is to freeze
+PATIENT = 60.0  # seconds: a node with this lease looks for orphans every 8 s, long after the node that freezes
 LONG = 60.0
 MISSED = 20
 
@@ -30,8 +30,8 @@ class Orphans:
         self.once = once
         self.all = again + once
 
-    def told_by(self, node: Process) -> set[int]:
-        """Those that this node says it has recovered."""
+    def recovered_by(self, node: Process) -> set[int]:
+        """Return the runs that this node reports as recovered."""
         return {int(said.about) for said in node.of("RunRecovered")} & set(self.all)
 
     async def judge(self, asking: Client) -> None:
@@ -46,7 +46,7 @@ class Orphans:
 
 
 async def orphans(nodes: Cluster, asking: Client, name: str) -> Orphans:
-    """Let a node begin four runs, and kill it."""
+    """Let a node start four runs, and kill it."""
     victim = next(node for node in nodes.living() if node.name == name)
     again = [await asking.submit(NAP, seconds=LONG) for _ in range(2)]
     once = [await asking.submit(NAP_ONCE, seconds=LONG) for _ in range(2)]
@@ -57,8 +57,8 @@ async def orphans(nodes: Cluster, asking: Client, name: str) -> Orphans:
 
 
 @pytest.mark.slow
-async def test_who_sleeps_before_it_reaps_takes_nothing(tmp_path):
-    """Others have taken the orphans, and its own lease is over, when it wakes and writes what it had decided."""
+async def test_a_node_that_froze_before_reaping_takes_nothing(tmp_path):
+    """When it wakes and writes its decision, its lease has ended and others have taken the orphans."""
     with cluster(tmp_path) as nodes:
         nodes.boot("victim0", program="naps", lease=LEASE).wait_for("ready")
         async with client(nodes) as asking:
@@ -75,16 +75,16 @@ async def test_who_sleeps_before_it_reaps_takes_nothing(tmp_path):
             sleeper.terminate()
             sleeper.wait_for("DrainBegun", since=at)
             sleeper.wait_stopped()
-            wait_until(lambda: left.told_by(awake) == set(left.all), "awake to say what it has recovered")
-            assert left.told_by(sleeper) == set()
+            wait_until(lambda: left.recovered_by(awake) == set(left.all), "the other node to report the recovered runs")
+            assert left.recovered_by(sleeper) == set()
             await left.judge(asking)
         awake.terminate()
         awake.wait_stopped()
-        assert await judged(nodes) == []
+        assert await broken_rules(nodes) == []
 
 
 async def freeze_before_reaping(nodes: Cluster, asking: Client) -> tuple[Process, Orphans, Fault]:
-    """A node that has found orphans and stopped, with nothing of it inside a write."""
+    """Start a node that finds orphans and freezes outside a write."""
     for number in range(TRIES):
         left = await orphans(nodes, asking, f"victim{number}")
         sleeper = nodes.boot(f"sleeper{number}", program="naps", lease=LEASE, stop_point="reap.before_write")
@@ -95,11 +95,11 @@ async def freeze_before_reaping(nodes: Cluster, asking: Client) -> tuple[Process
         sleeper.terminate()
         sleeper.wait_stopped()
         nodes.boot(f"victim{number + 1}", program="naps", lease=LEASE).wait_for("ready")
-    raise AssertionError(f"frozen with the lock in its hand {TRIES} times")
+    raise AssertionError(f"the node held the lock in all {TRIES} freezes")
 
 
 @pytest.mark.slow
-async def test_who_sleeps_while_it_reaps_makes_the_others_late_and_never_wrong(tmp_path):
+async def test_a_freeze_while_reaping_only_delays_the_other_nodes(tmp_path):
     with cluster(tmp_path) as nodes:
         awake, sleeper, left, fault = await freeze_while_reaping(nodes)
         assert is_locked(nodes.database)
@@ -109,18 +109,21 @@ async def test_who_sleeps_while_it_reaps_makes_the_others_late_and_never_wrong(t
         at = sleeper.thaw(fault)
         async with client(nodes) as asking:
             await left.judge(asking)
-            wait_until(lambda: left.told_by(sleeper) | left.told_by(awake) == set(left.all), "all to be told")
-            assert not left.told_by(sleeper) & left.told_by(awake)
+            wait_until(
+                lambda: left.recovered_by(sleeper) | left.recovered_by(awake) == set(left.all),
+                "all runs to be reported as recovered",
+            )
+            assert not left.recovered_by(sleeper) & left.recovered_by(awake)
         for node in nodes.living():
             node.terminate()
         for node in nodes.living():
             node.wait_stopped()
         assert not [said for said in awake.of("NodeFenced") if said.at > at]
-        assert await judged(nodes) == []
+        assert await broken_rules(nodes) == []
 
 
 async def freeze_while_reaping(nodes: Cluster) -> tuple[Process, Process, Orphans, Fault]:
-    """A node that has stopped in the middle of a reap, and one that looks too seldom to have been first."""
+    """Start a node that freezes in the middle of a reap, and one that looks too rarely to reap first."""
     nodes.boot("victim0", program="naps", lease=LEASE).wait_for("ready")
     async with client(nodes) as asking:
         for number in range(TRIES):
@@ -128,36 +131,36 @@ async def freeze_while_reaping(nodes: Cluster) -> tuple[Process, Process, Orphan
             awake = nodes.boot(f"awake{number}", program="naps", lease=PATIENT)
             sleeper = nodes.boot(f"sleeper{number}", program="naps", lease=LEASE, stop_point="reap.in_transaction")
             awake.wait_for("ready")
-            wait_until(lambda: stopped(sleeper) or left.told_by(awake), "somebody to reap")  # noqa: B023
+            wait_until(lambda: stopped(sleeper) or left.recovered_by(awake), "a node to reap")  # noqa: B023
             if stopped(sleeper):
                 return awake, sleeper, left, sleeper.wait_frozen()
             for node in (awake, sleeper):
                 node.terminate()
                 node.wait_stopped()
             nodes.boot(f"victim{number + 1}", program="naps", lease=LEASE).wait_for("ready")
-    raise AssertionError(f"another one was faster {TRIES} times")
+    raise AssertionError(f"the other node reaped first in all {TRIES} tries")
 
 
 def stopped(node: Process) -> bool:
-    """Whether a process is stopped, by what the system says."""
+    """Return whether the kernel reports the process as stopped."""
     with open(f"/proc/{node.popen.pid}/stat") as file:
         return file.read().rpartition(")")[2].split()[0] == "T"
 
 
 async def expiring(asking: Client) -> list[int]:
-    """Runs that have expired, of a job that no node can do."""
+    """Submit expired runs of a job that no node can execute, and return their ids."""
     put = await asking.store.put_job(Job(name="nobody", task=Call(handler="nobody")))
     at = now() - SECOND
     new = [NewRun(put.record.id, submit_trigger(RandomIds().token()), at, None, "", at) for _ in range(MISSED)]
     return await asking.store.submit(new)
 
 
-def told(node: Process) -> list[int]:
+def reported_missed(node: Process) -> list[int]:
     return sorted(int(said.about) for said in node.of("RunMissed"))
 
 
 @pytest.mark.slow
-async def test_who_sleeps_before_it_expires_runs_finds_them_gone(tmp_path):
+async def test_a_node_that_froze_before_expiring_runs_expires_none(tmp_path):
     with cluster(tmp_path) as nodes:
         frozen = freeze_at(nodes, "expire.before_write:4", program="naps")
         sleeper, fault = frozen.process, frozen.fault
@@ -170,13 +173,13 @@ async def test_who_sleeps_before_it_expires_runs_finds_them_gone(tmp_path):
             for node in (sleeper, awake):
                 node.terminate()
                 node.wait_stopped()
-            await all_expired(asking, missed)
-        assert (told(awake), told(sleeper)) == (sorted(missed), [])
-        assert await judged_but_for_starts(nodes) == []
+            await check_all_expired(asking, missed)
+        assert (reported_missed(awake), reported_missed(sleeper)) == (sorted(missed), [])
+        assert await broken_rules_without_starts(nodes) == []
 
 
 @pytest.mark.slow
-async def test_who_sleeps_while_it_expires_runs_does_so_once(tmp_path):
+async def test_a_node_that_freezes_while_expiring_runs_expires_them_once(tmp_path):
     with cluster(tmp_path) as nodes:
         async with client(nodes) as asking:
             missed = await expiring(asking)
@@ -192,18 +195,18 @@ async def test_who_sleeps_while_it_expires_runs_does_so_once(tmp_path):
             sleeper.wait_for("ready")
             sleeper.terminate()
             sleeper.wait_stopped()
-            await all_expired(asking, missed)
-        assert told(sleeper) == sorted(missed)
-        assert await judged_but_for_starts(nodes) == []
+            await check_all_expired(asking, missed)
+        assert reported_missed(sleeper) == sorted(missed)
+        assert await broken_rules_without_starts(nodes) == []
 
 
-async def all_expired(asking: Client, missed: list[int]) -> None:
+async def check_all_expired(asking: Client, missed: list[int]) -> None:
     for run in missed:
         found = await asking.run(run)
         assert (found.state, found.reason, found.attempts) == (RunState.SKIPPED, "expired", 0)
 
 
-async def judged_but_for_starts(nodes: Cluster) -> list[object]:
-    """Nothing was started here: the jobs' journal may not even be there."""
+async def broken_rules_without_starts(nodes: Cluster) -> list[object]:
+    """Return every violation of a rule. No handler ran, so that the journal may not exist yet."""
     nodes.journal.touch()
-    return list(await judged(nodes))
+    return list(await broken_rules(nodes))

@@ -1,4 +1,4 @@
-"""What the checker is given of real processes is enough to find them out."""
+"""The history of real processes contains enough for the checker to find broken rules."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from onthedot.model.verdict import Finish, OutcomeKind, Verdict
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.values import Node, ReserveRequest
 from tests.crash.victim import Journal
-from tests.processes.history import judged
+from tests.processes.history import broken_rules
 from tests.processes.kit import SECOND, Cluster, now
 
 
 async def one_run(nodes: Cluster) -> dict[str, object]:
-    """A run that has succeeded, by the store; and what its handler would note."""
+    """Store a run that has succeeded, and return the fields that its handler would note."""
     store, ids = await SqliteStore.open(nodes.database), SeededIds(1)
     job = Job(name="job", task=Call(handler="job"), guarantee=Guarantee.AT_MOST_ONCE)
     put = await store.put_job(job)
@@ -30,16 +30,16 @@ async def one_run(nodes: Cluster) -> dict[str, object]:
 
 
 async def broken(tmp_path, *noted: str, **other: int) -> set[str]:
-    """The rules that are broken when the handler has noted this."""
+    """Return the names of the rules that are broken if the handler has noted these events."""
     nodes = Cluster(tmp_path)
     seen = await one_run(nodes)
     journal = Journal(nodes.journal)
     for event in noted:
         journal.note(event, **(seen | other))
-    return {violation.rule for violation in await judged(nodes)}
+    return {violation.rule for violation in await broken_rules(nodes)}
 
 
-async def test_an_honest_history_breaks_nothing(tmp_path):
+async def test_a_correct_history_breaks_no_rule(tmp_path):
     assert await broken(tmp_path, "start", "end") == set()
 
 

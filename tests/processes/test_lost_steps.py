@@ -1,5 +1,7 @@
-"""A worker dies, or freezes, in the middle of a job of five steps: its programs are gone before anybody goes on, and
-another worker goes on at the right step."""
+"""If a worker dies or freezes in a job of five steps, another one resumes at the right step.
+
+All programs of the first worker are gone before that.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ from tests.processes.test_freeze import is_locked
 STEPS = ("one", "two", "three", "four", "five")
 LEASE = 3.0
 
-# The third step of the first attempt starts something that hides from its session, and waits; who goes on looks first
-# whether any of them is still there.
+# The third step of the first attempt starts a program in another session and waits. The second attempt records which
+# of these processes are still alive.
 JOBS = """
 jobs:
   - name: build
@@ -62,14 +64,16 @@ def ask(folder: Path, *arguments: str) -> Any:
 
 
 def strike(first: Started, how: signal.Signals, folder: Path) -> None:
-    """Outside a write: who is frozen with the file's lock in its hand keeps everybody waiting until it wakes, and
-    `test_freeze_upkeep.py` is about that."""
+    """Kill or freeze the worker, but never inside a write.
+
+    A process that freezes while it holds the lock of the file blocks all others. `test_freeze_upkeep.py` tests that.
+    """
     for _ in range(20):
         first.signal(how)
         if how is signal.SIGKILL or not is_locked(folder / "onthedot.db"):
             return
         first.signal(signal.SIGCONT)
-    raise AssertionError("frozen with the lock in its hand 20 times")
+    raise AssertionError("the worker held the lock of the file in all 20 freezes")
 
 
 def wait_for(path: Path) -> int:
@@ -78,7 +82,7 @@ def wait_for(path: Path) -> int:
         if path.exists() and (text := path.read_text().strip()):
             return int(text)
         time.sleep(0.02)
-    raise AssertionError(f"waited in vain for {path}")
+    raise AssertionError(f"waited 30 s for {path}")
 
 
 def until_succeeded(folder: Path) -> dict[str, Any]:
@@ -89,13 +93,13 @@ def until_succeeded(folder: Path) -> dict[str, Any]:
         if shown["state"] == "succeeded":
             return shown
         time.sleep(0.2)
-    raise AssertionError(f"it did not succeed: {shown}")
+    raise AssertionError(f"expected success within 60 s, got {shown}")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
-def test_its_programs_are_gone_before_another_goes_on_at_the_right_step(folder: Path, how: signal.Signals):
+def test_another_worker_resumes_at_the_right_step_after_all_programs_are_gone(folder: Path, how: signal.Signals):
     with started(folder, *node("a")) as first:
         first.until("Ctrl-C")
         ask(folder, "trigger", "build")
@@ -104,18 +108,20 @@ def test_its_programs_are_gone_before_another_goes_on_at_the_right_step(folder: 
             second.until("Ctrl-C")
             strike(first, how, folder)
             shown = until_succeeded(folder)
-            _let_go(first, how)
+            _wake_up(first, how)
     _, recovered = shown["attempt_list"]
     assert recovered["node"] == "b"
-    assert not (folder / "alive").exists(), "its programs lived on when the step was begun again"
+    assert not (folder / "alive").exists(), (
+        "expected all programs of the first attempt to be gone before the second began"
+    )
     done = {step: (folder / step).read_text().split() for step in STEPS}
     assert done == {"one": ["1"], "two": ["1"], "three": ["1", "2"], "four": ["2"], "five": ["2"]}
     said = "".join(record["text"] for record in shown["logs"] if record["attempt"] == 2)
     assert "resumed at step 3 of 5" in said
 
 
-def _let_go(first: Started, how: signal.Signals) -> None:
-    """One that was frozen wakes up, and changes nothing."""
+def _wake_up(first: Started, how: signal.Signals) -> None:
+    """Wake a frozen worker, and wait until it reports the lost lease."""
     if how is signal.SIGSTOP:
         first.signal(signal.SIGCONT)
         first.until("a", "lease")

@@ -1,4 +1,4 @@
-"""Two and three nodes on one file, for real: one leads, every slot is executed once, and who goes is not missed."""
+"""Two or three real nodes share one file: one leads, every slot runs once, and others replace a lost node."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.processes.node import DEEP, STEADY, settings
 from tests.processes.stalls import Stalls
 
 LEASE = 2.0
-LAPSE = 0.5  # seconds after its due instant that a dead node's reservation is free
-ON_TIME = 0.25  # seconds in the middle, on a machine that others use too; a poll would make it half a second
+LAPSE = 0.5  # seconds after the due instant at which the reservation of a dead node lapses
+ON_TIME = 0.25  # seconds of median lateness on a shared machine; with a poll it would be half a second
 
 
-def go_on(nodes: Cluster, seconds: float) -> None:
+def work_on(nodes: Cluster, seconds: float) -> None:
     """Let the cluster work until a slot that lies this far ahead has been executed."""
     nodes.wait_for_start(STEADY, since=now() + round(seconds * SECOND))
 
@@ -32,11 +32,11 @@ def others(nodes: Cluster, gone: Process) -> list[Process]:
 
 
 @pytest.mark.slow
-async def test_three_nodes_share_the_work_and_double_none(tmp_path):
+async def test_three_nodes_share_the_work_and_run_every_slot_once(tmp_path):
     with cluster(tmp_path) as nodes:
         for node in nodes.boot_all("a", "b", "c", lease=10):
-            nodes.wait_for_entry("start", started_by(node), f"{node.name} to get something to do")
-        go_on(nodes, 3)
+            nodes.wait_for_entry("start", started_by(node), f"{node.name} to get a run")
+        work_on(nodes, 3)
         nodes.settle()
         evidence = await gather_evidence(nodes)
         verdicts.check_all(evidence, nodes.faults, lease=10, lost=False)
@@ -52,10 +52,10 @@ async def test_three_nodes_share_the_work_and_double_none(tmp_path):
 
 @pytest.mark.slow
 async def test_a_leader_that_stops_hands_over_at_once(tmp_path):
-    """Its leases are those of production: whoever waited for one of them would be seconds late."""
+    """Its leases are as long as in production, so that a wait for one of them would show as seconds of lateness."""
     with cluster(tmp_path) as nodes:
         nodes.boot_all("a", "b", lease=15)
-        go_on(nodes, 1)
+        work_on(nodes, 1)
         leader = nodes.leader()
         [heir] = others(nodes, leader)
         with Stalls() as stalls:
@@ -63,7 +63,7 @@ async def test_a_leader_that_stops_hands_over_at_once(tmp_path):
             won = heir.wait_for("TermWon", since=asked)
             ended = leader.wait_for("TermEnded")
             leader.wait_stopped()
-            go_on(nodes, 1)
+            work_on(nodes, 1)
         assert (won.at - ended.at) / SECOND < 1.0 + stalls.longest  # a renewal is due every 3 s, a term lasts 10
         nodes.settle()
         evidence = await gather_evidence(nodes)
@@ -72,38 +72,38 @@ async def test_a_leader_that_stops_hands_over_at_once(tmp_path):
         verdicts.each_slot_executed_once(evidence, DEEP)
         late = verdicts.lateness(evidence, since=asked, until=asked + 2 * SECOND)
         assert verdicts.middle(late) < ON_TIME
-        assert max(late) / SECOND < LAPSE + stalls.longest  # what it had reserved was given back
+        assert max(late) / SECOND < LAPSE + stalls.longest  # it released its reservations
 
 
 @pytest.mark.slow
-async def test_killed_nodes_are_not_missed(tmp_path):
-    """kill -9 of the leader, then of a worker: the third does what they had in hand."""
+async def test_other_nodes_take_over_from_killed_ones(tmp_path):
+    """The leader is killed, then a worker. The third node does their work."""
     with cluster(tmp_path) as nodes:
         nodes.boot_all("a", "b", "c", lease=LEASE)
-        go_on(nodes, 1)
+        work_on(nodes, 1)
         killed = [Killed(nodes, nodes.leader())]
         heir = nodes.leader(since=killed[0].at)
         [worker] = [node for node in nodes.living() if node is not heir]
         term = settings("", LEASE)
         assert heir.of("TermWon")[-1].at - killed[0].at < term.term_ttl + term.renew_every + 5 * SECOND
-        go_on(nodes, 1)
+        work_on(nodes, 1)
         killed.append(Killed(nodes, worker))
-        go_on(nodes, LEASE + 1)
+        work_on(nodes, LEASE + 1)
         nodes.settle()
         evidence = await gather_evidence(nodes)
     verdicts.check_all(evidence, nodes.faults, lease=LEASE)
     for case in killed:
         case.judge(evidence)
-    assert sum(len(case.reserved) for case in killed) > 3, "too few reservations to show anything"
+    assert sum(len(case.reserved) for case in killed) > 3, "expected more than three reservations"
 
 
 class Killed:
-    """kill -9, and what the node had in hand at that moment."""
+    """A node that the test kills, with the runs that it had reserved or was running at that moment."""
 
     def __init__(self, nodes: Cluster, node: Process) -> None:
         self.node = node.name
         wait_until(
-            lambda: [state for _, state in nodes.held_by(node)].count("reserved") > 3, f"{node.name} to have something"
+            lambda: [state for _, state in nodes.held_by(node)].count("reserved") > 3, f"{node.name} to reserve runs"
         )
         self.at = node.kill()
         [[incarnation, self.lease_until]] = nodes.look(
@@ -119,7 +119,9 @@ class Killed:
         late = [first[run] - due_at for run, due_at in steady.items()]
         if late:
             assert min(late) / SECOND >= LAPSE
-            assert verdicts.middle(late) < LAPSE + 2 * ON_TIME, "reserved by a dead node: half a second late, not more"
+            assert verdicts.middle(late) < LAPSE + 2 * ON_TIME, (
+                "expected runs reserved by a dead node to be about half a second late"
+            )
         own = [
             start["at"] - start["slot"]
             for run, starts in evidence.starts.items()
@@ -127,7 +129,7 @@ class Killed:
             if run not in self.reserved and run not in self.running and start["job"] == STEADY
             if self.at < start["slot"] < self.at + 2 * SECOND
         ]
-        assert verdicts.middle(own) < ON_TIME, "the others' starts are late too"
+        assert verdicts.middle(own) < ON_TIME, "expected starts on other nodes to be on time"
         for run in self.running:
             if evidence.runs[run].job != DEEP:
                 continue

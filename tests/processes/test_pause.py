@@ -1,4 +1,4 @@
-"""Paused and resumed by one process, while others plan and execute: when the call returns, nothing more is armed."""
+"""After `pause` has returned in one process, no other process arms a run of the job until it is resumed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.processes.kit import cluster, now
 from tests.processes.node import settings
 
 LEASE = 15.0
-LENGTH = 0.7  # seconds: of seven slots
+LENGTH = 0.7  # seconds, for seven slots
 
 
 class Recorded(SystemClock):
-    """A clock that knows what it told last: the instant that a resume takes for now."""
+    """A clock that keeps its last reading: the instant that a resume used as now."""
 
     told = 0
 
@@ -55,7 +55,7 @@ async def test_nothing_is_armed_between_pause_and_resume(tmp_path):
         evidence = await gather_evidence(nodes)
     verdicts.check_all(evidence, nodes.faults, lease=LEASE, lost=False)
     runs = {run.slot_at: run for run in evidence.runs.values() if run.job == ALWAYS}
-    # A later pause withdraws what lies beyond it: beyond an instant between `begun` and `acknowledged`.
+    # A later pause withdraws all planned runs after an instant between its `begun` and `acknowledged`.
     ahead = [begun for _, begun, *_ in pauses[1:]] + [2**62]
     for (missed, _, acknowledged, asked, decided, resumed), until in zip(pauses, ahead, strict=True):
         during = [
@@ -68,10 +68,10 @@ async def test_nothing_is_armed_between_pause_and_resume(tmp_path):
         late = [slot for slot in resumed.slots if slot <= decided]
         skipped = sum(skip.count for skip in resumed.skips)
         slots = len([slot for slot in runs if acknowledged < slot <= asked]) + skipped
-        assert slots >= 6, "too short a pause to show anything"
+        assert slots >= 6, "expected at least six slots in the pause"
         assert {"none": not late, "last": len(late) == 1, "all": not skipped}[missed], (missed, late, skipped)
         assert {slot for slot in resumed.slots if slot < until} <= runs.keys()
         ends = [(str(runs[slot].state), runs[slot].reason) for slot in late]
-        # Those of the last 30 s count as on time: the job's overlap lets one of them wait at a time.
+        # Slots of the last 30 s count as on time. The overlap policy of the job lets only one of them wait.
         assert set(ends) <= ({("succeeded", "")} if missed == "last" else {("succeeded", ""), ("skipped", "overlap")})
         assert missed == "none" or ("succeeded", "") in ends

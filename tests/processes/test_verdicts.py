@@ -1,4 +1,4 @@
-"""The rule that no job overlaps itself catches what it must, and passes what is excused."""
+"""The check that no job overlaps itself finds every overlap without an excuse, and accepts the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MARGIN = 100
 
 
 def seen(*attempts: tuple[str, int, int, int]) -> Evidence:
-    """Attempts of one job: (node, fence, start, end)."""
+    """Return evidence of these attempts of one job: (node, fence, start, end)."""
     evidence = Evidence()
     for node, fence, start, end in attempts:
         entry = {"job": "long", "run": fence, "fence": fence, "node": node, "slot": start}
@@ -24,7 +24,7 @@ def seen(*attempts: tuple[str, int, int, int]) -> Evidence:
 BOTH = seen(("a", 1, 1000, 2000), ("b", 2, 1500, 1600))
 
 
-def test_one_after_the_other_is_fine():
+def test_attempts_one_after_the_other_are_accepted():
     no_job_overlaps_itself(seen(("a", 1, 1000, 2000), ("b", 2, 2000, 2100)), [], margin=MARGIN)
 
 
@@ -34,7 +34,7 @@ def test_one_after_the_other_is_fine():
         [],
         [Fault("b", "freeze", 1100, 1900)],  # the other node
         [Fault("a", "freeze", 1100, 1150)],  # shorter than the margin
-        [Fault("a", "freeze", 1550, 1900)],  # after the overlap had begun
+        [Fault("a", "freeze", 1550, 1900)],  # began after the overlap
         [Fault("a", "freeze", 100, 900)],  # long before
         [Fault("b", "kill", 1100, 1200)],
     ],
@@ -45,5 +45,5 @@ def test_an_overlap_without_an_excuse_is_found(faults):
 
 
 @pytest.mark.parametrize("node", ["a", "*"])
-def test_a_node_that_was_out_for_longer_than_its_margin_is_an_excuse(node):
+def test_a_freeze_of_the_older_node_beyond_its_margin_is_an_excuse(node):
     no_job_overlaps_itself(BOTH, [Fault(node, "freeze", 1100, 1900)], margin=MARGIN)

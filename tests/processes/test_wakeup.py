@@ -1,4 +1,4 @@
-"""Who submits in one process is served by another, at once: not at its next poll."""
+"""A run that one process submits starts at once in another, before the next poll."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ async def test_a_run_submitted_elsewhere_starts_at_once(tmp_path, capsys):
     with capsys.disabled():
         print(f"\nsubmit in one process to start in another: median {middle(waits) * 1000:.0f} ms, ", end="")
         print(f"longest {max(waits) / 1000:.0f} ms of {TIMES}")
-    assert middle(waits) < 3.0  # and not the 15 s that a poll is away in the middle
+    assert middle(waits) < 3.0  # the median wait for a poll would be 15 s

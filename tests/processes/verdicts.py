@@ -1,4 +1,7 @@
-"""What must be true of several nodes on one file, by the handlers' own journal."""
+"""Checks that must hold for several nodes on one file, whatever was done to them.
+
+They read the journal that the handlers write, not only the store.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ WAITING_JOBS = ("always", "careful", "long", "stubborn")
 
 
 class Span(NamedTuple):
-    """One attempt, as its handler saw it."""
+    """One attempt, as its handler recorded it."""
 
     start: int
     end: int
@@ -27,19 +30,22 @@ class Span(NamedTuple):
 
 
 def check_all(evidence: Evidence, faults: list[Fault], *, lease: float, lost: bool = True) -> None:
-    """Every rule of the crash tests, and that no job overlaps itself. `lost`: some attempt must have been lost."""
+    """Check the rules of the crash tests, and that no job overlaps itself. `lost`: some attempt must have been lost."""
     crash.every_acknowledged_run_exists_and_has_ended(evidence)
     crash.every_slot_has_exactly_one_fate(evidence)
     crash.every_start_is_recorded(evidence)
     crash.no_succeeded_run_executes_again(evidence)
     crash.nothing_starts_early(evidence)
     seen = crash.lost_attempts_follow_their_guarantee(evidence)
-    assert seen or not lost, "no attempt was ever lost: the faults have shown nothing"
+    assert seen or not lost, "expected a lost attempt: without one the faults prove nothing"
     no_job_overlaps_itself(evidence, faults, margin=settings("", lease).margin)
 
 
 def spans(evidence: Evidence, job: str, faults: list[Fault]) -> list[Span]:
-    """The attempts of a job, by fence. One without an end raised an error, and has its end on record; or was killed."""
+    """Return the attempts of a job, ordered by fence.
+
+    The handler of an attempt that failed or was killed wrote no end. Then the end is that of the store or of the kill.
+    """
     kills = {fault.node: fault.end for fault in faults if fault.kind == "kill"}
     ends = {
         (run, attempt.fence): attempt.ended_at
@@ -59,8 +65,11 @@ def spans(evidence: Evidence, job: str, faults: list[Fault]) -> list[Span]:
 
 
 def no_job_overlaps_itself(evidence: Evidence, faults: list[Fault], *, margin: int) -> None:
-    """With wait, [start, end] of two attempts of a job meet only if the older one's node was out for longer than
-    its margin: frozen, or kept from the store by somebody who was frozen inside a write."""
+    """Check that two attempts of a job with overlap "wait" never run at the same time.
+
+    The only excuse is that the node of the older one was out for longer than its margin: frozen, or blocked from the
+    store by a process that froze inside a write.
+    """
     for job in WAITING_JOBS:
         attempts = spans(evidence, job, faults)
         for number, older in enumerate(attempts):
@@ -81,12 +90,14 @@ def _was_out(older: Span, newer: Span, faults: list[Fault], margin: int) -> bool
 
 
 def each_slot_executed_once(evidence: Evidence, job: str = STEADY, *, cut_off: bool = False) -> None:
-    """Without faults: as many starts as slots, one each, but for those that were given back when all nodes stopped, and
-    wait. A node that was `cut_off` from its store stopped what it ran, and began it anew: each slot was brought to its
-    end once."""
+    """Check that each slot of a job was started exactly once.
+
+    Slots that were released when all nodes stopped, and still wait, do not count. A node that was `cut_off` from its
+    store stopped its attempts and started them again: then each slot must have been completed exactly once.
+    """
     step = {STEADY: 100_000, DEEP: 500_000}[job]
     runs = [run for run in evidence.runs.values() if run.job == job and run.state is RunState.SUCCEEDED]
-    assert len(runs) * step > SECOND, "too few slots to show anything"
+    assert len(runs) * step > SECOND, "expected at least a second of slots"
     seen = evidence.ends if cut_off else evidence.starts
     twice = [run.id for run in runs if len(seen[run.id]) != 1]
     assert not twice, f"{job}: not executed exactly once: {twice}"
@@ -95,11 +106,11 @@ def each_slot_executed_once(evidence: Evidence, job: str = STEADY, *, cut_off: b
         by_slot[run.slot_at] += 1
     waiting = {run.slot_at for run in evidence.runs.values() if run.job == job and run.state is RunState.SCHEDULED}
     slots = [slot for slot in range(min(by_slot), max(by_slot) + 1, step) if slot not in waiting]
-    assert by_slot == dict.fromkeys(slots, 1), f"{job}: slots without a run, or with two"
+    assert by_slot == dict.fromkeys(slots, 1), f"{job}: expected exactly one run for each slot"
 
 
 def lateness(evidence: Evidence, job: str = STEADY, *, since: int = 0, until: int = 2**62, but: str = "") -> list[int]:
-    """How late each slot in (since, until) started on other nodes than `but`, in microseconds."""
+    """Return by how many microseconds each slot in (since, until) started late, on all nodes except `but`."""
     return [
         start["at"] - start["slot"]
         for starts in evidence.starts.values()
@@ -109,6 +120,6 @@ def lateness(evidence: Evidence, job: str = STEADY, *, since: int = 0, until: in
 
 
 def middle(values: list[int]) -> float:
-    """The median, in seconds."""
+    """Return the median of microseconds, in seconds."""
     assert values
     return median(values) / SECOND

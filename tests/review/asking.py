@@ -1,4 +1,4 @@
-"""Asking `arm` for runs with gates, several at a time."""
+"""Helpers that reserve and arm several runs with gates in one call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def overlap(record: JobRecord) -> Gate:
 
 
 async def ask(bench: Workbench, *asks: tuple[Lease, list[Gate], OnBusy | None]) -> list[ArmAnswer]:
-    """Arm these in one call."""
+    """Arm these leases in one call, each with its gates and its action at a closed gate."""
     wanted = {lease.lease_id: GateAsk(tuple(gates), on_busy) for lease, gates, on_busy in asks}
     return await bench.store.arm([replace(lease) for lease, *_ in asks], gates=wanted, now=bench.now)
 

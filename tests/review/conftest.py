@@ -1,4 +1,4 @@
-"""A workbench on each store."""
+"""Provides a workbench on each kind of store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people do to jobs and runs, at awkward moments."""
+"""Pauses, cancels and registrations at awkward moments have the right effect on both stores."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from onthedot.model.run import NewRun, submit_trigger
 from onthedot_verify.contract.workbench import Workbench, at, every, window
 
 
-async def test_resuming_with_a_schedule_that_is_gone_is_stale(bench: Workbench):
-    """Somebody has edited it away between the look and the call: look again, and no other error."""
+async def test_a_resume_with_the_window_of_a_removed_schedule_is_stale(bench: Workbench):
+    """Another user removed the schedule after the windows were computed. The caller must read again."""
     record = await bench.define(slots=(10,))
     await bench.store.pause_job(record.id, reason="", now=bench.now)
     await bench.put(bench.job(every(7, name="t")), window(0, 0, name="t", next_at=7), window(0, 0))
@@ -19,7 +19,7 @@ async def test_resuming_with_a_schedule_that_is_gone_is_stale(bench: Workbench):
             await bench.store.resume_job(record.id, [window(0, 30, [10])], now=bench.now)
 
 
-async def test_the_first_reason_to_cancel_is_the_one_that_tells(bench: Workbench):
+async def test_a_second_cancel_does_not_change_the_reason(bench: Workbench):
     record, node = await bench.define(), await bench.node()
     await bench.submit(record)
     [lease] = await bench.take(node)
@@ -29,7 +29,7 @@ async def test_the_first_reason_to_cancel_is_the_one_that_tells(bench: Workbench
     assert beat.cancels == ((lease.lease_id, "by hand"),)
 
 
-async def test_cancelling_without_a_reason_is_cancelling(bench: Workbench):
+async def test_a_cancel_without_a_reason_still_cancels(bench: Workbench):
     record, node = await bench.define(), await bench.node()
     await bench.submit(record)
     [lease] = await bench.take(node)
@@ -38,8 +38,8 @@ async def test_cancelling_without_a_reason_is_cancelling(bench: Workbench):
     assert [lease_id for lease_id, _ in beat.cancels] == [lease.lease_id]
 
 
-async def test_what_is_submitted_to_a_paused_job_does_not_expire_either(bench: Workbench):
-    """All waiting runs of a paused job are held and not expiring, whether they came before or after the pause."""
+async def test_runs_submitted_to_a_paused_job_do_not_expire(bench: Workbench):
+    """All waiting runs of a paused job are held, whether they came before or after the pause."""
     record = await bench.define()
     for number in (0, 1):
         new = NewRun(record.id, submit_trigger(str(number)), at(0), expires_at=at(5))
@@ -49,16 +49,16 @@ async def test_what_is_submitted_to_a_paused_job_does_not_expire_either(bench: W
     assert await bench.expire() == []
 
 
-async def test_a_held_run_is_nothing_to_look_for_again(bench: Workbench):
-    """Only a resume can free it, and that sends a hint."""
+async def test_a_held_run_does_not_make_a_worker_poll(bench: Workbench):
+    """Only a resume can release it, and a resume sends a hint."""
     record, node = await bench.define(), await bench.node()
     await bench.submit(record)
     await bench.store.pause_job(record.id, reason="", now=bench.now)
     assert (await bench.reserve(node, seats=1, ahead=1, horizon=2)).look_again_at is None
 
 
-async def test_a_reaper_need_not_know_what_arm_answered(bench: Workbench):
-    """The row knows the fence and the instant, and history shows them."""
+async def test_a_reap_records_the_fence_even_if_the_caller_does_not_know_it(bench: Workbench):
+    """The run's row has the fence and the instant of the arm, and the history shows them."""
     record, node = await bench.define(), await bench.node(ttl=10)
     await bench.submit(record, 5)
     [lease] = await bench.hold(node)
@@ -69,7 +69,7 @@ async def test_a_reaper_need_not_know_what_arm_answered(bench: Workbench):
     assert (attempt.fence, attempt.armed_at) == (armed.fence, armed.armed_at)
 
 
-async def test_whoever_joins_after_the_clock_was_set_back_shortens_leases_as_a_beat_does(bench: Workbench):
+async def test_a_registration_after_the_clock_was_set_back_shortens_leases(bench: Workbench):
     bench.turn(100)
     await bench.node("early", ttl=10)
     bench.turn(0)

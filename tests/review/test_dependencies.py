@@ -1,6 +1,6 @@
-"""Jobs that run after each other in any order of edits, ends and repetitions: SQL and Redis say the same.
+"""For jobs that run after each other, SQL and Redis behave the same in any order of edits, ends and repetitions.
 
-Seeded walks over four jobs. What each step does to sets, runs and cycles is compared after it.
+The test makes seeded random walks over four jobs, and compares sets, runs and cycles after each step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WALKS = 200 if SOAK else 10
 
 
 class Walk:
-    """Two stores, one worker, and chance."""
+    """One random walk with two stores and one worker."""
 
     def __init__(self, server: ValkeyServer, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -49,7 +49,7 @@ class Walk:
         return None if found is None else int(found.id)
 
     def put(self) -> None:
-        """A job after none, one or more of the others, now and then in a circle."""
+        """Store a job that runs after none, one or more of the others, sometimes in a cycle."""
         name = self.chance.choice(NAMES)
         known = NAMES if self.chance.random() < 0.3 else NAMES[: NAMES.index(name)]
         parents = self.chance.sample(known, min(len(known), self.chance.choice([1, 1, 2, 3])))
@@ -77,7 +77,7 @@ class Walk:
         self.leases += zip(first, second, strict=True)
 
     def finish(self) -> None:
-        """Some of the leases there ever were: mostly those that run, some stale, some twice."""
+        """Finish some leases: mostly running ones, sometimes stale ones, sometimes one twice."""
         live = self.twins.sql.running()
         running = [pair for pair in self.leases if pair[0].lease_id in live]
         known = running if running and self.chance.random() < 0.8 else self.leases[-8:]
@@ -121,7 +121,7 @@ class Walk:
 
 
 @pytest.mark.timeout(600)
-def test_sql_and_redis_follow_the_same(valkey: ValkeyServer):
+def test_sql_and_redis_make_the_same_following_runs(valkey: ValkeyServer):
     followed = refused = 0
     for seed in range(WALKS):
         walk = Walk(valkey, seed)
@@ -133,5 +133,5 @@ def test_sql_and_redis_follow_the_same(valkey: ValkeyServer):
             walk.twins.close()
         followed += walk.followed
         refused += walk.refused
-    assert followed > 2 * WALKS, "too few runs followed others to show anything"
-    assert refused > WALKS, "too few circles were tried to show anything"
+    assert followed > 2 * WALKS, "expected more runs that follow others"
+    assert refused > WALKS, "expected more refused cycles"

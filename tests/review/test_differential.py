@@ -1,8 +1,8 @@
-"""Any order of calls, with gates, edits, pauses and a clock that is set: SQL and Redis say and show the same.
+"""SQL and Redis behave the same for any order of calls, with gates, edits, pauses and a clock that is set.
 
-The two share only pure rules. Runs are armed as a worker would (`policy.gates`), windows are those of the planner.
-After every step all that both show is compared, and who holds which gate, and who waits at which. What must hold of
-gates in any store, the oracle says (`tests/contract/oracle/promises.py`).
+The two stores share only pure rules. The test arms runs as a worker does, and plans windows as the planner does. After
+each step it compares the content of both stores, and the holders and waiters of all gates. The rules that gates must
+obey in any store are in the oracle (`tests/contract/oracle/promises.py`).
 """
 
 from __future__ import annotations
@@ -40,17 +40,19 @@ OVERLAPS = [
     Overlap("allow"), Overlap("allow", max_running=1), Overlap("allow", max_running=2),
 ]  # fmt: skip
 LIMITS = [None, Limit(1), Limit(2), Limit(1, name="x"), Limit(2, name="x"), Limit(1, key="t"), Limit(1, name="y")]
-# One at a time: in which order runs of several windows get their numbers, which decide between equals, is the store's.
+# One schedule each: a store may choose the order in which runs of several windows get their ids, which break ties.
 SCHEDULES = [(), (every(2),), (every(3),), (fixed_delay(2),), (every(3, name="z"),)]
 BOTH = frozenset({TASK, "call:b"})
-OFFERS = st.sampled_from([(TASK,), tuple(sorted(BOTH)), ()])  # what is registered; they ask for all
+OFFERS = st.sampled_from([(TASK,), tuple(sorted(BOTH)), ()])  # the registered tasks; workers ask for all
 OUTCOMES = st.sampled_from([SUCCESS, DEAD, LOST, CANCELLED, OutcomeKind.FAILED, OutcomeKind.LOST])
 Pair = tuple[Lease, Lease]
-PICKS = st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True)  # of the newest leases: many are stale by then
+PICKS = st.lists(
+    st.integers(0, 5), min_size=1, max_size=3, unique=True
+)  # indexes into the newest leases, many of them stale
 
 
 class Machine(RuleBasedStateMachine):
-    """Two jobs that share what they can, two or three workers, one planner that never dies."""
+    """Calls for two jobs with shared gates, some workers, and one planner that never dies."""
 
     server: ValkeyServer
     workers: Bundle[str] = Bundle("workers")
@@ -60,7 +62,7 @@ class Machine(RuleBasedStateMachine):
         self.twins = Twins(self.server)
         self.alive = 0
         self.submitted = 0
-        self.leases: list[Pair] = []  # all that were ever given out, newest last
+        self.leases: list[Pair] = []  # all leases so far, newest last
         self.asked = 0
 
     def teardown(self) -> None:
@@ -71,7 +73,7 @@ class Machine(RuleBasedStateMachine):
         return self.twins.sql.bench.now
 
     def both(self, call: Any) -> Any:
-        """The same call to both: what the SQL store said."""
+        """Make the same call to both stores, and return the answer of the SQL store."""
         return self.twins.both(call)[0]
 
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -118,7 +120,7 @@ class Machine(RuleBasedStateMachine):
             self.both(self._due_resumes)
 
     async def _due_resumes(self, twin: Twin) -> Any:
-        """In whatever order: none is promised."""
+        """Return the due resumes sorted, because a store may return them in any order."""
         return sorted(await twin.store.queries.due_resumes(now=self.now + 5 * SECOND), key=lambda record: record.id)
 
     @rule(name=NAMES, missed=st.sampled_from(["none", "last", "all"]), dry_run=st.booleans())
@@ -140,12 +142,12 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 1, 2, 2, 3, -2]))
     def turn(self, seconds: float) -> None:
-        """Time passes; now and then somebody sets the clock back."""
+        """Let time pass, or sometimes set the clock back."""
         self.twins.turn_to(max(START, self.now + round(seconds * SECOND)))
 
     @rule(stale=st.booleans())
     def plan(self, stale: bool) -> None:
-        """As the planner does; now and then once more with what it knew before."""
+        """Plan as the planner does; `stale`: once more with the old state."""
 
         async def work(twin: Twin) -> Any:
             due = await twin.store.due_schedules(until=self.now + LOOKAHEAD, limit=100)
@@ -164,7 +166,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.alive < 4)
     @rule(target=workers, ttl=TTLS, tasks=OFFERS)
     def register(self, ttl: int, tasks: tuple[str, ...]) -> str:
-        """Somebody who offers to do all, or less: nobody may be left who can start a run that was passed a place."""
+        """Register a worker for all tasks or fewer, so that a run with a place may find no worker."""
         self.alive += 1
         name = f"worker-{self.alive}"
         node = Node(id="worker", incarnation=name, queues=("default",), tasks=tasks)
@@ -183,7 +185,7 @@ class Machine(RuleBasedStateMachine):
         if really:
             self.both(lambda twin: twin.store.leave(worker, now=self.now))
 
-    # ── the way of a run ─────────────────────────────────────────────────────────────────────────────────────────
+    # ── the life of a run ────────────────────────────────────────────────────────────────────────────────────────
 
     @rule(
         name=NAMES,
@@ -213,11 +215,11 @@ class Machine(RuleBasedStateMachine):
 
     @rule(worker=workers, seats=st.integers(0, 3), ahead=st.integers(0, 3), late=st.booleans())
     def reserve(self, worker: str, seats: int, ahead: int, late: bool) -> None:
-        """Now and then under a number that may be void by now."""
+        """Reserve runs; `late`: with a request number that may be void by now."""
         self._take(worker, seats, ahead, late)
 
     def _take(self, worker: str, seats: int, ahead: int, late: bool) -> list[Pair]:
-        """With room for quick jobs, of which there are none: how far a store looks behind a backlog is its own."""
+        """Reserve with `extra` room, so that both stores look equally far behind a backlog."""
         self.asked += 1
         number = 0 if late else self.asked
 
@@ -245,7 +247,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(worker=workers, seats=st.integers(1, 4))
     def work(self, worker: str, seats: int) -> None:
-        """What a worker does most of the time: reserve what is due, and arm it in one call."""
+        """Reserve due runs and arm them in one call, as a worker does most of the time."""
         self._arm_all(self._take(worker, seats, 0, False), early=False)
 
     @rule(worker=workers, below=st.booleans())
@@ -259,7 +261,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(picks=PICKS, early=st.booleans())
     def arm(self, picks: list[int], early: bool) -> None:
-        """As a worker does; `early`: as if none of them were due yet."""
+        """Arm some leases as a worker does; `early`: as if none of them were due yet."""
         self._arm_all(self.picked(picks), early=early)
 
     def _arm_all(self, pairs: list[Pair], *, early: bool) -> None:
@@ -289,12 +291,12 @@ class Machine(RuleBasedStateMachine):
 
     @rule(picks=PICKS, twice=st.booleans(), outcome=OUTCOMES)
     def finish(self, picks: list[int], twice: bool, outcome: Verdict | OutcomeKind) -> None:
-        """Current, stale, repeated, twice in one call: as the leases happen to be."""
+        """Finish some leases, current or stale; `twice`: each of them twice in one call."""
         self._finish_all(self.picked(picks) * (1 + twice), outcome)
 
     @rule(number=st.integers(0, 3), outcome=OUTCOMES)
     def end(self, number: int, outcome: Verdict | OutcomeKind) -> None:
-        """One of the attempts that run."""
+        """Finish one of the running attempts."""
         running = self.twins.sql.running()
         pairs = [pair for pair in self.leases if pair[0].lease_id in running]
         self._finish_all(pairs[number % len(pairs) :][:1] if pairs else [], outcome)
@@ -311,7 +313,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 9), why=st.sampled_from(["by hand", "by another"]))
     def cancel(self, number: int, why: str) -> None:
-        """One of the runs, live or ended."""
+        """Cancel one of the runs, live or ended."""
         names = sorted(set(self.twins.sql.names.values()))
         if names:
             name = names[number % len(names)]
@@ -319,14 +321,14 @@ class Machine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 9), word=st.sampled_from(["replayed:1", "discarded:"]))
     def settle(self, number: int, word: str) -> None:
-        """One of the runs, whatever has become of it; and what is in the box then."""
+        """Settle one of the runs in any state, and compare the dead letters."""
         names = sorted(set(self.twins.sql.names.values()))
         if names:
             name = names[number % len(names)]
             self.both(lambda twin: twin.store.settle_dead([(twin.id_of(name), word)]))
-            self.both(self._box)
+            self.both(self._dead_letters)
 
-    async def _box(self, twin: Twin) -> Any:
+    async def _dead_letters(self, twin: Twin) -> Any:
         return sorted(map(twin.plain, await twin.store.queries.list_dead()))
 
     # ── upkeep ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -368,28 +370,28 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def recount(self) -> None:
-        """The safety net never catches anything."""
+        """A recount must never find a wrong gate."""
         assert self.both(lambda twin: twin.store.recount_gates(now=self.now)) == 0
 
-    # ── what always holds ────────────────────────────────────────────────────────────────────────────────────────
+    # ── after every step ─────────────────────────────────────────────────────────────────────────────────────────
 
     @invariant()
-    def both_are_the_same(self) -> None:
+    def stores_are_equal(self) -> None:
         self.twins.compare()
 
 
 THOROUGH = 20 if SOAK else 1
 
 
-@pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form
-def test_sql_and_redis_do_the_same(valkey: ValkeyServer):
+@pytest.mark.timeout(600)  # enough to shrink a failure to its shortest form
+def test_sql_and_redis_behave_the_same(valkey: ValkeyServer):
     run_machine(
         type("OnThisServer", (Machine,), {"server": valkey}),
         settings=settings(
             max_examples=20 * THOROUGH,
             stateful_step_count=50,
             deadline=None,
-            derandomize=THOROUGH == 1,  # the same walks in every `make test`; `make soak` draws new ones
+            derandomize=THOROUGH == 1,  # `make test` always makes the same walks, `make soak` new ones
             database=None,
             print_blob=True,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

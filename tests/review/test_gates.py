@@ -1,4 +1,4 @@
-"""Gates, when several things happen to the same run at once."""
+"""Gates stay correct when edits, pauses and ends happen to the same runs at nearly the same time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from onthedot_verify.contract.workbench import Workbench, every, retry, window
 from tests.review.asking import SKIP, WAIT, X, ask, overlap, reserved, with_answer
 
 
-async def test_a_lowered_limit_counts_from_the_next_run_on(bench: Workbench):
-    """Limit 2 becomes 1: who waited under the old one passes only when there is room under the new one."""
+async def test_a_lowered_limit_applies_from_the_next_run(bench: Workbench):
+    """The limit 2 becomes 1. Runs that waited under the old limit pass only when the new one has room."""
     record, node = await bench.define(concurrency=Limit(2)), await bench.node()
     for _ in range(4):
         await bench.submit(record)
@@ -22,15 +22,15 @@ async def test_a_lowered_limit_counts_from_the_next_run_on(bench: Workbench):
     assert await bench.finish(running[0])
     asked = await reserved(bench, node)
     answers = await ask(bench, *((lease, [one], WAIT) for lease in asked))
-    assert [type(answer) for answer in answers] == [Blocked, Blocked]  # one runs, and more may not
+    assert [type(answer) for answer in answers] == [Blocked, Blocked]  # one runs, and the new limit is 1
     assert await bench.finish(running[1])
     [lease] = await reserved(bench, node)
     assert isinstance((await ask(bench, (lease, [one], WAIT)))[0], Armed)
     assert await bench.store.recount_gates(now=bench.now) == 0
 
 
-async def test_a_limit_that_was_lowered_does_not_let_a_run_wait_for_itself(bench: Workbench):
-    """It was handed a place under Limit(2); the job is edited to Limit(1) before it is armed."""
+async def test_with_a_lowered_limit_no_run_waits_for_itself(bench: Workbench):
+    """A run got a place under Limit(2). The job is edited to Limit(1) before the run is armed."""
     record, node = await bench.define(concurrency=Limit(2)), await bench.node()
     for _ in range(3):
         await bench.submit(record)
@@ -44,8 +44,8 @@ async def test_a_limit_that_was_lowered_does_not_let_a_run_wait_for_itself(bench
     assert isinstance((await ask(bench, (lease, [Gate("limit:job:1:", 1)], WAIT)))[0], Armed)
 
 
-async def test_an_edit_that_adds_a_gate_makes_nobody_wait_for_each_other(bench: Workbench):
-    """One has the limit, the other the new overlap gate, and each would need what the other has."""
+async def test_an_edit_that_adds_a_gate_causes_no_deadlock(bench: Workbench):
+    """One run has the limit, the other the new overlap gate, and each needs what the other has."""
     record, node = await bench.define(concurrency=Limit(1, name="x")), await bench.node()
     for due in (0, 1, 2):
         await bench.submit(record, due)
@@ -74,7 +74,7 @@ async def test_an_edit_that_adds_a_gate_makes_nobody_wait_for_each_other(bench: 
 
 
 async def test_a_paused_job_takes_no_place_from_others(bench: Workbench):
-    """Its run was next in line at a shared limit, and is held: the place goes to who can use it."""
+    """Its run was the next at a shared limit, and is held now. The place goes to a run that can use it."""
     mine, others = await bench.define("mine", concurrency=Limit(1, name="x")), None
     others = await bench.define("others", concurrency=Limit(1, name="x"))
     node = await bench.node()
@@ -114,8 +114,8 @@ async def test_a_job_that_is_paused_while_it_has_a_place_gives_it_up(bench: Work
     assert isinstance((await ask(bench, (free, [X], WAIT)))[0], Armed)
 
 
-async def test_jobs_that_share_a_name_with_different_limits(bench: Workbench):
-    """Each passes when there is room by its own limit, also when the place comes from one that allows more."""
+async def test_jobs_that_share_a_limit_name_each_obey_their_own_number(bench: Workbench):
+    """A run passes only if its own number has room, even if the place was released by a job with a higher number."""
     many = await bench.define("many", concurrency=Limit(3, name="x"))
     few = await bench.define("few", concurrency=Limit(1, name="x"))
     node = await bench.node()
@@ -129,15 +129,15 @@ async def test_jobs_that_share_a_name_with_different_limits(bench: Workbench):
     assert [type(answer) for answer in answers] == [Armed, Armed, Armed, Blocked]
     running = [with_answer(lease, answer) for lease, answer in zip(leases[:3], answers[:3], strict=True)]
     assert await bench.finish(running[0])
-    assert await reserved(bench, node) == []  # two run, and it may run only alone
+    assert await reserved(bench, node) == []  # two still run, and this job allows one
     assert await bench.finish(running[1])
     assert await reserved(bench, node) == []
     assert await bench.finish(running[2])
     assert [lease.run_id for lease in await reserved(bench, node)] == [leases[3].run_id]
 
 
-async def test_a_run_that_is_withdrawn_leaves_its_gate(bench: Workbench):
-    """The gate had passed to a slot, the clock is set back, and an edit withdraws that slot."""
+async def test_a_withdrawn_run_releases_its_gate(bench: Workbench):
+    """The gate has passed to a slot. Then the clock is set back, and an edit withdraws that slot."""
     record, node = await bench.define(slots=(10, 20), overlap=Overlap("skip")), await bench.node()
     bench.turn(20)
     first, second = await reserved(bench, node)
@@ -152,8 +152,8 @@ async def test_a_run_that_is_withdrawn_leaves_its_gate(bench: Workbench):
     assert isinstance((await ask(bench, (again, [overlap(record)], SKIP)))[0], Armed)
 
 
-async def test_an_edit_lets_who_waits_go_on_under_the_new_definition(bench: Workbench):
-    """It waits at a gate that the new definition does not have any more."""
+async def test_an_edit_that_removes_a_gate_releases_the_waiting_run(bench: Workbench):
+    """The run waits at a gate that the new definition no longer has."""
     record, node = await bench.define(overlap=Overlap("wait")), await bench.node()
     await bench.submit(record)
     await bench.submit(record)
@@ -164,8 +164,8 @@ async def test_an_edit_lets_who_waits_go_on_under_the_new_definition(bench: Work
     assert [lease.run_id for lease in await bench.take(node, 9)] == [leases[1].run_id]
 
 
-async def test_a_closed_gate_before_the_instant_changes_nothing_behind_an_edit(bench: Workbench):
-    """`Busy` gives back only what was taken on the way."""
+async def test_a_busy_answer_releases_only_the_gates_that_the_call_took(bench: Workbench):
+    """The run is not due yet, so that `arm` answers `Busy` at a closed gate."""
     record, node = await bench.define(concurrency=Limit(1, name="x"), overlap=Overlap("wait")), await bench.node()
     await bench.submit(record)
     await bench.submit(record)

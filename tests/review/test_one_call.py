@@ -1,4 +1,4 @@
-"""Several runs of one job in one call of `arm`: each finds the gates as the one before has left them."""
+"""In one call of `arm` with several runs, each run sees the gates as the previous run left them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from onthedot_verify.contract.workbench import Workbench, retry
 from tests.review.asking import REPLACE, ask, overlap, reserved, with_answer
 
 
-async def test_two_slots_of_a_replace_job_armed_in_one_call(bench: Workbench):
-    """The first is armed, so the second finds it running: it is asked to stop, and the second waits."""
+async def test_of_two_slots_in_one_call_the_second_replaces_the_first(bench: Workbench):
+    """The first one is armed, so the second finds it running. The first is asked to stop, and the second waits."""
     record, node = await bench.define(slots=(10, 11), overlap=Overlap("replace")), await bench.node()
     bench.turn(12)
     first, second = await reserved(bench, node)
@@ -23,7 +23,7 @@ async def test_two_slots_of_a_replace_job_armed_in_one_call(bench: Workbench):
 
 
 async def test_a_run_that_is_replaced_in_the_same_call_is_not_armed(bench: Workbench):
-    """A retry that has the gate is reserved; a slot replaces it, and the retry comes behind it in the batch."""
+    """A reserved retry holds the gate. A slot replaces it, and the retry comes later in the same batch."""
     record, node = await bench.define(slots=(10, 20), overlap=Overlap("replace")), await bench.node()
     bench.turn(10)
     [first] = await reserved(bench, node)

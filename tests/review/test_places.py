@@ -1,7 +1,7 @@
-"""Limits that are full most of the time, while workers come and go: SQL and Redis say and show the same.
+"""With full limits and workers that come and go, SQL and Redis behave the same, and every run completes.
 
-Random walks, each from its seed. After every step both stores are compared, and no limit is exceeded, no run waits at
-an open gate, and no run that waits holds a limit. At the end all workers are there, and every run comes to its end.
+The test makes seeded random walks. After each step both stores are equal, no limit is exceeded, no run waits at an
+open gate, and no waiting run holds a limit. At the end a worker for all tasks joins, and every run must complete.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Pair = tuple[Lease, Lease]
 
 
 class Crowd:
-    """One walk."""
+    """One random walk."""
 
     def __init__(self, twins: Twins, seed: int) -> None:
         self.twins = twins
@@ -47,7 +47,7 @@ class Crowd:
         self.held: list[Pair] = []
         self.running: list[Pair] = []
         self.count = 0
-        self.gates: dict[str, tuple[Gate, ...]] = {}  # that a run has to pass, by its name
+        self.gates: dict[str, tuple[Gate, ...]] = {}  # the gates of each run, by its name
         for name, options in JOBS.items():
             self.both(partial(_define, name=name, options=options))
         self.join(frozenset({TASK}))
@@ -74,7 +74,7 @@ class Crowd:
         self.workers.append(node.incarnation)
 
     def leave(self) -> None:
-        """The first one stays: it cannot do all."""
+        """Remove a random worker, but never the first one."""
         if len(self.workers) > 1:
             gone = self.workers.pop(self.chance.randrange(1, len(self.workers)))
             self.both(partial(self._leave, worker=gone))
@@ -86,7 +86,7 @@ class Crowd:
         return self.chance.choice([one for one in self.workers if one in self.nodes()])
 
     def nodes(self) -> dict[str, Node]:
-        """Those that are alive."""
+        """Return the living nodes by incarnation."""
         nodes = self.twins.do(self.twins.sql.store.queries.list_nodes(living=True, now=self.now))
         return {node.incarnation: node for node in nodes}
 
@@ -102,7 +102,7 @@ class Crowd:
         self.both(work)
 
     def reserve(self) -> str:
-        """By which worker."""
+        """Let a random worker reserve runs, and return it."""
         self.count += 1
         worker, seats = self.living(), self.chance.choice([1, 2, 4])
         tasks = frozenset(self.nodes()[worker].tasks)
@@ -119,7 +119,7 @@ class Crowd:
         return worker
 
     def arm(self, worker: str = "") -> int:
-        """Some of those that a worker has reserved, in one call; how many start."""
+        """Arm some runs that a worker has reserved in one call, and return how many start."""
         mine = [pair for pair in self.held if pair[0].incarnation == (worker or self.living())]
         pairs = mine if worker else self.chance.sample(mine, self.chance.randint(0, len(mine)))
         early = not worker and self.chance.random() < 0.1
@@ -144,7 +144,7 @@ class Crowd:
         return await twin.store.arm(leases, gates=asks, now=self.now)
 
     def work(self) -> int:
-        """What a worker does most of the time."""
+        """Reserve and arm, as a worker does most of the time."""
         return self.arm(self.reserve())
 
     def finish(self) -> None:
@@ -165,15 +165,17 @@ class Crowd:
     def turn(self) -> None:
         self.twins.turn_to(self.now + self.chance.choice([0, 1, 2]) * SECOND)
 
-    # ── what holds ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── checks ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def look(self) -> None:
+    def check(self) -> None:
         self.twins.compare()
         held, waiting = self.twins.sql.gates()
         for key, holders in held.items():
-            assert len(holders) <= max(self.gate(name, key).capacity for name in holders), f"{key} is exceeded"
+            assert len(holders) <= max(self.gate(name, key).capacity for name in holders), (
+                f"{key}: expected at most as many holders as its capacity"
+            )
             for name in holders & waiting.keys():
-                assert self.gate(name, key).until_end, f"{name} waits, and holds a limit"
+                assert self.gate(name, key).until_end, f"{name} waits and holds a limit"
         for name, key in waiting.items():
             assert len(held.get(key, ())) >= self.gate(name, key).capacity, f"{name} waits at an open gate"
 
@@ -188,10 +190,10 @@ class Crowd:
         }  # fmt: skip
         for _ in range(count):
             self.chance.choices(list(moves), list(moves.values()))[0]()
-            self.look()
+            self.check()
 
     def end(self) -> None:
-        """Workers that can do all are there: round by round somebody starts, until nothing is left."""
+        """Replace all workers by one for all tasks, and check that it can complete every run."""
         for worker in self.workers:
             self.both(partial(self._leave, worker=worker))
         self.workers.clear()
@@ -204,10 +206,10 @@ class Crowd:
             self.recount()
             for _ in range(5):
                 started += self.work()
-            assert started or self.running, "nobody starts"
+            assert started or self.running, "expected a run to start in each round"
             while self.running:
                 self.finish()
-            self.look()
+            self.check()
 
     async def _reap(self, twin: Twin) -> Any:
         found = await twin.store.orphans(limit=100, now=self.now)
@@ -221,8 +223,8 @@ async def _define(twin: Twin, name: str, options: dict[str, Any]) -> JobRecord:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_sql_and_redis_do_the_same_at_full_limits(valkey: ValkeyServer):
-    """More walks, and new ones, in a soak."""
+def test_sql_and_redis_behave_the_same_at_full_limits(valkey: ValkeyServer):
+    """A soak makes more walks, with new seeds."""
     first = random.randrange(10**6) if THOROUGH > 1 else 0
     for seed in range(first, first + 5 * THOROUGH):
         twins = Twins(valkey)

@@ -1,4 +1,4 @@
-"""Resuming, when somebody else does something to the job between the look and the call."""
+"""A resume is safe if another process changes the job after the resumer has read it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onthedot_verify.contract.workbench import Workbench, at, every, window
 
 
 class StandingClock:
-    """Time is what the bench says."""
+    """A clock that shows the time of the workbench."""
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
@@ -29,7 +29,7 @@ class StandingClock:
 
 
 class Interrupted:
-    """The bench's store; something happens between a look at schedules and what follows from it."""
+    """The store of the workbench, with an action between the read of schedules and the resume."""
 
     def __init__(self, bench: Workbench, happens: Callable[[], Awaitable[object]]) -> None:
         self._bench = bench
@@ -71,8 +71,8 @@ async def test_a_job_that_is_deleted_meanwhile_does_not_end_the_engine(bench: Wo
     await resume_what_is_due(bench, deleted)
 
 
-async def test_a_job_that_is_paused_anew_stays_paused(bench: Workbench):
-    """Somebody has extended the pause, and was told that it holds."""
+async def test_a_job_that_is_paused_again_stays_paused(bench: Workbench):
+    """A user has extended the pause, and got the answer that the job is paused."""
     record = await paused(bench)
 
     async def extended() -> None:
@@ -85,7 +85,7 @@ async def test_a_job_that_is_paused_anew_stays_paused(bench: Workbench):
 
 
 async def test_windows_of_an_older_definition_resume_nothing(bench: Workbench):
-    """The schedule kept its id and its watermark, and yields other instants now."""
+    """The schedule kept its id and its watermark, but yields other instants now."""
     record = await paused(bench)
     await bench.put(bench.job(every(7)), window(6, 36, [7, 14], next_at=21))
     plan = window(0, 36, [10, 20, 30], next_at=40)

@@ -1,4 +1,4 @@
-"""A slot that was cancelled before its instant has had its fate: nothing brings it back."""
+"""A slot that was cancelled before its instant is never planned again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_an_edit_does_not_plan_a_cancelled_slot_again(bench: Workbench):
 
 
 async def test_a_resume_does_not_plan_a_cancelled_slot_again(bench: Workbench):
-    """And its answer says exactly what it plans."""
+    """The answer of the resume lists exactly the planned slots."""
     record = await cancelled_ahead(bench)
     await bench.store.pause_job(record.id, reason="", now=bench.now)
     bench.turn(5)
@@ -39,7 +39,7 @@ async def test_a_resume_does_not_plan_a_cancelled_slot_again(bench: Workbench):
 
 
 async def test_a_planner_does_not_plan_a_cancelled_slot_again(bench: Workbench):
-    """The watermark went back with a pause, and the resume did not reach as far as before."""
+    """A pause moved the watermark back, and the resume planned less far ahead than before."""
     record, node = await cancelled_ahead(bench), await bench.node()
     term = await bench.term(node)
     await bench.store.pause_job(record.id, reason="", now=bench.now)
@@ -49,8 +49,8 @@ async def test_a_planner_does_not_plan_a_cancelled_slot_again(bench: Workbench):
     assert await bench.take(node, 9) == []
 
 
-async def test_a_schedule_that_is_dropped_and_comes_back_does_not_plan_a_cancelled_slot_again(bench: Workbench):
-    """The key of the run is the same, and so is its fate."""
+async def test_a_schedule_removed_and_added_again_does_not_plan_a_cancelled_slot(bench: Workbench):
+    """The run has the same key as before, so that it keeps its fate."""
     record = await cancelled_ahead(bench)
     bench.turn(4)
     await bench.put(bench.job(), window(0, 4))

@@ -1,4 +1,4 @@
-"""Who is asked to stop, who is not, and what becomes of those who were."""
+"""Only replaced slots and cancelled runs are asked to stop, and they are not tried again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.review.asking import REPLACE, WAIT, ask, overlap, reserved, with_answ
 
 
 async def test_a_submitted_run_is_not_replaced(bench: Workbench):
-    """Only slots are: who asked for a run by hand gets it, and the slot waits."""
+    """Only slots are replaced. A run that a user submitted continues, and the slot waits."""
     record, node = await bench.define(slots=(10,), overlap=Overlap("replace")), await bench.node()
     await bench.submit(record, 5)
     bench.turn(10)
@@ -19,8 +19,8 @@ async def test_a_submitted_run_is_not_replaced(bench: Workbench):
     assert (await bench.store.beat(node, ttl=10_000_000_000, now=bench.now)).cancels == ()
 
 
-async def test_a_submitted_run_in_line_is_not_replaced(bench: Workbench):
-    """It has waited, the gate has passed to it, and it is not armed yet: it must not be cancelled unseen."""
+async def test_a_waiting_submitted_run_is_not_replaced(bench: Workbench):
+    """The gate has passed to it, and it is not armed yet. It must not be cancelled in that state."""
     record, node = await bench.define(slots=(10, 20), overlap=Overlap("replace")), await bench.node()
     bench.turn(10)
     mine = await bench.submit(record, 10)
@@ -35,8 +35,8 @@ async def test_a_submitted_run_in_line_is_not_replaced(bench: Workbench):
     assert await bench.state(mine) is RunState.RESERVED
 
 
-async def test_who_is_asked_to_stop_is_not_tried_again(bench: Workbench):
-    """Cancelled by hand, and the attempt fails by itself, or its node is lost: either way it is the last one."""
+async def test_a_cancelled_attempt_is_not_tried_again(bench: Workbench):
+    """After the cancel the attempt fails by itself, or its node is lost. In both cases it is the last attempt."""
     for number, verdict in enumerate((retry(50), recover(50))):
         record, node = await bench.define(f"job{number}"), await bench.node()
         await bench.submit(record)
@@ -45,12 +45,12 @@ async def test_who_is_asked_to_stop_is_not_tried_again(bench: Workbench):
         assert await bench.finish(lease, verdict)
         run = await bench.run(lease.run_id)
         assert (run.state, run.reason, run.attempts) == (RunState.CANCELLED, "by hand", 1)
-        assert await bench.finish(lease, verdict)  # asked again: accepted before
+        assert await bench.finish(lease, verdict)  # repeated: it was accepted before
         assert not await bench.finish(lease, SUCCESS)
 
 
-async def test_who_was_replaced_and_fails_does_not_come_back(bench: Workbench):
-    """The newest slot must not wait through the back-off and the retries of the one that it replaces."""
+async def test_a_replaced_attempt_that_fails_is_not_retried(bench: Workbench):
+    """The new slot must not wait for the backoff and the retries of the one that it replaces."""
     record, node = await bench.define(slots=(10, 20), overlap=Overlap("replace")), await bench.node()
     bench.turn(20)
     first, second = await reserved(bench, node)

@@ -1,7 +1,7 @@
-"""The SQL store and Redis side by side: the same call to both, and what came of it in words that fit both.
+"""Makes the same calls to the SQL store and to the Redis store, and compares their answers and contents.
 
-Run ids need not be the same (the SQL store draws numbers that it may not use), so a run is named by its key. Nor need
-a run get the same one of the lease ids that an ask brought, so a lease is named by its run and its ask.
+Their run ids may differ (the SQL store draws numbers that it may not use), so a run is named by its key. A run may get
+another lease id of the same request, so a lease is named by its run and the request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Gates = tuple[dict[str, set[str]], dict[str, str]]
 
 
 class Twin:
-    """One of the two: its store, its bench, and the names of its runs."""
+    """One of the two stores, with its workbench and the names of its runs and leases."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -42,12 +42,12 @@ class Twin:
         await self.store.close()
 
     async def learn(self) -> None:
-        """Note every run by its key."""
+        """Give every new run its name: job, trigger and slot."""
         for run in sorted(await self.store.queries.list_runs(limit=100_000), key=lambda run: run.id):
             self.names.setdefault(run.id, f"{run.job}/{self.trigger(run.trigger)}/{run.slot_at}")
 
     def trigger(self, trigger: str) -> str:
-        """What asked for a run; another run, by its name."""
+        """Return the trigger of a run; in `after:`, with the name of the other run instead of its id."""
         kind, _, of = trigger.partition(":")
         return f"after:{self.names[int(of)]}" if kind == "after" else trigger
 
@@ -55,7 +55,7 @@ class Twin:
         return next(run_id for run_id, one in reversed(self.names.items()) if one == name)
 
     def plain(self, value: Any) -> Any:
-        """The value without anything that two stores may choose for themselves."""
+        """Return the value without the ids that each store may choose by itself."""
         match value:
             case Lease():
                 return (
@@ -68,7 +68,7 @@ class Twin:
                 rest = [
                     getattr(value, one.name) for one in fields(value) if one.name not in ("id", "reason", "trigger")
                 ]
-                return (self.names[value.id], said, *rest)  # its name says what asked for it
+                return (self.names[value.id], said, *rest)  # its name contains the trigger
             case Parent():
                 return (value.name, value.run_id and self.names[value.run_id], value.ended_at)
             case Busy() | Blocked() | Skipped():
@@ -90,7 +90,7 @@ class Twin:
         return value
 
     def gates(self) -> Gates:
-        """Who holds which gate, and who waits at which."""
+        """Return the holders of each gate, and the gate at which each blocked run waits."""
         raise NotImplementedError
 
 
@@ -102,11 +102,11 @@ class SqlTwin(Twin):
         super().__init__(self.memory)
 
     def rows(self, statement: str) -> list[Any]:
-        """What its tables say."""
+        """Return the rows of a query."""
         return self.memory.database.db.execute(statement).fetchall()
 
     def running(self) -> set[str]:
-        """The lease ids of the attempts that run."""
+        """Return the lease ids of the running attempts."""
         return {lease_id for (lease_id,) in self.rows("SELECT lease_id FROM runs WHERE state = 'running'")}
 
     def gates(self) -> Gates:
@@ -118,7 +118,7 @@ class SqlTwin(Twin):
 
 
 class RedisTwin(Twin):
-    """The store on Redis; the server is its own."""
+    """The Redis store, on a server of its own."""
 
     def __init__(self, store: RedisStore, server: ValkeyServer) -> None:
         super().__init__(store)
@@ -140,7 +140,7 @@ class RedisTwin(Twin):
 
 
 class Twins:
-    """Both, on one loop."""
+    """Both stores, on one event loop."""
 
     def __init__(self, server: ValkeyServer) -> None:
         self.loop = asyncio.new_event_loop()
@@ -161,14 +161,14 @@ class Twins:
             twin.bench.now = now
 
     def both(self, call: Call) -> tuple[Any, Any]:
-        """Make the same call to both; what they said must be the same."""
+        """Make the same call to both, check that the answers are equal, and return both."""
         first, second = (self.do(self._ask(twin, call)) for twin in self.pair)
         plain = [twin.plain(answer) for twin, answer in zip(self.pair, (first, second), strict=True)]
-        assert plain[0] == plain[1], f"the twins answer differently: {plain[0]} and {plain[1]}"
+        assert plain[0] == plain[1], f"expected equal answers, got {plain[0]} from SQL and {plain[1]} from Redis"
         return first, second
 
     async def _ask(self, twin: Twin, call: Call) -> Any:
-        """A server that was too slow is asked again, as every caller does."""
+        """Make the call, and repeat it if the server was too slow, as every caller does."""
         for _ in range(2):
             with suppress(StoreUnavailable):
                 return await self._ask_once(twin, call)
@@ -185,16 +185,16 @@ class Twins:
         return answer
 
     def compare(self) -> None:
-        """All that can be seen of both is the same."""
+        """Check that the visible content of both stores is equal."""
         first, second = (self.do(self._seen(twin)) for twin in self.pair)
         for what, was in first.items():
-            assert was == second[what], f"the twins differ in {what}"
+            assert was == second[what], f"expected equal {what} in both stores"
 
     async def _seen(self, twin: Twin) -> dict[str, Any]:
         seen = {what: twin.plain(value) for what, value in (await twin.bench.everything()).items()}
-        seen["runs"] = twin.plain(await twin.bench.runs())  # in the order in which they are listed
+        seen["runs"] = twin.plain(await twin.bench.runs())  # in the order of the listing
         seen["attempts"] = sorted(seen["attempts"], key=repr)
-        seen["attempts"] = [[one[2:] for one in of_run] for of_run in seen["attempts"]]  # without the run's number
+        seen["attempts"] = [[one[2:] for one in of_run] for of_run in seen["attempts"]]  # without the id of the run
         seen["gates"] = twin.gates()
         jobs = await twin.store.queries.list_jobs()
         seen["parents"] = [[twin.plain(one) for one in await twin.store.queries.parents_of(job.id)] for job in jobs]

@@ -1,4 +1,4 @@
-"""Which failures are the same: numbers, hex, quotes and paths do not count; job, type and the rest of the text do."""
+"""Failures that differ only in numbers, hex, quotes or paths get the same fingerprint; other failures do not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def same(one: str, two: str) -> bool:
         ("E: one\n  two", "E: one two"),
     ],
 )
-def test_the_same_failure(one: str, two: str):
+def test_similar_failures_get_the_same_fingerprint(one: str, two: str):
     assert same(one, two), (common_text(one), common_text(two))
 
 
@@ -40,7 +40,7 @@ def test_the_same_failure(one: str, two: str):
         ("KeyError: 'ann'", "ValueError: 'ann'"),
         ("E: cannot read", "E: cannot write"),
         ("E: it can't be read and don't ask", "E: it can't be sent and don't ask"),  # apostrophes quote nothing
-        ("E: decade facade", "E: facade decade"),  # words of hex letters are words
+        ("E: decade facade", "E: facade decade"),  # words of hex letters count as words
         ("", "E: x"),
         ("exit code 2", "exit code 5"),
         ("exit code 2", "exit code 137"),
@@ -57,35 +57,35 @@ def test_the_same_failure(one: str, two: str):
         ),
     ],
 )
-def test_another_failure(one: str, two: str):
+def test_other_failures_get_another_fingerprint(one: str, two: str):
     assert not same(one, two), common_text(one)
 
 
-def test_another_job_is_another_failure():
+def test_failures_of_other_jobs_get_another_fingerprint():
     prints = {fingerprint(*where, "E: x") for where in (("default", "mail"), ("default", "post"), ("team", "mail"))}
     assert len(prints) == 3
     assert {len(one) for one in prints} == {12}
 
 
-def test_the_type_of_an_error():
+def test_the_type_of_an_error_is_read_from_its_text():
     assert error_type("requests.HTTPError: 500") == "requests.HTTPError"
     assert error_type("exit code 3") == ""
-    assert error_type("see: nothing") == "see"  # a word and a colon: nobody can tell
+    assert error_type("see: nothing") == "see"  # a word and a colon look like a type
     assert error_type("") == ""
 
 
 @given(st.text(max_size=300), st.integers(0, 10**12), st.integers(0, 10**12))
-def test_a_number_never_counts(text: str, one: int, two: int):
+def test_numbers_do_not_count(text: str, one: int, two: int):
     assert common_text(f"{text} {one} x") == common_text(f"{text} {two} x")
 
 
 @given(st.text())
-def test_any_text_has_one_and_it_stays(text: str):
+def test_any_text_has_a_stable_fingerprint(text: str):
     assert fingerprint("n", "j", text) == fingerprint("n", "j", text)
 
 
 @pytest.mark.parametrize("text", ["'" * 4_000, "/" * 4_000, "a" * 4_000, "0x" * 2_000, "1." * 2_000, " " * 4_000])
-def test_no_text_takes_long(text: str):
+def test_hostile_text_takes_little_time(text: str):
     began = time.process_time()
     common_text(text)
     assert time.process_time() - began < 0.2

@@ -1,4 +1,4 @@
-"""Which gates a run has, and what a due run does at its closed overlap gate."""
+"""A job's options give the keys of its gates, and what a due run does at a closed overlap gate."""
 
 from dataclasses import replace
 from typing import Any
@@ -39,15 +39,15 @@ def asked(lease: Lease, now: int = DUE) -> OnBusy:
         ("replace", "all", OnBusy("replace", overdue="wait")),
     ],
 )
-def test_each_mode_has_its_answer(mode, catch_up, wanted):
+def test_each_overlap_mode_has_its_action(mode, catch_up, wanted):
     assert asked(lease(otd.Overlap(mode), otd.CatchUp(catch_up))) == wanted
 
 
-def test_what_somebody_asked_for_waits():
+def test_a_backfilled_run_waits():
     assert asked(lease(otd.Overlap("skip"), otd.CatchUp(), backfill_trigger("s"))) == OnBusy("wait")
 
 
-def test_a_slot_is_late_when_it_was_planned_or_asked_for_late():
+def test_a_slot_is_late_if_it_is_armed_or_was_created_late():
     one = lease(otd.Overlap("wait"), otd.CatchUp())
     assert not asked(one, DUE + ON_TIME).late
     assert asked(one, DUE + ON_TIME + 1).late
@@ -72,17 +72,17 @@ def test_named_limits_and_rates_belong_to_a_namespace():
     assert keys_in("qa", "db", "tenant") == ['limit:in:qa:name:db:"t"', 'rate:in:qa:name:db:"t"']
 
 
-def test_the_default_namespace_keeps_the_keys_that_are_stored():
+def test_keys_of_the_default_namespace_have_no_namespace():
     assert keys_in("default", "db") == ["limit:name:db:", "rate:name:db:"]
     assert keys_in("default", "db", "tenant") == ['limit:name:db:"t"', 'rate:name:db:"t"']
 
 
-def test_no_name_reaches_into_another_namespace():
-    """Whatever somebody calls a limit: a namespace holds no colon, and the default one says what follows it."""
+def test_no_limit_name_gives_the_key_of_another_namespace():
+    """A name may contain colons, a namespace may not. After its kind, a key has `name:` or `in:<namespace>:`."""
     names = ["db", "qa:db", "in:qa:name:db", "name:db", "qa:name:db"]
     keys = [key for namespace in ("default", "qa", "db") for name in names for key in keys_in(namespace, name)]
     assert len(keys) == len(set(keys))
 
 
-def test_a_limit_without_a_name_is_the_jobs_own():
+def test_a_limit_without_a_name_belongs_to_its_job():
     assert keys_in("qa", "") == ["limit:job:1:", "rate:job:1:"]

@@ -1,4 +1,4 @@
-"""What starts next, over all jobs in the order of time: of values, without a store."""
+"""`upcoming` lists the next starts of all jobs in order of time; frequent ones appear once with their rate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def state(name: str, schedule: Schedule, *, exceptions: tuple[SlotException, ...
     return ScheduleState(record, schedule_id(given), 0, NOW, NOW, None, exceptions)
 
 
-def told(starts: list[Start]) -> list[tuple[str, str, float | None]]:
+def rows(starts: list[Start]) -> list[tuple[str, str, float | None]]:
     return [
         (
             one.job.job.name,
@@ -34,13 +34,13 @@ def told(starts: list[Start]) -> list[tuple[str, str, float | None]]:
     ]
 
 
-def test_in_the_order_of_time_and_a_dense_one_once():
+def test_starts_are_in_order_of_time_and_a_frequent_job_appears_once():
     states = [
         state("tick", otd.every("1s")),
         state("hourly", otd.cron("5 * * * *")),
         state("nightly", otd.cron("30 2 * * *")),
     ]
-    assert told(upcoming(Gathered(states), NOW, limit=5)) == [
+    assert rows(upcoming(Gathered(states), NOW, limit=5)) == [
         ("tick", "18 12:00:01", 1.0),
         ("hourly", "18 12:05:00", 3600.0),
         ("nightly", "19 02:30:00", None),
@@ -49,10 +49,10 @@ def test_in_the_order_of_time_and_a_dense_one_once():
     ]
 
 
-def test_what_lies_within_a_range_is_not_dense():
+def test_few_starts_within_a_range_are_listed_one_by_one():
     states = [state("tick", otd.every("1s")), state("hourly", otd.cron("5 * * * *"))]
     end = NOW + 3 * 3600 * SECOND
-    assert told(upcoming(Gathered(states), NOW, limit=20, until=end)) == [
+    assert rows(upcoming(Gathered(states), NOW, limit=20, until=end)) == [
         ("tick", "18 12:00:01", 1.0),
         ("hourly", "18 12:05:00", None),
         ("hourly", "18 13:05:00", None),
@@ -65,19 +65,19 @@ def test_what_lies_within_a_range_is_not_dense():
     [("0 22-6 * * *", 9), ("10-50/10 * * * *", 120), ("5 * * * *", 24), ("* 9-17 * * 1-5", None), ("0 0 * * 1", None)],
 )
 @pytest.mark.parametrize("later", range(0, 86_400, 5_003))
-def test_the_rate_is_true_and_does_not_change_with_the_hour(expression: str, a_day: int | None, later: int):
+def test_the_rate_of_a_frequent_job_is_right_at_any_hour(expression: str, a_day: int | None, later: int):
     [start] = upcoming(Gathered([state("one", otd.cron(expression))]), NOW + later * SECOND, limit=1 + later % 3)[:1]
     dense = upcoming(Gathered([state("one", otd.cron(expression))]), NOW + later * SECOND, limit=20)
     assert (start.many, [one.many for one in dense]) == (False, [True])
     assert (None if dense[0].every is None else 86_400 * SECOND / dense[0].every) == a_day
 
 
-def test_slots_that_somebody_skipped_are_left_out():
+def test_skipped_slots_are_left_out():
     first = to_micros(datetime(2026, 11, 19, 2, 30, tzinfo=UTC))
     states = [state("nightly", otd.cron("30 2 * * *"), exceptions=(SlotException(first, "cancelled"),))]
-    assert told(upcoming(Gathered(states), NOW, limit=1)) == [("nightly", "20 02:30:00", None)]
+    assert rows(upcoming(Gathered(states), NOW, limit=1)) == [("nightly", "20 02:30:00", None)]
 
 
-def test_nothing():
+def test_without_future_slots_the_list_is_empty():
     assert upcoming(Gathered(), NOW, limit=5) == []
     assert upcoming(Gathered([state("once", otd.at("2020-01-01T00:00Z"))]), NOW, limit=5) == []

@@ -1,4 +1,4 @@
-"""What a file says of a pause, and what it does to a job."""
+"""The pause in a file pauses or resumes a job only if that changes something."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ BY_HAND, MOVES = Pause(reason="by hand"), Pause(reason="it moves", until=LATER)
         (MOVES, None, "pause"),
         (MOVES, BY_HAND, "pause"),
         (MOVES, MOVES, ""),
-        (Pause(reason="it moves"), MOVES, "pause"),  # from now on without an end
+        (Pause(reason="it moves"), MOVES, "pause"),  # removes the end
         (Pause(until=EARLIER), None, ""),
         (Pause(until=EARLIER), BY_HAND, ""),
         (Pause(on=False), None, ""),
         (Pause(on=False), MOVES, "resume"),
     ],
 )
-def test_the_rule(says: Pause | None, current: Pause | None, change: str):
+def test_a_pause_in_a_file_has_the_expected_effect(says: Pause | None, current: Pause | None, change: str):
     assert pause_change(says, current, NOW) == change
     after = pause_after(says, current, NOW)
     assert after == {"": current, "pause": says, "resume": None}[change]
-    assert pause_change(says, after, NOW) == "", "applied again, it changes nothing"
+    assert pause_change(says, after, NOW) == "", "expected no change from a second application"

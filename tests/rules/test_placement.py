@@ -1,4 +1,4 @@
-"""Who is to run what."""
+"""Runs are assigned to nodes that can execute them, and to the least loaded of these."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def place(name: str, load: int = 0, **offers: Any) -> Place:
     return Place(f"node-{name}", name, frozenset(queues), frozenset(labels), frozenset(tasks), load)
 
 
-def test_on_all_means_every_node_that_can():
+def test_on_all_targets_every_node_that_can_run_the_job():
     places = [
         place("a"), place("b", labels=["gpu"]), place("c", queues={"mail"}), place("d", tasks={"call:other"}),
     ]  # fmt: skip
@@ -29,25 +29,25 @@ def test_on_all_means_every_node_that_can():
     assert targets(job(on="all"), []) == ()
 
 
-def test_the_one_with_the_fewest_gets_the_next():
+def test_the_least_loaded_node_gets_the_next_run():
     wanted = [(number, job(), "") for number in range(6)]
     chosen = assign(wanted, [place("a", 3), place("b", 0), place("c", 1)], most=10)
-    assert [run for run, _ in chosen] == list(range(6)), "in their order"
+    assert [run for run, _ in chosen] == list(range(6)), "expected all runs in their order"
     assert Counter(name for _, name in chosen) == {"b": 3, "c": 2, "a": 1}
 
 
-def test_nobody_gets_more_than_k_and_the_rest_waits():
+def test_a_node_gets_at_most_k_runs_and_the_rest_wait():
     wanted = [(number, job(), "") for number in range(9)]
     chosen = assign(wanted, [place("a", 1), place("b")], most=3)
     assert Counter(name for _, name in chosen) == {"a": 2, "b": 3}
 
 
-def test_who_did_nothing_with_it_gets_it_only_if_nobody_else_can():
+def test_a_run_returns_to_its_previous_node_only_if_no_other_can_run_it():
     assert assign([(1, job(), "a")], [place("a", 0), place("b", 5)], most=10) == [(1, "b")]
     assert assign([(1, job(), "a")], [place("a", 0), place("b", 5, labels=[], tasks=())], most=10) == [(1, "a")]
 
 
-def test_only_who_can_do_it_is_chosen():
+def test_only_a_node_that_can_run_the_job_is_chosen():
     gpu = job(labels=frozenset({"gpu"}))
     places = [place("a"), place("b", 9, labels=["gpu"])]
     assert assign([(1, gpu, ""), (2, job(), "")], places, most=10) == [(1, "b"), (2, "a")]

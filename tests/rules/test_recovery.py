@@ -1,4 +1,4 @@
-"""What becomes of a run whose node died."""
+"""A run whose node died is repeated, dead or lost, as its guarantee and its number of recoveries say."""
 
 import pytest
 
@@ -13,12 +13,12 @@ def recover(guarantee: Guarantee, recoveries: int):
 
 
 @pytest.mark.parametrize("recoveries", [0, 1, 2])
-def test_at_least_once_is_due_again_at_once(recoveries):
+def test_an_at_least_once_run_is_due_again_at_once(recoveries):
     found = recover(Guarantee.AT_LEAST_ONCE, recoveries)
     assert (found.state, found.due_at, found.recovered, found.failed) == (RunState.SCHEDULED, 77, True, False)
 
 
-def test_it_is_not_due_before_the_instant_of_the_lost_attempt():
+def test_a_recovered_run_is_not_due_before_the_lost_attempt_was():
     job = Job(name="j", task=Call(handler="j"))
     assert decide(job, recoveries=0, now=77, why="its node's lease ended", due_at=80).due_at == 80
 
@@ -28,5 +28,5 @@ def test_a_run_that_kills_every_worker_ends_as_dead():
     assert (found.state, found.reason) == (RunState.DEAD, "lost with its node 4 times")
 
 
-def test_at_most_once_is_lost_for_good():
+def test_an_at_most_once_run_is_lost():
     assert recover(Guarantee.AT_MOST_ONCE, 0).state is RunState.LOST

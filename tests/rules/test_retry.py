@@ -1,4 +1,4 @@
-"""What follows from an outcome."""
+"""The retry policy makes the right verdict of each outcome: success, a retry and when, or death."""
 
 from datetime import timedelta
 from typing import get_args
@@ -39,7 +39,7 @@ def test_without_retries_a_failure_is_dead():
 
 
 @pytest.mark.parametrize(("failures", "state"), [(0, "scheduled"), (1, "scheduled"), (2, "dead"), (7, "dead")])
-def test_attempts_are_tries_in_all(failures, state):
+def test_the_number_of_attempts_includes_the_first(failures, state):
     assert verdict(FAILED, Retry(3), failures=failures).state == state
 
 
@@ -63,9 +63,7 @@ def test_jitter_spreads_over_the_second_half_of_the_delay():
     max_delay=st.integers(1, 10**9),
     chance=st.floats(0, 1, exclude_max=True),
 )
-def test_a_retry_waits_at_least_half_of_its_delay_and_at_most_all_of_it(
-    retry_number, backoff, delay, max_delay, chance
-):
+def test_a_retry_waits_between_half_and_all_of_its_delay(retry_number, backoff, delay, max_delay, chance):
     first, longest = timedelta(microseconds=delay), timedelta(microseconds=max_delay)
     exact = Retry(9, backoff=backoff, delay=first, max_delay=longest, jitter=False)
     whole = delay_before(retry_number, exact, chance)
@@ -87,28 +85,28 @@ def test_exponential_backoff_does_not_overflow():
         ((ConnectionError, "app.Boom"), "scheduled"),
     ],
 )
-def test_only_named_errors_are_worth_a_retry(on, state):
+def test_only_named_errors_are_retried(on, state):
     assert verdict(FAILED, Retry(3, on=on)).state == state
 
 
 @pytest.mark.parametrize(("on_timeout", "state"), [(True, "scheduled"), (False, "dead")])
-def test_time_outs_are_retried_unless_told_otherwise(on_timeout, state):
+def test_time_outs_are_retried_unless_the_policy_forbids_it(on_timeout, state):
     assert verdict(TIMED_OUT, Retry(3, on=(ConnectionError,), on_timeout=on_timeout)).state == state
 
 
-def test_a_released_attempt_counts_as_nothing():
+def test_a_released_attempt_does_not_count_as_a_failure():
     released = verdict(Outcome(OutcomeKind.RELEASED), Retry())
     assert (released.state, released.failed, released.due_at) == (RunState.SCHEDULED, False, 1000 * SECOND)
 
 
 @pytest.mark.parametrize(("due_at", "again_at"), [(4, 5), (9, 9)])
-def test_a_released_attempt_is_not_due_before_it_was(due_at, again_at):
+def test_a_released_attempt_is_not_due_earlier_than_before(due_at, again_at):
     released = Outcome(OutcomeKind.RELEASED)
     found = decide(released, job(Retry()), failures=0, ended_at=5, chance=0.0, due_at=due_at)
     assert found.due_at == again_at
 
 
-def test_at_most_once_is_never_armed_again_even_when_it_did_not_begin():
+def test_an_at_most_once_run_is_never_armed_again_even_after_a_release():
     careful = job(guarantee=Guarantee.AT_MOST_ONCE)
     found = decide(Outcome(OutcomeKind.RELEASED), careful, failures=0, ended_at=5, chance=0.0, due_at=0)
     assert found.state is RunState.LOST
@@ -131,11 +129,11 @@ def test_a_bad_policy_is_refused_with_a_reason(make, words):
     assert words in str(refused.value)
 
 
-# ── a function of the user's decides ─────────────────────────────────────────────────────────────────────────────
+# ── a user's function decides ────────────────────────────────────────────────────────────────────────────────────
 
 
 def never(attempt: int, types: tuple[str, ...], error: str) -> None:
-    raise AssertionError("asked")
+    raise AssertionError("expected no call of the function")
 
 
 def by(when: When, outcome: Outcome = FAILED, retry: Retry = NO_RETRY, failures: int = 0) -> Verdict:
@@ -143,7 +141,7 @@ def by(when: When, outcome: Outcome = FAILED, retry: Retry = NO_RETRY, failures:
     return decide(outcome, job(given), failures=failures, ended_at=1000 * SECOND, chance=0.5, due_at=0, when=when)
 
 
-def test_a_function_is_told_what_happened_and_says_how_long_to_wait():
+def test_a_function_gets_the_failure_and_returns_the_delay():
     asked = []
 
     def when(attempt: int, types: tuple[str, ...], error: str) -> str:
@@ -156,16 +154,16 @@ def test_a_function_is_told_what_happened_and_says_how_long_to_wait():
 
 
 @pytest.mark.parametrize("answer", [0, timedelta(0)])
-def test_a_function_may_ask_for_another_try_at_once(answer):
+def test_a_function_may_request_an_immediate_retry(answer):
     assert by(lambda *_: answer).due_at == 1000 * SECOND
 
 
-def test_a_function_may_find_it_not_worth_a_retry():
+def test_a_function_may_refuse_a_retry():
     found = by(lambda *_: None)
     assert (found.state, found.reason, found.failed) == (RunState.DEAD, "not worth a retry", True)
 
 
-def test_a_time_out_is_told_as_one():
+def test_a_function_gets_a_time_out_as_timeout_error():
     assert by(lambda _, types, __: 1 if "builtins.TimeoutError" in types else None, TIMED_OUT).state == "scheduled"
 
 
@@ -179,37 +177,37 @@ def test_a_time_out_is_told_as_one():
         (SUCCEEDED, Retry(3)),
     ],
 )
-def test_a_function_is_not_asked_where_the_policy_has_decided(outcome, retry):
+def test_a_function_is_not_called_if_the_policy_decides(outcome, retry):
     assert by(never, outcome, retry).state != "scheduled"
 
 
 @pytest.mark.parametrize("answer", ["soon", -1, float("nan"), [], "-3s"])
-def test_an_answer_that_is_no_length_of_time_is_an_error(answer):
+def test_an_answer_that_is_no_duration_is_an_error(answer):
     with pytest.raises(DefinitionError, match=r"retry\.when: expected"):
         by(lambda *_: answer)
 
 
-def test_a_function_is_known_by_its_name():
+def test_a_function_is_stored_by_its_name():
     assert Retry(3, when=never) == Retry(3, when=f"{__name__}.never")
     with pytest.raises(DefinitionError, match=r"retry\.when: expected a function, got 5"):
         Retry(3, when=5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("wish", "due"),
+    ("earliest", "due"),
     [
-        (0, 1060),  # none: the back-off alone
-        (1030, 1060),  # the back-off is longer already
+        (0, 1060),  # none: only the backoff
+        (1030, 1060),  # earlier than the backoff
         (1300, 1300),
         (1000 + 3600, 4600),
-        (1000 + 86_400, 4600),  # nobody outside puts it off for more than an hour
+        (1000 + 86_400, 4600),  # at most an hour
     ],
 )
-def test_a_retry_waits_for_the_instant_that_was_wished_for(wish, due):
-    busy = FAILED._replace(not_before=wish * SECOND)
+def test_a_retry_waits_for_the_earliest_instant_that_the_server_allows(earliest, due):
+    busy = FAILED._replace(not_before=earliest * SECOND)
     found = verdict(busy, Retry(3, delay="60s", backoff="fixed", jitter=False))
     assert (found.state, found.due_at) == (RunState.SCHEDULED, due * SECOND)
 
 
-def test_a_wish_makes_no_retry():
+def test_an_earliest_instant_alone_causes_no_retry():
     assert verdict(FAILED._replace(not_before=2000 * SECOND), Retry()).state is RunState.DEAD

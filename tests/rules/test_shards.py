@@ -16,13 +16,13 @@ from onthedot.simulate.virtual_loop import run_virtual
 from onthedot.testing.harness import Harness
 
 
-def test_what_the_docstrings_show_is_true():
+def test_the_examples_are_correct():
     found = doctest.testmod(shards)
     assert found.attempted
     assert not found.failed
 
 
-async def test_there_cannot_be_any_number_of_shards():
+async def test_the_number_of_shards_is_from_1_to_64():
     async with otd.Scheduler("memory:") as sched:
         for nonsense in (0, 65):
             with pytest.raises(DefinitionError, match="from 1 to 64"):
@@ -31,7 +31,7 @@ async def test_there_cannot_be_any_number_of_shards():
         assert (await sched.set_shards(4)).version == 2
 
 
-def test_slots_stay_whole_and_on_time_while_the_number_of_shards_changes():
+def test_every_slot_runs_on_time_while_the_number_of_shards_changes():
     sched = otd.Scheduler("memory:")
     ran: list[tuple[str, int]] = []
     running: list[Harness] = []
@@ -60,14 +60,14 @@ def test_slots_stay_whole_and_on_time_while_the_number_of_shards_changes():
 NODES = [Candidate(f"node{number}", f"inc{number}", "2025a") for number in range(8)]
 
 
-def test_a_death_moves_the_shards_of_the_dead_and_no_other():
+def test_a_death_moves_only_the_shards_of_the_dead_node():
     before, after = owners(64, NODES), owners(64, NODES[1:])
     moved = [shard for shard in range(64) if before[shard] != after[shard]]
     assert moved == [shard for shard in range(64) if before[shard] == "inc0"]
     assert moved
 
 
-def test_everybody_has_some_and_the_order_of_nodes_is_nothing():
+def test_every_node_gets_shards_whatever_the_order_of_nodes():
     assert set(owners(64, NODES)) == {node.incarnation for node in NODES}
     assert owners(64, NODES) == owners(64, NODES[::-1])
     assert owners(3, []) == [None, None, None]
@@ -78,13 +78,13 @@ def test_a_restart_moves_nothing():
     assert owners(64, again) == [owner if owner != "inc0" else "reborn" for owner in owners(64, NODES)]
 
 
-def test_only_the_newest_zone_data_counts():
+def test_only_nodes_with_the_newest_zone_data_get_shards():
     newer = Candidate("newer", "n", "2025b")
     assert electable([*NODES, newer, Candidate("unknown", "u", "unknown")]) == [newer]
     assert set(owners(9, [*NODES, newer])) == {"n"}
 
 
-def test_own_shards_at_once_others_when_they_are_left_lying():
+def test_a_node_takes_foreign_shards_only_when_they_stay_free():
     owned_by = ["me", "you", "you", "you"]
     terms = {0: Held("you", 100), 1: Held("you", 100), 2: Held("", 8), 3: Held("", 7)}
     assert open_to("me", owned_by, terms, now=10, patience=3) == [0, 3]

@@ -1,4 +1,4 @@
-"""Why a run is not running, from what is known of it."""
+"""`reasons` explains why a run waits, from its record and the state around it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUN = RunRecord(7, "report", "default", "submit:a", 10, 10, RunState.SCHEDULED, 
 WAITS = WaitReason(7)
 
 
-def test_a_run_that_has_ended_or_runs_waits_for_nothing():
+def test_a_running_or_ended_run_has_no_reason_to_wait():
     for state in (RunState.SUCCEEDED, RunState.RUNNING):
         assert reasons(replace(RUN, state=state), WAITS, Surroundings(JOB), 20) == []
     asked = replace(WAITS, cancel_wanted="by ann")
@@ -25,7 +25,7 @@ def test_a_run_that_has_ended_or_runs_waits_for_nothing():
     ]
 
 
-def test_what_people_have_stopped_comes_first():
+def test_pauses_by_users_are_listed_first():
     paused = replace(JOB, state=JobState.PAUSED, pause_reason="it moves")
     around = Surroundings(paused, queue_paused="", places=[PLACE])
     assert reasons(RUN, WAITS, around, 5) == [
@@ -41,7 +41,7 @@ def test_a_gate_is_named_with_its_holders():
     assert found == "the gate limit:name:x:, which is held by run 4 and 2 other runs"
 
 
-def test_without_a_worker_it_is_said_what_is_missing():
+def test_without_a_worker_the_missing_ability_is_named():
     assert reasons(RUN, WAITS, Surroundings(JOB), 20) == [
         "a living worker to serve queue 'default' with what the job needs: there is none",
         "a worker that can do 'noop': no living one offers it",
@@ -50,12 +50,12 @@ def test_without_a_worker_it_is_said_what_is_missing():
     assert len(reasons(RUN, WAITS, elsewhere, 20)) == 1
 
 
-def test_a_place_that_the_leader_chose_has_the_name_of_its_node():
+def test_the_node_that_the_leader_chose_is_named():
     around = Surroundings(JOB, places=[PLACE], nodes={"inc-1": "web-1"})
     assert reasons(RUN, replace(WAITS, place="inc-1"), around, 20) == ["node web-1, which the leader chose"]
     assert reasons(RUN, replace(WAITS, place="gone"), around, 20) == ["node gone, which the leader chose"]
 
 
-def test_if_nothing_keeps_it_it_waits_for_a_seat():
+def test_a_run_without_another_reason_waits_for_a_seat():
     [found] = reasons(RUN, WAITS, Surroundings(JOB, places=[PLACE]), 20)
     assert found.startswith("a free seat")

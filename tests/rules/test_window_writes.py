@@ -1,4 +1,4 @@
-"""Windows that are to be written: which are, their runs, their entries in the ledger, and what is refused as stale."""
+"""Windows are written only if they fit the stored state; stale ones are refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from onthedot.rules.window_writes import (
 
 
 class Given:
-    """Exceptions of schedules, by name."""
+    """Exceptions by schedule id."""
 
     def __init__(self, **fates: SlotException) -> None:
         self._fates = fates
@@ -48,21 +48,21 @@ def window(start: int, end: int, *slots: int, name: str = "s", skips: tuple[Skip
     return Window(name, start, end, None, slots=[Slot(slot, None) for slot in slots], skips=list(skips))
 
 
-def test_only_windows_that_continue_the_watermark_are_taken():
+def test_only_windows_that_begin_at_the_watermark_are_accepted():
     windows = [(seen(), window(10, 20)), (seen(), window(15, 30)), (seen(2), window(5, 9))]
     answers, taken = choose_windows(windows, [SchedulePosition(10, False), SchedulePosition(10, False), None], Given())
     assert answers == [True, False, False]
     assert [(one.job_id, one.window.end, one.delayed) for one in taken] == [(1, 20, False)]
 
 
-def test_a_window_may_continue_one_that_stands_before_it():
+def test_a_window_may_continue_the_previous_one_of_the_same_call():
     windows = [(seen(), window(10, 20)), (seen(), window(20, 30)), (seen(), window(10, 20, name="other"))]
     answers, taken = choose_windows(windows, [SchedulePosition(10, True)] * 3, Given())
     assert answers == [True, True, True]
     assert all(one.delayed for one in taken)
 
 
-def test_a_range_of_skips_over_an_exception_is_not_taken():
+def test_a_range_of_skips_over_an_exception_is_not_accepted():
     over = window(10, 20, skips=(SkipRange(11, 15, 5, "missed"),))
     answers, taken = choose_windows(
         [(seen(), over)], [SchedulePosition(10, False)], Given(s=SlotException(13, "cancelled", False))
@@ -70,7 +70,7 @@ def test_a_range_of_skips_over_an_exception_is_not_taken():
     assert (answers, taken) == ([False], [])
 
 
-def test_what_was_given_ahead_is_no_run():
+def test_a_slot_with_an_exception_becomes_a_skip():
     fate = SlotException(12, "cancelled", False)
     planned = Planned.settled(Given(s=fate), 1, window(10, 20, 11, 12))
     assert [slot.slot_at for slot in planned.window.slots] == [11]
@@ -87,7 +87,7 @@ def test_runs_are_inserted_in_the_order_of_their_instants_for_each_target():
     assert runs[2] == Insert(2, "schedule:t", 5, None, None, True, "", 5)
 
 
-def test_behind_the_edge_there_is_only_what_lies_there():
+def test_a_window_cut_at_an_instant_keeps_only_what_comes_after():
     whole = window(0, 9, 3, 6, skips=(SkipRange(1, 2, 2, "missed"), SkipRange(8, 8, 1, "missed")))
     rest = behind(whole, 5)
     assert ([slot.slot_at for slot in rest.slots], [skip.first for skip in rest.skips], rest.end) == ([6], [8], 9)
@@ -96,7 +96,7 @@ def test_behind_the_edge_there_is_only_what_lies_there():
     assert ([slot.slot_at for slot in begins.slots], begins.start, begins.end) == ([6], 5, 9)
 
 
-def test_an_instant_at_which_another_run_starts_is_left_out():
+def test_a_slot_at_the_instant_of_another_run_is_skipped():
     whole = window(0, 9, 3, 6, skips=(SkipRange(8, 8, 1, "no_node"),))
     rest = without(whole, {6, 7})
     assert ([slot.slot_at for slot in rest.slots], [(skip.first, skip.reason) for skip in rest.skips]) == (
@@ -118,13 +118,13 @@ def test_a_skip_that_continues_the_last_range_makes_it_longer():
 @pytest.mark.parametrize(
     ("last", "edge", "fated"),
     [(None, 5, []), (LAST, 6, []), (replace(LAST, reason="paused"), 5, []), (LAST, 5, [7])],
-    ids=["no range", "something came after it", "another reason", "a slot between has another fate"],
+    ids=["no range", "not adjacent", "another reason", "a slot between has another fate"],
 )
-def test_any_other_is_a_range_of_its_own(last: SkipRange | None, edge: int, fated: list[int]):
+def test_any_other_skip_becomes_a_new_range(last: SkipRange | None, edge: int, fated: list[int]):
     assert lengthened(SKIP, last, edge, fated) is None
 
 
-def test_slots_and_exceptions_have_fates_of_their_own():
+def test_slots_and_exceptions_are_the_slots_with_fates():
     assert slots_with_fates(window(0, 9, 4), [SlotException(6, "cancelled", True)]) == [4, 6]
 
 
@@ -132,27 +132,27 @@ def window_until_20(start: int = 10, *skips: SkipRange, next_at: int | None = No
     return Window("s", start, 20, next_at, skips=list(skips))
 
 
-def test_slots_that_lie_ahead_cannot_be_missed_but_cancelled():
+def test_future_slots_can_be_cancelled_but_not_missed():
     check_past(window_until_20(10, SkipRange(11, 15, 5, "missed")), 15)
     check_past(window_until_20(10, SkipRange(11, 15, 5, "cancelled")), 12)
     with pytest.raises(WindowStale, match="slots up to 15 cannot be missed at 12; read the store's clock"):
         check_past(window_until_20(10, SkipRange(11, 15, 5, "missed")), 12)
 
 
-def test_a_schedule_is_not_dropped_with_slots_that_have_no_fate():
+def test_a_schedule_with_slots_without_a_fate_cannot_be_removed():
     check_dropped("s", 10, None, None, 30)
     check_dropped("s", 10, 25, window_until_20(10, next_at=None), 30)
     check_dropped("s", 35, 45, window_until_20(5), 30)
     for closing in (None, window_until_20(10, next_at=25)):
         with pytest.raises(WindowStale, match="schedule 's': its slot at 25 has no fate yet"):
             check_dropped("s", 10, 25, closing, 30)
-    with pytest.raises(WindowStale):  # a pause has taken slots back since the window was computed
+    with pytest.raises(WindowStale):  # a pause withdrew slots after the window was computed
         check_dropped("s", 10, 45, window_until_20(40, next_at=45), 30)
-    with pytest.raises(WindowStale):  # slots were planned since, and a pause has taken some of them back
+    with pytest.raises(WindowStale):  # slots were planned later, and a pause withdrew some of them
         check_dropped("s", 10, None, window_until_20(5, next_at=25), 30)
 
 
-def test_a_window_leaves_nothing_out_behind_the_edge():
+def test_a_window_may_not_begin_after_the_watermark():
     check_edge(window_until_20(10), 10, 30)
     with pytest.raises(WindowStale, match="schedule 's': the window starts at 10, after 9; read the store's") as stale:
         check_edge(window_until_20(10), 9, 30)
@@ -182,13 +182,13 @@ def test_an_added_schedule_has_no_slot_before_the_edit(slots, next_at, delay, ac
     assert (stale.value.watermark, stale.value.now) == (10, 15)
 
 
-def test_an_added_grid_begins_with_the_edit_at_the_latest():
+def test_an_added_interval_begins_at_the_edit_or_earlier():
     check_added(Window("s", 10, 20, None, slots=[Slot(12, None)]), 15, grid=True)
     with pytest.raises(WindowStale, match="schedule 's': the window starts at 10, after 9"):
         check_added(window_until_20(10), 9, grid=True)
 
 
-def test_a_range_of_skips_does_not_run_over_an_exception():
+def test_a_range_of_skips_may_not_contain_an_exception():
     skips = SkipRange(11, 15, 5, "missed")
     check_exceptions(window_until_20(10, skips), [SlotException(16, "cancelled")], 30)
     with pytest.raises(WindowStale, match="runs over an exception; read it again") as stale:

@@ -1,4 +1,4 @@
-"""From a schedule's state to the window that is recorded."""
+"""A window gives each slot of a schedule exactly one fate: a run or a skip with the right reason."""
 
 import time
 import tracemalloc
@@ -52,7 +52,7 @@ def test_missed_slots_are_one_range():
     assert [slot.slot_at for slot in window.slots] == [NOW]
 
 
-def test_a_long_outage_is_worked_off_in_bounded_steps():
+def test_a_long_outage_is_processed_in_bounded_steps():
     cron = otd.cron("* * * * * *")
     window = plan_window(state(job(cron), cron, watermark=NOW - 86_400 * SECOND), until=NOW, now=NOW, late_after=LATE)
     assert window is not None
@@ -62,8 +62,8 @@ def test_a_long_outage_is_worked_off_in_bounded_steps():
 
 
 @pytest.mark.parametrize("catch_up", [otd.CatchUp("none"), otd.CatchUp("last"), otd.CatchUp("all", limit=7)])
-def test_a_year_off_is_one_step_for_an_interval(catch_up):
-    """Counted instead of walked, and the same as if it had been walked."""
+def test_a_year_of_missed_slots_is_one_step_for_an_interval(catch_up):
+    """The slots are counted without iteration, with the same result."""
     every, year = otd.every("1s"), 365 * 86_400
     off = state(job(every, catch_up=catch_up), every, watermark=NOW - year * SECOND, origin=NOW - 2 * year * SECOND)
     window = plan_window(off, until=NOW + 5 * SECOND, now=NOW, late_after=LATE)
@@ -72,7 +72,7 @@ def test_a_year_off_is_one_step_for_an_interval(catch_up):
     assert skip.count + len(window.slots) == year + 5
     assert skip.first == NOW - (year - 1) * SECOND
     assert window.slots[0].slot_at == skip.last + SECOND
-    assert skip.last == NOW - 30 * SECOND  # nothing younger than late_after is missed
+    assert skip.last == NOW - 30 * SECOND  # no slot younger than late_after is missed
     assert (window.end, window.next_at) == (NOW + 5 * SECOND, NOW + 6 * SECOND)
 
 
@@ -85,9 +85,11 @@ def test_a_year_off_is_one_step_for_an_interval(catch_up):
         (otd.CatchUp("all", limit=7, window="20s"), 0),
     ],
 )
-def test_the_last_slots_of_an_interval_that_has_ended_expire_as_if_they_were_walked(catch_up, runs):
-    """No slot comes after them that would make them expire: under last the newest runs, however late it is; under all
-    they have their whole window."""
+def test_the_last_slots_of_an_ended_interval_expire_by_its_catch_up(catch_up, runs):
+    """No later slot makes them expire. With `last` the newest one runs, however late it is.
+
+    With `all` they have their whole window.
+    """
     every = otd.every("1s", end=datetime(2026, 6, 1, 11, 59, tzinfo=UTC))
     off = state(job(every, catch_up=catch_up), every, watermark=NOW - 3_600 * SECOND, origin=NOW - 7_200 * SECOND)
     window = plan_window(off, until=NOW + 5 * SECOND, now=NOW, late_after=LATE)
@@ -98,7 +100,7 @@ def test_the_last_slots_of_an_interval_that_has_ended_expire_as_if_they_were_wal
     assert window.next_at is None
 
 
-def test_a_fixed_delay_counts_from_the_last_end_and_moves_to_its_own_slot():
+def test_a_window_of_a_fixed_delay_ends_at_its_slot_after_the_last_end():
     gap = otd.gap("10m")
     waiting = state(job(gap), gap, watermark=NOW - 20 * MINUTE, last_end=NOW - 15 * MINUTE)
     window = plan_window(waiting, until=NOW, now=NOW, late_after=LATE)
@@ -106,11 +108,11 @@ def test_a_fixed_delay_counts_from_the_last_end_and_moves_to_its_own_slot():
     assert (window.slots, window.end, window.next_at) == ([Slot(NOW - 5 * MINUTE, None)], NOW - 5 * MINUTE, None)
 
 
-def test_a_schedule_that_the_job_no_longer_has_is_left_alone():
+def test_no_window_is_planned_for_a_removed_schedule():
     assert plan_window(state(job(), otd.every("1m"), watermark=NOW), until=NOW, now=NOW, late_after=LATE) is None
 
 
-def test_a_new_job_comes_with_the_runs_of_its_next_moments():
+def test_a_new_job_gets_the_runs_of_the_look_ahead():
     definition = job(otd.every("10s"), otd.gap("1h"), otd.in_("5s"))
     every, gap, once = edit_windows(definition, {}, now=NOW, lookahead=30 * SECOND, late_after=LATE)
     assert [slot.slot_at - NOW for slot in every.slots] == [10 * SECOND, 20 * SECOND, 30 * SECOND]
@@ -119,14 +121,14 @@ def test_a_new_job_comes_with_the_runs_of_its_next_moments():
     assert once.next_at is None
 
 
-def test_an_edit_keeps_the_origin_of_what_survives():
+def test_an_edit_keeps_the_origin_of_schedules_that_stay():
     once = otd.in_("10m")
     known = {schedule_id(once): state(job(once), once, watermark=NOW, origin=NOW - 590 * SECOND)}
     [window] = edit_windows(job(once), known, now=NOW, lookahead=30 * SECOND, late_after=LATE)
     assert [slot.slot_at - NOW for slot in window.slots] == [10 * SECOND]
 
 
-def test_what_a_dropped_schedule_still_owed_is_recorded():
+def test_overdue_slots_of_a_removed_schedule_are_recorded_as_edited():
     dropped, kept = otd.every("1m"), otd.every("1h")
     known = {schedule_id(dropped): state(job(dropped), dropped, watermark=NOW - 5 * MINUTE)}
     windows = edit_windows(job(kept), known, now=NOW, lookahead=30 * SECOND, late_after=LATE)
@@ -136,11 +138,11 @@ def test_what_a_dropped_schedule_still_owed_is_recorded():
     assert (skip.count, skip.reason, skip.last) == (5, "edited", NOW)
 
 
-# ── exceptions: slots whose fate was given ahead ─────────────────────────────────────────────────────────────
+# ── exceptions: slots that were moved or cancelled ahead ─────────────────────────────────────────────────────
 
 
 def minutes(*ranges: SkipRange) -> list[tuple[int, int, int, str]]:
-    """Ranges in minutes from now."""
+    """Return ranges as (first, last, count, reason), in minutes from now."""
     return [((one.first - NOW) // MINUTE, (one.last - NOW) // MINUTE, one.count, one.reason) for one in ranges]
 
 
@@ -148,7 +150,7 @@ def excepting(schedule, *fates: SlotException, watermark=NOW) -> ScheduleState:
     return replace(state(job(schedule), schedule, watermark=watermark), exceptions=fates)
 
 
-def test_a_slot_that_was_given_its_fate_is_that_skip_and_no_run():
+def test_an_exception_becomes_a_skip_and_no_run():
     every = otd.every("1m")
     moved = excepting(
         every, SlotException(NOW + MINUTE, "moved"), SlotException(NOW + 2 * MINUTE, "cancelled", recorded=True)
@@ -160,8 +162,8 @@ def test_a_slot_that_was_given_its_fate_is_that_skip_and_no_run():
     assert settle(window, moved.exceptions) == window
 
 
-def test_what_was_missed_around_it_is_cut_into_parts():
-    """The unrecorded one is an entry of its own, the recorded one has one, and what is no slot only parts the range."""
+def test_exceptions_divide_a_range_of_missed_slots():
+    """An unrecorded exception gets its own skip, a recorded one has it already, and one at no slot only divides."""
     every = otd.every("1m")
     fates = [SlotException(NOW - 50 * MINUTE, "moved"), SlotException(NOW - 30 * MINUTE, "cancelled", recorded=True)]
     late = excepting(every, *fates, SlotException(NOW - 20 * MINUTE + 1, "moved"), watermark=NOW - 60 * MINUTE)
@@ -177,7 +179,7 @@ def test_what_was_missed_around_it_is_cut_into_parts():
     assert not runs_over(window, late.exceptions)
 
 
-def test_a_year_off_is_counted_around_it_too():
+def test_a_year_of_missed_slots_is_counted_around_an_exception():
     every, year = otd.every("1s"), 365 * 86_400
     off = excepting(every, SlotException(NOW - 1000 * SECOND, "moved"), watermark=NOW - year * SECOND)
     window = plan_window(off, until=NOW, now=NOW, late_after=LATE)
@@ -186,7 +188,7 @@ def test_a_year_off_is_counted_around_it_too():
     assert sum(skip.count for skip in window.skips) + len(window.slots) == year
 
 
-def test_an_edit_keeps_what_was_given_ahead():
+def test_an_edit_keeps_exceptions():
     every = otd.every("1m")
     moved = excepting(every, SlotException(NOW + MINUTE, "moved"))
     [window] = edit_windows(job(every), {moved.schedule_id: moved}, now=NOW, lookahead=2 * MINUTE, late_after=LATE)
@@ -202,8 +204,8 @@ def test_an_edit_keeps_what_was_given_ahead():
         ("all", [-5, -4, -2, -1], [(-3, -3, 1, "moved")]),
     ],
 )
-def test_a_resume_keeps_what_was_given_ahead(missed, late, gone):
-    """It is none of what was missed: neither is it run late, nor does it take the place of one that is."""
+def test_a_resume_keeps_exceptions(missed, late, gone):
+    """An exception is no missed slot: it does not run late, and does not count as the last one."""
     every = otd.every("1m")
     fates = [SlotException(NOW - 3 * MINUTE, "moved"), SlotException(NOW, "cancelled", recorded=True)]
     paused = excepting(every, *fates, watermark=NOW - 6 * MINUTE)
@@ -234,7 +236,7 @@ KEPT = {"none": 0, "last": 1, "all": MOST_SLOTS}
     recorded=st.booleans(),
 )
 def test_a_resume_gives_each_slot_of_the_pause_one_fate(schedule, missed, pause, given_ahead, recorded):
-    """What was given ahead as it was given, the newest of the others late, the rest skipped: as walking them says."""
+    """Exceptions keep their fate, the newest other slots run late, and the rest are skipped, as iteration shows."""
     fates = [SlotException(NOW + minute * MINUTE, "moved", recorded=recorded) for minute in sorted(given_ahead)]
     paused = excepting(schedule, *fates, watermark=NOW - pause)
     [window] = resume_windows([paused], missed=missed, now=NOW, lookahead=MINUTE, late_after=LATE)
@@ -250,7 +252,7 @@ def test_a_resume_gives_each_slot_of_the_pause_one_fate(schedule, missed, pause,
 
 
 def _expanded(skips: Sequence[SkipRange], reason: str, came: list[int]) -> list[int]:
-    """The slots that the ranges say they count."""
+    """Return the slots in the ranges of this reason, and check the counts."""
     found = []
     for skip in skips:
         if skip.reason == reason:
@@ -262,8 +264,8 @@ def _expanded(skips: Sequence[SkipRange], reason: str, came: list[int]) -> list[
 
 @pytest.mark.parametrize(("missed", "late"), KEPT.items())
 @pytest.mark.parametrize("quick", [otd.every("1s"), otd.cron("* * * * * *", tz="Europe/Berlin")])
-def test_a_long_pause_of_a_quick_job_is_counted(quick, missed, late):
-    """An engine resumes on the loop that starts its runs: a month of seconds keeps nobody waiting, and no memory."""
+def test_a_long_pause_of_a_frequent_job_is_counted_without_iteration(quick, missed, late):
+    """An engine resumes on the loop that starts runs, so that a month of seconds must not take time or memory."""
     month = 30 * 24 * 60 * MINUTE
     paused = state(job(quick), quick, watermark=NOW - month, origin=NOW - month)
     began = time.process_time()
@@ -278,10 +280,10 @@ def test_a_long_pause_of_a_quick_job_is_counted(quick, missed, late):
     assert (gone.first, gone.last) == (NOW - month + SECOND, NOW - late * SECOND)
     assert len([slot for slot in window.slots if slot.slot_at <= NOW]) == late
     assert most < 1_000_000
-    assert time.process_time() - began < 1, "to walk them takes ten seconds while memory is traced"
+    assert time.process_time() - began < 1, "expected no iteration, which takes ten seconds while memory is traced"
 
 
-def test_what_a_dropped_schedule_owed_is_recorded_around_it():
+def test_overdue_slots_of_a_removed_schedule_are_recorded_around_an_exception():
     every, other = otd.every("1m"), otd.every("1h")
     moved = excepting(every, SlotException(NOW - 2 * MINUTE, "moved", recorded=True), watermark=NOW - 4 * MINUTE)
     [_, closing] = edit_windows(job(other), {moved.schedule_id: moved}, now=NOW, lookahead=MINUTE, late_after=LATE)

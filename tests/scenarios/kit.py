@@ -1,7 +1,7 @@
-"""Scenarios as data: what the job is, what happens when, and the exact fate of every slot and every submitted run.
+"""Plays scenarios given as data: a job, a script of events, and the exact fate of every slot and submitted run.
 
-Each runs with real engines in virtual time, on nodes of the simulator: a killed node writes nothing more, and a call's
-answer can be lost. Seconds count from noon. Starts are what the handlers themselves noted.
+Each scenario runs with real engines in virtual time, on nodes of the simulator: a killed node writes nothing more, and
+the answer of a call can be lost. Seconds count from noon. Starts are those that the handlers noted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Work = Callable[[otd.Context], Awaitable[None]]
 
 
 class At(NamedTuple):
-    """At this second, this is done: the name of a verb of `World`, and what it is given."""
+    """One step of a script: the second, the name of a method of `World`, and its arguments."""
 
     second: float
     verb: str
@@ -51,12 +51,12 @@ class At(NamedTuple):
 
 
 def at(second: float, verb: str, *given: Any, **options: Any) -> At:
-    """A line of a script."""
+    """Make one step of a script."""
     return At(second, verb, given, options)
 
 
 class Between(NamedTuple):
-    """A start that a drawn back-off has delayed."""
+    """A start within a range of seconds, because a random backoff delayed it."""
 
     first: float
     last: float
@@ -65,11 +65,11 @@ class Between(NamedTuple):
         return isinstance(other, int | float) and self.first <= other <= self.last
 
     def __hash__(self) -> int:
-        raise TypeError("a range of seconds is compared, and never looked up")
+        raise TypeError("a range of seconds can be compared, but not be a key")
 
 
 class Fate(NamedTuple):
-    """What became of a run: its state, the reason that is recorded with it, and the seconds of its starts."""
+    """The fate of a run: state, recorded reason, seconds of its starts, and number of attempts."""
 
     state: str
     reason: str
@@ -78,7 +78,7 @@ class Fate(NamedTuple):
 
 
 def ran(*starts: float | Between) -> Fate:
-    """It succeeded, with its last start."""
+    """Return the fate of a run that started at these seconds and succeeded at the last start."""
     return Fate("succeeded", "", list(starts), len(starts))
 
 
@@ -88,31 +88,33 @@ def skipped(reason: str) -> Fate:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One line of the table. `fates` are those of all slots up to `until` and of all submitted runs, by the second of
-    the slot or by the name that the script gave to the run; `ranges` the slots that were skipped when they were
-    planned: (first, last, how many, why)."""
+    """One row of the table.
+
+    `fates` has all slots up to `until`, by their second, and all submitted runs, by their name in the script.
+    `ranges` are slots that were skipped when they were planned: (first, last, count, reason).
+    """
 
     job: Mapping[str, Any] = field(default_factory=dict)
     takes: float = 0.0
-    fails: tuple[tuple[float, int], ...] = ()  # (slot, attempt) that raise
+    fails: tuple[tuple[float, int], ...] = ()  # attempts that raise an error, as (slot, attempt)
     nodes: str = "a"
     settings: otd.Settings = SETTINGS
     script: tuple[At, ...] = ()
     until: float
     fates: Mapping[Any, Fate]
     ranges: tuple[tuple[float, float, int, str], ...] = ()
-    unjudged: tuple[str, ...] = ()  # rules of the checker that do not know of what the script does
+    unchecked_rules: tuple[str, ...] = ()  # rules of the checker that do not fit the script
 
 
 class World:
-    """A store, its nodes, and what somebody may do to them."""
+    """A store and its nodes, with a method for each step of a script."""
 
     def __init__(self, scenario: Scenario, loop: ClusterLoop, open_store: OpenStore) -> None:
         self.scenario = scenario
         self.loop = loop
         self.clock = VirtualClock(loop, NOON)
         self.journal = Journal(lambda: (self.clock.now(), self.clock.steady(), CALLER.get()))
-        self._edits = 0  # a definition is told from another by its mark
+        self._edits = 0  # each definition has this number as its mark
         self.registry, self.definition = self._program(scenario.job)
         self.names: dict[int, str] = {}
         self._open = open_store
@@ -132,7 +134,7 @@ class World:
                 node.boot.network.hear(hint)
 
     def _program(self, options: Mapping[str, Any]) -> tuple[Registry, Job]:
-        """The job with its handler, which notes what it sees."""
+        """Return the job with a handler that notes its starts and ends."""
         sched = otd.Scheduler("memory:", settings=self.scenario.settings)
         failing = set(self.scenario.fails)
 
@@ -171,19 +173,19 @@ class World:
             node.weather = CLEAR_SKY
             self.nodes[name] = node
         self.nodes[name].start()
-        await asyncio.sleep(0.001)  # calls take no time here: it has started
+        await asyncio.sleep(0.001)  # enough for the start, because calls take no time here
         assert self.nodes[name].up
 
     async def kill(self, name: str, length: float = FOREVER) -> None:
-        """kill -9; it boots again after `length`."""
+        """Kill a node. It boots again after `length` seconds."""
         self.nodes[name].kill(length)
 
     async def kill_at(self, name: str, op: str, length: float = FOREVER) -> None:
-        """kill -9 when the node's next call of this name has been done, and before its answer."""
+        """Kill a node after its next call of `op` was done, and before the answer."""
         self.nodes[name].armed.append(Fault(0.0, "crash", 0, length, op=op, when="after"))
 
     async def lose_answer(self, name: str, op: str) -> None:
-        """The node's next call of this name is done, and its answer lost."""
+        """Lose the answer of the node's next call of `op`. The call itself is done."""
         self.nodes[name].armed.append(Fault(0.0, "deaf", 0, 0.001, op=op, when="after"))
 
     def _strike(self, node: Node, fault: Fault) -> None:
@@ -193,7 +195,7 @@ class World:
         node.broken[fault.kind] = fault.amount
         self.loop.call_later(fault.length, node.broken.pop, fault.kind, None)
 
-    # ── what people ask for ──────────────────────────────────────────────────────────────────────────────────
+    # ── requests of users ────────────────────────────────────────────────────────────────────────────────────
 
     async def job_id(self) -> int:
         record = await self.raw.queries.get_job(JOB)
@@ -214,17 +216,17 @@ class World:
         )
 
     async def submit(self, *names: str, key: str = "", trigger: str = "submit", tenant: str = "") -> None:
-        """Ask for runs that are due now; what the script calls them."""
+        """Submit runs that are due now, one for each name."""
         args = json.dumps({"mark": self._edits, "tenant": tenant}) if tenant else None
         job_id, now = await self.job_id(), self.clock.now()
         runs = await self.store.submit([NewRun(job_id, f"{trigger}:{name}", now, args, key) for name in names])
         for run, name in zip(runs, names, strict=True):
             self.names.setdefault(run, name)
 
-    # ── what came of it ──────────────────────────────────────────────────────────────────────────────────────
+    # ── results ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def fates(self) -> dict[float | str, Fate]:
-        """Every slot up to the end, and every submitted run."""
+        """Return the fates of every slot up to the end and of every submitted run."""
         found: dict[float | str, Fate] = {}
         for run in sorted(await self.raw.queries.list_runs(job=JOB, limit=10_000), key=lambda run: run.id):
             second = (run.slot_at - T0) / SECOND
@@ -236,13 +238,13 @@ class World:
 
     def _fate(self, run: RunRecord) -> Fate:
         noted = [event for event in self.journal.events if event["ev"] == "start" and event["run"] == run.id]
-        # A node knows the store's clock by its answers, half a millisecond more or less: never early, and on the dot.
+        # A node knows the store's clock to half a millisecond. A start may be that late, but never early.
         assert all(event["t_store"] >= run.slot_at for event in noted), f"run {run.id} started early"
         starts = [round((event["t_store"] - T0) / SECOND, 2) for event in noted]
         return Fate(run.state.value, run.reason, starts, run.attempts)
 
     def most_at_once(self) -> dict[str, int]:
-        """By tenant: how many attempts ran side by side at the most."""
+        """Return for each tenant the highest number of attempts that ran at the same time."""
         running: Counter[str] = Counter()
         most: Counter[str] = Counter()
         for event in self.journal.events:
@@ -257,7 +259,7 @@ class World:
 
 
 def play(scenario: Scenario, open_store: OpenStore) -> tuple[World, dict[float | str, Fate], tuple[Any, ...]]:
-    """Run a scenario to its end."""
+    """Run a scenario to its end, and return the world, the fates and the skipped ranges."""
     loop = ClusterLoop(Chance("scenario order"))
     world = World(scenario, loop, open_store)
 
@@ -289,8 +291,8 @@ async def _until(world: World, second: float) -> None:
     await asyncio.sleep(max(0.0, second - world.loop.time()))
 
 
-def judge(scenario: Scenario, open_store: OpenStore) -> World:
-    """Every fate is as the table says, and the history breaks no rule."""
+def check_scenario(scenario: Scenario, open_store: OpenStore) -> World:
+    """Play a scenario, and check that every fate is as expected and that the history breaks no rule."""
     world, fates, ranges = play(scenario, open_store)
     wrong = [
         f"{name}: expected {scenario.fates.get(name)}, found {fates.get(name)}"
@@ -299,6 +301,6 @@ def judge(scenario: Scenario, open_store: OpenStore) -> World:
     ]
     assert not wrong, "\n".join(wrong)
     assert ranges == scenario.ranges, f"expected {scenario.ranges}, found {ranges}"
-    found = check(world.journal.events, only=[rule for rule in RULES if rule not in scenario.unjudged])
+    found = check(world.journal.events, only=[rule for rule in RULES if rule not in scenario.unchecked_rules])
     assert not found, "\n".join(map(str, found))
     return world

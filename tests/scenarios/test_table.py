@@ -1,4 +1,4 @@
-"""The table: what happens to a job, and the exact fate of every slot and of every run that was asked for."""
+"""For each scenario of the table, every slot and every submitted run has exactly the expected fate."""
 
 from datetime import timedelta
 
@@ -7,7 +7,7 @@ import pytest
 import onthedot as otd
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
-from tests.scenarios.kit import NOON, Between, Fate, Scenario, at, judge, ran, skipped
+from tests.scenarios.kit import NOON, Between, Fate, Scenario, at, check_scenario, ran, skipped
 
 pytestmark = pytest.mark.slow
 
@@ -22,8 +22,8 @@ def running(start: float) -> Fate:
 
 
 AFTER_THE_OUTAGE = {
-    660: ran(1000.5),  # the last one that was missed: it waits for the first, which was lost and is done again
-    720: running(1301),  # and the first that comes at its time waits behind it
+    660: ran(1000.5),  # the last missed slot: it waits for the first run, which was lost and is repeated
+    720: running(1301),  # the first slot after the outage waits behind it
     **{60 * minute: skipped("overlap") for minute in range(13, 22)},
 }
 
@@ -34,7 +34,7 @@ OVERLAP = {
         until=1270,
         fates={
             60: ran(60),
-            120: ran(360.5),  # when the first has ended
+            120: ran(360.5),  # after the end of the first run
             **{60 * minute: skipped("overlap") for minute in (3, 4, 5, 6)},
             420: ran(661),
             **{60 * minute: skipped("overlap") for minute in (8, 9, 10, 11)},
@@ -52,20 +52,20 @@ OVERLAP = {
         fates={60: ran(60, 700), 120: skipped("missed")} | AFTER_THE_OUTAGE,
         ranges=((180, 600, 8, "missed"),),
     ),
-    "the same, and all workers are down for ten minutes while a planner goes on": Scenario(
+    "the same, and all workers are down for ten minutes while a planner continues": Scenario(
         job=EVERY_MINUTE,
         takes=300.5,
         script=(at(50, "boot", "b", works=False), at(100, "kill", "a", 600)),
         until=1310,
         fates={60: ran(60, 700), **{60 * minute: skipped("missed") for minute in range(2, 11)}} | AFTER_THE_OUTAGE,
     ),
-    "back-off holds the gate: the next slot waits for the second try": Scenario(
+    "the gate is held during the backoff: the next slot waits for the second attempt": Scenario(
         job=EVERY_MINUTE | {"retry": otd.Retry(2, delay="90s", jitter=False)},
         fails=((60, 1),),
         until=190,
         fates={60: ran(60, 150), 120: ran(150), 180: ran(180)},
     ),
-    "back-off holds the gate: the next slot is skipped": Scenario(
+    "the gate is held during the backoff: the next slot is skipped": Scenario(
         job=EVERY_MINUTE | {"retry": otd.Retry(2, delay="90s", jitter=False), "overlap": "skip"},
         fails=((60, 1),),
         until=190,
@@ -86,13 +86,13 @@ EDITS = {
         until=45,
         fates={10: ran(10), 20: ran(20), 30: ran(30), 40: ran(40)},
     ),
-    "another rhythm, five seconds before a slot": Scenario(
+    "edited to another interval, five seconds before a slot": Scenario(
         job=EVERY_TEN,
         script=(at(25, "put", schedule=otd.every("15s")),),
         until=50,
         fates={10: ran(10), 20: ran(20), 30: ran(30), 45: ran(45)},
     ),
-    "another rhythm, one second before a slot that it does not have": Scenario(
+    "edited to another interval, one second before a slot that it removes": Scenario(
         job=EVERY_TEN,
         script=(at(39, "put", schedule=otd.every("15s")),),
         until=50,
@@ -101,14 +101,14 @@ EDITS = {
     "paused five seconds before a slot, and resumed three seconds later": Scenario(
         job=EVERY_TEN,
         script=(at(25, "pause"), at(28, "resume")),
-        unjudged=("S4",),
+        unchecked_rules=("S4",),
         until=45,
         fates={10: ran(10), 20: ran(20), 30: ran(30), 40: ran(40)},
     ),
     "paused one second before a slot, and resumed two seconds later": Scenario(
         job=EVERY_TEN,
         script=(at(29, "pause"), at(31, "resume")),
-        unjudged=("S4",),
+        unchecked_rules=("S4",),
         until=45,
         fates={10: ran(10), 20: ran(20), 40: ran(40)},
         ranges=((30, 30, 1, "paused"),),
@@ -127,7 +127,7 @@ DEATHS = {
     for when, script, fate in (
         ("killed 100 ms before a reserved slot", (at(59.9, "kill", "a"),), ran(60.5)),
         ("killed between arm and due", (at(59.97, "kill", "a"),), armed),
-        ("killed as arm has been done and not answered", (at(59, "kill_at", "a", "arm"),), armed),
+        ("killed after arm was done, before its answer", (at(59, "kill_at", "a", "arm"),), armed),
     )
 } | {
     "the leader is killed right after a job due in three seconds was created": Scenario(
@@ -210,7 +210,7 @@ def open_store(request, tmp_path):
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_every_slot_has_the_fate_that_the_table_says(name, open_store):
-    world = judge(TABLE[name], open_store)
+def test_every_slot_has_the_expected_fate(name, open_store):
+    world = check_scenario(TABLE[name], open_store)
     if name in LIMITS:
         assert world.most_at_once() == {"big": 10, "small": 2}

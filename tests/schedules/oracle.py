@@ -1,7 +1,7 @@
-"""What cron should do, decided minute by minute: a second opinion that shares no code with `onthedot.schedules`.
+"""An oracle for cron: an independent evaluator that shares no code with `onthedot.schedules`.
 
-It reads the fields by itself, asks the zone for the wall time of every single real minute (or for the instants of
-every single wall minute), and applies the rules of Debian's cron word for word. Slow, and hard to get wrong.
+It parses the fields itself, converts every minute between real time and wall time one by one, and applies the rules
+of Debian's cron literally. It is slow, and hard to get wrong.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ NOTABLE = [
     "America/Havana",  # midnight does not exist
     "Asia/Kathmandu",
     "Asia/Gaza",
-    "Asia/Pyongyang",  # half an hour, not for summer
-    "Pacific/Apia",  # left out a whole day
+    "Asia/Pyongyang",  # half an hour, but no summer time
+    "Pacific/Apia",  # skipped a whole day
     "Antarctica/Casey",  # three hours
     "Antarctica/Troll",  # two hours
     "Africa/Cairo",
@@ -38,9 +38,9 @@ NOTABLE = [
 ]
 NEAR = ["15W", "1W", "31W,2", "L-3", "L-2W", "L-30", "28-3", "29-L", "30-10/4", "LW,1W"]
 AROUND_THE_WEEK = ["FRI-MON", "5-1/2", "7-2", "MON-0", "MON-FRI#1", "SAT-SUN#L", "FRIL", "6-1#2,WED", "TUE-THUL"]
-# Some machines list names that mean another zone on the next machine; those are refused, and tested elsewhere.
+# These names mean different zones on different machines. They are refused, which other tests check.
 ALL_ZONES = sorted(available_timezones() - {"localtime", "posixrules", "Factory"})
-# As long as somebody has a zone, nobody reads its file again: what is drawn must not hang on whether that can be read.
+# We keep all zones loaded, so that drawn examples do not depend on whether a zone file can be read at that moment.
 _KEPT = [ZoneInfo(name) for name in ALL_ZONES]
 
 
@@ -119,7 +119,7 @@ class Reading:
 
 
 def slots_between(expression: str, tz: str, gap: str, fold: str, start: datetime, end: datetime) -> list[datetime]:
-    """Every slot from `start` up to but without `end` (UTC, whole minutes, with one clock change at the most)."""
+    """Return every slot from `start` to before `end` (UTC, whole minutes, at most one clock change between them)."""
     reading, zone = Reading(expression), ZoneInfo(tz)
     real = [start + MINUTE * step for step in range((end - start) // MINUTE)]
     shown = [(minute, minute.astimezone(zone).replace(tzinfo=None, fold=0)) for minute in real]
@@ -153,14 +153,17 @@ def _fixed(
 
 
 def _instants(wall: datetime, zone: ZoneInfo) -> set[datetime]:
-    """When the clocks show this wall time: never, once or twice."""
+    """Return the instants at which the clocks show this wall time: none, one or two."""
     candidates = {wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
     return {instant for instant in candidates if instant.astimezone(zone).replace(tzinfo=None, fold=0) == wall}
 
 
 @lru_cache(maxsize=512)
 def changes(tz: str, year: int) -> tuple[datetime, ...]:
-    """The instants at which the zone's offset changes in a year: probed every twelve hours, then minute-exact."""
+    """Return the instants of a year at which the zone's offset changes, exact to the minute.
+
+    Two changes within twelve hours are not found.
+    """
     zone, probe = ZoneInfo(tz), timedelta(hours=12)
     found = []
     at = datetime(year, 1, 1, tzinfo=UTC)
@@ -182,7 +185,7 @@ def zones() -> st.SearchStrategy[str]:
 
 @st.composite
 def moments(draw: st.DrawFn) -> tuple[str, datetime]:
-    """A zone and one of its clock changes between 2000 and 2037, or a New Year where it has none."""
+    """Draw a zone and one of its clock changes from 2000 to 2037, or a New Year if that year has none."""
     tz, year = draw(zones()), draw(st.integers(2000, 2037))
     return tz, draw(st.sampled_from(changes(tz, year) or (datetime(year, 1, 1, tzinfo=UTC),)))
 
@@ -203,7 +206,7 @@ def _field(low: int, high: int, likely: list[int]) -> st.SearchStrategy[str]:
 
 @st.composite
 def expressions(draw: st.DrawFn, near: datetime | None = None) -> str:
-    """A valid expression of any field count, likely to match around the local time `near`."""
+    """Draw a valid expression of 4, 5 or 6 fields that probably matches around the local time `near`."""
     hours = [near.hour, (near.hour + 1) % 24, (near.hour - 1) % 24] if near else [0, 2]
     day = near.day if near else 15
     month = near.month if near else 1

@@ -1,4 +1,4 @@
-"""Schedules of every kind, as the constructors make them."""
+"""Hypothesis strategies for schedules of every kind, as the constructors make them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ arguments = st.dictionaries(st.sampled_from("abc"), st.integers() | st.text(max_
 
 @st.composite
 def with_options(draw: st.DrawFn, kind: st.SearchStrategy[Schedule]) -> Schedule:
-    """The same, with what many schedules may have; never a start and an end that leave nothing between."""
+    """Add options that many kinds of schedules take. Never both start and end: there might be no slot between them."""
     schedule = draw(kind)
     options: dict[str, Any] = {"args": draw(arguments)}
     if not isinstance(schedule, FixedDelay):

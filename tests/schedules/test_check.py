@@ -1,4 +1,4 @@
-"""What is refused, and what the message says."""
+"""`check` refuses every invalid schedule with a clear message, and accepts every valid one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUR = timedelta(hours=1)
 
 
 def anything(**fields: Any) -> Any:
-    """Fields of the wrong type on purpose."""
+    """Return fields that may have the wrong type, without a complaint of mypy."""
     return fields
 
 
@@ -67,14 +67,14 @@ BAD = [
 
 
 @pytest.mark.parametrize(("schedule", "parts"), BAD)
-def test_what_is_refused_and_why(schedule, parts):
+def test_an_invalid_schedule_is_refused_with_a_reason(schedule, parts):
     with pytest.raises(ScheduleError) as refused:
         check(schedule)
     for part in parts:
         assert part in str(refused.value)
 
 
-def test_every_reason_is_told_at_once():
+def test_all_problems_are_reported_together():
     bad = Cron(**anything(expression="61 25 * * *", tz="Nowhere/Land", gap="x", fold="y", run_once=0, id="?"))
     with pytest.raises(ScheduleError) as refused:
         check(bad)
@@ -87,7 +87,7 @@ def test_every_reason_is_told_at_once():
     [
         Cron(expression="0 0 29 2 *"),
         Cron(expression="0 0 29 2 */7"),
-        Cron(expression="0 0 31 2 MON"),  # either one suffices: Mondays in February
+        Cron(expression="0 0 31 2 MON"),  # one of both must match: Mondays in February
         Cron(expression="0 0 L 2 *", tz="Asia/Kathmandu", gap="skip", fold="both", run_once=True, id="last.of-feb_1"),
         Every(interval=timedelta(milliseconds=10)),
         Every(interval=HOUR, anchor=AWARE, run_once=True, id="0"),
@@ -96,5 +96,5 @@ def test_every_reason_is_told_at_once():
         In(delay=timedelta(microseconds=1)),
     ],
 )
-def test_what_is_accepted(schedule):
+def test_a_valid_schedule_is_accepted(schedule):
     check(schedule)

@@ -1,4 +1,4 @@
-"""The schedules as people make them."""
+"""The constructors build schedules from what people write, and refuse what is wrong."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_each_constructor_makes_the_plain_value():
         (lambda: in_("10m", id="a/b"), "id: expected"),
     ],
 )
-def test_each_constructor_checks(make, part):
+def test_each_constructor_refuses_bad_arguments(make, part):
     with pytest.raises(ScheduleError) as refused:
         make()
     assert part in str(refused.value)
 
 
-def test_several_instants_are_sorted_and_each_is_there_once():
+def test_several_instants_are_sorted_without_duplicates():
     later = datetime(2026, 2, 1, tzinfo=UTC)
     assert at(later, NEW_YEAR, "2026-01-01T01:00+01:00") == At(instant=NEW_YEAR, more=(later,))
     with pytest.raises(ScheduleError, match="at least one point in time"):

@@ -1,4 +1,4 @@
-"""Cron against the oracle: around every kind of clock change, and over plain calendars."""
+"""Cron slots equal those of the oracle, around every kind of clock change and over plain calendars."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_slots_ascend_and_next_after_agrees_with_them(data, gap, fold, tz, secon
 
     found = list(islice(slots(schedule, after, origin=0), 30))
 
-    assert found == list(islice(slots(schedule, after, origin=0), 30)), "asking again changes nothing"
+    assert found == list(islice(slots(schedule, after, origin=0), 30)), "expected the same slots from a second call"
     assert all(earlier < later for earlier, later in zip([after, *found], found, strict=False))
     one_by_one = [after]
     for _ in found[:10]:
@@ -88,7 +88,7 @@ def test_slots_ascend_and_next_after_agrees_with_them(data, gap, fold, tz, secon
         one_by_one.append(slot)
     assert one_by_one[1:] == found[:10]
     if found:
-        assert next_after(schedule, found[0] - 1, origin=0) == found[0], "a slot is found from right before it"
+        assert next_after(schedule, found[0] - 1, origin=0) == found[0], "expected the first slot from 1 µs before it"
 
 
 TERMS = {

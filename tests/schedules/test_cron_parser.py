@@ -1,4 +1,4 @@
-"""Cron text as fields, and errors that name the field."""
+"""Cron text is split into fields, and an error names the bad field."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.schedules import oracle
         ("5-5/2 * * *", "5", "*", "*", "*", "*", "*"),
     ],
 )
-def test_the_reading_of_each_field(expression, second, minute, hour, day, month, weekday):
+def test_each_field_is_read(expression, second, minute, hour, day, month, weekday):
     assert cron_fields(expression) == {
         "second": second,
         "minute": minute,
@@ -86,14 +86,14 @@ BAD = [
 
 
 @pytest.mark.parametrize(("expression", "parts"), BAD)
-def test_a_bad_expression_says_where_and_what(expression, parts):
+def test_an_error_names_the_field_and_the_problem(expression, parts):
     with pytest.raises(ScheduleError) as refused:
         read_fields(expression)
     for part in parts:
         assert part in str(refused.value)
 
 
-def test_every_bad_field_is_a_problem_of_its_own():
+def test_every_bad_field_is_reported_separately():
     with pytest.raises(ScheduleError) as refused:
         read_fields("61 25 32 13 8")
     assert [problem.split(":")[0] for problem in refused.value.problems] == [
@@ -107,7 +107,7 @@ def test_every_bad_field_is_a_problem_of_its_own():
 
 @settings(max_examples=50, deadline=None)
 @given(expression=oracle.expressions())
-def test_reading_a_reading_changes_nothing(expression):
+def test_normalised_fields_are_read_back_unchanged(expression):
     fields = read_fields(expression)
     assert read_fields(" ".join(fields)) == fields
     assert read_fields(expression.lower()) == fields

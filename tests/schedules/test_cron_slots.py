@@ -1,4 +1,4 @@
-"""Cron's edges: rare dates, the ends of the calendar, bounded work, what is loaded when."""
+"""Cron yields the right slots for rare dates and at the ends of the calendar, with bounded work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dates(schedule: Cron, count: int, after: int = START) -> list[str]:
         ("0 0 L * *", ["2026-01-31", "2026-02-28", "2026-03-31"]),
         ("0 0 LW * *", ["2026-01-30", "2026-02-27", "2026-03-31"]),
         ("0 0 * * 5L", ["2026-01-30", "2026-02-27", "2026-03-27"]),
-        ("0 0 13 * FRI", ["2026-01-02", "2026-01-09", "2026-01-13"]),  # either one suffices
+        ("0 0 13 * FRI", ["2026-01-02", "2026-01-09", "2026-01-13"]),  # one of both must match
         ("0 0 */13 * FRI", ["2026-02-27", "2026-03-27", "2026-05-01"]),  # a star: both must match
         ("0 0 * * FRI-SUN", ["2026-01-02", "2026-01-03", "2026-01-04"]),
         ("@yearly", ["2027-01-01", "2028-01-01"]),
@@ -41,16 +41,16 @@ def dates(schedule: Cron, count: int, after: int = START) -> list[str]:
         ("@midnight", ["2026-01-02", "2026-01-03"]),
     ],
 )
-def test_rare_dates_and_aliases(expression, expected):
+def test_rare_dates_and_aliases_yield_the_right_slots(expression, expected):
     assert dates(cron(expression), len(expected)) == expected
 
 
-def test_hourly_and_four_fields():
+def test_hourly_and_four_fields_yield_the_right_slots():
     assert next_after(cron("@hourly"), START, origin=0) == START + 3_600_000_000
     assert next_after(cron("30 15 2 1", seconds=True), START, origin=0) == START + (2 * 3600 + 15 * 60 + 30) * 1_000_000
 
 
-def test_the_last_day_of_the_calendar_is_the_end():
+def test_no_slot_comes_after_the_end_of_the_calendar():
     beyond = to_micros(datetime.max.replace(tzinfo=UTC))
     assert next_after(cron("@daily", tz="Asia/Tokyo"), beyond, origin=0) is None
     assert list(slots(cron("0 0 29 2 *"), to_micros(datetime(9990, 1, 1, tzinfo=UTC)), origin=0)) == [
@@ -59,13 +59,13 @@ def test_the_last_day_of_the_calendar_is_the_end():
     ]
 
 
-def test_before_the_calendar_begins_the_first_slot_is_the_next():
+def test_the_first_slot_of_the_calendar_follows_any_earlier_instant():
     first = next_after(cron("@daily"), -(10**20), origin=0)
     assert first is not None
     assert to_datetime(first).year == 2
 
 
-def test_run_once_is_the_first_match_after_the_origin_and_no_other():
+def test_run_once_is_only_the_first_match_after_the_origin():
     once = cron("0 12 * * *", run_once=True)
     noon = START + 12 * 3_600_000_000
     assert list(slots(once, START - 10**12, origin=START)) == [noon]
@@ -75,7 +75,7 @@ def test_run_once_is_the_first_match_after_the_origin_and_no_other():
 
 
 WORK = [
-    # expression, zone, the most months that one call may look at
+    # expression, zone, highest number of months that one call may examine
     ("30 2 * * *", "Europe/Berlin", 4),
     ("*/5 * * * *", "America/New_York", 4),
     ("59 59 23 31 12 *", "UTC", 4),
@@ -105,7 +105,7 @@ def test_the_work_of_one_call_is_bounded(monkeypatch, expression, tz, most):
         assert 0 < steps <= most
 
 
-def test_what_never_comes_yields_nothing_and_what_cannot_be_read_raises():
+def test_an_impossible_date_yields_no_slot_and_bad_fields_raise():
     assert next_after(Cron(expression="0 0 */25 * MON#2"), START, origin=0) is None
     assert next_after(Cron(expression="0 0 31 2 *"), START, origin=0) is None
     with pytest.raises(ScheduleError, match="expected 0-59"):
@@ -114,7 +114,7 @@ def test_what_never_comes_yields_nothing_and_what_cannot_be_read_raises():
         next_after(Cron(expression="@daily", tz="Europe/Atlantis"), START, origin=0)
 
 
-def test_two_walks_over_one_parsed_expression_do_not_disturb_each_other():
+def test_two_iterations_over_one_parsed_expression_are_independent():
     schedule = cron("0 12 * * *")
     one = slots(schedule, START, origin=0)
     first = next(one)

@@ -1,4 +1,4 @@
-"""The reading, shown back."""
+"""`describe` puts every schedule into correct English, with its zone."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SKIP, SECOND, BOTH = (
         ("in 10m", {}, "once, 10m after it was created"),
     ],
 )
-def test_the_reading(text, options, expected):
+def test_a_schedule_is_described(text, options, expected):
     assert describe(parse(text, **options)) == expected
 
 
@@ -181,7 +181,7 @@ CRON = [
 
 
 @pytest.mark.parametrize(("expression", "expected"), CRON)
-def test_cron_in_english(expression, expected):
+def test_a_cron_expression_is_described_in_english(expression, expected):
     assert describe(cron(expression)) == f"{expected}, UTC"
 
 
@@ -190,7 +190,7 @@ ODD_ENGLISH = re.compile(r"second second|(\b\w+day\b) and \1\b|\b(\w+) \2\b|ever
 
 @settings(max_examples=30, deadline=None)
 @given(expression=oracle.expressions())
-def test_no_reading_is_odd_english(expression):
+def test_no_description_is_bad_english(expression):
     words = describe(Cron(expression=expression))
     odd = ODD_ENGLISH.search(re.sub(r"1[123]th", "", words))
     assert odd is None, (expression, words)
@@ -198,7 +198,7 @@ def test_no_reading_is_odd_english(expression):
 
 @settings(max_examples=40, deadline=None)
 @given(schedule=schedules)
-def test_every_schedule_has_a_reading_with_its_zone(schedule):
+def test_every_description_names_the_zone(schedule):
     words = describe(schedule)
     assert words == words.strip()
     assert not words[0].isupper()

@@ -1,4 +1,4 @@
-"""Points in time as people write them: ISO text, datetimes, and plain words."""
+"""Points in time are read from ISO text, datetimes and plain words, and other text is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
         (datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=-5))), None, "2026-01-01T17:00Z"),
     ],
 )
-def test_what_is_read(value, tz, expected):
+def test_iso_text_and_datetimes_become_instants(value, tz, expected):
     instant = read_instant(value, tz=tz)
     assert instant.tzinfo is UTC
     assert format_instant(instant) == expected
@@ -61,7 +61,7 @@ def test_what_is_read(value, tz, expected):
         ("0001-01-01T00:00+14:00", None, ["expected a year from 1 to 9999"]),
     ],
 )
-def test_what_is_refused(value, tz, parts):
+def test_a_bad_instant_is_refused_with_a_reason(value, tz, parts):
     with pytest.raises(ScheduleError) as refused:
         read_instant(value, tz=tz)
     for part in parts:
@@ -69,7 +69,7 @@ def test_what_is_refused(value, tz, parts):
 
 
 @given(instant=instants)
-def test_format_is_read_back_exactly(instant):
+def test_a_formatted_instant_is_read_back_exactly(instant):
     assert read_instant(format_instant(instant)) == instant
 
 
@@ -108,7 +108,7 @@ READ = {
 
 
 @pytest.mark.parametrize(("text", "expected"), READ.items())
-def test_what_is_read_in_plain_words(text: str, expected: str):
+def test_plain_words_name_the_latest_past_instant(text: str, expected: str):
     assert format_instant(read_when(text, now=NOW, tz=BERLIN)) == expected
 
 
@@ -123,7 +123,7 @@ def test_what_is_read_in_plain_words(text: str, expected: str):
         ("+2h", "2026-11-18T15:30Z"),
     ],
 )
-def test_ahead(text: str, expected: str):
+def test_with_ahead_plain_words_name_the_next_future_instant(text: str, expected: str):
     assert format_instant(read_when(text, now=NOW, tz=BERLIN, ahead=True)) == expected
 
 
@@ -136,7 +136,7 @@ def test_ahead(text: str, expected: str):
         " " * 1_000_000, "-" + "1h" * 500_000,
     ],
 )  # fmt: skip
-def test_what_is_refused_is_shown_and_short(text: str):
+def test_unreadable_text_is_refused_fast_with_a_short_message(text: str):
     def once() -> tuple[str, float]:
         began = time.thread_time()
         with pytest.raises(ScheduleError) as refused:
@@ -144,13 +144,13 @@ def test_what_is_refused_is_shown_and_short(text: str):
         return str(refused.value), time.thread_time() - began
 
     said, took = once()
-    assert took < 0.05 or min(once()[1] for _ in range(2)) < 0.05  # a busy machine is not the reader's fault
+    assert took < 0.05 or min(once()[1] for _ in range(2)) < 0.05  # repeated, because the machine may be busy
     assert said.startswith("--since: expected a ")
     assert len(said) < 300
     assert "'yesterday', '-2h'" in said or "a year from 1970 to 2199" in said
 
 
-def test_a_length_alone_gets_a_hint():
+def test_a_duration_without_a_direction_gets_a_hint():
     with pytest.raises(ScheduleError, match=r"did you mean '2h ago'\?"):
         read_when("2h", now=NOW, tz=BERLIN)
 
@@ -165,11 +165,11 @@ def machine_in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("text", READ)
-def test_the_machine_has_the_same_zone(machine_in_berlin: None, text: str):
+def test_without_a_zone_the_machines_zone_is_used(machine_in_berlin: None, text: str):
     assert read_when(text, now=NOW) == read_when(text, now=NOW, tz=BERLIN)
 
 
-def test_days_with_clock_changes():
+def test_plain_words_are_read_on_days_of_clock_changes():
     after = to_micros(datetime(2026, 3, 29, 12, tzinfo=BERLIN))  # 02:00 became 03:00
     assert format_instant(read_when("today", now=after, tz=BERLIN)) == "2026-03-28T23:00Z"
     assert format_instant(read_when("02:30", now=after, tz=BERLIN)) == "2026-03-29T01:30Z"

@@ -1,4 +1,4 @@
-"""Odd schedules are told in words, each with a kind and an advice; plain ones are not."""
+"""`lint` reports odd schedules with a kind, a text and advice, and reports no plain ones."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ BERLIN = "Europe/Berlin"
         (every("7h"), ["uneven"], "does not divide a day"),
     ],
 )  # fmt: skip
-def test_what_is_odd(schedule, kinds, said):
+def test_odd_schedules_are_reported_and_plain_ones_are_not(schedule, kinds, said):
     found = lint(schedule, NOW)
     assert [one.kind for one in found] == kinds, found
     assert said in " ".join(one.text for one in found)
@@ -91,9 +91,9 @@ def test_what_is_odd(schedule, kinds, said):
 
 @settings(deadline=None, max_examples=100)
 @given(schedules, st.integers(0, 2 * 10**15))
-def test_every_schedule_can_be_looked_at(schedule, now):
+def test_every_schedule_can_be_checked(schedule, now):
     assert all(one.text and one.advice for one in lint(schedule, now))
 
 
-def test_what_hangs_on_the_jobs_name_can_be_looked_at():
+def test_an_h_expression_without_a_job_can_be_checked():
     assert lint(parse("H H * * *"), NOW) == []

@@ -1,4 +1,7 @@
-"""What the strategies draw hangs on nothing but what is drawn: or the same example is valid once, and not again."""
+"""Drawn examples do not depend on the machine: a zone is found although no file can be opened.
+
+Otherwise an example could be valid once and invalid the next time.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +26,15 @@ def no_file_can_be_opened() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_zone_that_is_drawn_needs_no_file():
+def test_a_drawn_zone_needs_no_file():
     with no_file_can_be_opened():
         for key in oracle.ALL_ZONES:
             assert zone(key).key == key
 
 
-def test_a_zone_that_cannot_be_read_is_not_called_unknown():
+def test_an_unreadable_zone_is_not_reported_as_unknown():
     with no_file_can_be_opened(), pytest.raises(ScheduleError) as told:
-        zone("Europe")  # not one of those that are kept
+        zone("Europe")  # not one of the zones that the oracle keeps loaded
     assert (
         str(told.value) == "tz: expected zone data that can be read, got 'Too many open files' for 'Europe'; ask again"
     )

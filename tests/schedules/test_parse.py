@@ -1,4 +1,4 @@
-"""One line of text, and back."""
+"""`parse` reads every schedule that `to_text` writes, and refuses other text with a reason."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NINETY = timedelta(minutes=90)
         ("@daily", Cron(expression="@daily")),
     ],
 )
-def test_the_forms(text, expected):
+def test_each_form_is_parsed(text, expected):
     assert parse(text) == expected
 
 
@@ -64,7 +64,7 @@ def test_the_options_reach_the_schedule():
         ("in 1h", {"run_once": True}, ["run_once: it belongs to cron and 'every', not to 'in'"]),
     ],
 )
-def test_what_is_refused(text, options, parts):
+def test_bad_text_and_options_are_refused_with_a_reason(text, options, parts):
     with pytest.raises(ScheduleError) as refused:
         parse(text, **options)
     for part in parts:
@@ -78,7 +78,7 @@ def test_a_printed_schedule_is_read_back(schedule):
     options = {name: getattr(schedule, name) for name in names}
     for name in ("start", "end", "max_count", "jitter", "args"):
         value = getattr(schedule, name, None)
-        if value and not (name == "start" and isinstance(schedule, FixedDelay)):  # that one is in its text
+        if value and not (name == "start" and isinstance(schedule, FixedDelay)):  # part of its text
             options[name] = value
     if isinstance(schedule, Cron):
         options["seconds"] = len(schedule.expression.split()) == 4
@@ -104,13 +104,13 @@ def test_any_text_is_read_or_refused(text):
         ("every 10m", {"jiter": "30s"}, "jiter: unknown option, did you mean 'jitter'?"),
     ],
 )
-def test_options_that_do_not_belong_are_refused(text, options, part):
+def test_options_of_another_kind_are_refused(text, options, part):
     with pytest.raises(ScheduleError) as refused:
         parse(text, **options)
     assert part in str(refused.value)
 
 
-def test_several_instants_are_one_line():
+def test_several_instants_are_written_as_one_line():
     text = "at 2026-01-01T00:00Z, 2026-02-01T00:00Z"
     assert parse("at 2026-02-01T00:00Z,2026-01-01T01:00+01:00 , 2026-01-01T00:00Z") == parse(text)
     assert to_text(parse(text)) == text

@@ -1,4 +1,4 @@
-"""H in cron, and jitter: numbers that the names choose."""
+"""`H` fields and jitter are computed from the job's name: the same name gives the same times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RANGES = {"second": (0, 59), "minute": (0, 59), "hour": (0, 23), "day": (1, 28),
 
 
 def of_job(text: str, name: str = "report", namespace: str = "default", **options) -> Cron:
-    """The schedule as a job of that name has it."""
+    """Return the cron schedule after it has become part of a job with this name."""
     job = Job(name=name, namespace=namespace, task=Call(handler="x"), schedules=(cron(text, **options),))
     [schedule] = job.schedules
     assert isinstance(schedule, Cron)
@@ -34,8 +34,8 @@ def fields(text: str, name: str = "report") -> dict[str, str]:
     return cron_fields(text, of_job(text, name).spread)
 
 
-def test_what_h_stands_for_is_this_for_good():
-    # A change here moves every job that has an H.
+def test_an_h_field_always_gives_the_same_time():
+    # If these values change, the times of every user's job with an H change.
     assert fields("H H H H H H") == {
         "second": "1", "minute": "17", "hour": "18", "day": "23", "month": "11", "weekday": "4",
     }  # fmt: skip
@@ -44,14 +44,14 @@ def test_what_h_stands_for_is_this_for_good():
 
 @settings(max_examples=100, deadline=None)
 @given(name=names)
-def test_h_is_one_value_of_its_field(name):
+def test_an_h_field_is_one_value_within_its_range(name):
     found = fields("H H H H H H", name)
     assert all(low <= int(found[field]) <= high for field, (low, high) in RANGES.items())
 
 
 @settings(max_examples=100, deadline=None)
 @given(name=names, low=st.integers(0, 59), high=st.integers(0, 59), step=st.integers(1, 60))
-def test_h_with_a_range_and_a_step_stays_within_and_keeps_its_step(name, low, high, step):
+def test_an_h_field_keeps_to_its_range_and_step(name, low, high, step):
     low, high = sorted((low, high))
     assert low <= int(fields(f"H({low}-{high}) * * * *", name)["minute"]) <= high
     schedule = of_job(f"H({low}-{high})/{step} 0 * * *", name)
@@ -63,7 +63,7 @@ def test_h_with_a_range_and_a_step_stays_within_and_keeps_its_step(name, low, hi
 
 @settings(max_examples=50, deadline=None)
 @given(name=names, text=st.sampled_from(["H * * * *", "H/7 H(0-5) * * *", "H,30 H H/9 * *", "H H 0 * * H(1-5)"]))
-def test_an_h_means_the_plain_expression_that_its_fields_show(name, text):
+def test_an_h_expression_equals_the_plain_one_that_cron_fields_returns(name, text):
     schedule = of_job(text, name, tz="Europe/Berlin")
     plain = cron(" ".join(read_fields(text, schedule.spread)), tz="Europe/Berlin")
     assert list(islice(slots(schedule, 0, origin=0), 10)) == list(islice(slots(plain, 0, origin=0), 10))
@@ -76,14 +76,14 @@ def test_a_thousand_jobs_are_spread_evenly():
     assert max(minutes.values()) < 40
 
 
-def test_the_name_and_the_namespace_choose_and_nothing_else():
+def test_h_depends_on_the_name_and_the_namespace_only():
     text = "H H * * *"
     assert of_job(text).spread == of_job(text, tz="Asia/Tokyo", id="x").spread
     assert of_job(text).spread != of_job(text, namespace="other").spread
     assert of_job("0 0 * * THU").spread == of_job("@hourly").spread == ""
 
 
-def test_the_text_as_written_is_kept_and_is_the_identity():
+def test_an_h_expression_keeps_its_text_and_gets_its_id_from_it():
     schedule = of_job("H H(0-5) * * *")
     assert to_text(schedule) == "H H(0-5) * * *"
     assert (
@@ -92,7 +92,7 @@ def test_the_text_as_written_is_kept_and_is_the_identity():
     assert parse("H * * * *") == cron("H * * * *")
 
 
-def test_a_stored_job_has_its_own_h_again():
+def test_a_stored_job_gets_its_h_back_from_its_name():
     job = Job(name="report", task=Call(handler="x"), schedules=(cron("H * * * *"), every("1h")))
     assert "spread" not in encode(job)
     [stored, _] = decode(encode(job)).schedules
@@ -114,7 +114,7 @@ def test_a_stored_job_has_its_own_h_again():
         ("HH * * * *", "minute: expected 0-59"),
     ],
 )
-def test_an_h_that_means_nothing_is_refused(text, part):
+def test_a_malformed_h_is_refused(text, part):
     with pytest.raises(ScheduleError) as refused:
         cron(text)
     assert part in str(refused.value)
@@ -125,7 +125,7 @@ def test_an_h_that_means_nothing_is_refused(text, part):
 
 @settings(max_examples=50, deadline=None)
 @given(name=names, slot=st.integers(0, 10**16), jitter=st.timedeltas(timedelta(microseconds=1), timedelta(days=1)))
-def test_a_run_is_due_within_its_jitter_and_always_at_the_same_instant(name, slot, jitter):
+def test_a_run_is_always_due_at_the_same_instant_within_its_jitter(name, slot, jitter):
     schedule = every("1h", jitter=jitter)
     due = due_of(Job(name=name, task=Call(handler="x"), schedules=(schedule,)), schedule)
     assert 0 <= due(slot) - slot < micros(jitter)

@@ -1,4 +1,4 @@
-"""Zones: names that are refused without a look at the disk, and years cut into stretches."""
+"""Time zones: bad names are refused without reading files, and years are split where the offset changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOUR = 3600 * SECOND
 
 @settings(max_examples=60, deadline=None)
 @given(tz=oracle.zones(), year=st.integers(2000, 2037))
-def test_a_year_is_cut_exactly_where_the_offset_changes(tz, year):
+def test_a_year_is_split_exactly_where_the_offset_changes(tz, year):
     stretches = stretches_of_year(tz, year)
 
     assert stretches[0].start == to_micros(datetime(year, 1, 1, tzinfo=UTC))
@@ -36,19 +36,19 @@ def test_a_year_is_cut_exactly_where_the_offset_changes(tz, year):
             assert stretch_at(tz, instant) == stretch
 
 
-def test_what_a_stretch_says_about_the_changes_around_it():
+def test_a_stretch_describes_the_clock_changes_around_it():
     winter, summer, autumn = stretches_of_year("Europe/Berlin", 2026)
     spring_change, autumn_change = summer.start, summer.end
     assert (winter.offset, summer.offset, autumn.offset) == (HOUR, 2 * HOUR, HOUR)
-    assert summer.skipped_from == spring_change + HOUR, "the clocks showed nothing from 02:00"
-    assert summer.repeats_from == autumn_change + HOUR, "from 02:00 on they will show it again"
-    assert autumn.repeated_until == autumn_change + 2 * HOUR, "until 03:00 they had shown it"
-    assert winter.skipped_from == winter.start + HOUR, "nothing is skipped at New Year"
+    assert summer.skipped_from == spring_change + HOUR, "expected the skipped hour to begin at 02:00"
+    assert summer.repeats_from == autumn_change + HOUR, "expected the repeated hour to begin at 02:00"
+    assert autumn.repeated_until == autumn_change + 2 * HOUR, "expected the repeated hour to end at 03:00"
+    assert winter.skipped_from == winter.start + HOUR, "expected no skipped time at New Year"
     assert autumn.skipped_from == autumn.start + HOUR
 
 
 def test_a_fold_across_new_year_is_seen_from_both_years(monkeypatch):
-    # No zone on record does this. The clocks go back from 00:30 to 23:30 of the old year, at 23:45 UTC.
+    # No real zone does this: at 23:45 UTC the clocks go back from 00:30 to 23:30 of the old year.
     change = to_micros(datetime(2029, 12, 31, 23, 45, tzinfo=UTC)) // SECOND
     real = zones._offset
     monkeypatch.setattr(zones, "_offset", lambda where, second: real(where, second) * (1 if second < change else 0))
@@ -78,14 +78,14 @@ def test_a_fold_across_new_year_is_seen_from_both_years(monkeypatch):
         "x" * 65,
     ],
 )
-def test_what_is_not_shaped_like_a_name_is_refused_without_looking_for_a_file(monkeypatch, key):
-    monkeypatch.setattr(zones, "ZoneInfo", lambda key: pytest.fail(f"looked for {key!r}"))
+def test_a_malformed_name_is_refused_without_opening_a_file(monkeypatch, key):
+    monkeypatch.setattr(zones, "ZoneInfo", lambda key: pytest.fail(f"opened the file of {key!r}"))
     with pytest.raises(ScheduleError, match="expected the name of a time zone like 'Europe/Berlin'"):
         zone(key)
 
 
 @pytest.mark.parametrize("key", ["localtime", "posixrules", "Factory", "right/UTC", "posix/Europe/Berlin"])
-def test_what_differs_between_machines_is_refused(key):
+def test_a_name_that_differs_between_machines_is_refused(key):
     with pytest.raises(ScheduleError, match="differs from machine to machine"):
         zone(key)
 
@@ -117,7 +117,7 @@ def test_an_unknown_zone_gets_the_nearest_name(key, hint):
     assert hint in str(refused.value)
 
 
-def test_a_sign_that_means_the_opposite_is_never_proposed():
+def test_a_hint_never_proposes_the_opposite_sign():
     with pytest.raises(ScheduleError) as refused:
         zone("GMT+2")
     assert "Etc/GMT+2" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""A simulation gives the figures that the policies promise, and calls nobody's code."""
+"""A simulation of schedules counts starts, waits and skips as the policies say, without calling handlers."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def hour_of(instant: Micros) -> tuple[int, int]:
     return instant // (24 * HOUR), instant // HOUR % 24
 
 
-def ask(sched: otd.Scheduler, *, hours: float = 24, **options) -> tuple[Scenario, Tally]:
-    """Play so many hours from Monday midnight on."""
+def run_simulation(sched: otd.Scheduler, *, hours: float = 24, **options) -> tuple[Scenario, Tally]:
+    """Simulate this many hours from Monday midnight."""
     scenario = Scenario(jobs=sched.jobs, start=MONDAY, end=MONDAY + round(hours * HOUR), **options)
     tally = Tally(scenario, hour_of)
     play(scenario, tally)
     return scenario, tally
 
 
-def refuses() -> None:
+def fail_if_called() -> None:
     raise AssertionError("a simulation calls no handler")
 
 
 def program(**jobs: dict) -> otd.Scheduler:
     sched = otd.Scheduler("memory:")
     for name, options in jobs.items():
-        sched.job(name=name, **options)(refuses)
+        sched.job(name=name, **options)(fail_if_called)
     return sched
 
 
@@ -44,8 +44,8 @@ def out(first: float, last: float) -> Outage:
     return Outage(MONDAY + round(first * HOUR), MONDAY + round(last * HOUR))
 
 
-def test_the_first_instant_counts_and_the_last_does_not():
-    _, tally = ask(program(hourly={"schedule": otd.cron("0 * * * *")}))
+def test_the_simulated_time_includes_its_start_and_excludes_its_end():
+    _, tally = run_simulation(program(hourly={"schedule": otd.cron("0 * * * *")}))
     job = tally.jobs["hourly"]
     assert (job.runs, job.latest, job.retries, job.skipped) == (24, 0, 0, {})
     assert [tally.load[hour_of(MONDAY + hour * HOUR)] for hour in range(24)] == [1] * 24
@@ -62,9 +62,9 @@ def test_the_first_instant_counts_and_the_last_does_not():
     ],
     ids=lambda value: getattr(value, "mode", None),
 )
-def test_an_outage_is_caught_up_as_the_policy_says(catch_up, caught_up, missed):
+def test_an_outage_is_caught_up_by_the_policy(catch_up, caught_up, missed):
     sched = program(job={"schedule": otd.cron("*/10 * * * *"), "catch_up": catch_up})
-    _, tally = ask(sched, outages=(out(10, 13 - 1 / 60),))  # 10:00 to 12:50, 18 slots; back at 12:59
+    _, tally = run_simulation(sched, outages=(out(10, 13 - 1 / 60),))  # 10:00 to 12:50, 18 slots; back at 12:59
     job = tally.jobs["job"]
     assert (job.caught_up, job.skipped["missed"]) == (caught_up, missed)
     assert job.runs == 144 - missed
@@ -72,9 +72,9 @@ def test_an_outage_is_caught_up_as_the_policy_says(catch_up, caught_up, missed):
     assert bool(job.latest_caught_up) == bool(caught_up)
 
 
-def test_what_ran_when_the_node_died_runs_again():
+def test_a_run_that_an_outage_interrupts_runs_again():
     sched = program(job={"schedule": otd.cron("55 9 * * *")})
-    _, tally = ask(sched, outages=(out(10, 12),), durations={"job": 10 * MINUTE})
+    _, tally = run_simulation(sched, outages=(out(10, 12),), durations={"job": 10 * MINUTE})
     job = tally.jobs["job"]
     assert (job.runs, job.retries, job.lost) == (1, 1, 1)
 
@@ -83,24 +83,24 @@ def test_what_ran_when_the_node_died_runs_again():
     ("overlap", "runs", "waited", "skipped"),
     [("wait", 10, 9, 8), ("skip", 9, 0, 9), ("allow", 18, 0, 0)],
 )
-def test_a_job_that_takes_longer_than_its_rhythm(overlap, runs, waited, skipped):
+def test_a_job_that_takes_longer_than_its_interval_waits_or_skips(overlap, runs, waited, skipped):
     sched = program(job={"schedule": otd.every("10m"), "overlap": overlap})
-    scenario, tally = ask(sched, hours=3, durations={"job": 19 * MINUTE})
+    scenario, tally = run_simulation(sched, hours=3, durations={"job": 19 * MINUTE})
     job = tally.jobs["job"]
     assert (job.runs, job.waited["overlap"], job.skipped["overlap"]) == (runs, waited, skipped)
     kinds = [warning.kind for warning in warnings(scenario, tally)]
     assert kinds == ([] if overlap == "allow" else ["overlap"])
 
 
-def test_a_job_that_replaces_itself():
+def test_a_job_that_takes_too_long_is_replaced():
     sched = program(job={"schedule": otd.every("10m"), "overlap": "replace"})
-    _, tally = ask(sched, hours=3, durations={"job": 15 * MINUTE})
+    _, tally = run_simulation(sched, hours=3, durations={"job": 15 * MINUTE})
     assert tally.jobs["job"].replaced == 17
 
 
-def test_seats_are_waited_for_and_the_peak_is_seen():
+def test_runs_wait_for_seats_and_the_peak_is_reported():
     sched = program(**{f"job{number}": {"schedule": otd.cron("0 * * * *")} for number in range(6)})
-    scenario, tally = ask(sched, hours=2, assumed=MINUTE, settings=otd.Settings(seats=4))
+    scenario, tally = run_simulation(sched, hours=2, assumed=MINUTE, settings=otd.Settings(seats=4))
     assert (tally.peak, tally.peak_at) == (4, MONDAY)
     assert sum(job.waited["seat"] for job in tally.jobs.values()) == 4
     assert max(job.latest for job in tally.jobs.values()) == MINUTE
@@ -111,28 +111,28 @@ def test_seats_are_waited_for_and_the_peak_is_seen():
     assert "jitter" in found["herd"].advice
 
 
-def test_a_herd_that_is_spread_is_none():
+def test_spread_starts_give_no_warning():
     sched = program(**{f"job{number}": {"schedule": otd.cron("H * * * *")} for number in range(6)})
-    scenario, tally = ask(sched, hours=6)
+    scenario, tally = run_simulation(sched, hours=6)
     assert warnings(scenario, tally) == []
 
 
-def test_jobs_that_run_after_others_and_those_that_nobody_asks_for():
+def test_jobs_run_after_others_and_idle_jobs_give_a_warning():
     sched = program(
         load={"schedule": otd.cron("0 3 * * *")},
         clean={"after": ["load"]},
         receipt={},
         leap={"schedule": otd.cron("0 0 29 2 *")},
     )
-    scenario, tally = ask(sched)
+    scenario, tally = run_simulation(sched)
     assert {name: job.runs for name, job in tally.jobs.items()} == {"load": 1, "clean": 1, "receipt": 0, "leap": 0}
     [warning] = warnings(scenario, tally)
     assert (warning.kind, warning.jobs) == ("idle", ("leap",))
 
 
-def test_an_attempt_that_takes_longer_than_its_time_out():
+def test_an_attempt_that_exceeds_its_time_out_gives_a_warning():
     sched = program(job={"schedule": otd.cron("0 * * * *"), "timeout": "5m", "retry": otd.Retry(2, delay="1m")})
-    scenario, tally = ask(sched, hours=3, durations={"job": 6 * MINUTE})
+    scenario, tally = run_simulation(sched, hours=3, durations={"job": 6 * MINUTE})
     job = tally.jobs["job"]
     assert (job.runs, job.retries, job.timed_out) == (3, 3, 6)
     assert [warning.kind for warning in warnings(scenario, tally)] == ["timeout"]
@@ -142,17 +142,17 @@ def test_a_sleep_takes_its_own_time_and_every_queue_is_served():
     sched = otd.Scheduler("memory:")
     nap = otd.Sleep(duration=timedelta(minutes=3))
     sched.add(otd.Job(name="nap", task=nap, schedules=(otd.every("1h"),), queue="beds", labels=frozenset({"quiet"})))
-    _, tally = ask(sched, hours=2)
+    _, tally = run_simulation(sched, hours=2)
     assert (tally.jobs["nap"].runs, tally.jobs["nap"].busy) == (2, 6 * MINUTE)
 
 
-def test_a_rate_and_a_limit_are_waited_for():
+def test_runs_wait_for_rates_and_limits():
     sched = program(
         rated={"schedule": otd.every("10s"), "rate": otd.Rate(2, "1m"), "overlap": "allow"},
         one={"schedule": otd.cron("0 * * * *"), "concurrency": otd.Limit(1, name="door")},
         two={"schedule": otd.cron("0 * * * *"), "concurrency": otd.Limit(1, name="door")},
     )
-    _, tally = ask(sched, hours=0.5, assumed=5 * SECOND)
+    _, tally = run_simulation(sched, hours=0.5, assumed=5 * SECOND)
     assert tally.jobs["rated"].waited["rate"] > 50
     assert tally.jobs["one"].waited["limit"] + tally.jobs["two"].waited["limit"] == 1
 
@@ -166,7 +166,7 @@ def test_a_rate_and_a_limit_are_waited_for():
         ({"outages": (out(1, 30),)}, "within the simulated time; simulate more days"),
     ],
 )  # fmt: skip
-def test_a_question_that_makes_no_sense_is_refused(options, problem):
+def test_bad_options_are_refused_with_a_reason(options, problem):
     sched = program(hourly={"schedule": otd.cron("0 * * * *")})
     with pytest.raises(DefinitionError, match=problem):
-        ask(sched, **options)
+        run_simulation(sched, **options)

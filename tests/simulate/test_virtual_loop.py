@@ -1,4 +1,4 @@
-"""Time jumps when every task sleeps, and stands still while a thread works."""
+"""The virtual loop jumps to the next timer when every task sleeps, and stops while a thread works."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ import pytest
 from onthedot.simulate.virtual_loop import VirtualLoop, run_virtual
 
 
-def test_what_a_thread_does_takes_no_virtual_time():
+def test_work_in_a_thread_takes_no_virtual_time():
     async def main() -> tuple[float, int]:
         loop = asyncio.get_running_loop()
         sleeping = asyncio.create_task(asyncio.sleep(3600))
@@ -22,7 +22,7 @@ def test_what_a_thread_does_takes_no_virtual_time():
     assert thread != threading.get_ident()
 
 
-def test_settled_is_when_only_a_timer_could_bring_more():
+def test_settled_returns_when_only_timers_are_left():
     seen: list[str] = []
 
     async def chain(length: int) -> None:
@@ -45,7 +45,7 @@ def test_settled_is_when_only_a_timer_could_bring_more():
     assert seen[-1] == "a second later"
 
 
-def test_waiting_for_nothing_is_told():
+def test_a_deadlock_raises_an_error():
     async def main() -> None:
         await asyncio.Event().wait()
 

@@ -1,4 +1,4 @@
-"""A test that fails can say why: what the node told, and where handlers failed."""
+"""The event log of a harness has a line for each event and a traceback for each failure of a handler."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def program() -> otd.Scheduler:
     return sched
 
 
-def witnessed(*jobs: str, length: str = "1m") -> tuple[list[str], list[str], str]:
-    """Lines, tracebacks and the report, after these jobs ran."""
+def log_of(*jobs: str, length: str = "1m") -> tuple[list[str], list[str], str]:
+    """Run these jobs, and return the lines, the tracebacks and the report."""
 
     async def main() -> tuple[list[str], list[str], str]:
         sched = program()
@@ -44,45 +44,45 @@ def witnessed(*jobs: str, length: str = "1m") -> tuple[list[str], list[str], str
 
 
 def test_the_traceback_of_a_coroutine_begins_in_the_handler():
-    _, [told], _ = witnessed("waits")
-    lines = told.strip().splitlines()
+    _, [text], _ = log_of("waits")
+    lines = text.strip().splitlines()
     assert lines[0] == "waits: Traceback (most recent call last):"
     assert "test_event_log.py" in lines[1]
     assert lines[-1] == "LookupError: there is no order 7"
 
 
-def test_one_traceback_for_the_same_error_however_often_it_is_tried():
-    lines, tracebacks, _ = witnessed("waits", "waits")
+def test_an_error_that_repeats_has_one_traceback():
+    lines, tracebacks, _ = log_of("waits", "waits")
     assert sum("  started " in line for line in lines) == 6
     assert len(tracebacks) == 1
 
 
-def test_plain_functions_are_watched_too():
-    _, [told], report = witnessed("plain")
-    assert "test_event_log.py" in told
-    assert told.endswith("ConnectionError: the mail server is away")
-    assert report.endswith(told)
+def test_a_plain_function_has_a_traceback_too():
+    _, [text], report = log_of("plain")
+    assert "test_event_log.py" in text
+    assert text.endswith("ConnectionError: the mail server is away")
+    assert report.endswith(text)
 
 
-def test_what_was_stopped_has_not_failed():
-    lines, tracebacks, _ = witnessed("slow")
+def test_a_time_out_has_no_traceback():
+    lines, tracebacks, _ = log_of("slow")
     assert tracebacks == []
     assert "took longer than its time-out" in lines[-1]
 
 
-def test_lines_have_their_day_in_utc():
-    lines, _, _ = witnessed("plain", length="1 day")
+def test_lines_have_date_and_time_in_utc():
+    lines, _, _ = log_of("plain", length="1 day")
     assert lines[-1].startswith("2026-06-01 12:00:00.000  dead       plain ")
 
 
-def test_a_long_story_is_told_from_its_end():
-    lines, _, report = witnessed(*["slow"] * 40)
+def test_a_long_report_shows_the_last_lines():
+    lines, _, report = log_of(*["slow"] * 40)
     shown = report.splitlines()
     assert shown[0] == f"… {len(lines) - 60} lines before"
     assert shown[1:] == lines[-60:]
 
 
-def test_a_harness_without_a_node_has_nothing_to_tell():
+def test_a_harness_without_a_node_has_no_lines():
     async def main() -> list[str]:
         return Harness(NOON).lines()
 

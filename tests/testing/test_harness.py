@@ -1,4 +1,4 @@
-"""The harness as users of onthedot have it: quiet, bound to their scheduler, with faults to order."""
+"""The harness runs a user's scheduler in virtual time, with crashes and lost answers on request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOON = "2026-06-01T12:00+00:00"
 
 
 def play(sched: otd.Scheduler, test: Callable[[Harness], Any], at: str = NOON, **options: Any) -> None:
-    """Run a test with a harness on which this scheduler runs."""
+    """Run a test with a harness that runs this scheduler."""
 
     async def main() -> None:
         h = Harness(at, quiet=True, **options)
@@ -35,7 +35,7 @@ def clock_times(instants) -> list[str]:
     return [f"{instant:%H:%M:%S}" for instant in instants]
 
 
-def test_plain_functions_run_one_at_a_time_in_order_and_take_no_time():
+def test_plain_functions_run_one_at_a_time_and_take_no_virtual_time():
     sched = otd.Scheduler("memory:")
     seen: list[tuple[str, int]] = []
     at_once = threading.Semaphore(1)
@@ -58,7 +58,7 @@ def test_plain_functions_run_one_at_a_time_in_order_and_take_no_time():
     assert threading.get_ident() not in {thread for _, thread in seen}
 
 
-def test_a_plain_function_can_save_and_log_and_call_the_scheduler():
+def test_a_plain_function_can_save_a_checkpoint_and_call_the_scheduler():
     sched = otd.Scheduler("memory:")
 
     @sched.job(retry=otd.Retry(2, delay="1m", jitter=False))
@@ -84,7 +84,7 @@ def test_a_plain_function_can_save_and_log_and_call_the_scheduler():
     play(sched, test)
 
 
-def test_coroutines_take_the_time_that_they_sleep_and_overlap_is_seen():
+def test_coroutines_take_the_time_that_they_sleep_and_may_overlap():
     sched = otd.Scheduler("memory:")
 
     @sched.job(schedule=otd.every("10m"), overlap="skip")
@@ -100,7 +100,7 @@ def test_coroutines_take_the_time_that_they_sleep_and_overlap_is_seen():
     play(sched, test)
 
 
-def test_slots_to_come_are_left_out_unless_they_are_asked_for():
+def test_future_slots_are_listed_only_on_request():
     sched = otd.Scheduler("memory:")
 
     @sched.job(schedule=otd.every("1m"))
@@ -117,7 +117,7 @@ def test_slots_to_come_are_left_out_unless_they_are_asked_for():
     play(sched, test)
 
 
-def test_work_once_does_what_is_due_and_moves_no_clock():
+def test_work_once_executes_due_runs_and_does_not_move_the_clock():
     sched = otd.Scheduler("memory:")
 
     @sched.job
@@ -142,7 +142,7 @@ def test_work_once_does_what_is_due_and_moves_no_clock():
 
 
 @pytest.mark.parametrize(("guarantee", "states"), [("at_least_once", ["succeeded"]), ("at_most_once", ["lost"])])
-def test_what_a_dead_node_ran_follows_its_guarantee_after_the_lease(guarantee, states):
+def test_a_run_of_a_crashed_node_obeys_its_guarantee_after_the_lease(guarantee, states):
     sched = otd.Scheduler("memory:")
     ended: list[str] = []
 
@@ -168,7 +168,7 @@ def test_what_a_dead_node_ran_follows_its_guarantee_after_the_lease(guarantee, s
     assert len(ended) == (states == ["succeeded"])
 
 
-def test_a_new_node_plans_when_the_dead_ones_term_has_ended():
+def test_a_new_node_plans_after_the_term_of_the_crashed_one():
     sched = otd.Scheduler("memory:")
 
     @sched.job(schedule=otd.every("1s"), overlap="allow")
@@ -184,7 +184,7 @@ def test_a_new_node_plans_when_the_dead_ones_term_has_ended():
     play(sched, test)
 
 
-def test_an_answer_that_is_lost_changes_nothing():
+def test_a_lost_answer_changes_no_result():
     sched = otd.Scheduler("memory:")
 
     @sched.job
@@ -203,7 +203,7 @@ def test_an_answer_that_is_lost_changes_nothing():
     play(sched, test)
 
 
-def test_a_pause_ends_on_the_dot():
+def test_a_pause_ends_exactly_at_its_end():
     sched = otd.Scheduler("memory:")
 
     @sched.job(schedule=otd.every("1m"))
@@ -231,7 +231,7 @@ def test_every_queue_and_label_of_the_program_is_served():
     play(sched, test)
 
 
-def test_only_some_jobs_if_that_is_wanted():
+def test_a_harness_may_run_only_some_jobs():
     sched = otd.Scheduler("memory:")
     for name in ("often", "rarely"):
         sched.job(name=name, schedule=otd.every("1s" if name == "often" else "1h"))(lambda: None)
@@ -251,7 +251,7 @@ def test_only_some_jobs_if_that_is_wanted():
     run_virtual(main())
 
 
-def test_the_scheduler_is_as_it_was_afterwards():
+def test_the_scheduler_can_be_used_again_afterwards():
     sched = otd.Scheduler("memory:")
 
     @sched.job
@@ -288,7 +288,7 @@ def test_a_subscriber_that_raises_is_not_hidden():
         play(sched, test)
 
 
-def test_a_slip_of_the_test_is_told():
+def test_a_mistake_in_a_test_raises_a_clear_error():
     sched = otd.Scheduler("memory:")
 
     @sched.job

@@ -1,4 +1,4 @@
-"""The pytest plugin, in processes of its own: as it meets users, with other plugins and without."""
+"""The pytest plugin works in a user's tests, with and without other plugins. Each test starts its own pytest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASYNCIO = ("-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_sc
 
 
 def run_pytest(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Pytest with our plugin and no other, but those that are asked for; or with all that are here, but asyncio."""
+    """Run pytest with our plugin and those of `arguments` only; with `no:asyncio`, with all installed ones but it."""
     others = {"PYTHONDONTWRITEBYTECODE": "1"}
     if "no:asyncio" not in arguments:
         others["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -45,7 +45,7 @@ def write(folder: Path, text: str) -> Path:
     ],
     ids=["alone", "no asyncio", "asyncio strict", "asyncio auto"],
 )
-def test_the_tests_of_the_example_pass(others, tmp_path):
+def test_the_tests_of_the_example_pass_with_any_plugins(others, tmp_path):
     for file in EXAMPLE.glob("*.py"):
         (tmp_path / file.name).write_text(file.read_text())
     ended = run_pytest(*others, cwd=tmp_path)
@@ -54,7 +54,7 @@ def test_the_tests_of_the_example_pass(others, tmp_path):
     assert not list(tmp_path.glob("*.db"))
 
 
-def test_a_failing_test_fails_and_leaves_the_next_one_alone(tmp_path):
+def test_a_failing_test_does_not_disturb_the_next_one(tmp_path):
     folder = write(
         tmp_path,
         """
@@ -82,7 +82,7 @@ class TestSecond:
     assert ended.stderr == ""
 
 
-def test_a_test_that_fails_shows_what_happened_and_where_the_handler_failed(tmp_path):
+def test_a_failing_test_shows_the_event_log_and_the_traceback(tmp_path):
     folder = write(
         tmp_path,
         """
@@ -97,11 +97,11 @@ async def test_it_counts(otd_harness):
     [run] = await h.work_once()
     assert run.state == "succeeded"
 
-async def test_without_a_harness_there_is_nothing_to_show(otd_harness):
+async def test_without_a_harness_there_is_no_log(otd_harness):
     assert not otd_harness.report()
     assert 1 == 2
 
-async def test_what_passes_says_nothing(otd_harness):
+async def test_a_passing_test_shows_no_log(otd_harness):
     h = await otd_harness(sched, at="2026-07-01T12:00Z")
 """,
     )
@@ -127,7 +127,7 @@ async def test_in_real_time():
 def started(otd_harness):
     return lambda: otd_harness(sched, at="2026-01-01T00:00Z")
 
-async def test_by_a_fixture_of_the_user(started):
+async def test_a_fixture_of_the_user(started):
     h = await started()
     await h.advance("1h")
     assert f"{h.now:%H:%M}" == "01:00"
@@ -164,7 +164,7 @@ async def test_a_coroutine(h):
 async def test_a_generator_that_needs_a_coroutine(later):
     assert len(await later.runs(tick)) == 60
 
-def test_what_comes_after_the_test_was_done():
+def test_the_code_after_yield_was_run():
     assert seen == ["14:00"]
 
 class TestMethods:
@@ -179,7 +179,7 @@ class TestMethods:
 
 
 @pytest.mark.parametrize("others", [[], [*ASYNCIO, "-o", "asyncio_mode=auto"]], ids=["alone", "asyncio auto"])
-def test_fixtures_that_use_it_may_be_coroutines(others, tmp_path):
+def test_fixtures_that_use_the_harness_may_be_coroutines(others, tmp_path):
     ended = run_pytest(*others, cwd=write(tmp_path, FIXTURES))
     assert "4 passed" in ended.stdout, ended.stdout
 
@@ -205,7 +205,7 @@ async def test_both(otd_harness, database):
     assert "1 passed" in ended.stdout, ended.stdout
 
 
-def test_a_fixture_that_fails_says_so_and_leaves_nothing(tmp_path):
+def test_a_failing_fixture_is_reported_and_cleaned_up(tmp_path):
     folder = write(
         tmp_path,
         """
@@ -225,7 +225,7 @@ async def test_it(h): ...
     assert ended.stderr == ""
 
 
-def test_a_test_that_is_no_coroutine_is_told_what_to_write(tmp_path):
+def test_a_test_that_is_no_coroutine_gets_a_hint(tmp_path):
     folder = write(tmp_path, "def test_plain(otd_harness):\n    otd_harness(sched)\n")
     ended = run_pytest(cwd=folder)
     assert "1 failed" in ended.stdout

@@ -1,4 +1,4 @@
-"""Jobs that are put while a harness runs: they run as in production, and are gone with the harness."""
+"""Jobs that are put while a harness runs are executed, and are removed with the harness."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ called_in: list[int] = []
 
 
 def heavy() -> None:
-    """At the top of a module, where a child process finds it."""
+    """A handler at module level, so that a child process could import it."""
     called_in.append(os.getpid())
 
 
@@ -27,7 +27,7 @@ def program() -> tuple[otd.Scheduler, otd.Job]:
 @pytest.mark.parametrize(
     "change", [{"priority": "high"}, {"queue": "night"}, {"labels": frozenset({"gpu"})}, {"name": "another"}]
 )
-def test_a_job_that_is_put_meanwhile_runs_here_whatever_it_needs(change: dict[str, Any]):
+def test_a_job_that_is_put_runs_here_whatever_it_needs(change: dict[str, Any]):
     sched, job = program()
     changed = replace(job, **change)
 
@@ -45,7 +45,7 @@ def test_a_job_that_is_put_meanwhile_runs_here_whatever_it_needs(change: dict[st
     assert called_in == [os.getpid()]
 
 
-def test_the_scheduler_is_left_as_it_was():
+def test_the_jobs_of_the_scheduler_are_unchanged_afterwards():
     sched, job = program()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""The harness shows what jobs under exactly_once have committed."""
+"""The harness lists the statements that jobs with exactly_once have committed."""
 
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ from onthedot.testing import Harness, run_virtual
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 
-def test_statements_are_those_of_committed_transactions():
+def test_only_statements_of_committed_transactions_are_listed():
     sched = otd.Scheduler("memory:")
 
     @sched.job(schedule=otd.at("2026-06-01T12:00:05Z"), guarantee="exactly_once", retry=otd.Retry(2, delay="1s"))
@@ -44,7 +44,7 @@ def test_statements_are_those_of_committed_transactions():
     ]
 
 
-def test_another_store_has_none(tmp_path):
+def test_another_store_has_no_statements(tmp_path):
     async def scenario() -> None:
         harness = Harness(START, store=lambda clock: SqliteStore.open(tmp_path / "otd.db", clock=clock, inline=True))
         await harness.start(otd.Scheduler("memory:"))

@@ -1,4 +1,4 @@
-"""A wrapper stands between a store and its callers, also for its queries and documents."""
+"""A store wrapper sees every call to the store, its queries and its documents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Counting(StoreWrapper):
         return await super()._call(name, operation, args, kwargs)
 
 
-async def test_every_call_goes_through_it():
+async def test_every_call_passes_through_the_wrapper():
     memory = MemoryStore()
     store = Counting(memory)
     await store.tell_time()
@@ -29,7 +29,7 @@ async def test_every_call_goes_through_it():
     assert store.hints is memory.hints
 
 
-async def test_an_answer_of_each_part_can_be_lost():
+async def test_the_answer_of_any_call_can_be_lost():
     store = LosingStore(MemoryStore())
     for part, operation, arguments in (
         (store, "tell_time", {}),

@@ -1,4 +1,4 @@
-"""What a type checker says to programs that use the library."""
+"""Type checkers accept right uses of the library and refuse wrong ones, and every option has a description."""
 
 import inspect
 import re
@@ -16,13 +16,13 @@ from onthedot.define.options import HandlerOptions, JobOptions, ProgramOptions
 from onthedot.runners.hooks import KINDS
 
 HERE = Path(__file__).parent
-PROGRAMS = ("calls", "options")  # as .txt: they are wrong on purpose, and only here
+PROGRAMS = ("calls", "options")  # .txt, so that other tools skip them: they are wrong on purpose
 ROOT = HERE.parents[1]
 
 
 @pytest.mark.slow
-def test_wrong_uses_are_type_errors_and_right_ones_are_not(tmp_path):
-    """One run of mypy for all programs: most of its time goes to the library."""
+def test_only_wrong_uses_are_type_errors(tmp_path):
+    """All programs share one run of mypy, because most of its time is for the library."""
     files = [tmp_path / f"{name}.py" for name in PROGRAMS]
     for name, file in zip(PROGRAMS, files, strict=True):
         file.write_text((HERE / f"{name}.txt").read_text())
@@ -50,13 +50,13 @@ def test_wrong_uses_are_type_errors_and_right_ones_are_not(tmp_path):
     ],
 )
 def test_a_signature_names_every_option(define: Callable[..., Any], kind: type):
-    """For `help()` and shells, which know nothing of types."""
+    """`help()` and interactive shells show names, not types."""
     shown = inspect.signature(define).parameters
     assert shown.keys() > kind.__annotations__.keys()
     assert all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in shown.values())
 
 
-def test_every_option_can_be_read_and_is_explained():
+def test_every_option_is_known_and_described():
     source = inspect.getsource(options)
     for kind in (JobOptions, HandlerOptions, ProgramOptions):
         for name in vars(kind)["__annotations__"]:

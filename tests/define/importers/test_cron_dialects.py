@@ -1,6 +1,6 @@
-"""ImportResult cron expressions start when the tool they come from would start them.
+"""Imported cron expressions start at the same times as in the tool they come from.
 
-The oracles below decide minute by minute, from the rules of each tool; they share no code with the importers.
+The oracles below decide minute by minute by the rules of each tool. They share no code with the importers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHANGES = [
 
 
 class Field(NamedTuple):
-    """Of Kubernetes: the values, and whether it counts as a star."""
+    """A field of a Kubernetes schedule: its values, and whether it counts as a star."""
 
     values: frozenset[int]
     star: bool
@@ -52,7 +52,7 @@ def kubernetes_field(text: str, low: int, high: int) -> Field:
 
 
 def kubernetes_starts(expression: str, tz: str, start: datetime, end: datetime) -> list[datetime]:
-    """Every minute at which the clocks show a time that matches: one that they show twice matches twice."""
+    """Return every minute whose wall time matches. A time that the clocks show twice matches twice."""
     pairs = zip(expression.split(), BOUNDS, strict=True)
     minute, hour, day, month, weekday = (kubernetes_field(text, *bounds) for text, bounds in pairs)
     found = []
@@ -94,7 +94,7 @@ def random_field(dice: random.Random, low: int, high: int, stars: tuple[str, ...
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_days_of_a_cron_job_are_those_of_kubernetes(seed: int):
+def test_a_cron_job_starts_on_the_same_days_as_in_kubernetes(seed: int):
     dice = random.Random(seed)
     days, weekdays = random_field(dice, 1, 31, ("*", "?", "*/1")), random_field(dice, 0, 6, ("*", "?", "*/1"))
     expression = f"0 12 {days} {dice.choice(('*', '*/2', '2-6'))} {weekdays}"
@@ -118,7 +118,7 @@ def test_a_cron_job_starts_as_in_kubernetes_when_clocks_change(seed: int, tz: st
 
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize(("tz", "change"), CHANGES)
-def test_a_crontab_starts_as_with_debians_cron_when_clocks_change(seed: int, tz: str, change: str):
+def test_a_crontab_starts_as_in_debians_cron_when_clocks_change(seed: int, tz: str, change: str):
     dice = random.Random(seed)
     at = datetime.fromisoformat(change)
     days = dice.choice(("* * *", "*/2 * 0", "29 * 0", "1-31/2 * 0-6/2", "25,8 3,10 *"))
@@ -130,7 +130,7 @@ def test_a_crontab_starts_as_with_debians_cron_when_clocks_change(seed: int, tz:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_random_value_is_within_its_bounds_and_takes_all_of_them(seed: int):
+def test_random_values_lie_within_their_bounds_and_vary(seed: int):
     dice = random.Random(seed)
     low, high = sorted((dice.randint(0, 59), dice.randint(0, 59)))
     text, bounds = dice.choice(
@@ -158,12 +158,12 @@ def test_a_random_value_is_within_its_bounds_and_takes_all_of_them(seed: int):
         ("0 0 1,* * 1", "0 0 * * 1"),
         ("0 0 ? * 1-5", "0 0 * * 1-5"),
         ("0 0 ?/2 * 1", "0 0 1-31/2 * 1"),
-        ("0 0 */2 * *", "0 0 */2 * *"),  # no difference: as it is
+        ("0 0 */2 * *", "0 0 */2 * *"),  # means the same: unchanged
         ("*/5 0-6/2 1 * 1", "*/5 0-6/2 1 * 1"),
         ("@daily", "@daily"),
     ],
 )
-def test_days_of_kubernetes(theirs: str, ours: str):
+def test_day_fields_of_kubernetes_are_translated(theirs: str, ours: str):
     made = from_kubernetes(theirs)
     assert made.expression == ours
     assert bool(made.notes) == (theirs.replace("?", "*") != ours)
@@ -187,7 +187,7 @@ def test_days_of_kubernetes(theirs: str, ours: str):
         ("0 0 * * *", "0 0 * * *"),
     ],
 )
-def test_random_values_of_crontabs(theirs: str, ours: str):
+def test_random_values_of_crontabs_become_h(theirs: str, ours: str):
     made = from_crontab(theirs)
     assert made.expression == ours
     assert all(f"'{one}'" in " ".join(made.notes) for field in theirs.split() for one in field.split(",") if "~" in one)

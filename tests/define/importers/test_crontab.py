@@ -1,4 +1,4 @@
-"""Crontabs as people have them."""
+"""Crontabs become jobs, and every difference gets a remark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def remarks(found: ImportResult) -> dict[int, str]:
     return {told.at.line if told.at else 0: told.problem for told in found.remarks}
 
 
-def test_a_users_crontab():
+def test_the_crontab_of_a_user_becomes_jobs():
     found = read_crontab((CORPUS / "user.crontab").read_text(), "user.crontab")
     by_name = {job.name: job for job in found.jobs}
     assert list(by_name) == [
@@ -39,7 +39,7 @@ def test_a_users_crontab():
     assert by_name["morning"].schedules == (otd.cron("0 9 * * *", tz="Europe/Berlin"),)
 
 
-def test_what_it_cannot_say_is_told_line_by_line():
+def test_a_line_that_cannot_be_mapped_gets_a_remark():
     told = remarks(read_crontab((CORPUS / "user.crontab").read_text(), "user.crontab"))
     assert told.pop(4).startswith("MAILTO=ops@example.org: no mail is sent")
     assert told.pop(12) == (
@@ -52,7 +52,7 @@ def test_what_it_cannot_say_is_told_line_by_line():
 
 
 @pytest.mark.parametrize("system", [None, True])
-def test_the_systems_crontab_names_users(system):
+def test_users_of_the_system_crontab_become_owners(system):
     found = read_crontab((CORPUS / "system.crontab").read_text(), "a/etc/crontab", tz="Europe/Berlin", system=system)
     hourly, daily, clean = found.jobs
     assert [job.owner for job in found.jobs] == ["root", "root", "www-data"]
@@ -71,13 +71,13 @@ def test_the_systems_crontab_names_users(system):
 
 
 @pytest.mark.parametrize("text", ["", "\n#x\n", "* * * * *", "@daily", "=", "a=", "\0", "% % % % % %", "@every 5m x"])
-def test_odd_ones(text):
+def test_an_invalid_line_gives_no_job(text):
     found = read_crontab(text)
     assert found.jobs == []
 
 
 def one(line: str, **options: Any) -> tuple[Job, list[str]]:
-    """The job of a line, and what is said about it."""
+    """Return the job of a line and its remarks."""
     found = read_crontab(line, **options)
     assert found.lost == []
     [job] = found.jobs
@@ -116,7 +116,7 @@ STYLES: list[tuple[str, str, Command]] = [
 
 
 @pytest.mark.parametrize(("line", "cron", "task"), STYLES, ids=[line for line, _, _ in STYLES])
-def test_styles(line: str, cron: str, task: Command):
+def test_each_style_of_a_line_is_read_without_remarks(line: str, cron: str, task: Command):
     job, said = one(line)
     assert (job.schedules, job.task) == ((otd.cron(cron),), task)
     assert said == []
@@ -138,7 +138,7 @@ def test_styles(line: str, cron: str, task: Command):
         ("#0 5 * * * old\n0 4 * * * a", "'#0 5 * * * old': a job that is commented out; not imported"),
     ],
 )
-def test_what_differs_is_told(line: str, said: str):
+def test_a_difference_to_cron_gets_a_remark(line: str, said: str):
     _, told = one(line)
     [problem] = told
     assert said in problem
@@ -148,7 +148,7 @@ def test_an_empty_mailto_and_a_command_in_a_directory_need_no_remark():
     assert one('MAILTO=""\n0 4 * * * cd /srv/shop && ./a')[1] == []
 
 
-def test_zones_are_those_of_the_lines_above():
+def test_the_zone_of_a_job_is_set_by_the_lines_above():
     found = read_crontab("0 1 * * * a\nCRON_TZ=Asia/Tokyo\n0 2 * * * b\nTZ=UTC\n0 3 * * * c", tz="Europe/Berlin")
     assert [job.schedules[0].tz for job in found.jobs] == ["Europe/Berlin", "Asia/Tokyo", "Asia/Tokyo"]  # type: ignore[union-attr]
     assert found.zone_assumed
@@ -162,7 +162,7 @@ USERS = "0 1 * * * root /usr/bin/a\n0 2 * * * www-data cd /srv && b\n@daily depl
     ("/etc/crontab", USERS), ("/etc/cron.d/php", USERS), ("shop.cron", USERS),
     ("shop", "# m h dom mon dow user command\n0 1 * * * root /usr/bin/a\n0 2 * * * www-data b\n@daily deploy c d\n"),
 ])  # fmt: skip
-def test_users_are_never_commands(file: str, text: str):
+def test_user_names_are_not_read_as_commands(file: str, text: str):
     found = read_crontab(text, file)
     assert [job.owner for job in found.jobs] == ["root", "www-data", "deploy"]
     assert all(job.task.script.startswith(("/usr/bin/a", "cd /srv", "b", "c")) for job in found.jobs)  # type: ignore[union-attr]
@@ -173,7 +173,7 @@ def test_users_are_never_commands(file: str, text: str):
     )  # fmt: skip
 
 
-def test_a_user_may_have_a_command_that_looks_like_a_user():
+def test_a_command_may_have_the_name_of_a_user():
     found = read_crontab("0 1 * * * backup /srv\n0 2 * * * /usr/bin/b\n")
     assert ([job.name for job in found.jobs], found.remarks) == (["backup", "b"], [])
     [told] = read_crontab("0 1 * * * root /srv\n0 2 * * * /usr/bin/b\n").remarks
@@ -181,7 +181,7 @@ def test_a_user_may_have_a_command_that_looks_like_a_user():
     assert read_crontab(USERS, system=False).jobs[0].task.script == "root /usr/bin/a"  # type: ignore[union-attr]
 
 
-def test_comments_go_with_the_job_below():
+def test_comments_become_notes_of_the_job_below():
     text = "# about the file\n\n# m h dom mon dow command\n# --- one ---\n# two\n0 1 * * * a\n0 2 * * * b\n# three\n"
     assert read_crontab(text).notes == {"default/a": ["one", "two"]}
 
@@ -210,7 +210,7 @@ LINES = {
 
 
 @pytest.mark.parametrize(("line", "name"), LINES.items())
-def test_names(line: str, name: str):
+def test_a_command_gets_a_short_name(line: str, name: str):
     assert name_of(line).name == name
 
 
@@ -237,7 +237,7 @@ def test_names_are_unique_and_stay_when_lines_are_added():
     assert len(set(more)) == len(more)
 
 
-def test_the_same_line_often():
+def test_equal_lines_get_different_stable_names():
     found = names(*["0 1 * * * backup"] * 5)
     assert len(set(found)) == 5
     assert found == names(*["0 1 * * * backup"] * 5)

@@ -1,4 +1,4 @@
-"""CronJobs as people have them."""
+"""CronJobs of Kubernetes become jobs, and every difference gets a remark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onthedot.model.task import Bounds, Container, Mount
 TEXT = (Path(__file__).parent / "corpus" / "cronjobs.yaml").read_text()
 
 
-def test_the_jobs():
+def test_cron_jobs_become_jobs():
     found = read_cron_jobs(TEXT, "cronjobs.yaml")
     report, tick = found.jobs
     assert (report.name, report.namespace, report.overlap) == ("report", "shop", otd.Overlap("skip"))
@@ -51,7 +51,7 @@ def test_the_jobs():
         ("which never comes", 56),
     ],
 )
-def test_what_could_not_be_mapped_is_told_with_its_line(said, line):
+def test_a_field_that_cannot_be_mapped_gets_a_remark_with_its_line(said, line):
     found = read_cron_jobs(TEXT, "cronjobs.yaml")
     lines = [told.at.line for told in found.remarks if told.at and said in told.problem]
     assert lines, [str(told) for told in found.remarks]
@@ -63,7 +63,7 @@ def test_what_could_not_be_mapped_is_told_with_its_line(said, line):
     ["", "---", "kind: CronJob", "[]", "kind: [", "kind: CronJob\nspec: {jobTemplate: 7}", "a: !!python/object:os.x {}",
      "kind: List\nitems: [7, {kind: CronJob, spec: {jobTemplate: {spec: {template: {spec: {containers: [7]}}}}}}]"],
 )  # fmt: skip
-def test_odd_ones(text):
+def test_an_invalid_manifest_gives_no_job(text):
     assert read_cron_jobs(text).jobs == []
 
 
@@ -82,7 +82,7 @@ def manifest(schedule: str = "0 2 * * *", container: str = "{image: a}", more: s
         ("{image: a, command: [], args: [z]}", "", ("z",)),
     ],
 )
-def test_a_command_is_in_the_place_of_the_images_entrypoint(container: str, entrypoint: str, argv: tuple[str, ...]):
+def test_a_command_replaces_the_entrypoint_of_the_image(container: str, entrypoint: str, argv: tuple[str, ...]):
     found = read_cron_jobs(manifest(container=container))
     assert found.jobs[0].task == Container(image="a", entrypoint=entrypoint, argv=argv, network="bridge")
     assert found.remarks == []
@@ -103,7 +103,7 @@ def test_a_command_is_in_the_place_of_the_images_entrypoint(container: str, entr
         ("0 0 */2 * 1", "", otd.cron("0 0 1-31/2 * 1")),
     ],
 )
-def test_schedules(schedule: str, more: str, expected: Cron):
+def test_schedules_keep_their_zone_and_their_days(schedule: str, more: str, expected: Cron):
     found = read_cron_jobs(manifest(schedule, more=more))
     assert found.jobs[0].schedules == (expected,)
     assert found.zone_assumed == (expected.tz == "UTC")
@@ -129,7 +129,7 @@ def test_helm_sources_are_refused(text: str):
     assert "this is a Helm template: run 'helm template' first, and import what it writes; left out" in told.problem
 
 
-def test_braces_of_other_tools_are_no_helm_source():
+def test_braces_of_other_tools_are_kept():
     assert read_cron_jobs(manifest(container="{image: a, args: ['{{ .Name }}']}")).jobs[0].task.argv == ("{{ .Name }}",)  # type: ignore[union-attr]
 
 

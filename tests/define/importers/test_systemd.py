@@ -1,4 +1,4 @@
-"""Timers and their services as people have them."""
+"""systemd timers and their services become jobs, and every difference gets a remark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def units(*names: str) -> dict[str, str]:
     return {name: (CORPUS / name).read_text() for name in names}
 
 
-def test_a_timer_and_its_service():
+def test_a_timer_and_its_service_become_a_job():
     [found] = read_timers(units("backup.timer", "backup.service"))
     [job] = found.jobs
     assert (job.name, job.owner, job.catch_up.mode, job.overlap) == ("backup", "backup", "last", otd.Overlap("skip"))
@@ -46,7 +46,7 @@ def test_a_timer_and_its_service():
     assert any(one.startswith("backup.service:19:1: Nice=") for one in told)
 
 
-def test_rhythms_and_a_service_of_another_name():
+def test_monotonic_timers_become_intervals():
     [found] = read_timers(units("poll.timer", "poller.service"))
     [job] = found.jobs
     assert job.schedules == (otd.every("1h"), otd.gap("10m"))
@@ -57,7 +57,7 @@ def test_rhythms_and_a_service_of_another_name():
         assert said in told
 
 
-def test_what_no_schedule_can_mean_is_told():
+def test_an_event_that_no_schedule_can_express_gets_a_remark():
     [found] = read_timers(units("odd.timer", "odd.service"))
     [job] = found.jobs
     assert job.schedules == (
@@ -71,7 +71,7 @@ def test_what_no_schedule_can_mean_is_told():
     assert "OnCalendar=nonsense" in told[10]
 
 
-def test_a_timer_without_its_service():
+def test_a_timer_without_its_service_is_left_out():
     [found] = read_timers(units("backup.timer"))
     assert found.jobs == []
     assert "expected the service backup.service beside it" in str(found.remarks[0])
@@ -95,25 +95,25 @@ def test_a_timer_without_its_service():
         ("12-24", "0 0 24 12 *"),
     ],
 )
-def test_calendar_events(text, cron):
+def test_a_calendar_event_becomes_a_cron_expression(text, cron):
     assert read_calendar(text) == {"cron": cron}
     otd.cron(cron)
 
 
 @pytest.mark.parametrize("text", ["", " ", "Mo..", "x", "1", "25", "Foo 12:00", "*-*-* a:b", "12:00 12:00", "*-*-1.5"])
-def test_what_is_no_calendar_event(text):
+def test_an_invalid_calendar_event_is_refused(text):
     with pytest.raises(CannotSay):
         read_calendar(text)
 
 
-def test_an_empty_value_forgets_those_before():
+def test_an_empty_value_removes_the_earlier_ones():
     timer = "[Timer]\nOnCalendar=daily\nOnCalendar=\nOnCalendar=hourly\n"
     [found] = read_timers({"a.timer": timer, "a.service": "[Service]\nExecStart=/bin/true"})
     assert found.jobs[0].schedules == (otd.cron("0 * * * *"),)
     assert [entry.line for entry in entries(timer)] == [2, 3, 4]
 
 
-# What `systemd-analyze calendar` of systemd 252 says of the nights in which clocks change in Berlin, in UTC.
+# The output of `systemd-analyze calendar` of systemd 252 for nights of clock changes in Berlin, in UTC.
 NIGHTS = [
     ("*-*-* 02:30:00", "2026-03-28T23:10Z", ["2026-03-30T00:30Z", "2026-03-31T00:30Z"]),
     ("*-*-* 02:30:00", "2026-10-24T23:00Z", ["2026-10-25T00:30Z", "2026-10-26T01:30Z"]),
@@ -122,7 +122,7 @@ NIGHTS = [
 
 
 @pytest.mark.parametrize(("event", "after", "expected"), NIGHTS)
-def test_times_when_clocks_change(event: str, after: str, expected: list[str]):
+def test_events_in_nights_of_clock_changes_start_as_with_systemd(event: str, after: str, expected: list[str]):
     units = {"a.timer": f"[Timer]\nOnCalendar={event} Europe/Berlin", "a.service": "[Service]\nExecStart=/bin/true"}
     [found] = read_timers(units)
     assert found.remarks == []
@@ -130,7 +130,7 @@ def test_times_when_clocks_change(event: str, after: str, expected: list[str]):
     assert [to_datetime(slot) for slot in islice(coming, 2)] == [datetime.fromisoformat(at) for at in expected]
 
 
-def test_a_rhythm_goes_on_in_the_hour_that_is_repeated_and_that_is_told():
+def test_a_frequent_event_gets_a_remark_about_the_repeated_hour():
     timer = "[Timer]\nOnCalendar=*:0/30\nOnCalendar=daily\nOnStartupSec=1min"
     [found] = read_timers({"a.timer": timer, "a.service": "[Service]\nExecStart=/bin/true"}, tz="Europe/Berlin")
     assert found.jobs[0].schedules == (
@@ -152,7 +152,7 @@ def test_a_timer_that_only_starts_at_boot_is_left_out():
     ]  # fmt: skip
 
 
-def test_what_keeps_a_program_apart_is_one_remark():
+def test_all_isolation_options_get_one_remark():
     service = "[Service]\nExecStart=/bin/true\nPrivateTmp=yes\nProtectSystem=full\nNice=5\nNoNewPrivileges=yes"
     [found] = read_timers({"a.timer": "[Timer]\nOnCalendar=daily", "a.service": service})
     assert [str(told) for told in found.remarks] == [
@@ -163,7 +163,7 @@ def test_what_keeps_a_program_apart_is_one_remark():
 
 
 def test_variables_of_the_same_unit_are_filled_in():
-    """As systemd does: `${NAME}` anywhere, `$NAME` as a word of its own, which may become several; `$$` is a `$`."""
+    """As in systemd: `${NAME}` is filled in anywhere, `$NAME` only as a separate word, which is split; `$$` is `$`."""
     service = (
         "[Service]\nEnvironment=LEVEL=high 'FLAGS=-a  -b' EMPTY=\n"
         "ExecStart=/usr/bin/x $LEVEL $FLAGS $EMPTY --level=${LEVEL}! a$LEVEL $$HOME\n"
@@ -184,7 +184,7 @@ def test_variables_of_the_same_unit_are_filled_in():
         (":/usr/bin/x ${LEVEL}", ("/usr/bin/x", "${LEVEL}"), []),
     ],
 )
-def test_a_variable_of_elsewhere_needs_a_change(command: str, argv: tuple[str, ...], told: list[str]):
+def test_an_unknown_variable_is_kept_with_a_remark(command: str, argv: tuple[str, ...], told: list[str]):
     units = {"a.timer": "[Timer]\nOnCalendar=daily", "a.service": f"[Service]\nExecStart={command}"}
     [found] = read_timers(units)
     assert found.jobs[0].task == Command(argv=argv)

@@ -1,4 +1,4 @@
-"""Tables: the document's own, ours, and other people's."""
+"""CSV tables of several forms become jobs, and bad rows get remarks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onthedot.model.task import Call, Command, Http, Noop
 CORPUS = Path(__file__).parent / "corpus"
 
 
-def test_the_documents_own_table():
+def test_a_table_of_users_jobs_and_intervals_is_read():
     found = read_table((CORPUS / "document.csv").read_text(), "document.csv")
     often, once, bare = found.jobs
     assert (often.name, often.owner, often.task) == ("143214", "909", Noop())
@@ -25,7 +25,7 @@ def test_the_documents_own_table():
     assert any("document.csv:4:1: is_recurring: expected true or false, got 'maybe'" in one for one in told)
 
 
-def test_other_tables():
+def test_a_table_of_commands_is_read_with_remarks():
     found = read_table((CORPUS / "jobs.csv").read_text(), "jobs.csv")
     clean, two = found.jobs
     assert (clean.name, clean.owner, clean.priority) == ("clean", "ada", "high")
@@ -37,7 +37,7 @@ def test_other_tables():
     assert any(one.startswith("jobs.csv:6:1: expected 8 columns, got 2") for one in told)
 
 
-def test_what_is_exported_comes_back():
+def test_an_exported_table_is_read_back():
     table = "name,namespace,owner,schedule,task,state,next\n"
     rows = [
         "a,default,,@daily,call report,paused,",
@@ -50,10 +50,10 @@ def test_what_is_exported_comes_back():
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a,b\n1,2", "name\n", "name,schedule\n\0,x", '"'])
-def test_odd_ones(text):
+def test_an_invalid_table_gives_no_job(text):
     assert read_table(text).jobs == []
 
 
-def test_a_table_may_have_four_fields():
+def test_a_schedule_in_a_table_may_have_four_fields():
     [job] = read_table("name,schedule,run\na,30 0 2 *,ls\n").jobs
     assert job.schedules == (otd.cron("30 0 2 *", seconds=True),)

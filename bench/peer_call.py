@@ -1,4 +1,4 @@
-"""Asking a module of a peer's side, in the peers' environment: one verb, one answer."""
+"""Runs one command of a peer's module in the peers' environment, and returns its output."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from bench.crew import PATIENCE, ROOT
 from bench.results import BenchFailed
 
 
-def ask(python: str, node: str, verb: str, url: str, number: int) -> list[int]:
-    """What it prints: numbers, as JSON."""
+def call(python: str, node: str, verb: str, url: str, number: int) -> list[int]:
+    """Run `python -m NODE VERB URL NUMBER`, and return the numbers that it prints as JSON."""
     command = [python, "-m", node, verb, url, str(number)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Where the stores of a bench are: nowhere, in files of its folder, or on a server that runs meanwhile."""
+"""Provides new stores for a bench: in memory, in files of its folder, or on a server that it starts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ STORES = ("memory", "sqlite", "postgres", "redis")
 
 @contextmanager
 def places(plan: Plan, store: str) -> Iterator[Callable[[str], Where]]:
-    """Give a place for a new store of this kind to each name."""
+    """Yield a function that returns the place of a new store of this kind for each name."""
     if store == "memory":
-        yield lambda name: None  # noqa: ARG005 - what is in memory has no name
+        yield lambda name: None  # noqa: ARG005 - a store in memory has no name
     elif store == "sqlite":
         yield lambda name: plan.folder / f"{name}.db"
     elif store == "redis":

@@ -1,10 +1,10 @@
-"""Commands through everything: submitted in bulk to a scheduler, run by its worker through its guard, and recorded.
+"""Measures commands end to end: submitted in bulk to a scheduler, run by its worker through the guard, and recorded.
 
-Bare is `posix_spawn` of the same program and waiting for it, as many at a time as the worker has seats. Ours is from
-`submit_many` until the last verdicts are known: gates, leases, a workspace for each, the guard, what it said, history.
+Bare spawns the same program and waits for it, as many at a time as the worker has seats. Ours is the time from
+`submit_many` until the last verdicts: gates, leases, a workspace per command, the guard, output and history.
 
-The start is the instant that `date` prints, less the instant before it was asked for: ours from `submit`, one at a time
-on a scheduler that has nothing else to do.
+The delay of a start is the time that `date` prints minus the time before the request; for ours that is `submit`, one at
+a time on an idle scheduler.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ STARTS = 100
 SEATS = KEEP_ALL.seats
 FLOOR, AIM = 0.4, 0.6
 
-_WARM = 20  # commands before it counts: the guard is a process that has to start
+_WARM = 20  # commands as a warm-up, because the guard is a process that must start
 
 
 def run(plan: Plan) -> list[Result]:
-    """Memory and SQLite."""
+    """Measure on memory and SQLite."""
     return [*_rates(plan), *_starts(plan)]
 
 
@@ -47,7 +47,7 @@ def _rates(plan: Plan) -> list[Result]:
             lambda number, store=store: asyncio.run(_rate(plan, _where(plan, store, number), count)),  # type: ignore[misc]
         )
         note = f"bare = posix_spawn and wait; both {SEATS} at a time"
-        lines.append(ratio(f"commands whole {store}", pairs, unit="1/s", floor=FLOOR, aim=AIM, note=note))
+        lines.append(ratio(f"commands end to end {store}", pairs, unit="1/s", floor=FLOOR, aim=AIM, note=note))
     return lines
 
 
@@ -60,7 +60,7 @@ def _starts(plan: Plan) -> list[Result]:
     shares = (("p50", 0.5, 30.0, 5.0), ("p99", 0.99, 150.0, 20.0))
     return [
         above(
-            f"commands whole start {name}",
+            f"commands end to end start {name}",
             [(percentile(bare, share), percentile(ours, share)) for bare, ours in pairs],
             unit="ms",
             floor=floor,
@@ -94,7 +94,7 @@ def _succeed(pid: int) -> None:
 
 @asynccontextmanager
 async def _scheduler(plan: Plan, where: Where, argv: list[str], expected: int) -> AsyncIterator[otd.Scheduler]:
-    """A scheduler as users have it, warm, with one job; at its end every run must have succeeded, once."""
+    """Run a normal scheduler with one job after a warm-up. At its end every run must have succeeded once."""
     store = await open_store(where)
     folder = plan.folder / f"left-{time.monotonic_ns()}"
     settings = replace(KEEP_ALL, seats=SEATS, spool=str(folder / "spool"), output=str(folder / "output"))
@@ -105,8 +105,8 @@ async def _scheduler(plan: Plan, where: Where, argv: list[str], expected: int) -
             for warm in await sched.submit_many(["it"] * _WARM):
                 await warm.result()
             yield sched
-        await check_history("commands whole", store, expected + _WARM)
-        await check_never_fenced("commands whole", store)
+        await check_history("commands end to end", store, expected + _WARM)
+        await check_never_fenced("commands end to end", store)
     finally:
         await store.close()
 
@@ -116,7 +116,7 @@ async def _rate(plan: Plan, where: Where, count: int) -> float:
         began = time.perf_counter()
         runs = await sched.submit_many(["it"] * count)
         last = asyncio.gather(*(run.result() for run in runs[-SEATS:]))
-        await patiently(last, "commands whole")
+        await patiently(last, "commands end to end")
         return count / (time.perf_counter() - began)
 
 
@@ -126,7 +126,7 @@ async def _start(plan: Plan, where: Where, count: int) -> list[float]:
         for _ in range(count):
             asked = time.time_ns()
             run = await sched.submit("it")
-            await patiently(run.result(), "commands whole start")
+            await patiently(run.result(), "commands end to end start")
             [said] = await sched.logs(run)
             waits.append((int(said.text) - asked) / 1e6)
     return waits
