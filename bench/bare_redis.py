@@ -55,7 +55,9 @@ class Bare:
             "looks": MAX_BATCH,
         }  # fmt: skip
         while True:
-            (rows, _), *_ = await self.call("reserve", lease_ids=ids.leases(MAX_BATCH), **asked)
+            (rows, _), *_ = await self.call(
+                "reserve", lease_call=ids.leases(MAX_BATCH).call, lease_count=MAX_BATCH, **asked
+            )
             if not rows:
                 return
             started_at, ended_at = await perform([row[1] for row in rows], executed)

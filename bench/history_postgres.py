@@ -33,9 +33,9 @@ SELECT n, 1 + n % $2::bigint, CASE WHEN n % 50 = 0 THEN 'dead' ELSE 'succeeded' 
        (n % 50 = 0)::integer, 0, at - 30000000, at - 5000, at + 700, at + 20700, 'default', 1,
        CASE WHEN n % 2 = 0 THEN 'submit:' || md5(n::text) ELSE 'schedule:0f1e2d3c4b5a6978' END, '',
        CASE WHEN n % 50 = 0 THEN 'failed' ELSE '' END,
-       CASE WHEN n % 2 = 0 THEN '{{"order":' || n || ',"tenant":"t' || n % 500 || '"}}' END,
+       CASE WHEN n % 2 = 0 THEN '{{{{"order":' || n || ',"tenant":"t' || n % 500 || '"}}}}' END,
        CASE WHEN n % 50 = 0 THEN 'ConnectionResetError: [Errno 104] Connection reset by peer' END,
-       CASE WHEN n % 50 > 0 THEN '{{"pages":' || n % 100 || '}}' END
+       CASE WHEN n % 50 > 0 THEN '{{{{"pages":' || n % 100 || '}}}}' END
 FROM {_NUMBERS}
 """  # noqa: S608 - constants of this file
 

@@ -7,7 +7,7 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
     "submit": (
         Mutant("submit._submit", "tx.hints.append(Hint(\"runs\", min(run.due_at for run in runs)))", "pass",
                "hints.new_runs_send_a_hint_with_their_instant"),
-        Mutant("submit._submit", "await find_runs(tx, ENDED, [place for place, run in new.items() if not run.is_new])", "{}",
+        Mutant("submit._submit", "[place for place, run in new.items() if not run.is_new]", "[]",
                "retention.a_trigger_is_kept_as_long_as_its_run"),
         Mutant("submit._submit", "min(run.due_at", "max(run.due_at",
                "hints.new_runs_send_a_hint_with_their_instant"),
