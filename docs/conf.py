@@ -22,6 +22,8 @@ html_theme = "furo"
 html_title = f"onthedot {version}"
 html_copy_source = False
 html_show_sphinx = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_theme_options = {"source_directory": "docs/"}
 
 highlight_language = "none"

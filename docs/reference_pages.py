@@ -51,6 +51,15 @@ def code(value: object) -> str:
     return f"`{value}`"
 
 
+def short(value: object) -> object:
+    """A default as one would write it, without the options of a policy."""
+    if isinstance(value, Enum):
+        return value.value
+    if not is_dataclass(value):
+        return value
+    return f"{type(value).__name__}({getattr(value, fields(value)[0].name)!r})"
+
+
 def prose(docstring: str | None) -> str:
     """A docstring as Markdown: its examples become blocks of code."""
     parts: list[str] = []
@@ -138,10 +147,9 @@ def jobs() -> str:
         rows = []
         for one in documented(cls):
             default = defaults.get(one.name)
-            shown = "" if default in (None, "", ()) or isinstance(default, (Enum, list)) else code(default)
-            shown = code(default.value) if isinstance(default, Enum) else shown
-            rows.append([code(one.name), code(one.kind), shown, one.text])
-        return table(["option", "type", "default", "meaning"], rows)
+            shown = "" if default in (None, "", ()) or isinstance(default, list) else code(short(default))
+            rows.append([code(one.name), one.text, code(one.kind), shown])
+        return table(["option", "meaning", "type", "default"], rows)
 
     return page(
         "Job options",
@@ -371,10 +379,10 @@ def _class(name: str, cls: type) -> str:
         parts.append(", ".join(code(member.value) for member in cls))
     if is_dataclass(cls) and cls is not Settings:
         rows = [
-            [code(one.name), code(one.kind), code(one.default) if one.default else "", one.text]
+            [code(one.name), one.text, code(one.kind), code(one.default) if one.default else ""]
             for one in documented(cls)
         ]
-        parts.append(table(["field", "type", "default", "meaning"], rows) if rows else "")
+        parts.append(table(["field", "meaning", "type", "default"], rows) if rows else "")
     for member, value in public_members(cls):
         if hasattr(value, "fget") or not callable(value):
             function = getattr(value, "fget", None) or getattr(value, "func", None)
@@ -387,9 +395,9 @@ def _class(name: str, cls: type) -> str:
 def _fields(what: str, cls: type) -> str:
     """A table of the fields of a dataclass."""
     rows = [
-        [code(one.name), code(one.kind), code(one.default) if one.default else "", one.text] for one in documented(cls)
+        [code(one.name), one.text, code(one.kind), code(one.default) if one.default else ""] for one in documented(cls)
     ]
-    return table([what, "type", "default", "meaning"], rows) if rows else ""
+    return table([what, "meaning", "type", "default"], rows) if rows else ""
 
 
 STATES = {
