@@ -1,7 +1,7 @@
 """The reserver: looks for work, as much as there is room for.
 
     reserve ──▶ later: the armer holds them ──arm──▶ seats
-       └─────── already due: reserved and armed in one write ──▶ seats
+       └─────── due, without gates: reserved and armed in one write ──▶ seats
 
 A look that brought no answer is repaired by asking the store what this node holds.
 """
@@ -30,7 +30,7 @@ MOST_EMPTY = 3
 
 
 class Reserver(Service):
-    """Reserves runs: those that are due go to the seats, the others to the armer."""
+    """Reserves runs: those that are due and have no gates go to the seats, the others to the armer."""
 
     name = "reserver"
 

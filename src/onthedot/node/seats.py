@@ -106,7 +106,7 @@ class Seats:
             else:
                 later.setdefault(lease.due_at, []).append(attempt)
                 self._unfired.add(attempt)
-        self._fire(0, due_now)
+        self._fire(0, due_now)  # 0: due already, so there is no timer that could ring early or late
         for due_at, attempts in later.items():
             self._fire(due_at, attempts)
 

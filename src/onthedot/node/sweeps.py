@@ -2,7 +2,7 @@
 
 Expiry          skips runs that no worker started in time
 Resumer         resumes jobs whose pause has reached its end
-GateRecount     takes places in limits from runs that no worker can start: a safety net under all gates
+GateRecount     takes places in limits from runs that no worker can start, and frees runs at open gates: a safety net
 """
 
 from __future__ import annotations

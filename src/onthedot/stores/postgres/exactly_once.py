@@ -1,4 +1,4 @@
-"""Runs handlers' transactions on PostgreSQL for exactly_once: effects, fence check and completion are one commit.
+"""Runs handlers' transactions on PostgreSQL for exactly_once: effects, lease check and completion are one commit.
 
 The handler gets an asyncpg connection inside a transaction, with its user's settings on this server. Our part comes
 last, behind a savepoint: after a conflict only that part is retried. Handlers have their own connection pool.
