@@ -9,7 +9,7 @@
                │                                                 └──▶ cancelled
                └──▶ skipped (missed …), cancelled, dead
 
-A run that meets a closed gate or a rate goes back to `scheduled` (`blocked_on`), and is reserved again when it may start.
+A run that meets a closed gate or a rate goes back to `scheduled` (`blocked_on`), and is reserved again later.
 Terminal states absorb: nothing ever leaves them. A rerun of a finished run is a new run.
 A slot run in the future that was never armed may also be *withdrawn* (its row deleted), by an edit or a pause only.
 """
