@@ -347,7 +347,7 @@ async def test_the_openapi_document_describes_routes_and_their_errors():
 
 
 async def test_strangers_of_one_network_share_a_limit():
-    """Who has one IPv6 address usually has its whole network, and could use another address each time."""
+    """A client with one IPv6 address usually has its whole network, and could use another address each time."""
     async with served(rate=1, burst=3) as server:
 
         async def ask(host: str) -> int:
