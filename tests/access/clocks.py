@@ -1,4 +1,4 @@
-"""A clock that stands until a test turns it."""
+"""A clock that only a test moves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from onthedot.clock import SECOND, Micros
 START: Micros = 1_800_000_000 * SECOND
 
 
-class Turned:
+class ManualClock:
     def __init__(self, at: Micros = START) -> None:
         self.at = at
 

@@ -1,4 +1,4 @@
-"""Two stores over the same records, as two servers have them: what one writes, the other reads."""
+"""Fixtures: a manual clock, and two stores over the same records, as two servers have them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
-from tests.access.clocks import Turned
+from tests.access.clocks import ManualClock
 
 
 @pytest.fixture
-def clock() -> Turned:
-    return Turned()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])

@@ -1,4 +1,4 @@
-"""The audit: every word of it is there, and no value, secret or key."""
+"""The audit: every change is recorded and read back, without values of arguments, secrets or keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def principal(**options: Any) -> Principal:
     return Grant(role=Role.ADMIN, **options).principal("key", "0af", "ci")
 
 
-async def test_what_is_recorded_is_read_back(stores: tuple[Store, Store]):
+async def test_a_recorded_entry_is_read_back(stores: tuple[Store, Store]):
     one, other = stores
     entry = Entry(
         who=principal(), verb="jobs.pause", object="job/default/report", before={"state": "active"},
@@ -42,12 +42,12 @@ async def test_what_is_recorded_is_read_back(stores: tuple[Store, Store]):
 
 
 @pytest.mark.parametrize("others", [0, 3])
-async def test_the_newest_are_read(stores: tuple[Store, Store], others: int):
+async def test_the_newest_entries_can_be_read(stores: tuple[Store, Store], others: int):
     one, other = stores
     assert await read_newest(other, limit=3) == []
     for n in range(10):
         await record(one, Entry(who=LOCAL, verb=f"v{n}", object="o"))
-        for _ in range(others):  # which may leave gaps between its numbers
+        for _ in range(others):  # other lists may leave gaps between the audit's numbers
             await one.documents.append_documents("else", ["{}"])
         expected = [f"v{number}" for number in range(n + 1)][-3:]
         assert [entry.verb for entry in await read_newest(other, limit=3)] == expected
@@ -55,7 +55,7 @@ async def test_the_newest_are_read(stores: tuple[Store, Store], others: int):
 
 
 class Counting(SqlDocuments):
-    """Counts what is read of lists, whose numbers have gaps of this size."""
+    """Counts reads of lists, and spreads the numbers of their entries by `gap`."""
 
     rows = calls = 0
     gap = 1
@@ -68,7 +68,7 @@ class Counting(SqlDocuments):
 
 
 @pytest.mark.parametrize("gap", [1, 1_000])
-async def test_what_is_read_for_the_newest_does_not_grow_with_the_list(gap: int):
+async def test_reading_the_newest_does_not_slow_down_as_the_list_grows(gap: int):
     store = MemoryStore()
     store.documents = counting = Counting(store.database)
     counting.gap = gap
@@ -88,14 +88,14 @@ async def test_entries_are_read_page_by_page(stores: tuple[Store, Store]):
     assert [entry.verb for entry in [*first, *rest]] == [f"v{n}" for n in range(5)]
 
 
-async def test_an_entry_whose_answer_was_lost_is_there_once(stores: tuple[Store, Store]):
+async def test_an_entry_recorded_again_after_a_lost_answer_is_stored_once(stores: tuple[Store, Store]):
     entry = Entry(who=LOCAL, verb="keys.create", object="key/1", request_id="r")
     assert await record(stores[0], entry) == await record(stores[1], entry)
     await record(stores[0], Entry(who=LOCAL, verb="keys.create", object="key/1", request_id="r"))
-    assert len(await read(stores[0])) == 2  # whoever repeats a request id hides nothing
+    assert len(await read(stores[0])) == 2  # a repeated request id hides no entry
 
 
-async def test_entries_recorded_at_once_are_all_there(stores: tuple[Store, Store]):
+async def test_entries_recorded_at_once_are_all_stored(stores: tuple[Store, Store]):
     entries = [Entry(who=LOCAL, verb="v", object=str(number)) for number in range(20)]
     await asyncio.gather(*(record(stores[n % 2], entry) for n, entry in enumerate(entries)))
     assert sorted(entry.object for entry in await read(stores[0])) == sorted(map(str, range(20)))
@@ -140,14 +140,14 @@ JSON = st.recursive(
 
 @pytest.mark.slow
 @given(JSON)
-def test_whatever_it_is_becomes_json_and_is_the_same_again(value: Any):
+def test_any_value_becomes_json_and_removing_values_twice_changes_nothing(value: Any):
     once = without_values(value)
     assert json.loads(json.dumps(once)) == once
     assert without_values(once) == once
 
 
 @given(st.dictionaries(TEXTS, JSON, max_size=3))
-def test_of_arguments_only_names_are_kept(arguments: dict[str, Any]):
+def test_arguments_keep_their_names_and_lose_their_values(arguments: dict[str, Any]):
     def values(found: Any) -> list[Any]:
         return [each for inner in found.values() for each in values(inner)] if isinstance(found, dict) else [found]
 
@@ -169,7 +169,7 @@ def test_of_arguments_only_names_are_kept(arguments: dict[str, Any]):
     ],
     ids=["long", "long name", "many", "no text", "infinite", "no number", "huge", "set", "class"],
 )
-async def test_nothing_is_refused_for_what_is_in_it(stores: tuple[Store, Store], value: Any):
+async def test_an_entry_with_any_content_is_recorded(stores: tuple[Store, Store], value: Any):
     entry = Entry(who=LOCAL, verb="v" * 9_000, object="\ud800\0" * 9_000, before=value, after=value, source="s" * 9_000)
     number = await record(stores[0], entry)
     [seen] = await read(stores[1])
@@ -177,7 +177,7 @@ async def test_nothing_is_refused_for_what_is_in_it(stores: tuple[Store, Store],
     await record(stores[0], entry)
 
 
-async def test_what_is_too_deep_is_cut():
+async def test_deeply_nested_values_are_cut():
     deep: Any = "end"
     for _ in range(100_000):
         deep = [deep]
@@ -186,7 +186,7 @@ async def test_what_is_too_deep_is_cut():
     assert "end" not in str(await read(store))
 
 
-async def test_entries_about_what_one_cannot_see_are_not_there():
+async def test_a_principal_reads_only_entries_about_objects_it_can_see():
     store = MemoryStore()
     for namespace, owner in (("", ""), ("a", "ann"), ("a", "bob"), ("b", "ann")):
         await record(store, Entry(who=LOCAL, verb="v", object=f"{namespace}/{owner}", namespace=namespace, owner=owner))
@@ -201,7 +201,7 @@ async def test_entries_about_what_one_cannot_see_are_not_there():
 
 
 @pytest.mark.parametrize("body", ["{}", "[]", "3", '{"who": 1}', '{"who": {}}'])
-async def test_an_entry_that_cannot_be_read_is_shown_as_such(body: str):
+async def test_a_damaged_entry_is_shown_as_unreadable(body: str):
     store = MemoryStore()
     [number] = await store.documents.append_documents(KIND, [body], now=START)
     [seen] = await read(store)

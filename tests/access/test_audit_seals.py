@@ -1,4 +1,4 @@
-"""Seals: whatever was changed, removed or inserted behind the store's back is found, and named."""
+"""Seals of the audit: an entry that is changed, removed or inserted outside of onthedot is detected and named."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def fill(store: Store, count: int, first: int = 0) -> None:
 
 
 async def seal(store: Store) -> Head:
-    """Put all that has no seal under one, as upkeep does."""
+    """Seal all entries that have no seal yet, as upkeep does."""
     seals = await store.documents.list_appended(SEALS, limit=1_000)
     head = head_of(seals[-1]) if seals else START
     newest = read_seal(seals[-1]) if seals else None
@@ -37,7 +37,7 @@ async def seal(store: Store) -> Head:
 
 
 async def sealed(store: Store) -> Head:
-    """Nine entries under three seals, and two without."""
+    """Nine entries under three seals, and two entries without a seal."""
     head = START
     for first in (0, 3, 6):
         await fill(store, 3, first)
@@ -46,7 +46,7 @@ async def sealed(store: Store) -> Head:
     return head
 
 
-async def test_what_is_as_it_was_is_good(stores: tuple[Store, Store]):
+async def test_an_unchanged_audit_passes_the_check(stores: tuple[Store, Store]):
     head = await sealed(stores[0])
     checked = await check(stores[1])
     assert checked == (9, 2, head, None)
@@ -55,11 +55,11 @@ async def test_what_is_as_it_was_is_good(stores: tuple[Store, Store]):
     assert read_head(str(head)) == head
 
 
-async def test_an_empty_audit_is_good(stores: tuple[Store, Store]):
+async def test_an_empty_audit_passes_the_check(stores: tuple[Store, Store]):
     assert await check(stores[0]) == (0, 0, START, None)
 
 
-async def test_of_two_that_seal_at_once_one_is_kept(stores: tuple[Store, Store]):
+async def test_when_two_nodes_seal_at_once_one_seal_is_kept(stores: tuple[Store, Store]):
     one, other = stores
     await fill(one, 2)
     entries = await one.documents.list_appended(KIND)
@@ -68,11 +68,11 @@ async def test_of_two_that_seal_at_once_one_is_kept(stores: tuple[Store, Store])
     assert (await check(one))[:2] == (1, 1)
 
 
-# ── behind the store's back ──────────────────────────────────────────────────────────────────────────────────
+# ── changes made in the database itself ──────────────────────────────────────────────────────────────────────
 
 
-class Behind:
-    """Changes records as whoever has the file can."""
+class DirectSql:
+    """Changes records in the database file, without onthedot."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -85,7 +85,7 @@ class Behind:
 
 
 CHANGED = """UPDATE entries SET body = replace(body, '"v4"', '"v5"') WHERE kind = 'audit' AND number = 5"""
-TABLE: dict[str, tuple[list[str], str]] = {
+CASES: dict[str, tuple[list[str], str]] = {
     "a text": ([CHANGED], "entry 5 was changed"),
     "an instant": (["UPDATE entries SET written_at = written_at - 1 WHERE kind = 'audit' AND number = 7"],
                    "entry 7 was changed"),
@@ -111,42 +111,42 @@ TABLE: dict[str, tuple[list[str], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TABLE)
-async def test_what_was_done_to_the_file_is_found(tmp_path: Path, name: str):
-    statements, told = TABLE[name]
+@pytest.mark.parametrize("name", CASES)
+async def test_a_change_in_the_database_file_is_detected(tmp_path: Path, name: str):
+    statements, told = CASES[name]
     store = await SqliteStore.open(tmp_path / "otd.db")
     try:
         await sealed(store)
         for statement in statements:
-            Behind(tmp_path / "otd.db")(statement)
+            DirectSql(tmp_path / "otd.db")(statement)
         checked = await check(store)
         assert str(checked.fault).startswith(told)
     finally:
         await store.close()
 
 
-async def test_an_inserted_entry_is_found(tmp_path: Path):
-    """Numbers may leave gaps, so there may be room for one."""
-    store, behind = await SqliteStore.open(tmp_path / "otd.db"), Behind(tmp_path / "otd.db")
+async def test_an_inserted_entry_is_detected(tmp_path: Path):
+    """Numbers may have gaps, so an entry can be inserted between two others."""
+    store, execute = await SqliteStore.open(tmp_path / "otd.db"), DirectSql(tmp_path / "otd.db")
     try:
         await fill(store, 1)
-        behind("UPDATE entries SET number = 5 WHERE kind = 'audit'")
+        execute("UPDATE entries SET number = 5 WHERE kind = 'audit'")
         await fill(store, 2, 1)
         await seal(store)
         assert (await check(store)).fault is None
-        behind("INSERT INTO entries VALUES ('audit', 3, NULL, '{}', 0)")
+        execute("INSERT INTO entries VALUES ('audit', 3, NULL, '{}', 0)")
         assert str((await check(store)).fault) == "entry 3 was inserted"
     finally:
         await store.close()
 
 
-async def test_what_is_cut_off_with_its_seals_is_found_by_a_head_that_was_noted(tmp_path: Path):
-    store, behind = await SqliteStore.open(tmp_path / "otd.db"), Behind(tmp_path / "otd.db")
+async def test_entries_removed_together_with_their_seals_are_detected_by_a_noted_head(tmp_path: Path):
+    store, execute = await SqliteStore.open(tmp_path / "otd.db"), DirectSql(tmp_path / "otd.db")
     try:
         head = await sealed(store)
-        behind("DELETE FROM entries WHERE kind = 'audit' AND number > 6")
-        behind("DELETE FROM entries WHERE kind = 'audit.seals' AND number > 2")
-        assert (await check(store)).fault is None  # as nothing in the store can tell
+        execute("DELETE FROM entries WHERE kind = 'audit' AND number > 6")
+        execute("DELETE FROM entries WHERE kind = 'audit.seals' AND number > 2")
+        assert (await check(store)).fault is None  # the store alone cannot know
         assert str((await check(store, known=head)).fault).startswith("seal 3 was noted, and is gone")
         await fill(store, 3, 6)
         await seal(store)
@@ -155,7 +155,7 @@ async def test_what_is_cut_off_with_its_seals_is_found_by_a_head_that_was_noted(
         await store.close()
 
 
-async def test_an_entry_changed_together_with_its_seal_is_found_by_the_next_one():
+async def test_an_entry_changed_together_with_its_seal_is_detected_by_the_next_seal():
     store = MemoryStore()
     await sealed(store)
     behind(store, """UPDATE entries SET body = replace(body, '"v4"', '"v0"') WHERE kind = 'audit' AND number = 5""")
@@ -167,7 +167,7 @@ async def test_an_entry_changed_together_with_its_seal_is_found_by_the_next_one(
 
 
 @given(st.data())
-async def test_in_memory_the_first_that_differs_is_named(data: st.DataObject):
+async def test_the_first_changed_entry_is_named(data: st.DataObject):
     store = MemoryStore()
     await sealed(store)
     numbers = [entry.number for entry in await store.documents.list_appended(KIND)]
@@ -190,6 +190,6 @@ async def test_in_memory_the_first_that_differs_is_named(data: st.DataObject):
 @pytest.mark.parametrize(
     "text", ["", "7", "7:", ":", "x:" + "0" * 64, "7:" + "G" * 64, "7:" + "0" * 63, "²:" + "0" * 64]
 )
-def test_what_is_no_head_is_refused(text: str):
+def test_an_invalid_head_is_refused(text: str):
     with pytest.raises(DefinitionError, match="head: expected a seal's number and hash"):
         read_head(text)

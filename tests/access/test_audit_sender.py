@@ -1,4 +1,4 @@
-"""The audit, sent elsewhere: every entry in order, whoever is down when, and one sender at a time."""
+"""The audit sender: it sends every entry once and in order, despite failures, and one sender at a time."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from onthedot.access.permissions import LOCAL
 from onthedot.clock import SECOND
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
-from tests.access.clocks import Turned
+from tests.access.clocks import ManualClock
 
 PLACE = "https://siem.example.com/hooks/a-secret-in-the-path"
 
 
 class Receiver:
-    """Takes entries, or refuses them."""
+    """A receiver of entries, which a test can take down or block."""
 
     def __init__(self) -> None:
         self.taken: list[str] = []
         self.down = False
         self.at_once = 0
         self.asked = asyncio.Event()
-        self.wait: asyncio.Event | None = None  # it answers when this is set
+        self.wait: asyncio.Event | None = None  # answers only after this is set
 
     async def take(self, entries: Sequence[Recorded]) -> None:
         self.at_once += 1
         self.asked.set()
-        assert self.at_once == 1, "one at a time sends"
+        assert self.at_once == 1, "only one sender at a time may send"
         try:
             await asyncio.sleep(0)
             if self.wait is not None:
@@ -57,11 +57,13 @@ async def record(store: Store, *objects: str, size: int = 0) -> None:
     await record_all(store, entries)
 
 
-def sender(store: Store, clock: Turned, receiver: Receiver, told: list[str] | None = None, *, first: int = 0) -> Sender:
+def sender(
+    store: Store, clock: ManualClock, receiver: Receiver, told: list[str] | None = None, *, first: int = 0
+) -> Sender:
     return Sender(store, clock, PLACE, receiver.take, (told if told is not None else []).append, first=first)
 
 
-async def test_every_entry_is_sent_in_order_and_a_restart_goes_on(stores: tuple[Store, Store], clock: Turned):
+async def test_every_entry_is_sent_in_order_and_a_new_sender_continues(stores: tuple[Store, Store], clock: ManualClock):
     one, other = stores
     receiver = Receiver()
     await record(one, "a", "b")
@@ -73,7 +75,7 @@ async def test_every_entry_is_sent_in_order_and_a_restart_goes_on(stores: tuple[
     assert receiver.taken == ["a", "b", "c"]
 
 
-async def test_what_a_receiver_missed_is_sent_when_it_is_back(clock: Turned):
+async def test_entries_are_sent_when_a_failed_receiver_is_back(clock: ManualClock):
     store, receiver, told = MemoryStore(), Receiver(), list[str]()
     one = sender(store, clock, receiver, told)
     receiver.down = True
@@ -90,7 +92,7 @@ async def test_what_a_receiver_missed_is_sent_when_it_is_back(clock: Turned):
     assert receiver.taken == ["a", *(f"b{number}" for number in range(9))]
 
 
-async def test_a_receiver_that_does_not_answer_is_given_up(clock: Turned, monkeypatch: pytest.MonkeyPatch):
+async def test_a_receiver_that_does_not_answer_is_retried_later(clock: ManualClock, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(audit_sender, "SEND_WITHIN", SECOND // 100)
     store, receiver, told = MemoryStore(), Receiver(), list[str]()
     receiver.wait = asyncio.Event()
@@ -102,7 +104,7 @@ async def test_a_receiver_that_does_not_answer_is_given_up(clock: Turned, monkey
     assert receiver.taken == ["a"]
 
 
-async def test_of_several_senders_one_sends(stores: tuple[Store, Store], clock: Turned):
+async def test_several_senders_send_each_entry_once_and_in_order(stores: tuple[Store, Store], clock: ManualClock):
     receiver, objects = Receiver(), [str(number) for number in range(1000)]
     await record(stores[0], *objects)
     senders = [sender(stores[number % 2], clock, receiver) for number in range(4)]
@@ -117,7 +119,7 @@ async def test_of_several_senders_one_sends(stores: tuple[Store, Store], clock: 
     assert receiver.taken == objects
 
 
-async def test_a_sender_that_was_killed_while_it_sent_is_followed_by_another(clock: Turned):
+async def test_another_sender_takes_over_after_a_kill(clock: ManualClock):
     store, receiver = MemoryStore(), Receiver()
     await record(store, "a")
     receiver.wait = asyncio.Event()
@@ -132,7 +134,7 @@ async def test_a_sender_that_was_killed_while_it_sent_is_followed_by_another(clo
     assert (await other.tick(), receiver.taken) == (0, ["a"])
 
 
-async def test_a_sender_that_was_frozen_does_not_take_the_position_back(clock: Turned):
+async def test_a_sender_that_was_frozen_does_not_move_the_position_back(clock: ManualClock):
     store, slow, quick, told = MemoryStore(), Receiver(), Receiver(), list[str]()
     await record(store, "a")
     slow.wait = asyncio.Event()
@@ -149,7 +151,7 @@ async def test_a_sender_that_was_frozen_does_not_take_the_position_back(clock: T
     assert "another sender has taken over" in told[0]
 
 
-async def test_it_begins_where_it_is_told_and_only_the_first_time(clock: Turned):
+async def test_the_first_entry_to_send_can_be_chosen_only_once(clock: ManualClock):
     store, receiver = MemoryStore(), Receiver()
     await record(store, "a", "b")
     await sender(store, clock, receiver, first=1).tick()
@@ -158,7 +160,7 @@ async def test_it_begins_where_it_is_told_and_only_the_first_time(clock: Turned)
     assert receiver.taken == ["b", "c"]
 
 
-async def test_large_entries_go_a_few_at_a_time_and_the_place_is_not_kept(clock: Turned):
+async def test_large_entries_are_sent_in_small_batches_and_the_address_is_not_stored(clock: ManualClock):
     store, receiver = MemoryStore(), Receiver()
     await record(store, *map(str, range(100)), size=20_000)
     one, ticks = sender(store, clock, receiver), 0

@@ -1,4 +1,4 @@
-"""Whose key is this: what is revoked, has ended, was changed or is another store's lets nobody in."""
+"""The authenticator: it accepts valid keys and sessions, and refuses revoked, expired, forged and foreign ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
 from onthedot.stores.sql.port import Database
 from onthedot.stores.sql.store import SqlDocuments
-from tests.access.clocks import START, Turned
+from tests.access.clocks import START, ManualClock
 
 CHEAP = Passwords(1, 8, 1)
 EDITOR = Grant(role=Role.EDITOR, scopes=frozenset({Permission.JOBS_WRITE}), namespaces=("ci",), owner="ann")
@@ -28,7 +28,7 @@ VIEWER = Grant(role=Role.VIEWER)
 
 
 class Counting(SqlDocuments):
-    """Counts what is read; can be away, and can hold writes back."""
+    """Records reads. A test can make it unavailable (`away`) or block its writes (`gate`)."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -50,7 +50,7 @@ class Counting(SqlDocuments):
         return await super().put_document(kind, id, body, **options)
 
 
-async def test_a_key_is_whoever_it_was_given_to(stores: tuple[Store, Store], clock: Turned):
+async def test_a_key_gives_the_principal_of_its_grant(stores: tuple[Store, Store], clock: ManualClock):
     issued = await keys.issue(stores[0], "ci", EDITOR, now=START)
     authenticator = Authenticator(stores[1], clock)
     principal = await authenticator.check(issued.text)
@@ -60,7 +60,7 @@ async def test_a_key_is_whoever_it_was_given_to(stores: tuple[Store, Store], clo
     await authenticator.close()
 
 
-async def test_a_revoked_key_is_refused_everywhere_within_five_seconds(stores: tuple[Store, Store], clock: Turned):
+async def test_a_revoked_key_is_refused_everywhere_within_five_seconds(stores: tuple[Store, Store], clock: ManualClock):
     issued = await keys.issue(stores[0], "ci", VIEWER, now=START)
     rings = [Authenticator(store, clock) for store in stores]
     assert [await ring.check(issued.text) is not None for ring in rings] == [True, True]
@@ -72,7 +72,7 @@ async def test_a_revoked_key_is_refused_everywhere_within_five_seconds(stores: t
         await ring.close()
 
 
-async def test_a_key_ends_at_its_end_whatever_is_believed(clock: Turned):
+async def test_a_key_expires_at_its_end_although_it_is_cached(clock: ManualClock):
     store = MemoryStore()
     issued = await keys.issue(store, "ci", VIEWER, expires_at=START + SECOND, now=START)
     authenticator = Authenticator(store, clock)
@@ -82,7 +82,7 @@ async def test_a_key_ends_at_its_end_whatever_is_believed(clock: Turned):
     assert await authenticator.check(issued.text) is None
 
 
-async def test_no_other_text_lets_anybody_in(stores: tuple[Store, Store], clock: Turned):
+async def test_any_other_text_is_refused(stores: tuple[Store, Store], clock: ManualClock):
     store = stores[0]
     issued = await keys.issue(store, "ci", VIEWER, now=START)
     another = await keys.issue(store, "other", VIEWER, now=START)
@@ -106,7 +106,7 @@ async def test_no_other_text_lets_anybody_in(stores: tuple[Store, Store], clock:
     [{"proof": ""}, {"proof": None}, {"grant": None}, {"grant": {"role": "admin"}}, {"expires_at": "never"},
      {"expires_at": True}, {"revoked_at": ""}, {"revoked_at": 0}],
 )  # fmt: skip
-async def test_a_document_that_was_spoilt_lets_nobody_in(clock: Turned, change: dict[str, object]):
+async def test_a_key_with_a_damaged_document_is_refused(clock: ManualClock, change: dict[str, object]):
     store = MemoryStore()
     issued = await keys.issue(store, "ci", VIEWER, now=START)
     found = await store.documents.get_document(keys.KIND, issued.key.id)
@@ -116,7 +116,7 @@ async def test_a_document_that_was_spoilt_lets_nobody_in(clock: Turned, change: 
     assert await Authenticator(store, clock).check(issued.text) is None
 
 
-async def test_a_document_moved_to_another_id_lets_nobody_in(clock: Turned):
+async def test_a_key_copied_to_another_id_is_refused(clock: ManualClock):
     store = MemoryStore()
     weak, strong = await keys.issue(store, "weak", VIEWER), await keys.issue(store, "strong", Grant(role=Role.ADMIN))
     mine, theirs = read(weak.text), await store.documents.get_document(keys.KIND, strong.key.id)
@@ -128,7 +128,7 @@ async def test_a_document_moved_to_another_id_lets_nobody_in(clock: Turned):
     assert await Authenticator(store, clock).check(f"otd_{theirs.id}.{mine.secret}") is None
 
 
-async def test_what_was_read_is_believed_for_two_seconds(clock: Turned):
+async def test_a_key_is_cached_for_two_seconds(clock: ManualClock):
     store = MemoryStore()
     store.documents = documents = Counting(store.database)
     issued = await keys.issue(store, "ci", VIEWER, now=START)
@@ -144,7 +144,7 @@ async def test_what_was_read_is_believed_for_two_seconds(clock: Turned):
     assert documents.reads == [keys.KIND]
 
 
-async def test_strangers_fill_nothing(clock: Turned):
+async def test_unknown_keys_do_not_fill_the_cache(clock: ManualClock):
     store = MemoryStore()
     authenticator = Authenticator(store, clock)
     for number in range(100):
@@ -152,7 +152,7 @@ async def test_strangers_fill_nothing(clock: Turned):
     assert authenticator._cache == {}
 
 
-async def test_a_store_that_is_away_lets_nobody_in(clock: Turned):
+async def test_a_key_is_refused_while_the_store_is_unavailable(clock: ManualClock):
     store = MemoryStore()
     store.documents = documents = Counting(store.database)
     issued = await keys.issue(store, "ci", VIEWER, now=START)
@@ -172,7 +172,7 @@ async def used(store: Store, id: str) -> Micros | None:
     return (await keys.get_key(store, id)).used_at
 
 
-async def test_use_is_noted_once_a_minute_and_nobody_waits_for_it(clock: Turned):
+async def test_use_is_recorded_once_a_minute_without_delaying_requests(clock: ManualClock):
     store = MemoryStore()
     store.documents = documents = Counting(store.database)
     issued = await keys.issue(store, "ci", VIEWER, now=START)
@@ -189,7 +189,7 @@ async def test_use_is_noted_once_a_minute_and_nobody_waits_for_it(clock: Turned)
         assert await used(store, issued.key.id) == START + noted * SECOND
 
 
-async def test_two_servers_note_one_minute_once(clock: Turned):
+async def test_two_servers_record_one_use_a_minute(clock: ManualClock):
     store = MemoryStore()
     issued = await keys.issue(store, "ci", VIEWER, now=START)
     for _ in range(2):
@@ -200,13 +200,13 @@ async def test_two_servers_note_one_minute_once(clock: Turned):
     assert await used(store, issued.key.id) == START
 
 
-async def test_a_note_that_cannot_be_written_is_tried_again(clock: Turned):
+async def test_a_use_that_cannot_be_recorded_is_recorded_later(clock: ManualClock):
     store = MemoryStore()
     store.documents = documents = Counting(store.database)
     issued = await keys.issue(store, "ci", VIEWER, now=START)
     authenticator = Authenticator(store, clock)
     assert await authenticator.check(issued.text) is not None
-    documents.away = True  # before the note is written
+    documents.away = True  # before the use is recorded
     await authenticator.close()
     documents.away = False
     clock.turn(1)
@@ -218,13 +218,13 @@ async def test_a_note_that_cannot_be_written_is_tried_again(clock: Turned):
 # ── sessions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def logged_in(store: Store, clock: Turned) -> str:
+async def logged_in(store: Store, clock: ManualClock) -> str:
     await users.create(store, "ann", "correct horse", EDITOR, passwords=CHEAP, now=START)
     logins = users.Logins(clock)
     return (await users.login(store, "ann", "correct horse", logins=logins, passwords=CHEAP, now=START)).text
 
 
-async def test_a_session_is_its_user(stores: tuple[Store, Store], clock: Turned):
+async def test_a_session_has_the_rights_of_its_user(stores: tuple[Store, Store], clock: ManualClock):
     text = await logged_in(stores[0], clock)
     principal = await Authenticator(stores[1], clock).check(text)
     assert principal is not None
@@ -235,7 +235,7 @@ async def test_a_session_is_its_user(stores: tuple[Store, Store], clock: Turned)
 
 
 @pytest.mark.parametrize("how", ["password", "disabled", "disabled and enabled", "removed", "removed and made", "out"])
-async def test_a_session_ends_everywhere_within_five_seconds(stores: tuple[Store, Store], clock: Turned, how: str):
+async def test_a_session_ends_everywhere_within_five_seconds(stores: tuple[Store, Store], clock: ManualClock, how: str):
     one, other = stores
     text = await logged_in(one, clock)
     authenticator = Authenticator(other, clock)
@@ -259,7 +259,7 @@ async def test_a_session_ends_everywhere_within_five_seconds(stores: tuple[Store
     assert await authenticator.check(text) is None
 
 
-async def test_a_session_of_a_token_has_what_the_token_gave(stores: tuple[Store, Store], clock: Turned):
+async def test_a_session_of_a_token_has_the_rights_of_the_token(stores: tuple[Store, Store], clock: ManualClock):
     text = await sessions.issue_token(stores[0], "up", Grant(role=Role.ADMIN), now=START)
     session = await users.exchange(stores[1], text, now=START)
     principal = await Authenticator(stores[0], clock).check(session.text)
@@ -267,8 +267,8 @@ async def test_a_session_of_a_token_has_what_the_token_gave(stores: tuple[Store,
     assert (principal.kind, principal.id, principal.name, principal.role) == ("session", session.id, "up", Role.ADMIN)
 
 
-async def test_a_user_that_was_disabled_by_hand_has_no_sessions(clock: Turned):
-    """In the document, without a new epoch."""
+async def test_a_user_disabled_directly_in_the_store_has_no_sessions(clock: ManualClock):
+    """The document is edited without a new epoch."""
     store = MemoryStore()
     text = await logged_in(store, clock)
     found = await store.documents.get_document(users.KIND, "ann")
@@ -278,7 +278,7 @@ async def test_a_user_that_was_disabled_by_hand_has_no_sessions(clock: Turned):
     assert await Authenticator(store, clock).check(text) is None
 
 
-async def test_the_pages_cookie_is_of_its_own_kind_and_ends(stores: tuple[Store, Store], clock: Turned):
+async def test_a_page_cookie_works_only_for_pages_and_expires(stores: tuple[Store, Store], clock: ManualClock):
     session = await sessions.open_session(stores[0], "up", grant=EDITOR, page=True, now=START)
     authenticator = Authenticator(stores[1], clock)
     who = EDITOR.principal("session", session.id, "up")

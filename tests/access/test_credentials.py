@@ -1,4 +1,4 @@
-"""The text of a key: exactly one form, and no secret where it could be read."""
+"""The text of a key: it has exactly one form, and neither its id nor its proof reveals the secret."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KINDS: list[Kind] = ["key", "session", "token", "page", "csrf"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_drawn_is_read_back_and_proves_itself(kind: Kind):
+def test_a_new_credential_is_read_back_and_matches_its_proof(kind: Kind):
     drawn = draw(kind, RandomIds())
     again = read(drawn.text)
     assert again == drawn
@@ -24,13 +24,13 @@ def test_what_is_drawn_is_read_back_and_proves_itself(kind: Kind):
     assert drawn.secret not in f"{drawn} {drawn!r} {drawn.proof} {hidden(drawn.text)}"
 
 
-def test_no_two_are_alike():
+def test_credentials_are_unique():
     drawn = [draw("key", RandomIds()) for _ in range(100)]
     assert len({one.id for one in drawn}) == len({one.secret for one in drawn}) == 100
 
 
 @given(st.sampled_from(KINDS), st.text(max_size=120))
-def test_other_texts_are_read_as_nothing(kind: Kind, text: str):
+def test_other_texts_are_no_credentials(kind: Kind, text: str):
     good = draw(kind, RandomIds())
     found = read(text)
     assert found is None or found.text == text
@@ -39,13 +39,13 @@ def test_other_texts_are_read_as_nothing(kind: Kind, text: str):
 
 
 @given(st.integers(0, 83), st.sampled_from("0123456789abcdef.otspd_ G\n\0é"))
-def test_one_other_character_proves_nothing(place: int, character: str):
+def test_a_text_with_one_changed_character_does_not_match_the_proof(place: int, character: str):
     good = draw("key", RandomIds())
     changed = read(good.text[:place] + character + good.text[place + 1 :])
     assert changed is None or changed == good or not changed.proves(good.proof)
 
 
-def test_a_proof_is_good_for_one_kind_and_id():
+def test_a_proof_is_valid_for_one_kind_and_id():
     key = draw("key", RandomIds())
     assert not Credential("session", key.id, key.secret).proves(key.proof)
     assert not Credential("key", "0" * 15, key.secret).proves(key.proof)

@@ -1,4 +1,4 @@
-"""Keys: issued, listed, revoked, on every store; and who sees which."""
+"""Keys: issued, listed and revoked on every store; and which keys a principal can see."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EDITOR = Grant(
 )
 
 
-async def test_what_is_issued_is_there_without_its_secret(stores: tuple[Store, Store]):
+async def test_an_issued_key_is_stored_without_its_secret(stores: tuple[Store, Store]):
     one, other = stores
     issued = await issue(one, "ci", EDITOR, expires_at=START + 60 * SECOND, now=START)
     credential = read(issued.text)
@@ -47,10 +47,10 @@ async def test_a_revoked_key_stays_revoked(stores: tuple[Store, Store]):
     assert await get_key(other, issued.key.id) == revoked
     document = await other.documents.get_document(KIND, issued.key.id)
     assert document is not None
-    assert json.loads(document.body)["proof"] == ""  # nothing is left that a text could prove
+    assert json.loads(document.body)["proof"] == ""  # no text matches an empty proof
 
 
-async def test_those_who_revoke_at_once_agree(stores: tuple[Store, Store]):
+async def test_concurrent_revocations_agree_on_the_instant(stores: tuple[Store, Store]):
     issued = await issue(stores[0], "ci", VIEWER)
     answers = await asyncio.gather(*(revoke(stores[n % 2], issued.key.id, now=START + n) for n in range(6)))
     assert {answer.revoked_at for answer in answers} == {(await get_key(stores[1], issued.key.id)).revoked_at}
@@ -68,7 +68,7 @@ async def test_keys_are_listed_page_by_page_with_their_last_use(stores: tuple[St
     assert await list_keys(one, after=ids[-1]) == []
 
 
-async def test_use_is_written_at_most_once_a_minute():
+async def test_use_is_recorded_at_most_once_a_minute():
     store = MemoryStore()
     issued = await issue(store, "ci", VIEWER)
     for seconds, noted in ((0, 0), (59, 0), (60, 60), (61, 60)):
@@ -76,7 +76,7 @@ async def test_use_is_written_at_most_once_a_minute():
         assert (await get_key(store, issued.key.id)).used_at == START + noted * SECOND
 
 
-async def test_what_cannot_be_issued():
+async def test_invalid_keys_and_keys_with_too_many_rights_are_not_issued():
     store = MemoryStore()
     with pytest.raises(DefinitionError, match="name of the key"):
         await issue(store, "a b", VIEWER)
@@ -90,7 +90,7 @@ async def test_what_cannot_be_issued():
     assert await list_keys(store) == []
 
 
-async def test_keys_that_one_could_not_have_given_are_not_there():
+async def test_a_principal_sees_only_keys_it_could_have_issued():
     store = MemoryStore()
     team = Grant(role=Role.ADMIN, namespaces=("team",)).principal("key", "1", "team")
     theirs = await issue(store, "theirs", Grant(role=Role.EDITOR, namespaces=("team",)), by=team)
@@ -105,12 +105,12 @@ async def test_keys_that_one_could_not_have_given_are_not_there():
 
 
 @pytest.mark.parametrize("id", ["", "x", "0" * 15, "\0", "a\nb", "☃" * 500])
-async def test_what_is_no_id_is_no_key(stores: tuple[Store, Store], id: str):
+async def test_an_invalid_id_names_no_key(stores: tuple[Store, Store], id: str):
     with pytest.raises(UnknownKey):
         await get_key(stores[0], id)
 
 
-async def test_an_error_does_not_repeat_a_secret():
+async def test_an_error_about_a_key_does_not_repeat_its_secret():
     store = MemoryStore()
     issued = await issue(store, "ci", VIEWER)
     with pytest.raises(UnknownKey) as told:
@@ -120,7 +120,7 @@ async def test_an_error_does_not_repeat_a_secret():
 
 
 @pytest.mark.parametrize("body", ["{}", "[]", "3", "null", '{"proof": ""}', '"text"'])
-async def test_documents_that_cannot_be_read_are_no_keys(body: str):
+async def test_damaged_documents_are_no_keys(body: str):
     store = MemoryStore()
     await store.documents.put_document(KIND, "0" * 15, body, version=0)
     await store.documents.put_document(USED, "0" * 15, body, version=0)

@@ -1,4 +1,4 @@
-"""Whatever happens to keys, in whatever order: who is good is let in, and nobody five seconds after they are not."""
+"""Keys under random operations: valid keys are accepted, and others are refused at most five seconds later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onthedot.access.credentials import read
 from onthedot.access.permissions import Grant, Role
 from onthedot.clock import SECOND, Micros
 from onthedot.stores.memory import MemoryStore
-from tests.access.clocks import Turned
+from tests.access.clocks import ManualClock
 
 GRANT = Grant(role=Role.OPERATOR, namespaces=("a",))
 WITHIN = 5 * SECOND
@@ -30,6 +30,8 @@ STEPS = st.one_of(
 
 @dataclass
 class Known:
+    """What the test knows of a key."""
+
     text: str
     id: str
     expires_at: Micros | None
@@ -38,38 +40,38 @@ class Known:
     def is_valid(self, now: Micros) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
-    def is_over(self, now: Micros) -> bool:
+    def must_be_refused(self, now: Micros) -> bool:
         revoked = self.revoked_at is not None and now >= self.revoked_at + WITHIN
         return revoked or (self.expires_at is not None and now >= self.expires_at)
 
 
 @given(st.lists(STEPS, max_size=30), st.integers(0, 63), st.sampled_from("0123456789abcdef"))
 @settings(max_examples=150)
-def test_only_good_keys_let_anybody_in(steps: list[tuple[str, float | None]], place: int, digit: str):
+def test_only_valid_keys_are_accepted(steps: list[tuple[str, float | None]], place: int, digit: str):
     asyncio.run(play(steps, place, digit))
 
 
 async def play(steps: list[tuple[str, float | None]], place: int, digit: str) -> None:
-    clock = Turned()
+    clock = ManualClock()
     store = MemoryStore(clock)
     rings = [Authenticator(store, clock), Authenticator(store, clock)]
     known: list[Known] = []
-    for deed, value in steps:
+    for step, value in steps:
         now = clock.now()
-        if deed == "issue":
+        if step == "issue":
             end = None if value is None else now + round(value) * SECOND
             issued = await keys.issue(store, "k", GRANT, expires_at=end)
             known.append(Known(issued.text, issued.key.id, end))
-        elif deed == "turn":
+        elif step == "turn":
             clock.turn(value or 0)
         elif known:
             key = known[int(value or 0) % len(known)]
-            if deed == "revoke":
+            if step == "revoke":
                 await keys.revoke(store, key.id)
                 key.revoked_at = key.revoked_at or now
                 continue
             for ring in rings:
-                await judge(ring, key, now) if deed == "check" else await judge_forged(ring, key, place, digit)
+                await judge(ring, key, now) if step == "check" else await judge_forged(ring, key, place, digit)
     for ring in rings:
         await ring.close()
 
@@ -78,7 +80,7 @@ async def judge(ring: Authenticator, key: Known, now: Micros) -> None:
     principal = await ring.check(key.text)
     assert principal in (None, GRANT.principal("key", key.id, "k"))
     assert principal is not None or not key.is_valid(now)
-    assert principal is None or not key.is_over(now)
+    assert principal is None or not key.must_be_refused(now)
 
 
 async def judge_forged(ring: Authenticator, key: Known, place: int, digit: str) -> None:

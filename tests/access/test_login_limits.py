@@ -1,4 +1,4 @@
-"""How often a login is looked at."""
+"""Login limits: how many tries a minute one name and one address have."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from onthedot.access import login_limits
 from onthedot.access.login_limits import FOR_NAME, FROM_ADDRESS, LoginLimits
 from onthedot.clock import SECOND
 from onthedot.model.errors import LoginLimited
-from tests.access.clocks import Turned
+from tests.access.clocks import ManualClock
 
 HERE, THERE = "192.0.2.66", "192.0.2.7"
 
 
-def test_a_name_is_limited_where_it_is_tried(clock: Turned):
+def test_tries_for_one_name_are_limited_per_address(clock: ManualClock):
     limits = LoginLimits(clock)
     for _ in range(FOR_NAME):
         limits.begin("ann", HERE)
@@ -25,7 +25,7 @@ def test_a_name_is_limited_where_it_is_tried(clock: Turned):
     limits.begin("ann", HERE)
 
 
-def test_who_tries_many_names_is_limited_by_address(clock: Turned):
+def test_tries_for_many_names_are_limited_per_address(clock: ManualClock):
     limits = LoginLimits(clock)
     for number in range(FROM_ADDRESS):
         limits.begin(f"user{number}", HERE)
@@ -38,7 +38,7 @@ def test_who_tries_many_names_is_limited_by_address(clock: Turned):
     limits.begin("another", HERE)
 
 
-def test_what_was_refused_does_not_count(clock: Turned):
+def test_refused_tries_do_not_count(clock: ManualClock):
     limits = LoginLimits(clock)
     for _ in range(FOR_NAME):
         limits.begin("ann", HERE)
@@ -48,7 +48,7 @@ def test_what_was_refused_does_not_count(clock: Turned):
     limits.begin("bob", HERE)
 
 
-def test_an_address_that_can_be_chosen_is_one_with_its_neighbours(clock: Turned):
+def test_addresses_of_one_ipv6_network_share_a_limit(clock: ManualClock):
     limits = LoginLimits(clock)
     for number in range(FOR_NAME):
         limits.begin("ann", f"2001:db8:0:1::{number}")
@@ -61,7 +61,7 @@ def test_an_address_that_can_be_chosen_is_one_with_its_neighbours(clock: Turned)
         limits.begin("ann", "::ffff:192.0.2.7")
 
 
-def test_what_strangers_make_up_fills_no_memory_and_keeps_nobody_out(clock: Turned, monkeypatch: pytest.MonkeyPatch):
+def test_made_up_names_do_not_fill_memory_or_lock_users_out(clock: ManualClock, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(login_limits, "MOST", 50)
     limits = LoginLimits(clock)
     for number in range(500):

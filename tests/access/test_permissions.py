@@ -1,4 +1,4 @@
-"""What a role may do, what a principal sees, and what can be granted."""
+"""Permissions: what a role may do, what a principal sees, and which rights it may give to others."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from onthedot.access.permissions import (
 )
 from onthedot.model.errors import AccessDenied, DefinitionError
 
-ROWS = st.sampled_from(Role)
+ANY_ROLE = st.sampled_from(Role)
 SCOPES = st.none() | st.frozensets(st.sampled_from(Permission))
 
 
-def test_each_role_has_all_that_the_one_before_it_has():
+def test_each_role_has_all_permissions_of_the_one_below():
     ladder = [ROLES[role] for role in (Role.VIEWER, Role.OPERATOR, Role.EDITOR, Role.ADMIN)]
     assert all(lower < higher for lower, higher in pairwise(ladder))
 
@@ -39,20 +39,20 @@ def test_only_an_administrator_manages_keys_and_reads_the_audit():
         assert [role for role in Role if permission in ROLES[role]] == [Role.ADMIN]
 
 
-def test_whoever_runs_things_cannot_write_them():
+def test_an_operator_cannot_write_jobs():
     assert not ROLES[Role.OPERATOR] & {Permission.JOBS_WRITE, Permission.JOBS_CODE}
 
 
-@given(ROWS, SCOPES, st.booleans())
-def test_scopes_only_take_away(role, scopes, may_code):
+@given(ANY_ROLE, SCOPES, st.booleans())
+def test_scopes_only_remove_permissions(role, scopes, may_code):
     whole = permissions_of(role, may_code=may_code)
     some = permissions_of(role, scopes=scopes, may_code=may_code)
     assert some <= whole
     assert scopes is None or some <= scopes
 
 
-@given(ROWS, SCOPES)
-def test_programs_are_for_editors_who_were_told_so_and_administrators(role, scopes):
+@given(ANY_ROLE, SCOPES)
+def test_only_administrators_and_editors_with_the_extra_right_write_programs(role, scopes):
     allowed = permissions_of(role, scopes=scopes, may_code=False)
     assert Permission.JOBS_CODE not in allowed or role is Role.ADMIN
     assert (Permission.JOBS_CODE in permissions_of(role, may_code=True)) == (role in (Role.EDITOR, Role.ADMIN))
@@ -62,7 +62,7 @@ NAMES = st.sampled_from(["", "a", "b", "A", "a "])
 
 
 @given(st.lists(NAMES, max_size=3), NAMES, st.booleans(), NAMES, NAMES)
-def test_nobody_sees_across_namespaces_or_owners(namespaces, owner, only_own, namespace, whose):
+def test_a_principal_sees_only_its_namespaces_and_owners(namespaces, owner, only_own, namespace, whose):
     asking = Principal(
         kind="key", id="1", name="k", role=Role.ADMIN, namespaces=tuple(namespaces), owner=owner, only_own=only_own
     )
@@ -70,11 +70,11 @@ def test_nobody_sees_across_namespaces_or_owners(namespaces, owner, only_own, na
     assert sees == ((namespaces == [] or namespace in namespaces) and (whose == owner or not only_own))
 
 
-def test_nobody_may_anything():
+def test_anonymous_has_no_permission():
     assert not any(ANONYMOUS.may(permission) for permission in Permission)
 
 
-def test_whoever_has_the_store_sees_everything():
+def test_the_local_principal_sees_everything():
     assert LOCAL.sees("any", "body")
 
 
@@ -91,13 +91,13 @@ GRANTS = st.builds(
 
 
 @given(GRANTS)
-def test_what_is_stored_is_read_back(grant: Grant):
+def test_a_grant_is_read_back_from_json(grant: Grant):
     assert read_grant(json.loads(json.dumps(grant.as_json()))) == grant
 
 
 @given(GRANTS, GRANTS, st.sampled_from(["a", "b", "c", "d"]), st.sampled_from(["", "ann", "bob"]))
-def test_nobody_gives_what_they_do_not_have(mine: Grant, given_: Grant, namespace: str, owner: str):
-    """Whatever the new one may do and see, whoever has given it could do and see."""
+def test_a_principal_cannot_give_rights_that_it_lacks(mine: Grant, given_: Grant, namespace: str, owner: str):
+    """The giver may do and see everything that the taker may do and see."""
     giver, taker = mine.principal("key", "1", "giver"), given_.principal("key", "2", "taker")
     if given_.is_within(giver):
         assert taker.permissions <= giver.permissions
@@ -108,14 +108,14 @@ def test_nobody_gives_what_they_do_not_have(mine: Grant, given_: Grant, namespac
 
 
 @given(GRANTS)
-def test_everybody_has_what_they_have_and_the_store_has_all(grant: Grant):
+def test_a_grant_is_within_its_own_principal_and_the_local_one(grant: Grant):
     assert grant.is_within(grant.principal("key", "1", "k"))
     assert grant.is_within(LOCAL)
     assert not grant.permissions or not grant.is_within(ANONYMOUS)
 
 
 @given(GRANTS, st.sampled_from(["role", "scopes", "may_code", "namespaces", "owner", "only_own"]))
-def test_nothing_that_is_missing_is_filled_in(grant: Grant, name: str):
+def test_a_stored_grant_without_a_field_is_refused(grant: Grant, name: str):
     data = grant.as_json()
     del data[name]
     with pytest.raises(KeyError):
@@ -127,7 +127,7 @@ def test_nothing_that_is_missing_is_filled_in(grant: Grant, name: str):
     [{"role": "root"}, {"scopes": ["all"]}, {"scopes": "jobs:read"}, {"namespaces": None}, {"namespaces": "a"},
      {"namespaces": [None]}, {"scopes": 0}],
 )  # fmt: skip
-def test_what_is_no_grant_is_not_read(change: dict[str, object]):
+def test_an_invalid_stored_grant_is_refused(change: dict[str, object]):
     with pytest.raises((ValueError, TypeError)):
         read_grant(Grant(role=Role.VIEWER).as_json() | change)
 
@@ -144,19 +144,19 @@ def test_what_is_no_grant_is_not_read(change: dict[str, object]):
         ({"role": "viewer", "only_own": True}, "only its own: expected an owner"),
     ],
 )
-def test_what_is_said_wrongly_is_refused(words: dict[str, object], told: str):
+def test_an_invalid_grant_is_refused_with_advice(words: dict[str, object], told: str):
     with pytest.raises(DefinitionError) as error:
         parse_grant(**words)  # type: ignore[arg-type]
     assert told in str(error.value)
 
 
-def test_all_that_is_wrong_is_told_at_once():
+def test_all_problems_of_a_grant_are_reported_together():
     with pytest.raises(DefinitionError) as error:
         parse_grant("root", scopes=["x", "jobs:read"])
     assert len(error.value.problems) == 2
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a\n", "-a", "x" * 101, "é", "a/b", "\0"])
-def test_what_nobody_can_be_called(name: str):
+def test_an_invalid_name_is_refused(name: str):
     with pytest.raises(DefinitionError, match="name of the key: expected a name of letters"):
         check_name("name of the key", name)

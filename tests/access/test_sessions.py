@@ -1,4 +1,4 @@
-"""One-time tokens: exchanged once, by one, in time."""
+"""One-time tokens: a token can be exchanged for one session, once, before it expires."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.access.clocks import START
 ADMIN = Grant(role=Role.ADMIN)
 
 
-async def test_of_those_who_exchange_a_token_at_once_one_gets_a_session(stores: tuple[Store, Store]):
+async def test_concurrent_exchanges_of_a_token_give_one_session(stores: tuple[Store, Store]):
     text = await issue_token(stores[0], "up", ADMIN)
     answers = await asyncio.gather(*(exchange(stores[n % 2], text) for n in range(8)), return_exceptions=True)
     assert [type(answer) for answer in answers].count(LoginRefused) == 7
@@ -27,8 +27,8 @@ async def test_of_those_who_exchange_a_token_at_once_one_gets_a_session(stores: 
     assert await stores[1].documents.list_documents(TOKEN) == []
 
 
-async def test_two_who_have_both_read_it_before_either_wrote(monkeypatch: pytest.MonkeyPatch):
-    """The order in which a delete would let both in."""
+async def test_two_requests_that_both_read_a_token_get_one_session(monkeypatch: pytest.MonkeyPatch):
+    """In this order, deleting the token instead of marking it would let both requests in."""
     store = MemoryStore()
     text = await issue_token(store, "up", ADMIN)
     both, get, waiting = asyncio.Event(), store.documents.get_document, []
@@ -48,7 +48,7 @@ async def test_two_who_have_both_read_it_before_either_wrote(monkeypatch: pytest
     assert None not in waiting
 
 
-async def test_a_token_is_good_once(stores: tuple[Store, Store]):
+async def test_a_token_works_once(stores: tuple[Store, Store]):
     text = await issue_token(stores[0], "up", ADMIN)
     assert (await exchange(stores[0], text)).name == "up"
     for store in stores:
@@ -56,7 +56,7 @@ async def test_a_token_is_good_once(stores: tuple[Store, Store]):
             await exchange(store, text)
 
 
-async def test_a_token_ends():
+async def test_a_token_expires():
     store = MemoryStore()
     text = await issue_token(store, "up", ADMIN, now=START)
     with pytest.raises(LoginRefused):
@@ -64,7 +64,7 @@ async def test_a_token_ends():
     assert (await exchange(store, text, now=START + TOKEN_LASTS - 1)).name == "up"
 
 
-async def test_no_other_text_is_exchanged(stores: tuple[Store, Store]):
+async def test_other_texts_are_not_exchanged(stores: tuple[Store, Store]):
     text = await issue_token(stores[0], "up", ADMIN)
     token = read(text)
     assert token is not None
@@ -77,6 +77,6 @@ async def test_no_other_text_is_exchanged(stores: tuple[Store, Store]):
         await exchange(stores[0], session.text)
 
 
-async def test_nobody_gives_a_token_for_more_than_they_have():
+async def test_a_principal_cannot_issue_a_token_with_rights_that_it_lacks():
     with pytest.raises(AccessDenied):
         await issue_token(MemoryStore(), "up", ADMIN, by=Grant(role=Role.EDITOR).principal("key", "1", "ed"))

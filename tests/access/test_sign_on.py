@@ -1,4 +1,4 @@
-"""ID tokens: one of many ways to be wrong is enough to be refused. Sign-on: on every store, with two servers."""
+"""Sign-on with an identity provider: only valid ID tokens are accepted, and each token signs in one user once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KEYS = usable_keys({"keys": [RSA.as_dict(private=False)]})
 NOW = START // 1_000_000
 
 
-def said(**more: Any) -> dict[str, Any]:
+def ann_claims(**more: Any) -> dict[str, Any]:
     return claims(ISSUER, START, **more)
 
 
@@ -50,14 +50,16 @@ def read(text: str, now: int = START) -> Person:
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "PS256"])
-def test_a_good_token_says_who_it_is(algorithm: str):
-    assert read(signed(said(email="Ann@Example.org"), algorithm=algorithm)) == Person("auth0|ann", "ann@example.org")
+def test_a_valid_token_names_its_user(algorithm: str):
+    assert read(signed(ann_claims(email="Ann@Example.org"), algorithm=algorithm)) == Person(
+        "auth0|ann", "ann@example.org"
+    )
 
 
-def test_so_does_one_by_elliptic_curve():
+def test_a_token_signed_with_an_elliptic_curve_is_valid():
     key = ECKey.generate_key("P-256", {"kid": "ec"})
     keys = usable_keys({"keys": [key.as_dict(private=False)]})
-    assert read_id_token(signed(said(), key, "ES256"), keys, PROVIDER, START).subject == "auth0|ann"
+    assert read_id_token(signed(ann_claims(), key, "ES256"), keys, PROVIDER, START).subject == "auth0|ann"
 
 
 @pytest.mark.parametrize(
@@ -73,8 +75,8 @@ def test_so_does_one_by_elliptic_curve():
         {"iat": NOW + 0.5},
     ],
 )
-def test_these_are_good_as_well(more: dict[str, Any]):
-    assert read(signed(said(**more))).email == "ann@example.org"
+def test_optional_claims_are_accepted(more: dict[str, Any]):
+    assert read(signed(ann_claims(**more))).email == "ann@example.org"
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -109,10 +111,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_signed_and_wrong_is_refused(what: str):
+def test_a_signed_token_with_wrong_claims_is_refused(what: str):
     more, told = WRONG[what]
     with pytest.raises(LoginRefused, match=f"id_token: expected one that {ISSUER} has made for {CLIENT}.*{told}"):
-        read(signed(said(**more)))
+        read(signed(ann_claims(**more)))
 
 
 def unsigned(header: dict[str, Any], body: dict[str, Any], signature: str = "") -> str:
@@ -124,25 +126,25 @@ STRANGER = RSAKey.generate_key(2048, {"kid": "one"})
 
 
 def with_public_key_as_secret() -> str:
-    """By hand: the library would not do it."""
-    body = unsigned({"alg": "HS256", "kid": "one"}, said()).removesuffix(".")
+    """A token signed with the public key as an HMAC secret. The library refuses to make one."""
+    body = unsigned({"alg": "HS256", "kid": "one"}, ann_claims()).removesuffix(".")
     made = hmac.digest(RSA.as_pem(private=False), body.encode(), "sha256")
     return f"{body}.{base64.urlsafe_b64encode(made).rstrip(b'=').decode()}"
 
 
 FORGED: dict[str, str] = {
-    "without a signature": unsigned({"alg": "none", "kid": "one"}, said()),
-    "NONE in capitals": unsigned({"alg": "NONE", "kid": "one"}, said()),
-    "an empty one": unsigned({"alg": "RS256", "kid": "one"}, said()),
+    "without a signature": unsigned({"alg": "none", "kid": "one"}, ann_claims()),
+    "NONE in capitals": unsigned({"alg": "NONE", "kid": "one"}, ann_claims()),
+    "an empty one": unsigned({"alg": "RS256", "kid": "one"}, ann_claims()),
     "signed with the public key": with_public_key_as_secret(),
-    "by a stranger who says it was the provider": signed(said(), STRANGER),
-    "with its own key in it": signed(said(), STRANGER, jwk=STRANGER.as_dict(private=False)),
-    "with an address of its key": signed(said(), STRANGER, jku="https://evil.example/keys"),
-    "another's body": ".".join([*signed(said()).split(".")[:1], *signed(said(sub="x")).split(".")[1:2],
-                                *signed(said()).split(".")[2:]]),
-    "an access token": signed(said(), typ="at+jwt"),
-    "an access token of Keycloak's kind": signed(said(typ="Bearer", scope="openid email")),
-    "in another way": signed(said(), algorithm="RS384"),
+    "by a stranger who says it was the provider": signed(ann_claims(), STRANGER),
+    "with its own key in it": signed(ann_claims(), STRANGER, jwk=STRANGER.as_dict(private=False)),
+    "with an address of its key": signed(ann_claims(), STRANGER, jku="https://evil.example/keys"),
+    "another's body": ".".join([*signed(ann_claims()).split(".")[:1], *signed(ann_claims(sub="x")).split(".")[1:2],
+                                *signed(ann_claims()).split(".")[2:]]),
+    "an access token": signed(ann_claims(), typ="at+jwt"),
+    "an access token of Keycloak's kind": signed(ann_claims(typ="Bearer", scope="openid email")),
+    "in another way": signed(ann_claims(), algorithm="RS384"),
     "nothing": "",
     "two parts": "a.b",
     "five parts": "a.b.c.d.e",
@@ -154,27 +156,27 @@ FORGED: dict[str, str] = {
 
 
 @pytest.mark.parametrize("what", FORGED)
-def test_what_was_forged_is_refused(what: str):
+def test_a_forged_token_is_refused(what: str):
     with pytest.raises(LoginRefused, match="id_token: expected one that"):
         read(FORGED[what])
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_a_token_that_was_touched_anywhere_is_refused(data: st.DataObject):
-    good = signed(said())
+def test_a_token_changed_at_any_place_is_refused(data: st.DataObject):
+    good = signed(ann_claims())
     at = data.draw(st.integers(0, len(good) - 2))  # bits at the very end of base64 may mean nothing
     other = data.draw(st.sampled_from("ABab01-_.").filter(lambda one: one != good[at]))
     with pytest.raises((LoginRefused, KeyMissing)):
         read(good[:at] + other + good[at + 1 :])
 
 
-def test_a_key_that_is_not_known_may_be_a_new_one():
+def test_an_unknown_key_is_reported_as_missing():
     with pytest.raises(KeyMissing):
-        read(signed(said(), RSAKey.generate_key(2048, {"kid": "two"})))
+        read(signed(ann_claims(), RSAKey.generate_key(2048, {"kid": "two"})))
 
 
-def test_only_public_keys_for_signatures_are_used():
+def test_only_strong_public_signature_keys_are_used():
     weak = RSAKey.generate_key(2048, {"kid": "weak"}).as_dict(private=False)
     unfit = [
         {"kty": "oct", "k": "c2VjcmV0", "kid": "one"},
@@ -211,7 +213,7 @@ def test_only_public_keys_for_signatures_are_used():
         ("", False),
     ],
 )
-def test_an_issuer_is_an_https_url_or_on_this_machine(text: str, good: bool):
+def test_an_issuer_must_be_an_https_url_or_local(text: str, good: bool):
     assert is_issuer(text) == good
 
 
@@ -220,7 +222,7 @@ ANN = Person("auth0|ann", "ann@example.org")
 EDITOR = Grant(role=Role.EDITOR)
 
 
-async def test_who_the_provider_knows_is_let_in_as_that_user(stores: tuple[Store, Store]):
+async def test_a_person_signs_in_as_the_user_with_the_same_address(stores: tuple[Store, Store]):
     one, other = stores
     await users.create(one, "Ann@Example.org", None, EDITOR)
     session = await sign_on(one, "one.token.x", ANN, ANN_ISSUER)
@@ -234,7 +236,7 @@ async def test_who_the_provider_knows_is_let_in_as_that_user(stores: tuple[Store
     assert (await users.get_user(other, "ann@example.org")).subject == "auth0|ann"
 
 
-async def test_a_token_is_taken_once_whichever_server_is_asked(stores: tuple[Store, Store]):
+async def test_a_token_works_once_on_all_servers_together(stores: tuple[Store, Store]):
     one, other = stores
     await users.create(one, ANN.email, None, EDITOR)
     tried = [sign_on(store, "the.same.token", ANN, ANN_ISSUER) for store in (one, other, one, other)]
@@ -243,8 +245,8 @@ async def test_a_token_is_taken_once_whichever_server_is_asked(stores: tuple[Sto
     assert "not used yet" in str(next(one for one in came if isinstance(one, LoginRefused)))
 
 
-async def test_a_token_is_the_same_whatever_its_signature_is_spelt_like(stores: tuple[Store, Store]):
-    """By elliptic curve (r, s) and (r, n - s) are both good, and whoever has one can work out the other."""
+async def test_a_token_with_another_valid_signature_counts_as_used(stores: tuple[Store, Store]):
+    """With elliptic curves, (r, s) and (r, n - s) are both valid, and each can be computed from the other."""
     store, _ = stores
     await users.create(store, ANN.email, None, EDITOR)
     await sign_on(store, "header.claims.one", ANN, ANN_ISSUER)
@@ -252,7 +254,7 @@ async def test_a_token_is_the_same_whatever_its_signature_is_spelt_like(stores: 
         await sign_on(store, "header.claims.other", ANN, ANN_ISSUER)
 
 
-async def test_an_address_that_somebody_else_has_now_lets_nobody_in(stores: tuple[Store, Store]):
+async def test_a_new_holder_of_an_address_cannot_sign_in_as_its_user(stores: tuple[Store, Store]):
     one, other = stores
     await users.create(one, ANN.email, None, EDITOR)
     await sign_on(one, "a.first.x", ANN, ANN_ISSUER)
@@ -262,7 +264,7 @@ async def test_an_address_that_somebody_else_has_now_lets_nobody_in(stores: tupl
     assert (await sign_on(other, "a.second.x", ANN, ANN_ISSUER)).name == ANN.email
 
 
-async def test_of_two_who_come_first_with_one_address_one_has_it(stores: tuple[Store, Store]):
+async def test_of_several_people_with_one_new_address_one_gets_the_user(stores: tuple[Store, Store]):
     one, other = stores
     await users.create(one, ANN.email, None, EDITOR)
     people = [Person(f"auth0|{number}", ANN.email) for number in range(4)]
@@ -273,7 +275,7 @@ async def test_of_two_who_come_first_with_one_address_one_has_it(stores: tuple[S
     assert (await users.get_user(other, ANN.email)).subject == people[winner].subject
 
 
-async def test_nobody_else_is_let_in_so(stores: tuple[Store, Store]):
+async def test_users_with_a_password_disabled_and_unknown_users_cannot_sign_on(stores: tuple[Store, Store]):
     store, _ = stores
     await users.create(store, "with@password.org", "correct horse", EDITOR, passwords=CHEAP)
     await users.create(store, "bob@example.org", None, EDITOR)
@@ -281,17 +283,17 @@ async def test_nobody_else_is_let_in_so(stores: tuple[Store, Store]):
     for email in ("with@password.org", "bob@example.org", "nobody@example.org"):
         with pytest.raises(LoginRefused):
             await sign_on(store, f"a.token for {email}.x", Person("auth0|x", email), ANN_ISSUER)
-    assert await store.documents.list_documents(USED) == [], "a token that let nobody in can be tried again"
+    assert await store.documents.list_documents(USED) == [], "a refused token is not marked as used"
 
 
-async def test_who_signs_on_has_no_password(stores: tuple[Store, Store]):
+async def test_a_user_who_signs_on_has_no_password(stores: tuple[Store, Store]):
     store, _ = stores
     await users.create(store, ANN.email, None, EDITOR)
     logins = Logins(SystemClock())
     for password in ("", "correct horse"):
         with pytest.raises(LoginRefused):
             await users.login(store, ANN.email, password, logins=logins, passwords=CHEAP)
-    assert logins.dummy_hash, "it takes as long as for everybody"
+    assert logins.dummy_hash, "the check must take as long as for other users"
     with pytest.raises(DefinitionError, match=r"password: expected none for ann@example\.org"):
         await users.set_password(store, ANN.email, "correct horse", passwords=CHEAP)
     with pytest.raises(DuplicateUser):
@@ -299,12 +301,12 @@ async def test_who_signs_on_has_no_password(stores: tuple[Store, Store]):
 
 
 @pytest.mark.parametrize("name", ["ann", "@example.org", "ann@", "ann@localhost", "ann@b@example.org"])
-async def test_who_signs_on_is_called_by_an_address(name: str, stores: tuple[Store, Store]):
+async def test_a_user_who_signs_on_needs_an_address_as_name(name: str, stores: tuple[Store, Store]):
     with pytest.raises(DefinitionError):
         await users.create(stores[0], name, None, EDITOR)
 
 
-async def test_disabling_ends_the_sessions_of_who_signed_on(stores: tuple[Store, Store]):
+async def test_disabling_a_user_ends_its_sessions(stores: tuple[Store, Store]):
     store, _ = stores
     await users.create(store, ANN.email, None, EDITOR)
     session = await sign_on(store, "a.one.x", ANN, ANN_ISSUER)

@@ -1,4 +1,4 @@
-"""Users: let in by their password, or not; as slowly either way, and not too often."""
+"""Users and their passwords: right ones are accepted, wrong ones cost the same time, and tries are limited."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from onthedot.model.errors import (
 )
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
-from tests.access.clocks import START, Turned
+from tests.access.clocks import START, ManualClock
 
 CHEAP = Passwords(1, 8, 1)
 
@@ -53,11 +53,11 @@ async def test_only_the_same_password_matches():
 
 
 @pytest.mark.parametrize("kept", ["", "x", "$argon2id$", "$argon2id$v=19$m=8,t=1,p=1$AAAA$AAAA", "correct horse"])
-async def test_what_is_no_hash_is_matched_by_nothing(kept: str):
+async def test_an_invalid_hash_matches_no_password(kept: str):
     assert not await CHEAP.matches("correct horse", kept)
 
 
-async def test_nobodys_is_matched_by_nothing_and_costs_as_much():
+async def test_the_dummy_hash_matches_no_password_and_costs_the_same():
     kept = await CHEAP.dummy_hash()
     assert kept.startswith("$argon2id$v=19$m=8,t=1,p=1$")
     assert not await CHEAP.matches("correct horse", kept)
@@ -84,7 +84,7 @@ VIEWER = Grant(role=Role.VIEWER, namespaces=("qa",))
 
 
 class Watched(Passwords):
-    """Tells how often a password was compared."""
+    """Records each comparison of a password."""
 
     __slots__ = ("compared",)
 
@@ -97,13 +97,13 @@ class Watched(Passwords):
         return await super().matches(password, kept)
 
 
-async def made(store: Store, name: str = "ann") -> None:
+async def create_user(store: Store, name: str = "ann") -> None:
     await create(store, name, PASSWORD, VIEWER, passwords=CHEAP, now=START)
 
 
-async def test_a_user_is_let_in_by_its_password(stores: tuple[Store, Store], clock: Turned):
+async def test_a_user_signs_in_with_its_password(stores: tuple[Store, Store], clock: ManualClock):
     one, other = stores
-    await made(one)
+    await create_user(one)
     session = await login(other, "ann", PASSWORD, logins=Logins(clock), passwords=CHEAP, now=START)
     assert (session.name, session.expires_at) == ("ann", START + 12 * 3_600 * SECOND)
     credential = read(session.text)
@@ -114,7 +114,7 @@ async def test_a_user_is_let_in_by_its_password(stores: tuple[Store, Store], clo
 
 
 async def test_a_password_is_kept_as_argon2id_and_nowhere_else(stores: tuple[Store, Store]):
-    await made(stores[0])
+    await create_user(stores[0])
     document = await stores[1].documents.get_document(KIND, "ann")
     assert document is not None
     assert "$argon2id$" in document.body
@@ -124,16 +124,16 @@ async def test_a_password_is_kept_as_argon2id_and_nowhere_else(stores: tuple[Sto
     assert user.epoch not in repr(user)
 
 
-async def test_what_it_costs_by_default():
+async def test_a_password_is_hashed_with_the_default_cost():
     kept = await PASSWORDS.hash(PASSWORD)
     assert kept.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
     assert await PASSWORDS.matches(PASSWORD, kept)
 
 
-async def test_whatever_is_wrong_is_told_in_the_same_words_after_the_same_work(clock: Turned):
+async def test_every_refused_login_has_the_same_message_and_cost(clock: ManualClock):
     store, passwords, logins = MemoryStore(), Watched(), Logins(clock)
-    await made(store)
-    await made(store, "off")
+    await create_user(store)
+    await create_user(store, "off")
     await set_disabled(store, "off", disabled=True)
     told = set()
     for name, password in (("ann", "wrong horse"), ("bob", PASSWORD), ("off", PASSWORD), ("off", "wrong horse")):
@@ -147,22 +147,22 @@ async def test_whatever_is_wrong_is_told_in_the_same_words_after_the_same_work(c
 
 
 @pytest.mark.parametrize("name", ["", "a b", "\0", "x" * 101, "\ud800", "a\n"])
-async def test_a_name_that_nobody_can_have_is_refused(stores: tuple[Store, Store], clock: Turned, name: str):
+async def test_an_invalid_name_cannot_sign_in(stores: tuple[Store, Store], clock: ManualClock, name: str):
     with pytest.raises(LoginRefused):
         await login(stores[0], name, PASSWORD, logins=Logins(clock), passwords=CHEAP)
 
 
 @pytest.mark.parametrize("password", ["", "x" * 1_025, "\ud800" * 9, "\0" * 9])
-async def test_a_password_that_cannot_be_one_is_refused(clock: Turned, password: str):
+async def test_an_invalid_password_cannot_sign_in(clock: ManualClock, password: str):
     store = MemoryStore()
-    await made(store)
+    await create_user(store)
     with pytest.raises(LoginRefused):
         await login(store, "ann", password, logins=Logins(clock), passwords=CHEAP)
 
 
-async def test_five_tries_a_minute_for_a_name_are_all(clock: Turned):
+async def test_a_name_has_five_tries_a_minute(clock: ManualClock):
     store, passwords, logins = MemoryStore(), Watched(), Logins(clock)
-    await made(store)
+    await create_user(store)
     for _ in range(5):
         clock.turn(2)
         with pytest.raises(LoginRefused):
@@ -172,43 +172,43 @@ async def test_five_tries_a_minute_for_a_name_are_all(clock: Turned):
     assert told.value.again_in == 52 * SECOND
     assert len(passwords.compared) == 5  # type: ignore[attr-defined]
     with pytest.raises(LoginRefused, match="expected the name and the password"):
-        await login(store, "bob", PASSWORD, logins=logins, passwords=passwords)  # others are not kept waiting
+        await login(store, "bob", PASSWORD, logins=logins, passwords=passwords)  # other names have their own limit
     clock.turn(52)
     assert (await login(store, "ann", PASSWORD, logins=logins, passwords=passwords)).name == "ann"
     with pytest.raises(LoginLimited):
         await login(store, "ann", PASSWORD, logins=logins, passwords=passwords)
 
 
-async def test_tries_made_at_once_are_counted_before_they_are_answered(clock: Turned):
+async def test_concurrent_tries_are_counted_before_they_are_answered(clock: ManualClock):
     store, logins = MemoryStore(), Logins(clock)
-    await made(store)
+    await create_user(store)
     tries = [login(store, "ann", f"wrong horse {n}", logins=logins, passwords=CHEAP) for n in range(20)]
     answers = await asyncio.gather(*tries, return_exceptions=True)
     assert [type(answer) for answer in answers].count(LoginLimited) == 15
 
 
-async def test_who_tries_a_name_does_not_keep_its_user_out(clock: Turned):
+async def test_failed_tries_from_one_address_do_not_lock_the_user_out_elsewhere(clock: ManualClock):
     store, logins = MemoryStore(), Logins(clock)
-    await made(store)
+    await create_user(store)
     for n in range(6):
         with pytest.raises(LoginLimited if n == 5 else LoginRefused):
             await login(store, "ann", "wrong horse", logins=logins, source="192.0.2.66", passwords=CHEAP)
     session = await login(store, "ann", PASSWORD, logins=logins, source="192.0.2.7", passwords=CHEAP)
     assert session.name == "ann"
-    with pytest.raises(LoginLimited):  # a right password does not help who has tried too many
+    with pytest.raises(LoginLimited):  # even with the right password
         await login(store, "ann", PASSWORD, logins=logins, source="192.0.2.66", passwords=CHEAP)
 
 
-async def test_a_name_is_taken_once(stores: tuple[Store, Store]):
+async def test_concurrent_creations_of_a_user_give_one_user(stores: tuple[Store, Store]):
     tries = [create(store, "ann", PASSWORD, VIEWER, passwords=CHEAP) for store in (*stores, *stores)]
     answers = await asyncio.gather(*tries, return_exceptions=True)
     assert [type(answer) for answer in answers].count(DuplicateUser) == 3
 
 
-async def test_users_are_listed_changed_and_removed(stores: tuple[Store, Store], clock: Turned):
+async def test_users_are_listed_changed_and_removed(stores: tuple[Store, Store], clock: ManualClock):
     one, other = stores
     for name in ("carl", "ann", "bob"):
-        await made(one, name)
+        await create_user(one, name)
     assert [user.name for user in await list_users(other)] == ["ann", "bob", "carl"]
     assert [user.name for user in await list_users(other, after="ann", limit=1)] == ["bob"]
     before = await get_user(one, "ann")
@@ -223,7 +223,7 @@ async def test_users_are_listed_changed_and_removed(stores: tuple[Store, Store],
         await get_user(other, "ann")
 
 
-async def test_what_cannot_be_a_user():
+async def test_invalid_users_are_not_created():
     store = MemoryStore()
     with pytest.raises(DefinitionError, match="name of the user"):
         await create(store, "a b", PASSWORD, VIEWER, passwords=CHEAP)
@@ -237,9 +237,9 @@ async def test_what_cannot_be_a_user():
     assert await list_users(store) == []
 
 
-async def test_users_that_one_could_not_have_made_are_not_there():
+async def test_a_principal_sees_only_users_it_could_have_created():
     store = MemoryStore()
-    await made(store)
+    await create_user(store)
     team = Grant(role=Role.ADMIN, namespaces=("team",)).principal("key", "1", "team")
     assert await list_users(store, by=team) == []
     with pytest.raises(UnknownUser) as told:
@@ -253,7 +253,7 @@ async def test_users_that_one_could_not_have_made_are_not_there():
 
 
 class Held(Passwords):
-    """Compares one password at a time for each `let`, and tells which were compared."""
+    """Compares one password for each turn that `let` gives, and records which were compared."""
 
     __slots__ = ("compared", "turns")
 
@@ -271,30 +271,30 @@ class Held(Passwords):
         return "nobody's"
 
     async def let(self, count: int) -> None:
-        """So many are compared, and whoever is next begins."""
+        """Finish this many comparisons. Each lets the next login begin."""
         for _ in range(count):
             self.turns.release()  # type: ignore[attr-defined]
-            await settled()
+            await settle()
 
 
-async def settled() -> None:
+async def settle() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 class Crowd:
-    """Logins under way at once, from many addresses, on one server."""
+    """Concurrent logins from many addresses on one server."""
 
-    def __init__(self, clock: Turned) -> None:
+    def __init__(self, clock: ManualClock) -> None:
         self.store, self.logins, self.passwords = MemoryStore(), Logins(clock), Held()
         self.tries: list[asyncio.Task[Session]] = []
 
-    async def comes(self, source: str, password: str = "", name: str = "", **more: Any) -> None:
-        """Another login; it waits, or is being compared, or has ended: `last`."""
+    async def start_login(self, source: str, password: str = "", name: str = "", **more: Any) -> None:
+        """Start another login, which is `last`."""
         name, password = name or f"v{len(self.tries)}", password or "wrong horse"
         one = login(self.store, name, password, logins=self.logins, source=source, passwords=self.passwords, **more)
         self.tries.append(asyncio.ensure_future(one))
-        await settled()
+        await settle()
 
     @property
     def last(self) -> asyncio.Task[Session]:
@@ -305,31 +305,31 @@ class Crowd:
 
 
 @pytest.fixture
-async def crowd(clock: Turned) -> AsyncGenerator[Crowd]:
+async def crowd(clock: ManualClock) -> AsyncGenerator[Crowd]:
     one = Crowd(clock)
-    await made(one.store)
+    await create_user(one.store)
     yield one
     for task in one.tries:
         task.cancel()
     await asyncio.gather(*one.tries, return_exceptions=True)
 
 
-async def test_a_storm_of_logins_from_some_addresses_keeps_nobody_else_waiting(crowd: Crowd):
+async def test_many_logins_from_some_addresses_do_not_delay_other_addresses(crowd: Crowd):
     for place in range(10):
         for _ in range(30):
-            await crowd.comes(f"192.0.2.{place}")
-    await crowd.comes("198.51.100.7", PASSWORD, "ann")
+            await crowd.start_login(f"192.0.2.{place}")
+    await crowd.start_login("198.51.100.7", PASSWORD, "ann")
     good = crowd.last
-    await crowd.passwords.let(6)  # the four that are being compared, and at most one of the others for each fresh one
+    await crowd.passwords.let(6)  # four were being compared; then new addresses take turns with failed ones
     assert good.done()
     assert good.result().name == "ann"
 
 
-async def test_of_one_address_two_wait_and_the_others_are_refused_at_once(crowd: Crowd):
+async def test_two_logins_of_one_address_wait_and_the_others_are_refused(crowd: Crowd):
     for _ in range(10):
-        await crowd.comes("2001:db8::1")
+        await crowd.start_login("2001:db8::1")
     assert crowd.refused() == [LoginLimited] * 4
-    await crowd.comes("2001:db8::2")  # the same network
+    await crowd.start_login("2001:db8::2")  # the same network
     with pytest.raises(LoginLimited, match="at most 2 that wait from one address"):
         await crowd.last
     await crowd.passwords.let(6)
@@ -339,69 +339,69 @@ async def test_of_one_address_two_wait_and_the_others_are_refused_at_once(crowd:
 
 async def test_addresses_take_turns(crowd: Crowd):
     for _ in range(4):
-        await crowd.comes("192.0.2.1")
+        await crowd.start_login("192.0.2.1")
     for number, source in enumerate(("192.0.2.2", "192.0.2.2", "192.0.2.3", "192.0.2.4", "192.0.2.3")):
-        await crowd.comes(source, f"horse {number}")
+        await crowd.start_login(source, f"horse {number}")
     await crowd.passwords.let(9)
     assert crowd.passwords.compared[4:] == [f"horse {number}" for number in (0, 2, 3, 1, 4)]  # type: ignore[attr-defined]
 
 
-async def test_so_many_wait_in_all_and_places_that_have_failed_give_way(crowd: Crowd):
+async def test_when_the_queue_is_full_failed_addresses_make_room(crowd: Crowd):
     for _ in range(7):
-        await crowd.comes("192.0.2.1")  # the last one is refused: this place has failed
+        await crowd.start_login("192.0.2.1")  # the last one is refused: this address has failed
     for place in range(62):
-        await crowd.comes(f"198.51.100.{place}")
+        await crowd.start_login(f"198.51.100.{place}")
     assert crowd.refused() == [LoginLimited]
-    await crowd.comes("203.0.113.1", PASSWORD, "ann")
+    await crowd.start_login("203.0.113.1", PASSWORD, "ann")
     fresh = crowd.last
     assert crowd.refused() == [LoginsBusy, LoginLimited]
     assert not fresh.done()
-    await crowd.comes("203.0.113.2")
+    await crowd.start_login("203.0.113.2")
     assert crowd.refused() == [LoginsBusy, LoginsBusy, LoginLimited]
-    await crowd.comes("203.0.113.3", PASSWORD, "ann")
-    with pytest.raises(LoginsBusy, match="at most 64 that wait") as told:  # nobody is left to give way
+    await crowd.start_login("203.0.113.3", PASSWORD, "ann")
+    with pytest.raises(LoginsBusy, match="at most 64 that wait") as told:  # no failed address is left
         await crowd.last
     assert told.value.again_in > 0
 
 
-async def test_places_that_have_failed_are_not_left_out_by_fresh_ones(crowd: Crowd):
+async def test_failed_addresses_still_get_turns_beside_new_ones(crowd: Crowd):
     for _ in range(7):
-        await crowd.comes("192.0.2.1", "once more")
+        await crowd.start_login("192.0.2.1", "once more")
     for place in range(20):
-        await crowd.comes(f"198.51.100.{place}")
+        await crowd.start_login(f"198.51.100.{place}")
     await crowd.passwords.let(8)
     assert crowd.passwords.compared[4:].count("once more") == 2  # type: ignore[attr-defined]
 
 
-async def test_whose_client_has_gone_takes_no_turn(crowd: Crowd):
+async def test_a_login_whose_client_is_gone_takes_no_turn(crowd: Crowd):
     async def gone() -> bool:
         return True
 
     for _ in range(4):
-        await crowd.comes("192.0.2.1")
-    await crowd.comes("192.0.2.2", "gone horse", gone=gone)
+        await crowd.start_login("192.0.2.1")
+    await crowd.start_login("192.0.2.2", "gone horse", gone=gone)
     left = crowd.last
-    await crowd.comes("192.0.2.3", PASSWORD, "ann")
+    await crowd.start_login("192.0.2.3", PASSWORD, "ann")
     good = crowd.last
-    await crowd.passwords.let(5)  # the four, and this one
+    await crowd.passwords.let(5)  # the four being compared, then the good one
     with pytest.raises(LoginRefused):
         await left
     assert good.result().name == "ann"
     assert "gone horse" not in crowd.passwords.compared  # type: ignore[attr-defined]
 
 
-async def test_who_gives_up_waiting_makes_room(crowd: Crowd):
+async def test_a_cancelled_login_makes_room(crowd: Crowd):
     for _ in range(4):
-        await crowd.comes("192.0.2.1")
-    for _ in range(5):  # each one's place is free again
-        await crowd.comes("192.0.2.2")
+        await crowd.start_login("192.0.2.1")
+    for _ in range(5):  # each cancelled login frees its place
+        await crowd.start_login("192.0.2.2")
         waiting = crowd.last
-        await crowd.comes("192.0.2.3", name="v")
+        await crowd.start_login("192.0.2.3", name="v")
         waiting.cancel()
-        await settled()
+        await settle()
     for task in crowd.tries[:4]:
         task.cancel()
-    await crowd.comes("192.0.2.4", PASSWORD, "ann")
+    await crowd.start_login("192.0.2.4", PASSWORD, "ann")
     good = crowd.last
     await crowd.passwords.let(3)
     assert good.result().name == "ann"

@@ -1,7 +1,7 @@
 """Finds every command that a message of ours suggests: in strings of the source, as 'onthedot …' or `<code>`.
 
-A suggestion must be whole: whoever copies it gets what the message promises. What only the reader knows is in capitals
-(NAME, RUN); what the message knows is filled in. Docstrings mention commands as well: those need only exist.
+A suggestion must be complete, so that the reader can copy it. Words in capitals (NAME, RUN) are for the reader to fill
+in; the message fills in the rest. Docstrings mention commands as well: those must only exist.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from onthedot.cli.main import cli
 
 SOURCE = Path(__file__).parents[2] / "src" / "onthedot"
 FIELD = "\x00"
-"""In the place of what an f-string fills in."""
+"""Stands for a value that an f-string fills in."""
 
 _SUGGESTED = re.compile(r"'(onthedot(?: [^'\n]+)?)'|<code>(onthedot [^<]+)</code>|`(onthedot [^`\n]+)`")
 _MENTIONED = re.compile(r"'(onthedot(?: [^'\n]+)?)'")
@@ -30,8 +30,8 @@ _NOT_A_COMMAND = {"onthedot migrations "}  # the name of a lock
 
 
 class Advice(NamedTuple):
-    """A command, and where it is said: suggested by a message, an example of a command's help, or mentioned in a
-    docstring. What is only mentioned need not be whole."""
+    """A command and its place: suggested by a message, an example in the help of a command, or mentioned in a
+    docstring. A mentioned command need not be complete."""
 
     where: str
     text: str
@@ -39,19 +39,19 @@ class Advice(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """Its arguments, as a shell would hand them over; `x` for what a message fills in."""
+        """Its arguments, as a shell passes them; `1` for each value that a message fills in."""
         return shlex.split(self.text.replace(FIELD, "1"))[1:]
 
 
 @cache
 def all_advice() -> list[Advice]:
-    """Everywhere in the source. Only files that may have some are parsed: that is most of the time."""
+    """All advice in the source. Files without any are not parsed, because parsing takes most of the time."""
     texts = {path: path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
     return [advice for path, text in texts.items() if _MAY_HAVE.search(text) for advice in advice_in(text, path)]
 
 
 def advice_in(text: str, path: Path) -> Iterator[Advice]:
-    """What one file suggests."""
+    """The advice in one file."""
     nodes = list(ast.walk(ast.parse(text)))
     docstrings = {id(node.body[0].value) for node in nodes if _has_docstring(node)}  # type: ignore[attr-defined]
     parts = {id(value) for node in nodes if isinstance(node, ast.JoinedStr) for value in node.values}
@@ -72,7 +72,7 @@ def advice_in(text: str, path: Path) -> Iterator[Advice]:
 
 
 def commands_in(line: str) -> Iterator[str]:
-    """Our commands in a line of shell: those of a pipe one by one, without what goes where.
+    """Our commands in a line of shell: those of a pipe one by one, without redirections.
 
     >>> list(commands_in("pass show ann | onthedot users create ann > 'a b' && onthedot jobs --json | jq '.[] | .x'"))
     ['onthedot users create ann', 'onthedot jobs --json']
@@ -90,7 +90,7 @@ def commands_in(line: str) -> Iterator[str]:
 
 
 def advice_of_page(path: Path) -> Iterator[Advice]:
-    """What a page of the docs has: lines of shell are examples, what stands in a sentence is mentioned."""
+    """The advice on a page of the docs: lines of shell are examples, commands in sentences are mentioned."""
     text = path.read_text()
     for block in re.findall(r"```(?:sh|console)[^\n]*\n(.*?)```", text, re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
@@ -116,7 +116,7 @@ def _has_docstring(node: ast.AST) -> bool:
 
 
 def problem_of(advice: Advice) -> str:
-    """Why the real parser refuses it; empty if it does not."""
+    """Why the real parser refuses the command; empty if it accepts it."""
     command: click.Command = cli
     words, context = advice.words, click.Context(cli, info_name="onthedot")
     while isinstance(command, click.Group):

@@ -1,4 +1,4 @@
-"""Commands called in this process, at a given time in a given place, on a database with a known history."""
+"""Fixtures: commands called in this process, a fixed wall clock and time zone, and databases with a known history."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from onthedot.stores.values import Node, Note, ReserveRequest
 from onthedot.testing import Harness, run_virtual
 
 Call = Callable[..., Result]
-Stand = Callable[[str], None]
+SetClock = Callable[[str], None]
 T = TypeVar("T")
-Look = Callable[[Callable[[Store], Awaitable[Any]]], Any]
+AskStore = Callable[[Callable[[Store], Awaitable[Any]]], Any]
 
 SATURDAY = "2026-03-28T12:00:00+01:00"
 """The day before the clocks go forward in Berlin."""
 
 
 @pytest.fixture(autouse=True)
-def programs_are_forgotten(tmp_path: Path) -> Iterator[None]:
-    """A command imports a program by its own name: the next test has another one of that name."""
+def forget_programs(tmp_path: Path) -> Iterator[None]:
+    """A command imports a program under its own name. The next test may have another program of that name."""
     path = list(sys.path)
     yield
     sys.path[:] = path
@@ -47,7 +47,7 @@ def programs_are_forgotten(tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def call() -> Call:
-    """`onthedot ARGUMENTS`."""
+    """Calls `onthedot ARGUMENTS`."""
 
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="onthedot")
@@ -56,8 +56,8 @@ def call() -> Call:
 
 
 @pytest.fixture
-def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
-    """Let the wall clock stand at an instant."""
+def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
+    """Stops the wall clock at an instant."""
 
     def at(iso: str) -> None:
         now = to_micros(datetime.fromisoformat(iso))
@@ -77,7 +77,7 @@ def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def past_program() -> otd.Scheduler:
-    """Jobs of every kind: one that works, one that never does, one by cron, one after the last, one that is long."""
+    """Jobs of every kind: one that succeeds, one that always fails, one by cron, one with a fixed delay, a long one."""
     sched = otd.Scheduler("memory:")
 
     @sched.job(schedule="every 10s")
@@ -103,8 +103,8 @@ def past_program() -> otd.Scheduler:
 
 
 @pytest.fixture
-def database(tmp_path: Path, in_berlin: None, stand: Stand) -> Path:
-    """A node ran `past_program` for 25 seconds from Saturday noon, and died; two seconds later we look."""
+def database(tmp_path: Path, in_berlin: None, set_clock: SetClock) -> Path:
+    """A database two seconds after its node died. The node ran `past_program` for 25 seconds from Saturday noon."""
     path = tmp_path / "past.db"
 
     async def live() -> None:
@@ -117,7 +117,7 @@ def database(tmp_path: Path, in_berlin: None, stand: Stand) -> Path:
         await harness.store.close()
 
     run_virtual(live())
-    stand("2026-03-28T12:00:27+01:00")
+    set_clock("2026-03-28T12:00:27+01:00")
     return path
 
 
@@ -126,12 +126,12 @@ CAN = ("call:mail", "call:scan")
 
 
 def seconds(number: float) -> int:
-    """The instant so many seconds after noon."""
+    """The instant this many seconds after noon."""
     return NOON + round(number * SECOND)
 
 
 async def busy_hour(store: Store) -> None:
-    """Three nodes: one leads and executes, one falls silent, one has left. Runs that wait for all kinds of reasons."""
+    """Three nodes: one leads and executes, one is late, one has left. Runs that wait for all kinds of reasons."""
     for name, at, labels in (("old", -4_000, ()), ("web-1", -100, ("gpu", "region=eu")), ("web-2", -90, ())):
         node = Node(name, f"{name}-i", queues=("default", "mail"), labels=labels, tasks=CAN, seats=8)
         await store.register(node, ttl=15 * SECOND, now=seconds(at))
@@ -161,7 +161,7 @@ async def busy_hour(store: Store) -> None:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, in_berlin: None, stand: Stand) -> Path:
+def cluster(tmp_path: Path, in_berlin: None, set_clock: SetClock) -> Path:
     """The database of a cluster in the middle of its work, at Saturday noon."""
     path = tmp_path / "cluster.db"
 
@@ -171,13 +171,13 @@ def cluster(tmp_path: Path, in_berlin: None, stand: Stand) -> Path:
         await store.close()
 
     asyncio.run(live())
-    stand(SATURDAY)
+    set_clock(SATURDAY)
     return path
 
 
 @pytest.fixture
-def look(cluster: Path) -> Look:
-    """Ask the store itself what has become of it."""
+def ask_store(cluster: Path) -> AskStore:
+    """Asks the store of `cluster` directly, to see what a command did."""
 
     def at(question: Callable[[Store], Awaitable[T]]) -> T:
         async def ask() -> T:

@@ -1,4 +1,4 @@
-"""A terminal, as far as `onthedot up` needs one: what was written becomes what a person sees."""
+"""A minimal terminal for `onthedot up`: it turns written text into the rows that a person sees."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ _CODE = re.compile(r"\x1b\[\??([0-9;]*)([A-Za-z])")
 
 
 class Screen:
-    """Text at a cursor; moving up and erasing a line are all that the live view does. It is as high as it must be."""
+    """Text at a cursor. It knows the codes that the live view uses: move up, erase a line, hide the cursor. It grows
+    as needed."""
 
     def __init__(self) -> None:
         self.rows: list[str] = [""]
@@ -34,7 +35,7 @@ class Screen:
         elif letter in "hl" and argument == "25":
             self.cursor_hidden = letter == "l"
         elif letter not in "mhl":
-            raise AssertionError(f"a code that this screen does not know: {argument}{letter}")
+            raise AssertionError(f"unknown code: {argument}{letter}")
 
     def _put(self, char: str) -> None:
         if char == "\r":

@@ -1,4 +1,4 @@
-"""A command that goes on as a process of its own: watched through its output, stopped by signals."""
+"""Runs a command as a process of its own. Tests read its output and send it signals."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ async def nap() -> None:
 @sched.job
 async def heartbeat() -> None: ...
 """
-"""`nap` goes on until the test has woken it, however slow the machine is."""
+"""`nap` runs until the test calls `wake`, on any machine."""
 
 
 def napping(folder: Path) -> str:
-    """Write that program there; its name."""
+    """Write that program into the folder, and return its name."""
     (folder / "naps.py").write_text(NAPPING)
     return "naps.py"
 
@@ -70,19 +70,19 @@ class Started:
         return self._process.pid
 
     def until(self, *words: str) -> str:
-        """Read on to the first line that has all these words."""
+        """Read to the first line that contains all these words, and return it."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self.seen.append(line.rstrip("\n"))
             if all(word in line for word in words):
                 return self.seen[-1]
-        raise AssertionError(f"it ended without a line with {words}; it said:\n" + "\n".join(self.seen))
+        raise AssertionError(f"the process ended without a line with {words}; its output:\n" + "\n".join(self.seen))
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
     def end(self) -> int:
-        """Read to the end; the exit code."""
+        """Read to the end of the output, and return the exit code."""
         assert self._process.stdout is not None
         self.seen += [line.rstrip("\n") for line in self._process.stdout]
         return self._process.wait()

@@ -1,4 +1,4 @@
-"""`onthedot artifacts`: the files of a run, listed and fetched, and never written where they should not be."""
+"""`onthedot artifacts`: it lists and fetches the files of a run, and writes only into the chosen folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GOOD = ["dist/app.tar", "empty", "report.csv"]
 
 
 def keep(database: Path, tmp_path: Path, place: str) -> None:
-    """Both attempts of run 4, which is dead, have left files."""
+    """Store artifacts for both attempts of run 4, which is dead."""
 
     async def work() -> None:
         store = await SqliteStore.open(database, read_only=True)
@@ -62,7 +62,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {str(one.relative_to(folder)): one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file()}
 
 
-def test_what_was_left_is_listed(call: Call, database: Path, place: str):
+def test_artifacts_are_listed(call: Call, database: Path, place: str):
     told = call("artifacts", "list", "4", "--db", database, "--output", place)
     assert told.stdout.splitlines()[:3] == [
         "TRY  NAME          SIZE       LEFT AT",
@@ -77,7 +77,7 @@ def test_what_was_left_is_listed(call: Call, database: Path, place: str):
     }  # fmt: skip
 
 
-def test_all_are_fetched_but_those_that_lead_out(call: Call, database: Path, place: str, tmp_path: Path):
+def test_all_artifacts_with_safe_names_are_fetched(call: Call, database: Path, place: str, tmp_path: Path):
     to = tmp_path / "a" / "b"
     done = call("artifacts", "fetch", "4", "--db", database, "--output", place, "--to", to)
     assert done.exit_code == 1
@@ -87,7 +87,7 @@ def test_all_are_fetched_but_those_that_lead_out(call: Call, database: Path, pla
     assert stat.S_IMODE((to / "empty").stat().st_mode) & 0o111 == 0
 
 
-def test_some_are_fetched_and_of_one_attempt(call: Call, database: Path, place: str, tmp_path: Path):
+def test_a_named_artifact_of_one_attempt_is_fetched(call: Call, database: Path, place: str, tmp_path: Path):
     done = call(
         "artifacts", "fetch", "4", "report.csv", "--attempt", "1", "--db", database, "--output", place,
         "--to", tmp_path / "out", "--json",
@@ -97,7 +97,7 @@ def test_some_are_fetched_and_of_one_attempt(call: Call, database: Path, place: 
     assert path.read_bytes() == b"old"
 
 
-def test_one_goes_to_standard_output_whatever_its_name(call: Call, database: Path, place: str):
+def test_one_artifact_is_written_to_standard_output(call: Call, database: Path, place: str):
     fetched = call("artifacts", "fetch", "4", "dist/app.tar", "--to", "-", "--db", database, "--output", place)
     assert (fetched.exit_code, fetched.stdout_bytes) == (0, LARGE)
     fetched = call("artifacts", "fetch", "4", "../../passwd", "--to", "-", "--db", database, "--output", place)
@@ -106,7 +106,7 @@ def test_one_goes_to_standard_output_whatever_its_name(call: Call, database: Pat
     assert (refused.exit_code, refused.stdout) == (2, "")
 
 
-def test_nothing_is_replaced_without_force(call: Call, database: Path, place: str, tmp_path: Path):
+def test_existing_files_are_not_replaced_without_force(call: Call, database: Path, place: str, tmp_path: Path):
     to = tmp_path / "out"
     to.mkdir()
     (to / "empty").write_text("precious")
@@ -114,12 +114,12 @@ def test_nothing_is_replaced_without_force(call: Call, database: Path, place: st
     refused = call(*fetch)
     assert refused.exit_code == 2
     assert "expected no such file; move it, or replace it with --force" in refused.stderr
-    assert files_in(to) == {"empty": b"precious"}, "half of them were written"
+    assert files_in(to) == {"empty": b"precious"}, "no file may be written"
     assert call(*fetch, "--force").exit_code == 0
     assert files_in(to) == {name: data for name, data in sorted(SECOND) if name in GOOD}
 
 
-def test_a_file_that_was_changed_is_not_written(call: Call, database: Path, place: str, tmp_path: Path):
+def test_a_damaged_artifact_is_not_written(call: Call, database: Path, place: str, tmp_path: Path):
     [kept] = [one for one in Path(place).rglob("artifact-1") if one.stat().st_size == len(LARGE)]
     kept.write_bytes(LARGE[::-1])
     to = tmp_path / "out"
@@ -130,7 +130,7 @@ def test_a_file_that_was_changed_is_not_written(call: Call, database: Path, plac
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK])
-def test_a_file_system_without_hard_links_takes_them(
+def test_artifacts_are_written_on_file_systems_without_hard_links(
     call: Call, database: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ):
     def refuse(*_: object, **__: object) -> None:
@@ -146,7 +146,7 @@ def test_a_file_system_without_hard_links_takes_them(
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool):
+def test_a_file_created_during_the_fetch_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool):
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
@@ -164,7 +164,7 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path, monkeypat
     assert files_in(tmp_path / "out") == {"a": b"precious"}
 
 
-def test_a_copy_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_copy_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
@@ -181,7 +181,7 @@ def test_a_copy_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert files_in(tmp_path / "out") == {}
 
 
-async def test_a_server_that_sends_too_much_is_stopped():
+async def test_a_download_stops_at_the_declared_size():
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -204,14 +204,14 @@ async def test_a_server_that_sends_too_much_is_stopped():
         ("a\0b", False), ("a/\0", False), ("a\ud800", False), ("x" * 300, True),
     ],
 )  # fmt: skip
-def test_a_name_leads_into_the_folder_or_nowhere(tmp_path: Path, name: str, inside: bool):
+def test_a_name_outside_of_the_folder_has_no_path(tmp_path: Path, name: str, inside: bool):
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / "link").symlink_to(tmp_path)
     assert (_target(folder, name) is not None) == inside
 
 
-def test_a_name_with_nul_is_refused_when_it_is_asked_for(call: Call, database: Path, place: str):
+def test_a_name_with_nul_is_refused(call: Call, database: Path, place: str):
     refused = call("artifacts", "fetch", "4", "a\0b", "--db", database, "--output", place)
     assert (refused.exit_code, "NAME: expected an artifact of run 4, got 'a\\x00b'" in refused.stderr) == (2, True)
 
@@ -229,19 +229,21 @@ def test_a_name_with_nul_is_refused_when_it_is_asked_for(call: Call, database: P
         (["list", "4", "--output", "ftp://x"], "expected a directory or s3://bucket/prefix"),
     ],
 )
-def test_what_is_not_there_is_told(call: Call, database: Path, place: str, command: list[str], words: str):
+def test_unknown_runs_and_artifacts_are_refused_with_advice(
+    call: Call, database: Path, place: str, command: list[str], words: str
+):
     more = [] if "--output" in command else ["--output", place]
     refused = call("artifacts", *command, "--db", database, *more)
     assert (refused.exit_code, words in refused.stderr) == (2, True), refused.output
 
 
-def test_a_run_that_left_nothing(call: Call, database: Path, place: str):
+def test_a_run_without_artifacts_is_reported(call: Call, database: Path, place: str):
     for what in ("list", "fetch"):
         told = call("artifacts", what, "1", "--db", database, "--output", place)
         assert (told.exit_code, told.stdout) == (0, "run 1 has left no artifacts that are kept\n")
 
 
-def test_they_are_fetched_from_s3(
+def test_artifacts_are_fetched_from_s3(
     call: Call, database: Path, tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ):
     for name, value in s3.environment.items():
@@ -265,7 +267,7 @@ def server(database: Path, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_a_server_gives_the_same(call: Call, database: Path, server: str, tmp_path: Path):
+def test_artifacts_are_listed_and_fetched_through_a_server(call: Call, database: Path, server: str, tmp_path: Path):
     listed = call("artifacts", "list", "4", "--store", server, "--json")
     assert [one["name"] for one in json.loads(listed.stdout)] == [name for name, _ in FIRST + SECOND], listed.output
     to = tmp_path / "out"

@@ -1,4 +1,4 @@
-"""`onthedot audit`: it shows, checks, follows and sends the record of changes."""
+"""`onthedot audit`: it shows, checks, follows and sends the audit of changes."""
 
 from __future__ import annotations
 
@@ -63,14 +63,15 @@ def fill(db: Path, *verbs: str, sealed: bool = True) -> None:
     write_store(f"sqlite:///{db}", work)
 
 
-def behind(db: Path, statement: str) -> None:
+def execute(db: Path, statement: str) -> None:
+    """Change the database without onthedot."""
     with sqlite3.connect(db) as file:
         assert file.execute(statement).rowcount
     file.close()
 
 
-def test_a_range_of_time(db: Path, monkeypatch: pytest.MonkeyPatch):
-    """Found by halving: entries have gaps between their numbers, and a clock was set back for a moment."""
+def test_entries_can_be_limited_to_a_range_of_time(db: Path, monkeypatch: pytest.MonkeyPatch):
+    """The search is binary. It works although numbers have gaps and a clock was set back once."""
 
     async def work(store: Store) -> None:
         for hour in range(48):
@@ -78,7 +79,7 @@ def test_a_range_of_time(db: Path, monkeypatch: pytest.MonkeyPatch):
             await record(store, Entry(who=LOCAL, verb=f"jobs.h{hour}", object="job/default/a"), now=at)
 
     write_store(f"sqlite:///{db}", work)
-    behind(db, "DELETE FROM entries WHERE kind = 'audit' AND number % 5 = 3")
+    execute(db, "DELETE FROM entries WHERE kind = 'audit' AND number % 5 = 3")
     monkeypatch.setattr(SystemClock, "now", lambda _: NOON + 48 * 3_600_000_000)
 
     def hours(*arguments: str) -> list[int]:
@@ -97,7 +98,7 @@ def test_a_range_of_time(db: Path, monkeypatch: pytest.MonkeyPatch):
     assert "showing 2 changes, and there are more" in audit(db, "--since", "2026-01-01", "-n", "2").output
 
 
-def test_the_newest_are_shown(db: Path):
+def test_the_newest_entries_are_shown(db: Path):
     assert audit(db).output == "the audit has no such changes\n"
     fill(db, "jobs.put", "jobs.pause", "jobs.resume")
     head, *rows, more = [re.split(r" {2,}", line) for line in audit(db, "-n", "2").output.splitlines()]
@@ -112,7 +113,7 @@ def test_the_newest_are_shown(db: Path):
     assert [each["number"] for each in json.loads(audit(db, "--after", "0", "-n", "1", "--json").stdout)] == [1]
 
 
-def test_a_hundred_are_shown_or_all(db: Path):
+def test_a_hundred_entries_are_shown_by_default(db: Path):
     fill(db, *(f"v{number}" for number in range(1, 131)), sealed=False)
 
     def numbers(*arguments: str) -> list[int]:
@@ -128,7 +129,7 @@ def test_a_hundred_are_shown_or_all(db: Path):
     assert (refused.exit_code, "--all: expected no --limit" in refused.output) == (2, True)
 
 
-def test_what_is_as_it_was_is_good(db: Path):
+def test_an_unchanged_audit_passes_the_check(db: Path):
     assert "0 changes as sealed; 0 not sealed yet" in audit(db, "--check").output
     fill(db, "one", "two")
     fill(db, "three", sealed=False)
@@ -139,17 +140,17 @@ def test_what_is_as_it_was_is_good(db: Path):
     assert found == {"sealed": 2, "unsealed": 1, "head": str(head), "fault": None}
 
 
-def test_what_was_changed_is_named(db: Path):
+def test_the_check_names_a_changed_entry(db: Path):
     fill(db, "one", "two", "three")
     head = json.loads(audit(db, "--check", "--json").output)["head"]
-    behind(db, "UPDATE entries SET body = replace(body, 'two', 'owt') WHERE kind = 'audit'")
+    execute(db, "UPDATE entries SET body = replace(body, 'two', 'owt') WHERE kind = 'audit'")
     result = audit(db, "--check")
     assert (result.exit_code, result.output) == (1, "entry 2 was changed; 1 change before it as sealed\n")
     result = audit(db, "--check", "--json")
     assert result.exit_code == 1
     assert json.loads(result.output)["fault"] == {"of": "entry", "number": 2, "what": "was changed"}
-    behind(db, "DELETE FROM entries")
-    assert audit(db, "--check").exit_code == 0  # nothing is left that could tell, but for a head that was noted
+    execute(db, "DELETE FROM entries")
+    assert audit(db, "--check").exit_code == 0  # only a noted head can detect this
     result = audit(db, "--check", "--head", head)
     assert result.exit_code == 1
     assert result.output.startswith("seal 1 was noted, and is gone: the newest entries were cut off")
@@ -164,7 +165,7 @@ def test_what_was_changed_is_named(db: Path):
         (["--after", "-1"], "-1 is not in the range"),
     ],
 )
-def test_what_is_refused(db: Path, arguments: list[str], told: str):
+def test_invalid_options_are_refused(db: Path, arguments: list[str], told: str):
     result = audit(db, *arguments)
     assert result.exit_code == 2
     assert told in result.output
@@ -193,14 +194,14 @@ def objects(lines: str) -> list[dict[str, Any]]:
 
 
 def is_signed(asked: Handler) -> bool:
-    """As a receiver checks it."""
+    """Check the signature as a receiver does."""
     timestamp = asked.headers["Onthedot-Timestamp"]
     wanted = hmac.new(SECRET.encode(), f"{timestamp}.".encode() + asked.body, hashlib.sha256).hexdigest()
     is_fresh = abs(time.time() - int(timestamp)) < 300
     return is_fresh and hmac.compare_digest(asked.headers["Onthedot-Signature"], f"v1={wanted}")
 
 
-async def test_a_webhook_is_signed():
+async def test_a_webhook_gets_signed_entries():
     with serving({"/hook": lambda asked: asked.answer(204)}) as site:
         await read_destination(site.url("/hook?a=1"), ["127.0.0.1"])(ENTRIES)
     [asked] = site.asked
@@ -211,7 +212,7 @@ async def test_a_webhook_is_signed():
 
 
 @pytest.mark.parametrize("status", [302, 400, 404, 500])
-async def test_a_webhook_that_does_not_take_it_is_a_failure(status: int):
+async def test_a_webhook_that_refuses_entries_is_a_failure(status: int):
     def refuse(asked: Handler) -> None:
         asked.answer(status, Location="/elsewhere")
 
@@ -221,7 +222,7 @@ async def test_a_webhook_that_does_not_take_it_is_a_failure(status: int):
         assert len(site.asked) == 1
 
 
-async def test_a_webhook_is_bound_by_the_address_rules():
+async def test_a_webhook_follows_the_address_rules():
     with pytest.raises(SendFailed, match=r"127\.0\.0\.1 is loopback.*--allow HOST or NETWORK"):
         await read_destination("https://127.0.0.1:9/", [])(ENTRIES)
 
@@ -237,7 +238,7 @@ async def test_a_webhook_is_bound_by_the_address_rules():
         ("syslog+tls://host", "expected syslog:/dev/log, syslog://HOST:PORT"),
     ],
 )
-def test_what_is_no_destination_is_refused(to: str, said: str):
+def test_an_invalid_destination_is_refused(to: str, said: str):
     with pytest.raises(BadInput, match=re.escape(said)):
         read_destination(to, [])
 
@@ -258,7 +259,7 @@ def test_a_webhook_needs_a_key(monkeypatch: pytest.MonkeyPatch):
         (["-f"], "expected a database at"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(arguments: list[str], said: str, tmp_path: Path):
+def test_conflicting_options_are_refused(arguments: list[str], said: str, tmp_path: Path):
     result = CliRunner().invoke(cli, ["audit", *arguments, "--db", str(tmp_path / "none.db")])
     assert (result.exit_code, said in result.output) == (2, True), result.output
 
@@ -272,21 +273,21 @@ def received(messages: list[bytes]) -> list[str]:
     return [MESSAGE.fullmatch(message.decode("ascii"))[1] for message in messages]  # type: ignore[index]
 
 
-async def test_a_local_syslog_gets_a_datagram_for_each(tmp_path: Path):
+async def test_a_local_syslog_gets_a_datagram_for_each_entry(tmp_path: Path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as there:
         there.bind(str(tmp_path / "log"))
         await read_destination(f"syslog:{tmp_path / 'log'}", [])(ENTRIES)
         assert received([there.recv(65536), there.recv(65536)]) == [as_line(entry) for entry in ENTRIES]
 
 
-async def test_a_syslog_elsewhere_gets_a_datagram_for_each():
+async def test_a_remote_syslog_gets_a_datagram_for_each_entry():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
         there.bind(("127.0.0.1", 0))
         await read_destination(f"syslog://127.0.0.1:{there.getsockname()[1]}", [])(ENTRIES)
         assert received([there.recv(65536), there.recv(65536)]) == [as_line(entry) for entry in ENTRIES]
 
 
-async def test_a_syslog_by_tcp_gets_lengths():
+async def test_a_syslog_over_tcp_gets_messages_with_lengths():
     taken = bytearray()
 
     def take(server: socket.socket) -> None:
@@ -308,7 +309,7 @@ async def test_a_syslog_by_tcp_gets_lengths():
     assert received(messages) == [as_line(entry) for entry in ENTRIES]
 
 
-async def test_a_syslog_that_is_not_there_is_a_failure(tmp_path: Path):
+async def test_an_unreachable_syslog_is_a_failure(tmp_path: Path):
     for to in (f"syslog:{tmp_path / 'none'}", "syslog+tcp://127.0.0.1:1"):
         with pytest.raises(SendFailed, match="syslog at"):
             await read_destination(to, [])(ENTRIES)
@@ -329,7 +330,7 @@ def change(store: Path, *arguments: str) -> None:
 
 
 @pytest.mark.slow
-def test_changes_are_printed_as_they_are_made(store: Path):
+def test_follow_prints_changes_as_they_happen(store: Path):
     with started(store.parent, "audit", "--follow", "--after", "0", "--db", str(store)) as process:
         assert json.loads(process.until("first"))["verb"] == "jobs.create"
         change(store, "pause", "first")
@@ -353,8 +354,8 @@ def sending(store: Path, site: Site) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.slow
-def test_no_change_is_left_out_when_the_receiver_or_the_sender_is_down(store: Path):
-    """The receiver refuses the first request; the sender is stopped; changes are made meanwhile."""
+def test_no_change_is_lost_while_the_receiver_or_the_sender_is_down(store: Path):
+    """The receiver refuses the first request, and the sender is stopped. Changes happen in both pauses."""
     taken: list[str] = []
     answers: queue.Queue[int] = queue.Queue()
     is_down = threading.Event()

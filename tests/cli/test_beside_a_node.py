@@ -1,4 +1,4 @@
-"""Commands that change something, beside a node that runs: it notices by itself."""
+"""Commands that change something while a node runs: the node acts on each change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.servers.running import wait_until
 pytestmark = pytest.mark.slow
 
 
-def test_a_node_does_what_the_commands_ask_for(tmp_path: Path, call: Call):
+def test_a_running_node_follows_cancels_pauses_and_drains(tmp_path: Path, call: Call):
     database = tmp_path / "onthedot.db"
 
     def told(*arguments: str) -> Any:
@@ -31,7 +31,7 @@ def test_a_node_does_what_the_commands_ask_for(tmp_path: Path, call: Call):
         assert told("show", run)["node"] == "one"
 
         def at_work() -> bool:
-            """It may be asked before it has won its term, or while a busy machine makes its beat late."""
+            """The node may not lead yet, or a busy machine may delay its heartbeat."""
             [shown] = told("nodes")
             return (shown["state"], shown["leads"], shown["running"] >= 1) == ("living", True, True)
 
@@ -69,7 +69,7 @@ async def fail(ctx: otd.Context) -> None:
 """
 
 
-def test_a_run_that_is_triggered_can_be_followed_to_its_end(tmp_path: Path, call: Call):
+def test_a_triggered_run_can_be_followed_to_its_end(tmp_path: Path, call: Call):
     (tmp_path / "talks.py").write_text(TALKING)
     with started(tmp_path, "up", "talks.py", "--json", "--insecure", "--listen", "127.0.0.1:0") as node:
         address = re.search(r"http://127\.0\.0\.1:\d+", node.until("http://127.0.0.1:"))

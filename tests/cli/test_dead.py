@@ -1,4 +1,4 @@
-"""`onthedot dead`: what runs have died of, asked for again or given up."""
+"""`onthedot dead`: it lists dead letters by error, replays them and discards them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NOON = datetime(2026, 3, 28, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def box(tmp_path: Path, stand: Callable[[str], None]) -> Path:
-    """Three orders that nobody answered and one that is unknown, a second apart from noon on; then a minute passed."""
+def box(tmp_path: Path, set_clock: Callable[[str], None]) -> Path:
+    """A store a minute after noon. Four runs died, one a second: three for orders without an answer, one unknown."""
     path = tmp_path / "dead.db"
     sched = otd.Scheduler("memory:")
 
@@ -38,7 +38,7 @@ def box(tmp_path: Path, stand: Callable[[str], None]) -> Path:
         await harness.store.close()
 
     run_virtual(live())
-    stand("2026-03-28T12:01:00+00:00")
+    set_clock("2026-03-28T12:01:00+00:00")
     return path
 
 
@@ -54,7 +54,7 @@ def no_answer(call: Call, path: Path) -> str:
     return str(group["fingerprint"])
 
 
-def test_list(call: Call, box: Path, in_berlin: None):
+def test_dead_letters_are_listed_by_error(call: Call, box: Path, in_berlin: None):
     result = call("dead", "list", "--db", box)
     assert result.exit_code == 0
     head, first, second = (re.split(r" {2,}", line) for line in result.output.splitlines())
@@ -63,12 +63,12 @@ def test_list(call: Call, box: Path, in_berlin: None):
     assert second[1:] == ["charge", "1", "13:00:02", "13:00:02", "3", "KeyError: <text>"]
 
 
-def test_a_list_that_is_cut_says_so(call: Call, box: Path):
+def test_a_limited_list_says_so(call: Call, box: Path):
     assert "only the newest 2 dead letters are counted" in call("dead", "list", "--db", box, "--limit", "2").output
     assert "only the newest" not in call("dead", "list", "--db", box, "--limit", "5").output
 
 
-def test_list_as_json(call: Call, box: Path):
+def test_the_list_can_be_json(call: Call, box: Path):
     first, second = groups(call, box)
     assert list(first) == [
         "fingerprint", "job", "namespace", "error_type", "error", "count", "first", "last", "example",
@@ -89,11 +89,11 @@ def test_list_as_json(call: Call, box: Path):
         (["--namespace", "team"], []),
     ],
 )
-def test_which_ones_are_meant(call: Call, box: Path, options: list[str], counts: list[int]):
+def test_the_list_can_be_filtered(call: Call, box: Path, options: list[str], counts: list[int]):
     assert [group["count"] for group in groups(call, box, *options)] == counts
 
 
-def test_show(call: Call, box: Path, in_berlin: None):
+def test_show_lists_the_runs_of_an_error(call: Call, box: Path, in_berlin: None):
     result = call("dead", "show", no_answer(call, box), "--db", box, "--limit", "2")
     assert [re.split(r" {2,}", line) for line in result.output.splitlines()] == [
         ["RUN", "JOB", "ENDED (CET)", "TRIES", "ARGS", "ERROR"],
@@ -109,10 +109,10 @@ def test_show(call: Call, box: Path, in_berlin: None):
 def test_discard_of_more_than_the_limit_changes_nothing(call: Call, box: Path):
     result = call("dead", "discard", "--all", "--limit", "2", "--yes", "--db", box)
     assert (result.exit_code, "--limit: expected at most 2 dead letters, got more" in result.output) == (2, True)
-    assert len(groups(call, box)) == 2, "all of them are still there"
+    assert len(groups(call, box)) == 2, "no letter may be discarded"
 
 
-def test_replay_by_number_is_one_run_each(call: Call, box: Path):
+def test_a_replay_by_run_id_creates_one_run_each(call: Call, box: Path):
     result = call("dead", "replay", "1", "3", "--db", box)
     assert (result.exit_code, result.output) == (0, "2 dead letters: 2 new runs\n")
     again = json.loads(call("dead", "replay", "1", "3", "--db", box, "--json").output)
@@ -125,7 +125,7 @@ def test_replay_by_number_is_one_run_each(call: Call, box: Path):
     assert "settled   replayed:5" in call("show", "1", "--db", box).output
 
 
-def test_replay_at_a_rate_tells_first(call: Call, box: Path):
+def test_a_replay_at_a_rate_can_be_previewed(call: Call, box: Path):
     asked = ("dead", "replay", "--fingerprint", no_answer(call, box), "--rate", "1/30s", "--db", box)
     preview = call(*asked, "--dry-run")
     assert preview.output == (
@@ -138,7 +138,7 @@ def test_replay_at_a_rate_tells_first(call: Call, box: Path):
     assert [group["count"] for group in groups(call, box)] == [1]
 
 
-def test_discard(call: Call, box: Path):
+def test_letters_are_discarded_by_run_id_or_all(call: Call, box: Path):
     assert call("dead", "discard", "--all", "--dry-run", "--db", box).output == "4 dead letters would be discarded\n"
     result = call("dead", "discard", "1", "2", "--why", "sent by hand", "--db", box)
     assert (result.exit_code, result.output) == (0, "2 dead letters discarded\n")
@@ -170,7 +170,7 @@ def test_discard(call: Call, box: Path):
         (["frobnicate"], "known: discard, list, replay, show"),
     ],
 )
-def test_bad_input_is_told_and_changes_nothing(call: Call, box: Path, arguments: list[str], message: str):
+def test_bad_input_is_refused_and_changes_nothing(call: Call, box: Path, arguments: list[str], message: str):
     result = call("dead", *arguments, *([] if arguments == ["frobnicate"] else ["--db", str(box)]))
     assert result.exit_code == 2
     assert message in result.output
@@ -178,5 +178,5 @@ def test_bad_input_is_told_and_changes_nothing(call: Call, box: Path, arguments:
 
 
 @pytest.mark.parametrize("name", ["list", "show", "replay", "discard"])
-def test_each_has_help_with_examples(call: Call, name: str):
+def test_each_command_has_help_with_examples(call: Call, name: str):
     assert f"Examples:\n    onthedot dead {name}" in call("dead", name, "--help").output

@@ -1,4 +1,4 @@
-"""`onthedot doctor`: what was found, for people and for machines, and an exit code."""
+"""`onthedot doctor`: it reports what works on this machine, as text or JSON, with an exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cli.conftest import Call
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that has git, and nothing to keep programs apart."""
+    """A machine that has git, but neither a sandbox nor containers."""
     monkeypatch.setattr(probes, "git", lambda: Probe("ok", "git version 2.39.5"))
     monkeypatch.setattr(probes, "bubblewrap", lambda: Probe("missing", "bwrap is not installed"))
     monkeypatch.setattr(probes, "user_level", lambda: Probe("ok", "root"))
@@ -22,7 +22,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probes, "cgroups", lambda: Cgroups(2, frozenset({"memory", "pids"}), writable=True))
 
 
-def test_for_people(call: Call, database: Path):
+def test_findings_are_listed_with_remedies(call: Call, database: Path):
     result = call("doctor", "--db", database)
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
@@ -35,14 +35,14 @@ def test_for_people(call: Call, database: Path):
     assert lines[place + 2].strip().startswith("do: install bubblewrap")
 
 
-def test_for_machines(call: Call, database: Path):
+def test_findings_can_be_json(call: Call, database: Path):
     told = json.loads(call("doctor", "--db", database, "--json").output)
     assert told["ok"] is True
     assert list(told["findings"][0]) == ["name", "state", "found", "costs", "remedy", "wanted"]
     assert {one["state"] for one in told["findings"]} == {"ok", "missing", "broken"}
 
 
-def test_what_is_configured_and_does_not_work_is_an_exit_code(call: Call, tmp_path: Path):
+def test_a_configured_part_that_fails_gives_exit_code_1(call: Call, tmp_path: Path):
     result = call("doctor", "--db", tmp_path / "none.db", "--output", tmp_path / "none")
     assert result.exit_code == 1
     assert result.output.endswith("configured, and not working: store, output\n")
@@ -50,7 +50,7 @@ def test_what_is_configured_and_does_not_work_is_an_exit_code(call: Call, tmp_pa
     assert (told.exit_code, json.loads(told.output)["ok"]) == (1, False)
 
 
-def test_the_store_that_nobody_has_named_may_be_missing(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_default_store_is_no_failure(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     result = call("doctor")
     assert result.exit_code == 0, result.output
@@ -58,7 +58,7 @@ def test_the_store_that_nobody_has_named_may_be_missing(call: Call, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_program_is_looked_at_with_its_settings_its_jobs_and_its_store(call: Call, tmp_path: Path):
+def test_a_program_is_checked_with_its_settings_jobs_and_store(call: Call, tmp_path: Path):
     (tmp_path / "shop.py").write_text(
         "import onthedot as otd\n"
         "from onthedot.model.task import Command\n"
@@ -80,7 +80,7 @@ def test_a_program_is_looked_at_with_its_settings_its_jobs_and_its_store(call: C
         (["--db", "a", "--store", "memory:"], "expected --store or --db, got both"),
     ],
 )
-def test_bad_input(call: Call, arguments: list[str], message: str):
+def test_bad_input_is_refused(call: Call, arguments: list[str], message: str):
     result = call("doctor", *arguments)
     assert result.exit_code == 2
     assert message in result.output

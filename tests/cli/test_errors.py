@@ -1,4 +1,4 @@
-"""Errors are one line and an exit code, and the commands that messages suggest can be copied."""
+"""Errors of commands: each is one line with an exit code, and every command that a message suggests works."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ from tests.cli.started import started
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_bad_input_is_exit_code_2(
+def test_bad_input_has_exit_code_2(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ):
     monkeypatch.chdir(tmp_path)
@@ -108,7 +108,7 @@ def test_bad_input_is_exit_code_2(
     assert result.stdout == ""
     assert message in result.stderr
     assert "Traceback" not in result.stderr
-    assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == before, "something was written"
+    assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == before, "no file may change"
 
 
 # ── one handler for all errors ───────────────────────────────────────────────────────────────────────────────────
@@ -144,7 +144,7 @@ def test_several_problems_are_listed():
     assert outcome(DefinitionError(["one", "two"], subject="job 'a'")).stderr == "Error: job 'a': \n  - one\n  - two\n"
 
 
-def test_a_bug_says_how_to_find_it():
+def test_an_unexpected_error_suggests_debug():
     result = outcome(KeyError("lost"))
     assert result.exit_code == 1
     assert (
@@ -152,7 +152,7 @@ def test_a_bug_says_how_to_find_it():
     )
 
 
-def test_debug_shows_where():
+def test_debug_shows_the_traceback():
     error = KeyError("lost")
     assert outcome(error, "--debug").exception is error
 
@@ -165,13 +165,13 @@ ROOT = SOURCE.parents[1]
 PASSWORD = "correct horse battery"
 
 
-def test_suggestions_are_found():
+def test_suggestions_in_the_source_are_found():
     texts = {advice.text for advice in all_advice()}
     assert {"onthedot worker", "onthedot keys create NAME", f"onthedot store migrate --db {FIELD}"} <= texts
     assert len(all_advice()) > 200
 
 
-def test_the_parser_takes_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_parser_accepts_every_suggestion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert [(*one, problem) for one in all_advice() if (problem := problem_of(one))] == []
 
@@ -179,7 +179,7 @@ def test_the_parser_takes_all_of_them(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     "page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name
 )
-def test_the_commands_of_a_page_are_there(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_commands_on_a_page_exist(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert [(one.text, problem) for one in advice_of_page(page) if (problem := problem_of(one))] == []
 
@@ -194,18 +194,18 @@ def test_the_commands_of_a_page_are_there(page: Path, tmp_path: Path, monkeypatc
         ("def f():\n    '''As 'onthedot frobnicate' does.'''", "there is no command 'frobnicate'"),
     ],
 )
-def test_a_wrong_suggestion_is_noticed(text: str, problem: str):
+def test_a_wrong_suggestion_is_found(text: str, problem: str):
     [advice] = advice_in(text, SOURCE / "x.py")
     assert problem in problem_of(advice)
 
 
-# ── they do what they say ────────────────────────────────────────────────────────────────────────────────────
+# ── suggestions work ─────────────────────────────────────────────────────────────────────────────────────────
 
-GOES_ON = {"up", "server", "worker"}
-"""Run for half a second."""
-OF_A_SERVER = {"login", "whoami"}
-"""They need a server: `tests/cli/test_on_a_server.py` and `test_login.py`."""
-MEANT = {  # what the reader, or the message (in the place of \0), puts there
+LONG_RUNNING = {"up", "server", "worker"}
+"""The test runs these for half a second."""
+NEEDS_A_SERVER = {"login", "whoami"}
+"""Tested in `tests/cli/test_on_a_server.py` and `test_logins.py`."""
+FILLED_IN = {  # suggestions with capitals or fields (\0): what the test calls instead
     "onthedot apply FILE": "onthedot apply jobs.yaml",
     "onthedot apply FILE --take-over": "onthedot apply jobs.yaml --take-over",
     "onthedot check FILE": "onthedot check jobs.yaml",
@@ -233,16 +233,16 @@ MEANT = {  # what the reader, or the message (in the place of \0), puts there
 
 def suggested() -> list[str]:
     texts = {advice.text for advice in all_advice() if advice.kind == "suggested" and advice.words}
-    assert set(MEANT) <= texts
-    unknown = {text for text in texts - set(MEANT) if FIELD in text or any(word.isupper() for word in text.split())}
-    assert unknown == set(), "say in MEANT what a reader puts there"
-    return sorted({MEANT.get(text, text) for text in texts})
+    assert set(FILLED_IN) <= texts
+    unknown = {text for text in texts - set(FILLED_IN) if FIELD in text or any(word.isupper() for word in text.split())}
+    assert unknown == set(), "add to FILLED_IN what the test calls instead"
+    return sorted({FILLED_IN.get(text, text) for text in texts})
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_every_suggestion_of_a_message_works(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch):
-    """On a store with a job, a run and a user: as a reader would type it."""
+    """Each is called on a store with a job, a run and a user."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EDITOR", "true")
     monkeypatch.setenv("OTD_SECRETS_KEY", base64.b64encode(bytes(32)).decode())
@@ -254,19 +254,19 @@ def test_every_suggestion_of_a_message_works(tmp_path: Path, call: Call, monkeyp
     wrong = []
     for text in suggested():
         words = [key if word == "KEY" else word for word in shlex.split(text)[1:]]
-        if words[0] in OF_A_SERVER:
+        if words[0] in NEEDS_A_SERVER:
             continue
-        more = ["--for", "500ms"] if words[0] in GOES_ON else []
+        more = ["--for", "500ms"] if words[0] in LONG_RUNNING else []
         done = CliRunner().invoke(cli, [*words, *more], input=PASSWORD, prog_name="onthedot")
         if done.exit_code not in ((0, 1) if words[:2] == ["store", "check"] else (0,)):
             wrong.append(f"{text}: {done.exit_code}: {done.output}")
     assert wrong == []
 
 
-# ── on the store that was given ──────────────────────────────────────────────────────────────────────────────
+# ── suggestions name the store ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_suggestion_names_the_store_that_the_command_was_given(call: Call, tmp_path: Path):
+def test_a_suggestion_names_the_store_of_the_command(call: Call, tmp_path: Path):
     db = tmp_path / "shop.db"
     missing = call("users", "list", "--db", db)
     assert f"make one with 'onthedot store migrate --db {db}'" in missing.output
@@ -288,7 +288,7 @@ def test_a_suggestion_names_the_store_that_the_command_was_given(call: Call, tmp
         ({}, "'onthedot runs'", "'onthedot runs'"),
     ],
 )  # fmt: skip
-def test_suggestions_on_a_store(given: dict[str, str], text: str, told: str):
+def test_the_store_is_added_to_commands_that_need_it(given: dict[str, str], text: str, told: str):
     context = click.Context(click.Command("x"))
     context.params = {"db": None, "store": None, **given}
     with context:
@@ -299,7 +299,7 @@ def test_suggestions_on_a_store(given: dict[str, str], text: str, told: str):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["my jobs.db", "it's.db", 'a"b.db', "a$HOME `id`.db", "a\\b.db", "\u00e4 b.db"])
-def test_a_suggestion_with_a_hard_name_can_be_copied_to_a_shell(name: str):
+def test_a_suggestion_with_special_characters_can_be_copied_to_a_shell(name: str):
     context = click.Context(click.Command("x"))
     context.params = {"db": name, "store": None}
     with context:
@@ -313,13 +313,12 @@ def test_a_suggestion_with_a_hard_name_can_be_copied_to_a_shell(name: str):
     assert copied.count("'") == name.count("'")
 
 
-def test_the_examples_of_advice_are_true():
+def test_the_docstring_examples_of_errors_are_true():
     assert doctest.testmod(errors).failed == 0
 
 
 @pytest.mark.slow
-def test_what_a_node_prints_is_on_its_store(tmp_path: Path):
-    """The link of its opening, word for word."""
+def test_the_link_command_in_the_banner_works_as_printed(tmp_path: Path):
     with started(tmp_path, "up", "--db", "shop.db", "--plain", "--listen", "127.0.0.1:0") as node:
         line = node.until("api ", "sessions link")
         advice = re.findall(r"'(onthedot [^']+)'", line)

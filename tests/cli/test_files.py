@@ -1,4 +1,4 @@
-"""`onthedot check | lint | export | import`: files of jobs, and everything that is wrong or odd about them."""
+"""`onthedot check | lint | export | import`: files of jobs are checked, exported, and made from other formats."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from onthedot.operations.open_verbs import opened
 from onthedot.operations.put_job import put_job
 from onthedot.server.models import job_out
 from onthedot.stores.sqlite import SqliteStore
-from tests.cli.conftest import Call, Stand
+from tests.cli.conftest import Call, SetClock
 from tests.model.test_job_json import FULL
 
 GOOD = "jobs:\n  - {name: a, schedule: '@daily', run: x}\n  - {name: b, after: [a], call: report}\n"
@@ -41,12 +41,12 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_good_file(call: Call, files: Path):
+def test_a_valid_file_passes_the_check(call: Call, files: Path):
     result = call("check", "good.yaml")
     assert (result.exit_code, result.output) == (0, "good.yaml: 2 jobs, nothing is wrong\n")
 
 
-def test_every_mistake_at_once_with_its_place(call: Call, files: Path):
+def test_all_mistakes_are_reported_with_their_positions(call: Call, files: Path):
     result = call("check", "good.yaml", "bad.yaml", "none.yaml")
     assert result.exit_code == 2
     assert result.stdout == "good.yaml: 2 jobs, nothing is wrong\n"
@@ -58,7 +58,7 @@ def test_every_mistake_at_once_with_its_place(call: Call, files: Path):
     assert lines[-1] == "4 problems in 2 files"
 
 
-def test_for_machines(call: Call, files: Path):
+def test_the_report_of_check_can_be_json(call: Call, files: Path):
     result = call("check", "good.yaml", "bad.yaml", "--json")
     assert result.exit_code == 2
     good, bad = json.loads(result.stdout)["files"]
@@ -66,7 +66,7 @@ def test_for_machines(call: Call, files: Path):
     assert [(one["line"], one["column"]) for one in bad["problems"]] == [(2, 5), (3, 15), (4, 5)]
 
 
-def test_what_is_wrong_between_files(call: Call, files: Path):
+def test_duplicates_and_cycles_across_files_are_reported(call: Call, files: Path):
     (files / "again.yaml").write_text("jobs: [{name: a, after: [b], noop: true}]")
     result = call("check", "good.yaml", "again.yaml")
     assert result.exit_code == 2
@@ -75,13 +75,13 @@ def test_what_is_wrong_between_files(call: Call, files: Path):
     assert "expected no job to run after itself" in call("check", "circle.yaml").stderr
 
 
-def test_json_is_a_file_of_jobs_too(call: Call, files: Path):
+def test_a_file_of_jobs_can_be_json(call: Call, files: Path):
     (files / "jobs.json").write_text(json.dumps({"jobs": [{"name": "a", "run": "x\ny"}]}))
     assert call("check", "jobs.json").exit_code == 0
 
 
 @pytest.mark.slow
-def test_standard_input(files: Path):
+def test_check_reads_standard_input(files: Path):
     done = subprocess.run(
         [sys.executable, "-m", "onthedot", "check", "-"],
         input=BAD,
@@ -94,11 +94,11 @@ def test_standard_input(files: Path):
     assert "standard input:4:5: unknown key 'rn'" in done.stderr
 
 
-def test_the_schema_is_published(call: Call):
+def test_check_prints_the_schema(call: Call):
     assert json.loads(call("check", "--schema").output) == file_schema()
 
 
-def test_no_file_is_no_answer(call: Call):
+def test_check_without_a_file_is_refused(call: Call):
     result = call("check")
     assert result.exit_code == 2
     assert "expected the name of a file" in result.output
@@ -107,8 +107,8 @@ def test_no_file_is_no_answer(call: Call):
 # ── lint ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_an_odd_expression(call: Call, stand: Stand):
-    stand("2026-01-01T12:00:00Z")
+def test_lint_reports_an_odd_expression(call: Call, set_clock: SetClock):
+    set_clock("2026-01-01T12:00:00Z")
     result = call("lint", "*/20 2 * * *", "--tz", "Europe/Berlin")
     assert result.exit_code == 0
     assert "the clocks in Europe/Berlin skip from 02:00 to 03:00" in result.output
@@ -118,7 +118,7 @@ def test_an_odd_expression(call: Call, stand: Stand):
     )
 
 
-def test_an_odd_file(call: Call, files: Path):
+def test_lint_reports_odd_schedules_of_a_file(call: Call, files: Path):
     (files / "odd.yaml").write_text("jobs: [{name: a, schedules: ['*/7 * * * *', '@daily'], noop: true}]")
     result = call("lint", "odd.yaml", "--json")
     first, second = json.loads(result.output)["schedules"]
@@ -129,7 +129,7 @@ def test_an_odd_file(call: Call, files: Path):
 
 @pytest.fixture
 def doubtful(files: Path) -> str:
-    """A store with a job that an earlier version took, and this one would not."""
+    """A store with a job that an earlier version accepted and this one refuses."""
     job = Job(name="far", task=Command(argv=("ssh", "host", "${{ params.x }}")), params=(Param(name="x"),))
 
     async def fill() -> None:
@@ -141,7 +141,7 @@ def doubtful(files: Path) -> str:
     return f"{files}/otd.db"
 
 
-def test_stored_parameters_that_may_be_read_as_code(call: Call, doubtful: str):
+def test_lint_reports_stored_parameters_that_may_be_read_as_code(call: Call, doubtful: str):
     told = call("lint", "--db", doubtful)
     assert told.output.startswith("far: argv[2]: expected no parameter where it may be read as code")
     assert "near" not in told.output
@@ -150,7 +150,7 @@ def test_stored_parameters_that_may_be_read_as_code(call: Call, doubtful: str):
     assert [one["job"] for one in json.loads(result.output)["parameters"]] == ["far"]
 
 
-def test_a_stored_job_with_them_is_exported_and_read_by_clients(call: Call, doubtful: str):
+def test_a_stored_job_with_such_parameters_is_exported_and_read_by_clients(call: Call, doubtful: str):
     exported = call("export", "--db", doubtful)
     assert "name: far" in exported.output
     assert "cannot" not in exported.output
@@ -178,14 +178,14 @@ def test_a_stored_job_with_them_is_exported_and_read_by_clients(call: Call, doub
         (["good.yaml", "--tz", "UTC"], "--tz: expected with EXPR only"),
     ],
 )
-def test_what_lint_refuses(files: Path, arguments: list[str], expected: str):
+def test_lint_refuses_bad_input(files: Path, arguments: list[str], expected: str):
     result = CliRunner().invoke(cli, ["lint", *arguments])
     assert result.exit_code == 2
     assert expected in result.output
 
 
-def test_a_job_after_one_that_is_not_there(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It can never start: a warning of check and lint, plan and apply; no mistake, because it may be stored later."""
+def test_a_missing_parent_is_a_warning(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The job cannot start, so check, lint, plan and apply warn. It is no error: the parent may be stored later."""
     monkeypatch.chdir(tmp_path)
     Path("a.yaml").write_text("jobs: [{name: a, run: x, after: [nix]}]")
     Path("nix.yaml").write_text("jobs: [{name: nix, run: x}]")
@@ -232,14 +232,14 @@ def put(path: Path, *jobs: Job) -> None:
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
-def test_what_is_exported_is_what_is_stored(call: Call, database: Path, form: str):
+def test_exported_jobs_equal_the_stored_ones(call: Call, database: Path, form: str):
     result = call("export", "--db", str(database), "--format", form)
     assert result.exit_code == 0
     text = result.stdout
     assert (read_jobs(text) if form == "yaml" else read_job_list(json.loads(text))) == stored(database)
 
 
-def test_what_a_file_cannot_say_is_a_comment(call: Call, tmp_path: Path):
+def test_a_field_that_a_file_cannot_express_becomes_a_comment(call: Call, tmp_path: Path):
     put(tmp_path / "it.db", Job(name="soon", task=CallTask(handler="x"), schedules=(otd.in_("1h"),)))
     text = call("export", "--db", str(tmp_path / "it.db")).stdout
     assert "  # 'in …' is counted from when it is stored" in text
@@ -257,14 +257,14 @@ def test_a_pause_is_exported(call: Call, database: Path, form: str):
     assert (result.stderr, "#" in result.stdout) == ("", False)
 
 
-def test_a_reason_of_any_length_is_exported(call: Call, database: Path):
+def test_a_long_reason_of_a_pause_is_exported_shortened(call: Call, database: Path):
     assert call("pause", "tick", "--reason", "long " * 400, "--db", str(database)).exit_code == 0
     [job] = read_jobs(call("export", "tick", "--db", str(database)).stdout)
     assert job.paused is not None
     assert job.paused.reason == "long " * 100
 
 
-def test_a_job_that_no_file_can_say_is_told(call: Call, tmp_path: Path):
+def test_a_job_that_a_file_cannot_express_is_named(call: Call, tmp_path: Path):
     deep: list[object] = []
     for _ in range(30):
         deep = [deep]
@@ -276,7 +276,7 @@ def test_a_job_that_no_file_can_say_is_told(call: Call, tmp_path: Path):
     assert read_jobs(text) == [plain]
 
 
-def test_a_table(call: Call, database: Path):
+def test_jobs_can_be_exported_as_csv(call: Call, database: Path):
     result = call("export", "--db", str(database), "--format", "csv")
     rows = {row["name"]: row for row in csv.DictReader(io.StringIO(result.stdout))}
     assert rows["report"]["schedule"] == "30 2 * * *; every 1d from 2026-01-01T09:00Z"
@@ -287,7 +287,7 @@ def test_a_table(call: Call, database: Path):
     assert rows["on_demand"]["next"] == ""
 
 
-def test_some_of_them(call: Call, database: Path):
+def test_the_export_can_be_limited_to_a_job_or_namespace(call: Call, database: Path):
     put(database, Job(name="tick", namespace="team", task=CallTask(handler="a")))
     both = read_jobs(call("export", "tick", "--db", str(database)).stdout)
     assert [job.namespace for job in both] == ["default", "team"]
@@ -299,8 +299,8 @@ def test_some_of_them(call: Call, database: Path):
     assert "expected the name of a stored job, got 'tik', did you mean 'tick'?" in refused.stderr
 
 
-def test_every_field_survives(call: Call, tmp_path: Path):
-    """FULL could not be defined (its options exclude each other), so that it is told and not written."""
+def test_a_job_with_conflicting_options_is_named_and_not_written(call: Call, tmp_path: Path):
+    """The options of FULL exclude each other, so no file can define it."""
     put(tmp_path / "it.db", FULL)
     result = call("export", "--db", str(tmp_path / "it.db"))
     assert result.exit_code == 0
@@ -327,17 +327,17 @@ def test_every_field_survives(call: Call, tmp_path: Path):
         ("csv", "document.csv", ["143214", "143215"], "'noop' stands in its place", 0),
     ],
 )
-def test_other_peoples_files_become_a_file(call: Call, form: str, file: str, names: list[str], said: str, code: int):
+def test_files_of_other_formats_are_imported(call: Call, form: str, file: str, names: list[str], said: str, code: int):
     result = call("import", str(CORPUS / file), "--from", form)
     assert result.exit_code == code
     assert [job.name for job in read_jobs(result.stdout)][: len(names)] == names
     assert said in result.stderr
     last = result.stderr.splitlines()[-1]
     assert last.split()[1].startswith("job")
-    assert f" {result.stderr.count('; left out')} left out" in last  # these words mean jobs and starts only
+    assert f" {result.stderr.count('; left out')} left out" in last  # only left-out jobs and starts use these words
 
 
-def test_what_is_left_out_is_named_in_the_file(call: Call, tmp_path: Path):
+def test_left_out_lines_are_comments_in_the_file(call: Call, tmp_path: Path):
     (tmp_path / "it").write_text("0 1 * * * a\n@reboot warm\n")
     text = call("import", str(tmp_path / "it"), "--from", "crontab", "--tz", "UTC").stdout
     assert text.rstrip().endswith(
@@ -347,7 +347,7 @@ def test_what_is_left_out_is_named_in_the_file(call: Call, tmp_path: Path):
     assert [job.name for job in read_jobs(text)] == ["a"]
 
 
-def test_an_import_for_machines(call: Call):
+def test_the_report_of_an_import_can_be_json(call: Call):
     result = call("import", str(CORPUS / "user.crontab"), "--from", "crontab", "--tz", "Europe/Berlin", "--json")
     told = json.loads(result.stdout)
     assert [job["name"] for job in told["jobs"]][:2] == ["backup", "sync"]
@@ -356,7 +356,7 @@ def test_an_import_for_machines(call: Call):
     assert (result.stderr, result.exit_code) == ("", 3)
 
 
-def test_a_crontab_is_read_in_the_zone_of_the_machine(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_crontab_uses_the_time_zone_of_the_machine(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("TZ", "Asia/Kathmandu")
     (tmp_path / "it").write_text("30 2 * * * backup\n")
     result = call("import", str(tmp_path / "it"), "--from", "crontab")
@@ -369,13 +369,13 @@ def test_a_crontab_is_read_in_the_zone_of_the_machine(call: Call, monkeypatch: p
     assert named.stderr == "1 job, 0 remarks, 0 left out\n"
 
 
-def test_comments_above_a_line_are_above_its_job(call: Call, tmp_path: Path):
+def test_comments_of_a_crontab_are_kept_above_their_job(call: Call, tmp_path: Path):
     (tmp_path / "it").write_text("# m h dom mon dow command\n\n# Nightly: \x1b[31mred\n30 2 * * * backup\n")
     result = call("import", str(tmp_path / "it"), "--from", "crontab", "--tz", "UTC")
     assert result.stdout.startswith("jobs:\n  # Nightly:  [31mred\n  - name: backup\n")
 
 
-def test_apply_stores_them(call: Call, tmp_path: Path):
+def test_an_import_can_store_its_jobs(call: Call, tmp_path: Path):
     path = tmp_path / "it.db"
     assert call("store", "migrate", "--db", str(path)).exit_code == 0
     arguments = ("import", str(CORPUS / "cronjobs.yaml"), "--from", "kubernetes", "--apply", "--db", str(path))
@@ -395,7 +395,9 @@ def test_apply_stores_them(call: Call, tmp_path: Path):
         (["binary.txt", "--from", "csv"], "expected text in UTF-8"),
     ],
 )
-def test_bad_input(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str):
+def test_bad_input_of_an_import_is_refused(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
@@ -404,8 +406,8 @@ def test_bad_input(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert expected in result.output
 
 
-def test_two_files_with_jobs_of_one_name(call: Call, tmp_path: Path):
-    """No job is lost: the second file's gets a number, the same one at each import."""
+def test_a_repeated_name_gets_a_number(call: Call, tmp_path: Path):
+    """No job is lost. The job of the second file gets the same number at each import."""
     (tmp_path / "a").write_text("# first\n0 2 * * * /usr/bin/backup /srv\n")
     (tmp_path / "b").write_text("# second\n0 3 * * * /usr/bin/backup /home\n0 4 * * * /usr/bin/backup-2\n")
     arguments = ("import", str(tmp_path / "a"), str(tmp_path / "b"), "--from", "crontab", "--tz", "UTC")
@@ -440,13 +442,13 @@ def test_a_renamed_job_is_still_a_parent(call: Call, tmp_path: Path):
         ("document.csv", "read as a table", ["143214", "143215"]),
     ],
 )
-def test_an_import_guesses_what_a_file_is_and_says_so(call: Call, file: str, said: str, names: list[str]):
+def test_an_import_guesses_the_format_and_names_it(call: Call, file: str, said: str, names: list[str]):
     result = call("import", str(CORPUS / file))
     assert f"{file}: {said}; --from reads it as something else" in result.stderr
     assert [job.name for job in read_jobs(result.stdout)][: len(names)] == names
 
 
-def test_the_timers_of_a_folder(call: Call, tmp_path: Path):
+def test_all_timers_of_a_folder_are_imported(call: Call, tmp_path: Path):
     for name in ("backup.timer", "backup.service", "poll.timer", "poller.service"):
         (tmp_path / name).write_text((CORPUS / name).read_text())
     for more in ((), ("--from", "systemd")):
@@ -475,7 +477,7 @@ def test_the_timers_of_a_folder(call: Call, tmp_path: Path):
         (["empty", "--from", "systemd"], "empty: expected a folder with *.timer, found none"),
     ],
 )
-def test_a_file_of_another_kind_is_one_error(
+def test_a_file_of_another_format_is_refused_in_one_line(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
 ):
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Text of strangers in every table and line of the command line: nothing in it reaches a terminal or a spreadsheet."""
+"""Hostile text in a store: no command prints control characters of it, and no CSV cell becomes a formula."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from onthedot_verify.contract.workbench import DEAD, SUCCESS
 from tests.cli.conftest import Call
 
 EVIL = "e\x1b[2J\x1b]0;title\x07\x9b31m\r\nforged\u202eline\u2028\x7f\t"
-"""Clears the screen, sets the title, forges a line, and turns the writing direction around."""
+"""Clears the screen, sets the title, forges a line, and reverses the writing direction."""
 FORMULA = "=HYPERLINK(0)"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def jobs() -> list[otd.Job]:
-    """As rows of a store may be, whoever wrote them: no definition is checked here."""
+    """Jobs as any writer of the database may store them: definitions are not checked here."""
     steps = Steps(steps=(Step(name=EVIL, argv=("ssh", EVIL, "${{ params.x }}")),))
     return [
         otd.Job(name=EVIL, owner=EVIL, task=Command(argv=(EVIL, EVIL)), overlap=otd.Overlap("allow"),
@@ -82,13 +82,13 @@ node drain e | queue resume e | edit e | show 99 | runs --job e
 
 
 @pytest.mark.parametrize("line", [line.strip() for line in re.split("[|\n]", COMMANDS.strip())])
-def test_no_line_of_output_holds_what_a_terminal_obeys(call: Call, hostile: str, line: str):
+def test_no_command_prints_control_characters(call: Call, hostile: str, line: str):
     result = call(*line.split(), "--db", hostile)
     assert "Traceback" not in result.output
     shown = COLOURS.sub("", result.stdout) + result.stderr
     allowed = "\n\t" if line.startswith("logs") else "\n"
     assert [char for char in shown if not char.isprintable() and char not in allowed] == []
-    if not line.startswith("logs"):  # a program says as many lines as it likes
+    if not line.startswith("logs"):  # the output of a program may have any lines
         assert not any(text.startswith("forged") for text in shown.splitlines())
 
 
@@ -102,7 +102,7 @@ def test_no_cell_of_csv_is_a_formula(call: Call, hostile: str):
     assert (rows["'=HYPERLINK(0)"]["owner"], rows["'-1+1"]["namespace"]) == ("'+1", "'@team")
 
 
-def test_what_is_exported_is_the_same_when_it_is_read(call: Call, hostile: str):
+def test_hostile_text_is_exported_unchanged(call: Call, hostile: str):
     text = call("export", "valid", "--format", "json", "--db", hostile).stdout
     [job] = json.loads(text)["jobs"]
     assert job["argv"] == ["ls", EVIL]

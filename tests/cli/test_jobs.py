@@ -1,4 +1,4 @@
-"""`onthedot jobs | trigger | pause | resume`: the list, and one write each, by the verbs that programs use."""
+"""`onthedot jobs | trigger | pause | resume`: they list, start, stop and restart jobs, or refuse with advice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onthedot.clock import Clock, Micros, SystemClock
 from onthedot.model.job import Job
 from onthedot.model.task import Command, Param
 from onthedot.stores.protocol import Store
-from tests.cli.conftest import Call, Look, Stand, seconds
+from tests.cli.conftest import AskStore, Call, SetClock, seconds
 
 HEADINGS = ["JOB", "STATE", "REV", "LAST RUN", "NEXT (CET)", "SCHEDULE"]
 ROWS = [
@@ -42,11 +42,11 @@ def cells(result: Result) -> list[list[str]]:
     return [re.split(r" {2,}", line) for line in result.output.splitlines()]
 
 
-def test_the_table(call: Call, database: Path):
+def test_jobs_are_listed_in_a_table(call: Call, database: Path):
     assert cells(call("jobs", "--db", database)) == [HEADINGS, *ROWS]
 
 
-def test_columns_begin_at_the_same_place(call: Call, database: Path):
+def test_the_columns_of_the_table_are_aligned(call: Call, database: Path):
     head, *lines = call("jobs", "--db", database).output.splitlines()
     column = head.index("SCHEDULE")
     assert {line[column - 2 : column] for line in lines} == {"  "}
@@ -56,7 +56,7 @@ def test_store_and_db_name_the_same_file(call: Call, database: Path):
     assert cells(call("jobs", "--store", f"sqlite:///{database}")) == [HEADINGS, *ROWS]
 
 
-def test_json(call: Call, database: Path):
+def test_the_list_can_be_json(call: Call, database: Path):
     jobs = json.loads(call("jobs", "--db", database, "--json").output)
     assert [job["job"] for job in jobs] == ["broken", "long", "on_demand", "poll", "report", "tick"]
     report, tick = jobs[4], jobs[5]
@@ -93,10 +93,10 @@ def test_reading_changes_nothing(call: Call, database: Path):
     ],
 )
 @pytest.mark.parametrize("command", ["jobs", "runs"])
-def test_a_database_of_another_version_is_left_as_it_is(
+def test_reading_does_not_migrate_a_database_of_another_version(
     call: Call, database: Path, command: str, pragma: str, message: str
 ):
-    """One line, and nothing is migrated: whoever runs it decides when."""
+    """The user decides when to migrate."""
     db = sqlite3.connect(database)
     db.execute(f"PRAGMA {pragma}")
     db.close()
@@ -108,7 +108,7 @@ def test_a_database_of_another_version_is_left_as_it_is(
     assert database.read_bytes() == before
 
 
-async def test_what_a_job_runs_after_is_shown_where_schedules_are(tmp_path: Path):
+async def test_the_parents_of_a_job_are_shown_in_the_schedule_column(tmp_path: Path):
     path = tmp_path / "after.db"
     sched = otd.Scheduler(f"sqlite:///{path}")
     sleep = otd.Sleep(duration=timedelta(0))
@@ -129,40 +129,41 @@ def call_jobs(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["jobs", *arguments], prog_name="onthedot")
 
 
-def test_only_of_one_namespace(call: Call, database: Path):
+def test_the_list_can_be_limited_to_a_namespace(call: Call, database: Path):
     assert call("jobs", "--namespace", "default", "--db", database).output == call("jobs", "--db", database).output
     assert call("jobs", "--namespace", "team", "--db", database).output == "no jobs are stored\n"
     told = call("--db", database, "jobs")
     assert (told.exit_code, "put --db behind the command" in told.output) == (2, True)
 
 
-def runs_of(look: Look, job: str) -> list[tuple[str, str, str]]:
+def runs_of(ask_store: AskStore, job: str) -> list[tuple[str, str, str]]:
     return [
-        (run.trigger.partition(":")[0], run.state, run.reason) for run in look(lambda s: s.queries.list_runs(job=job))
+        (run.trigger.partition(":")[0], run.state, run.reason)
+        for run in ask_store(lambda s: s.queries.list_runs(job=job))
     ]
 
 
 # ── trigger ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_trigger_asks_for_one_run_now(call: Call, cluster: Path, look: Look):
+def test_trigger_stores_one_run_that_is_due_now(call: Call, cluster: Path, ask_store: AskStore):
     result = call("trigger", "scan", "--db", cluster)
     assert (result.exit_code, result.output) == (0, "run 7 of scan is stored\n")
-    run = look(lambda store: store.queries.get_run(7))
+    run = ask_store(lambda store: store.queries.get_run(7))
     assert (run.trigger.partition(":")[0], run.state, run.slot_at == run.due_at) == ("manual", "scheduled", True)
-    assert look(lambda store: store.queries.get_run(7)).args is None
+    assert ask_store(lambda store: store.queries.get_run(7)).args is None
 
 
-def test_arguments_are_json_or_text(call: Call, cluster: Path, look: Look):
+def test_arguments_are_json_or_text(call: Call, cluster: Path, ask_store: AskStore):
     pairs = ["--arg", "n=3", "--arg", "who=ann=b", "--arg", 'quoted="3"', "--arg", "none=", "--arg", "on=true"]
     run = json.loads(call("trigger", "scan", *pairs, "--db", cluster, "--json").output)
     assert (run["run_id"], run["job"], run["state"], run["queue"]) == (7, "scan", "scheduled", "default")
-    args = json.loads(look(lambda store: store.queries.get_run(7)).args)
+    args = json.loads(ask_store(lambda store: store.queries.get_run(7)).args)
     assert args == {"n": 3, "who": "ann=b", "quoted": "3", "none": "", "on": True}
 
 
-def test_who_stops_to_follow_a_run_is_told_that_it_goes_on(
-    call: Call, cluster: Path, look: Look, monkeypatch: pytest.MonkeyPatch
+def test_interrupting_trigger_follow_leaves_the_run_running(
+    call: Call, cluster: Path, ask_store: AskStore, monkeypatch: pytest.MonkeyPatch
 ):
     async def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -173,18 +174,20 @@ def test_who_stops_to_follow_a_run_is_told_that_it_goes_on(
     assert result.stderr == (
         f"run 7 of scan is stored\nrun 7 goes on; 'onthedot logs 7 -f --db {cluster}' follows it\n"
     )
-    assert look(lambda store: store.queries.get_run(7)).state == "scheduled"
+    assert ask_store(lambda store: store.queries.get_run(7)).state == "scheduled"
 
 
-def test_trigger_in_another_namespace_and_of_a_paused_job(call: Call, cluster: Path):
+def test_trigger_works_in_another_namespace_and_for_a_paused_job(call: Call, cluster: Path):
     assert call("trigger", "own", "--namespace", "team", "--db", cluster).exit_code == 0
     call("pause", "scan", "--db", cluster)
     told = call("trigger", "scan", "--db", cluster).output
     assert told == "run 8 of scan is stored; the job is paused, and the run waits until it is resumed\n"
 
 
-def test_a_run_is_due_by_the_stores_clock(call: Call, cluster: Path, look: Look, monkeypatch: pytest.MonkeyPatch):
-    """This machine's clock may be ten minutes ahead of it: the run would wait for that long."""
+def test_a_triggered_run_is_due_by_the_clock_of_the_store(
+    call: Call, cluster: Path, ask_store: AskStore, monkeypatch: pytest.MonkeyPatch
+):
+    """With the clock of this machine, which may be ten minutes ahead, the run would wait that long."""
     behind = seconds(-600)
 
     async def clock_of(store: Store, own: Clock) -> Clock:
@@ -196,19 +199,19 @@ def test_a_run_is_due_by_the_stores_clock(call: Call, cluster: Path, look: Look,
 
     monkeypatch.setattr("onthedot.operations.open_verbs.clock_of", clock_of)
     assert call("trigger", "scan", "--db", cluster).exit_code == 0
-    assert look(lambda store: store.queries.get_run(7)).due_at == behind
+    assert ask_store(lambda store: store.queries.get_run(7)).due_at == behind
 
 
 # ── pause and resume ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_pause_and_resume_with_a_preview(call: Call, database: Path, stand: Stand):
+def test_a_job_is_paused_and_resumed_after_a_preview(call: Call, database: Path, set_clock: SetClock):
     told = json.loads(call("pause", "tick", "--reason", "moving", "--db", database, "--json").output)
     assert told == {
         "job": "tick", "namespace": "default", "state": "paused", "reason": "moving", "until": None, "withdrawn": 3,
         "skipped": 0, "held": 0,
     }  # fmt: skip
-    stand("2026-03-28T12:00:55+01:00")
+    set_clock("2026-03-28T12:00:55+01:00")
     preview = call("resume", "tick", "--missed", "last", "--dry-run", "--db", database)
     assert preview.output.splitlines() == [
         "job tick would go on: 0 held runs free",
@@ -230,7 +233,7 @@ def test_pause_and_resume_with_a_preview(call: Call, database: Path, stand: Stan
     assert call("resume", "tick", "--db", database).output == "job tick is not paused\n"
 
 
-def test_pause_until(call: Call, database: Path):
+def test_a_pause_can_have_an_end(call: Call, database: Path):
     told = call("pause", "tick", "--until", "+2h", "--db", database).output
     assert told.startswith("job tick is paused until 2026-03-28 14:00:27 +01:00: 3 planned runs withdrawn, 0 runs held")
     until = json.loads(call("pause", "tick", "--until", "2026-03-29T09:00Z", "--db", database, "--json").output)
@@ -247,13 +250,13 @@ def test_pause_until(call: Call, database: Path):
         ("12:00", "2026-03-29 12:00:00 +02:00"),
     ],
 )
-def test_points_in_the_future_in_plain_words(call: Call, database: Path, words: str, local: str):
+def test_a_future_instant_can_be_given_in_words(call: Call, database: Path, words: str, local: str):
     assert f"job tick is paused until {local}" in call("pause", "tick", "--until", words, "--db", database).output
     if words != "in 2h":
         assert f" is moved to {local}, in" in call("move-next", "report", words, "--db", database).output
 
 
-# ── what is refused ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── bad input ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -282,7 +285,7 @@ def test_points_in_the_future_in_plain_words(call: Call, database: Path, words: 
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_done_is_refused(call: Call, database: Path, arguments: list[str], message: str):
+def test_bad_input_is_refused_and_changes_nothing(call: Call, database: Path, arguments: list[str], message: str):
     before = call("runs", "--db", database).output, call("jobs", "--db", database).output
     result = call(*arguments, "--db", database)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -298,8 +301,8 @@ WRITING = [
 
 
 @pytest.mark.parametrize("arguments", WRITING, ids=" ".join)
-def test_a_change_leaves_a_database_of_another_version_as_it_is(call: Call, database: Path, arguments: list[str]):
-    """To change a job is no reason to migrate the file under nodes that run."""
+def test_a_change_does_not_migrate_a_database_of_another_version(call: Call, database: Path, arguments: list[str]):
+    """Nodes of the other version may be running on the file."""
     db = sqlite3.connect(database)
     db.execute("PRAGMA user_version = 0")
     db.close()
@@ -311,7 +314,7 @@ def test_a_change_leaves_a_database_of_another_version_as_it_is(call: Call, data
 
 
 @pytest.mark.parametrize("arguments", WRITING, ids=" ".join)
-def test_no_database_is_made(call: Call, tmp_path: Path, arguments: list[str]):
+def test_a_change_does_not_create_a_database(call: Call, tmp_path: Path, arguments: list[str]):
     result = call(*arguments, "--db", tmp_path / "gone.db")
     assert result.exit_code == 2
     assert "found none" in result.stderr
@@ -327,7 +330,7 @@ KINDS = (
 )  # fmt: skip
 
 
-def test_arguments_are_read_as_their_parameters_declare(call: Call, cluster: Path, look: Look):
+def test_arguments_are_read_as_their_parameters_declare(call: Call, cluster: Path, ask_store: AskStore):
     job = Job(name="list", task=Command(argv=("ls",)), params=KINDS)
     write_store(f"sqlite:///{cluster}", lambda store: store.put_job(job))
 
@@ -335,7 +338,7 @@ def test_arguments_are_read_as_their_parameters_declare(call: Call, cluster: Pat
         told = call("trigger", "list", *arguments, "--db", cluster, "--json")
         assert told.exit_code == 0, told.output
         found: dict[str, object] = json.loads(
-            look(lambda store: store.queries.get_run(json.loads(told.stdout)["run_id"])).args
+            ask_store(lambda store: store.queries.get_run(json.loads(told.stdout)["run_id"])).args
         )
         return found
 
@@ -359,22 +362,22 @@ def test_arguments_are_read_as_their_parameters_declare(call: Call, cluster: Pat
         (["--arg-json", "tag"], "--arg-json: expected NAME=VALUE"),
     ],
 )
-def test_a_value_of_another_kind_is_told(call: Call, cluster: Path, arguments: list[str], words: str):
+def test_a_value_of_another_kind_is_refused(call: Call, cluster: Path, arguments: list[str], words: str):
     job = Job(name="list", task=Command(argv=("ls",)), params=KINDS)
     write_store(f"sqlite:///{cluster}", lambda store: store.put_job(job))
     refused = call("trigger", "list", *arguments, "--db", cluster)
     assert (refused.exit_code, words in refused.stderr) == (2, True), refused.output
 
 
-def test_trigger_passes_declared_parameters_and_no_others(call: Call, cluster: Path, look: Look):
+def test_trigger_passes_declared_parameters_and_no_others(call: Call, cluster: Path, ask_store: AskStore):
     task = Command(argv=("ls", "${{ params.depth }}"))
     job = Job(name="list", task=task, params=(Param(name="depth", kind="whole", default=1),))
     write_store(f"sqlite:///{cluster}", lambda store: store.put_job(job))
-    before = look(lambda store: store.queries.count_runs())
+    before = ask_store(lambda store: store.queries.count_runs())
     result = call("trigger", "list", "--arg", "depth=deep", "--arg", "dept=1", "--db", cluster)
     assert result.exit_code == 2
     assert 'depth: expected a whole number, got "deep"' in result.output
     assert "dept: expected a parameter of the job, did you mean 'depth'?" in result.output
-    assert look(lambda store: store.queries.count_runs()) == before
+    assert ask_store(lambda store: store.queries.count_runs()) == before
     assert call("trigger", "list", "--arg", "depth=2", "--db", cluster).exit_code == 0
     assert call("trigger", "list", "--db", cluster).exit_code == 0

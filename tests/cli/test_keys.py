@@ -1,4 +1,4 @@
-"""`onthedot keys create | list | show | revoke`: a key is shown once, and nowhere else."""
+"""`onthedot keys create | list | show | revoke`: a key is shown once, when it is created."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def keys(db: Path, *arguments: str) -> Result:
     return result
 
 
-def made(db: Path, *arguments: str) -> dict[str, Any]:
+def create_key(db: Path, *arguments: str) -> dict[str, Any]:
     result = keys(db, "create", *arguments, "--json")
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
     return found
 
 
-def whose(db: Path, text: str) -> Principal | None:
+def principal_of(db: Path, text: str) -> Principal | None:
     async def check(store: Store) -> Principal | None:
         authenticator = Authenticator(store, SystemClock())
         principal = await authenticator.check(text)
@@ -57,14 +57,14 @@ def audited(db: Path) -> list[Recorded]:
     return read_store(f"sqlite:///{db}", read)
 
 
-def test_a_new_key_is_shown_once_and_lets_in(db: Path):
+def test_a_new_key_is_shown_once_and_works(db: Path):
     result = keys(db, "create", "ci", "--role", "operator")
     assert result.exit_code == 0
     [text] = TEXT.findall(result.stdout)
     assert result.stdout == f"{text}\n"
     assert "(ci) is made: operator, in all namespaces; it expires " in result.stderr
     assert "keep it now, it is not shown again" in result.stderr
-    principal = whose(db, text)
+    principal = principal_of(db, text)
     assert principal is not None
     assert (principal.name, principal.role, principal.namespaces) == ("ci", Role.OPERATOR, ())
     secret = text.partition(".")[2]
@@ -76,8 +76,8 @@ def test_a_new_key_is_shown_once_and_lets_in(db: Path):
 
 
 @pytest.mark.parametrize(("said", "days"), [([], 90), (["--expires", "30d"], 30), (["--expires", "never"], None)])
-def test_a_key_ends_after_ninety_days_unless_asked_otherwise(db: Path, said: list[str], days: int | None):
-    found = made(db, "ci", *said)
+def test_a_key_expires_after_ninety_days_by_default(db: Path, said: list[str], days: int | None):
+    found = create_key(db, "ci", *said)
     made_at, ends = (
         None if at is None else datetime.fromisoformat(at) for at in (found["made_at"], found["expires_at"])
     )
@@ -85,13 +85,13 @@ def test_a_key_ends_after_ninety_days_unless_asked_otherwise(db: Path, said: lis
     assert (None if ends is None else ends - made_at) == (None if days is None else timedelta(days=days))
 
 
-def test_an_end_that_is_none_is_told(db: Path):
+def test_an_invalid_expiry_is_refused(db: Path):
     result = keys(db, "create", "ci", "--expires", "soon")
     assert (result.exit_code, "or 'never'" in result.output) == (2, True)
 
 
-def test_what_was_said_is_what_it_may(db: Path):
-    found = made(
+def test_a_key_has_the_rights_of_its_options(db: Path):
+    found = create_key(
         db, "deploy", "--role", "editor", "--code", "--scope", "jobs:write", "--scope", "jobs:code",
         "--namespace", "shop", "--namespace", "qa", "--owner", "ann", "--only-own", "--expires", "90d",
     )  # fmt: skip
@@ -99,7 +99,7 @@ def test_what_was_said_is_what_it_may(db: Path):
     shown = keys(db, "show", found["id"]).stdout
     assert "editor with jobs:code, only jobs:code and jobs:write, in shop and qa, only its own (ann)" in shown
     assert "last used never" in shown
-    principal = whose(db, found["key"])
+    principal = principal_of(db, found["key"])
     assert principal is not None
     assert principal.permissions == {Permission.JOBS_WRITE, Permission.JOBS_CODE}
     assert (principal.namespaces, principal.owner, principal.only_own) == (("shop", "qa"), "ann", True)
@@ -107,10 +107,13 @@ def test_what_was_said_is_what_it_may(db: Path):
     assert "last used never" not in keys(db, "show", found["id"]).stdout
 
 
-def test_a_list_tells_all_but_the_secret(db: Path):
+def test_the_list_shows_everything_but_the_secret(db: Path):
     assert keys(db, "list").output == f"there are no keys; make one with 'onthedot keys create NAME --db {db}'\n"
     assert json.loads(keys(db, "list", "--json").output) == []
-    first, second = made(db, "one", "--expires", "never"), made(db, "two", "--role", "admin", "--expires", "never")
+    first, second = (
+        create_key(db, "one", "--expires", "never"),
+        create_key(db, "two", "--role", "admin", "--expires", "never"),
+    )
     write_store(f"sqlite:///{db}", lambda store: note_use(store, second["id"], 1_800_000_000 * SECOND))
     head, *rows = [re.split(r" {2,}", line) for line in keys(db, "list").output.splitlines()]
     assert [*head[:4], head[4][:9], head[5]] == ["KEY", "NAME", "STATE", "MAY", "EXPIRES (", "LAST USED"]
@@ -125,17 +128,17 @@ def test_a_list_tells_all_but_the_secret(db: Path):
 
 
 def test_a_revoked_key_is_refused_and_stays_in_the_list(db: Path):
-    found = made(db, "ci")
+    found = create_key(db, "ci")
     result = keys(db, "revoke", found["id"])
     assert result.output == f"key {found['id']} (ci) is revoked; servers refuse it within 5 seconds\n"
-    assert whose(db, found["key"]) is None
+    assert principal_of(db, found["key"]) is None
     assert json.loads(keys(db, "revoke", found["id"], "--json").output)["state"] == "revoked"
     assert json.loads(keys(db, "list", "--json").output)[0]["state"] == "revoked"
     assert "revoked" in keys(db, "show", found["id"]).output
 
 
-def test_what_was_done_is_in_the_audit(db: Path):
-    found = made(db, "ci", "--role", "admin")
+def test_creation_and_revocation_are_audited(db: Path):
+    found = create_key(db, "ci", "--role", "admin")
     keys(db, "revoke", found["id"])
     keys(db, "revoke", found["id"])
     entries = audited(db)
@@ -169,7 +172,7 @@ def test_what_was_done_is_in_the_audit(db: Path):
         (["revok", "x"], "did you mean 'revoke'?"),
     ],
 )
-def test_what_is_refused(db: Path, arguments: list[str], told: str):
+def test_bad_input_is_refused(db: Path, arguments: list[str], told: str):
     result = keys(db, *arguments)
     assert result.exit_code == 2
     assert told in result.output
@@ -178,15 +181,15 @@ def test_what_is_refused(db: Path, arguments: list[str], told: str):
     assert audited(db) == []
 
 
-def test_a_whole_key_given_for_its_id_is_not_repeated(db: Path):
-    found = made(db, "ci")
+def test_a_key_given_instead_of_its_id_is_not_repeated(db: Path):
+    found = create_key(db, "ci")
     result = keys(db, "revoke", found["key"])
     assert result.exit_code == 2
     assert found["key"].partition(".")[2] not in result.output
     assert "it is what stands between 'otd_' and the dot" in result.output
 
 
-def test_it_works_on_other_stores(postgres_url: str):
+def test_keys_work_on_postgresql(postgres_url: str):
     def call(*arguments: str) -> Any:
         result = CliRunner().invoke(cli, ["keys", *arguments, "--store", postgres_url, "--json"])
         assert result.exit_code == 0, result.output

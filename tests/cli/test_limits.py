@@ -1,4 +1,4 @@
-"""A store with more jobs and runs than one page holds: nothing is left out without a word."""
+"""Stores with more jobs, runs or nodes than one page holds: nothing is missed, and every cut list says so."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tests.cli.conftest import Call
 
 MANY = 1_001
 NAP = otd.Sleep(duration=timedelta(0))
-pytestmark = pytest.mark.slow  # the store of most of these takes a second to make
+pytestmark = pytest.mark.slow  # filling the store takes a second
 
 
 async def fill(store: Store) -> None:
-    """So many jobs; then one that nobody can do, and one of another namespace, whose run is overdue."""
+    """Store many jobs, one that no worker can run, and one of another namespace with an overdue run."""
     foreign = Job(name="zoo", task=CallTask(handler="elsewhere"), queue="night")
     far = Job(name="wanted", namespace="zeta", task=NAP)
     jobs = [*(Job(name=f"job-{number:04}", task=NAP) for number in range(MANY)), foreign, far]
@@ -53,7 +53,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_check_sees_the_overdue_run_of_the_last_namespace(call: Call, crowded: Path):
+def test_check_finds_an_overdue_run_after_a_thousand_jobs(call: Call, crowded: Path):
     checked = call("store", "check", "--db", crowded, "--json")
     told = json.loads(checked.output)
     assert (checked.exit_code, told["jobs"], told["overdue"]) == (1, MANY + 2, 1)
@@ -67,7 +67,7 @@ async def test_a_start_counts_all_jobs_and_overdue_runs(crowded: Path):
     assert found.as_json()["more_jobs"] is False
 
 
-async def test_a_start_says_that_it_did_not_look_at_all_jobs(crowded: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_start_says_if_it_did_not_read_all_jobs(crowded: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(finding, "_MOST_JOBS", 500)
     found = await read_previous_state(f"sqlite:///{crowded}", SystemClock().now())
     assert found is not None
@@ -77,12 +77,12 @@ async def test_a_start_says_that_it_did_not_look_at_all_jobs(crowded: Path, monk
     assert "warning   only the first 500 stored jobs were compared with what this program can do" in warnings
 
 
-async def test_a_start_warns_of_a_job_behind_the_first_thousand(crowded: Path):
+async def test_a_start_warns_of_an_unrunnable_job_after_a_thousand_others(crowded: Path):
     opening = _opening(await read_previous_state(f"sqlite:///{crowded}", SystemClock().now()))
     assert [job.name for job in opening.unrunnable] == ["zoo"]
 
 
-async def test_many_jobs_that_cannot_be_done_are_counted(crowded: Path):
+async def test_many_unrunnable_jobs_are_counted(crowded: Path):
     found = await read_previous_state(f"sqlite:///{crowded}", SystemClock().now())
     assert found is not None
     [foreign] = [record for record in found.jobs if record.job.name == "zoo"]
@@ -95,12 +95,12 @@ def _opening(found: PreviousState | None) -> Banner:
     return Banner.of("memory:", found, otd.Scheduler("memory:"), [], SystemClock().now())
 
 
-def test_runs_suggests_a_job_behind_the_first_thousand(call: Call, crowded: Path):
+def test_runs_suggests_a_job_after_a_thousand_others(call: Call, crowded: Path):
     assert "did you mean 'zoo'?" in call("runs", "--db", crowded, "--job", "zoos").output
     assert "did you mean 'wanted'?" in call("runs", "--db", crowded, "--job", "wantd", "--namespace", "zeta").output
 
 
-def test_jobs_are_all_in_json_and_the_table_says_that_it_was_cut(call: Call, crowded: Path):
+def test_json_has_all_jobs_and_a_cut_table_says_so(call: Call, crowded: Path):
     assert len(json.loads(call("jobs", "--db", crowded, "--json").output)) == MANY + 2
     assert call("jobs", "--db", crowded).output.endswith(
         "showing 1000 jobs, and there are more; --limit sets how many\n"
@@ -111,7 +111,7 @@ def test_jobs_are_all_in_json_and_the_table_says_that_it_was_cut(call: Call, cro
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_a_name_behind_the_first_thousand_is_suggested(kind: str, crowded: Path):
+async def test_a_name_after_a_thousand_others_is_suggested(kind: str, crowded: Path):
     store: Store = await SqliteStore.open(crowded) if kind == "sqlite" else MemoryStore(SystemClock())
     if kind == "memory":
         await fill(store)
@@ -124,7 +124,7 @@ async def test_a_name_behind_the_first_thousand_is_suggested(kind: str, crowded:
     await store.close()
 
 
-async def test_lists_of_a_store_have_no_limit_of_their_own():
+async def test_lists_of_a_store_have_no_limit_by_default():
     store = MemoryStore(SystemClock())
     put = await store.put_job(Job(name="one", task=NAP))
     await store.submit([NewRun(put.record.id, f"api:{number}", number) for number in range(MANY)])
@@ -132,8 +132,8 @@ async def test_lists_of_a_store_have_no_limit_of_their_own():
     assert len(await store.queries.list_runs(limit=7)) == 7
 
 
-async def test_the_oldest_node_is_seen_behind_a_thousand_that_came_later():
-    """One that starts again and again must not hide a worker that has lived for weeks."""
+async def test_the_oldest_node_is_found_after_a_thousand_new_ones():
+    """A node that restarts again and again must not hide a worker that has lived for weeks."""
     store = MemoryStore(SystemClock())
     for number in range(MANY):
         await store.register(Node("old" if not number else "new", f"life-{number}", roles=("worker",)), ttl=60 * SECOND)

@@ -1,4 +1,4 @@
-"""`onthedot login` and `logout`: a session for each server, kept where nobody else can read it."""
+"""`onthedot login` and `logout`: one session for each server, in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def entry(server: str = SHOP, key: str = "ots_1.secret", **more: Any) -> Login:
         ("http://[::1]:7411", "http://[::1]:7411"),
     ],
 )
-def test_an_address_is_one_however_it_is_written(url: str, address: str):
+def test_spellings_of_one_address_are_equal(url: str, address: str):
     assert address_of(url) == address
 
 
-def test_entries_are_kept_for_their_server_alone_and_for_their_owner_alone():
+def test_logins_are_stored_per_server_and_readable_by_the_owner_only():
     assert read_logins() == {}
     assert keep_login(entry()) is None
     assert keep_login(entry(f"{SHOP}:8443", "ots_2.other")) is None
@@ -81,12 +81,12 @@ def test_entries_are_kept_for_their_server_alone_and_for_their_owner_alone():
     assert list(read_logins()) == [f"{SHOP}:8443"]
     assert stat.S_IMODE(logins_file().stat().st_mode) == 0o600
     assert stat.S_IMODE(logins_file().parent.stat().st_mode) == 0o700
-    assert [one.name for one in logins_file().parent.iterdir()] == ["servers.json"], "nothing is left beside it"
+    assert [one.name for one in logins_file().parent.iterdir()] == ["servers.json"], "no temporary file may stay"
     assert "secret" not in repr(entry())
 
 
 @pytest.mark.parametrize(("what", "mode"), [("file", 0o640), ("file", 0o604), ("folder", 0o755), ("folder", 0o720)])
-def test_what_others_can_read_or_change_is_refused(what: str, mode: int):
+def test_a_file_that_others_can_read_or_change_is_refused(what: str, mode: int):
     keep_login(entry())
     (logins_file() if what == "file" else logins_file().parent).chmod(mode)
     with pytest.raises(BadInput, match=rf"expected mode 0[67]00, got {mode:04o}: others may have read its keys"):
@@ -105,10 +105,10 @@ def test_nothing_is_written_to_a_folder_that_others_can_read(mode: int):
             change()
     assert list(folder.iterdir()) == []
     refused = call("login", SHOP, "--user", "ann", typed=PASSWORD)
-    assert (refused.exit_code, "expected mode 0700" in refused.stderr) == (2, True), "before anything is sent"
+    assert (refused.exit_code, "expected mode 0700" in refused.stderr) == (2, True), "the password must not be sent"
 
 
-def test_a_folder_of_ours_that_is_a_link_is_not_followed(tmp_path: Path):
+def test_a_folder_that_is_a_link_is_not_followed(tmp_path: Path):
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     logins_file().parent.parent.mkdir(parents=True)
     logins_file().parent.symlink_to(tmp_path / "elsewhere")
@@ -118,14 +118,14 @@ def test_a_folder_of_ours_that_is_a_link_is_not_followed(tmp_path: Path):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"servers": [1]}', '{"servers": {"a": {"key": 3}}}'])
-def test_a_file_that_is_none_of_ours_is_told(text: str):
+def test_an_invalid_file_is_refused(text: str):
     keep_login(entry())
     logins_file().write_text(text)
     with pytest.raises(BadInput, match="expected what 'onthedot login' has written"):
         read_logins()
 
 
-def test_a_link_is_not_followed(tmp_path: Path):
+def test_a_file_that_is_a_link_is_not_followed(tmp_path: Path):
     keep_login(entry())
     logins_file().rename(tmp_path / "elsewhere")
     logins_file().symlink_to(tmp_path / "elsewhere")
@@ -133,7 +133,7 @@ def test_a_link_is_not_followed(tmp_path: Path):
         read_logins()
 
 
-def test_a_write_that_fails_leaves_the_file_as_it_was(monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_write_leaves_the_file_unchanged(monkeypatch: pytest.MonkeyPatch):
     keep_login(entry())
 
     def full(handle: int) -> None:
@@ -146,11 +146,11 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(monkeypatch: pytest.Monkey
     assert [one.name for one in logins_file().parent.iterdir()] == ["servers.json"]
 
 
-def test_the_examples_are_true():
+def test_the_docstring_examples_are_true():
     assert doctest.testmod(logins).failed == 0
 
 
-# ── what is refused before anything is sent ──────────────────────────────────────────────────────────────────────
+# ── before anything is sent ──────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -164,13 +164,13 @@ def test_the_examples_are_true():
         (["http://127.0.0.1:9", "--user", ""], "--user: expected a name, got ''"),
     ],
 )
-def test_what_is_refused_before_anything_is_sent(arguments: list[str], words: str):
+def test_bad_input_is_refused_before_anything_is_sent(arguments: list[str], words: str):
     refused = call("login", *arguments, typed=PASSWORD)
     assert (refused.exit_code, words in refused.stderr) == (2, True), refused.output
     assert PASSWORD not in refused.output
 
 
-def test_a_password_may_come_twice_as_for_a_terminal(monkeypatch: pytest.MonkeyPatch):
+def test_a_password_may_be_typed_twice(monkeypatch: pytest.MonkeyPatch):
     sent: list[Any] = []
 
     async def keeps(*_: Any, body: Any, **__: Any) -> Any:
@@ -187,12 +187,12 @@ def test_a_password_may_come_twice_as_for_a_terminal(monkeypatch: pytest.MonkeyP
     assert len(sent) == 1
 
 
-def test_no_password_is_told():
+def test_a_missing_password_is_refused():
     refused = call("login", "http://127.0.0.1:9", "--user", "ann")
     assert (refused.exit_code, "expected it on standard input, got nothing" in refused.stderr) == (2, True)
 
 
-def test_a_session_is_forgotten_also_if_its_server_is_away():
+def test_logout_removes_the_session_although_the_server_is_unreachable():
     keep_login(entry("http://127.0.0.1:9", expires_at="2026-01-01T00:00:00Z"))
     done = call("logout", "http://127.0.0.1:9/")
     assert (done.exit_code, done.stdout) == (1, "signed out of http://127.0.0.1:9 (ann)\n")
@@ -200,7 +200,7 @@ def test_a_session_is_forgotten_also_if_its_server_is_away():
     assert read_logins() == {}
 
 
-def test_which_server_is_meant():
+def test_logout_with_several_servers_needs_an_address():
     assert call("logout").stdout == "you are signed in to no server\n"
     keep_login(entry(kind="key"))
     assert "the key itself stays good" in call("logout").stdout
@@ -220,7 +220,7 @@ OTHERS: list[Any] = [
 
 @pytest.mark.parametrize("told", OTHERS, ids=str)
 @pytest.mark.parametrize("way", [["--user", "ann"], ["--key"], ["--id-token"]], ids=str)
-def test_a_server_of_another_kind_is_told(told: Any, way: list[str], monkeypatch: pytest.MonkeyPatch):
+def test_a_server_of_another_program_is_reported(told: Any, way: list[str], monkeypatch: pytest.MonkeyPatch):
     async def other(*_: Any, **__: Any) -> Any:
         return told
 
@@ -259,7 +259,7 @@ def sessions_of(db: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_who_signs_in_needs_no_key_until_it_signs_out(server: str, db: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_signed_in_user_needs_no_key_until_logout(server: str, db: Path, monkeypatch: pytest.MonkeyPatch):
     before = call("jobs", "--store", server)
     assert f"sign in with 'onthedot login {server}'" in before.stderr
     told = call("login", f"{server}/", "--user", "ann", typed=f"{PASSWORD}\n")
@@ -276,10 +276,10 @@ def test_who_signs_in_needs_no_key_until_it_signs_out(server: str, db: Path, mon
 
     again = call("login", server, "--user", "ann", "--json", typed=PASSWORD)
     assert json.loads(again.stdout).keys() == {"server", "name", "kind", "expires_at"}
-    [session] = sessions_of(db)  # the one before was ended
+    [session] = sessions_of(db)  # the earlier session has ended
     assert read_logins()[server].key.startswith(f"ots_{session['id']}")
 
-    monkeypatch.setenv("ONTHEDOT_KEY", "otd_0.nobody")  # what is said goes first
+    monkeypatch.setenv("ONTHEDOT_KEY", "otd_0.nobody")  # the variable has priority over the login
     assert call("jobs", "--store", server).exit_code == 1
     monkeypatch.delenv("ONTHEDOT_KEY")
     assert call("logout").stdout == f"signed out of {server} (ann)\n"
@@ -289,25 +289,25 @@ def test_who_signs_in_needs_no_key_until_it_signs_out(server: str, db: Path, mon
 
 
 @pytest.mark.slow
-def test_a_session_that_has_ended_says_how_to_go_on(server: str, db: Path):
+def test_an_ended_session_suggests_a_new_login(server: str, db: Path):
     assert call("login", server, "--user", "ann", typed=PASSWORD).exit_code == 0
     [session] = sessions_of(db)
     call("sessions", "end", session["id"], "--db", db)
     ended = call("jobs", "--store", server)
     assert ended.exit_code == 1
     assert f"the session of ann has ended: run 'onthedot login {server}' again" in ended.stderr
-    assert call("logout").exit_code == 0, "it is over, as was wanted"
+    assert call("logout").exit_code == 0, "the session has ended already, which is no error"
 
 
 @pytest.mark.slow
-def test_a_key_is_kept_if_the_server_knows_it(server: str, db: Path):
+def test_a_key_is_stored_if_the_server_accepts_it(server: str, db: Path):
     async def issue(store: Store) -> str:
         return (await keys.issue(store, "ci", Grant(role=Role.VIEWER))).text
 
     key = write_store(f"sqlite:///{db}", issue)
     assert call("login", server, "--key", typed=f"{key[:-1]}x").exit_code == 1
     assert call("login", server, "--user", "ann", typed="wrong").exit_code == 1
-    assert call("login", server, "--id-token", typed="a.b.c").exit_code == 2  # it believes no provider
+    assert call("login", server, "--id-token", typed="a.b.c").exit_code == 2  # the server has no provider
     assert read_logins() == {}
     told = call("login", server, "--key", typed=f"{key}\n")
     assert (told.exit_code, key in told.output) == (0, False)

@@ -1,4 +1,4 @@
-"""`onthedot logs`: what a run has said, from where output is kept and from the store."""
+"""`onthedot logs`: it shows the output of a run, from the output store or live from the store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def output(database: Path, tmp_path: Path) -> Path:
-    """Where the output of both attempts of run 4 is, which is dead; the first one has said nothing."""
+    """The folder with the output of run 4, which is dead. Its first attempt had no output."""
     folder = tmp_path / "output"
 
     async def keep() -> None:
@@ -54,7 +54,7 @@ def output(database: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_it_shows_text_without_what_a_terminal_would_obey(call: Call, database: Path, output: Path):
+def test_plain_output_has_no_control_characters(call: Call, database: Path, output: Path):
     result = call("logs", "4", "--plain", "--db", database, "--output", output)
     assert result.exit_code == 0, result.output
     assert result.stdout == ("── attempt 2, step build ──\ncompiling\nwarning\n── attempt 2, step test ──\nok\n")
@@ -72,7 +72,7 @@ def test_each_line_has_its_time_stream_and_step(call: Call, database: Path, outp
     assert "── attempt 2, 1970-01-01 (UTC) ──\n00:00:01.000 out build | compiling\n" in told
 
 
-def test_a_range_of_time(call: Call, database: Path, output: Path):
+def test_the_output_can_be_limited_to_a_range_of_time(call: Call, database: Path, output: Path):
     def found(*arguments: str) -> list[str]:
         return call("logs", "4", "--plain", "--db", database, "--output", output, *arguments).stdout.split()[-1:]
 
@@ -82,8 +82,8 @@ def test_a_range_of_time(call: Call, database: Path, output: Path):
     assert found("--since", "yesterday") == []
 
 
-class Turned:
-    """A clock that the test turns."""
+class ManualClock:
+    """A clock that only the test moves."""
 
     at = 0
 
@@ -94,17 +94,15 @@ class Turned:
         return self.at
 
 
-def test_a_line_that_comes_while_one_looks_has_the_time_of_its_coming(
-    capsys: pytest.CaptureFixture[str], in_berlin: None
-):
-    clock = Turned()
-    telling = LogPrinter(attempt=None, step=None, as_json=False, clock=clock)
-    telling.tell(AttemptOutput(1, "before\n"))
+def test_a_live_line_without_an_instant_gets_the_current_time(capsys: pytest.CaptureFixture[str], in_berlin: None):
+    clock = ManualClock()
+    printer = LogPrinter(attempt=None, step=None, as_json=False, clock=clock)
+    printer.tell(AttemptOutput(1, "before\n"))
     clock.at = 5 * SECOND
-    telling.tell(AttemptOutput(1, "before\nnow, and "))
-    telling.tell(AttemptOutput(1, "before\nnow, and more\nthe last\n"))
+    printer.tell(AttemptOutput(1, "before\nnow, and "))
+    printer.tell(AttemptOutput(1, "before\nnow, and more\nthe last\n"))
     record = Record(NOON + 6 * SECOND, "err", "test", "before\nnow, and more\nthe last\nend\n")
-    telling.tell(AttemptOutput(1, record.text, [record], kept=True))
+    printer.tell(AttemptOutput(1, record.text, [record], kept=True))
     assert capsys.readouterr().out.splitlines() == [
         "before",
         "── attempt 1, 2026-01-01 (CET) ──",
@@ -116,8 +114,8 @@ def test_a_line_that_comes_while_one_looks_has_the_time_of_its_coming(
 
 def test_two_streams_do_not_share_a_line(capsys: pytest.CaptureFixture[str], in_berlin: None):
     records = [Record(NOON, "out", "", "50 %"), Record(NOON, "err", "", "oh\n"), Record(NOON, "out", "", "100 %\n")]
-    telling = LogPrinter(attempt=None, step=None, as_json=False)
-    telling.tell(AttemptOutput(1, "".join(record.text for record in records), records))
+    printer = LogPrinter(attempt=None, step=None, as_json=False)
+    printer.tell(AttemptOutput(1, "".join(record.text for record in records), records))
     assert capsys.readouterr().out.splitlines()[1:] == [
         "13:00:00.000 out | 50 %",
         "13:00:00.000 err | oh",
@@ -125,15 +123,15 @@ def test_two_streams_do_not_share_a_line(capsys: pytest.CaptureFixture[str], in_
     ]
 
 
-def test_one_attempt_and_one_step(call: Call, database: Path, output: Path):
+def test_the_output_can_be_limited_to_an_attempt_or_step(call: Call, database: Path, output: Path):
     assert call("logs", "4", "--db", database, "--output", output, "--step", "test", "--plain").stdout == "ok\n"
     result = call("logs", "4", "--db", database, "--output", output, "--attempt", "1")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "run 4 has said nothing\n"
 
 
-def test_a_run_without_output_tells_its_error():
-    telling = LogPrinter(attempt=None, step=None, as_json=False, plain=True, between=(None, None))
+def test_a_run_without_output_shows_its_error():
+    printer = LogPrinter(attempt=None, step=None, as_json=False, plain=True, between=(None, None))
     run = RunRecord(
         4,
         "mail",
@@ -149,11 +147,11 @@ def test_a_run_without_output_tells_its_error():
         0,
         error="OSError: no such program\nat line 1",
     )
-    told = logs._silent(run, telling)
+    told = logs._silent(run, printer)
     assert told == "run 4 has said nothing; it is dead: OSError: no such program; 'onthedot show 4' tells more"
 
 
-def test_it_is_read_from_s3_and_a_wrong_key_is_told(
+def test_output_is_read_from_s3_and_a_wrong_key_is_reported(
     call: Call, database: Path, tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ):
     for name, value in s3.environment.items():
@@ -177,10 +175,8 @@ def test_it_is_read_from_s3_and_a_wrong_key_is_told(
 
 
 @pytest.mark.slow
-def test_where_output_is_kept_the_store_knows_from_its_nodes(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """Also if the program has said it, and not the command line; and from another directory."""
+def test_the_location_of_output_is_read_from_the_store(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The program sets the location, not the command line, and `logs` runs in another directory."""
     monkeypatch.chdir(tmp_path)
     settings = otd.Settings(output="kept", spool=str(tmp_path / "spool"), programs=True)
     sched = otd.Scheduler("sqlite:///it.db", settings=settings)
@@ -199,7 +195,7 @@ def test_where_output_is_kept_the_store_knows_from_its_nodes(
         assert {(json.loads(line)["stream"], json.loads(line)["text"]) for line in lines} >= {("err", "two\n")}, more
 
 
-def test_json_has_everything(call: Call, database: Path, output: Path):
+def test_json_has_all_fields_of_each_record(call: Call, database: Path, output: Path):
     lines = call("logs", "4", "--db", database, "--output", output, "--json").stdout.splitlines()
     assert json.loads(lines[1]) == {
         "attempt": 2,
@@ -221,14 +217,14 @@ def test_json_has_everything(call: Call, database: Path, output: Path):
         (["4", "--output", "ftp://x"], "output: expected a directory or s3://bucket/prefix, got 'ftp://x'"),
     ],
 )
-def test_bad_input_is_one_line(call: Call, database: Path, output: Path, arguments: list[str], message: str):
+def test_bad_input_is_refused(call: Call, database: Path, output: Path, arguments: list[str], message: str):
     place = [] if "--output" in arguments else ["--output", output]
     result = call("logs", *arguments, "--db", database, *place)
     assert result.exit_code == 2
     assert message in result.stderr
 
 
-def test_output_that_cannot_be_read_is_told(call: Call, database: Path, output: Path):
+def test_damaged_output_is_reported(call: Call, database: Path, output: Path):
     for path in output.rglob("log.gz"):
         path.write_bytes(b"x" * path.stat().st_size)
     result = call("logs", "4", "--db", database, "--output", output)
@@ -236,7 +232,7 @@ def test_output_that_cannot_be_read_is_told(call: Call, database: Path, output: 
     assert "the log of run 4 was changed since it was kept" in result.stderr
 
 
-def test_follow_tells_how_a_run_has_ended(call: Call, database: Path, output: Path):
+def test_follow_reports_how_the_run_ended(call: Call, database: Path, output: Path):
     result = call("logs", "4", "-f", "--db", database, "--output", output)
     assert result.exit_code == 1
     assert result.stdout.endswith("ok\n")
@@ -246,11 +242,11 @@ def test_follow_tells_how_a_run_has_ended(call: Call, database: Path, output: Pa
     assert call("logs", "1", "-f", "--db", database, "--output", output).exit_code == 0
 
 
-# ── while it runs ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── live output ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Living:
-    """A store in which a run goes on with each look at it."""
+class LiveStore:
+    """A store with a run whose output grows with each query."""
 
     def __init__(self, run: RunRecord, *told: str) -> None:
         self.queries = self
@@ -273,17 +269,17 @@ class Living:
         return []
 
 
-def test_follow_shows_each_word_once_and_ends_with_the_run(database: Path, capsys: pytest.CaptureFixture[str]):
+def test_follow_shows_all_text_once_and_ends_with_the_run(database: Path, capsys: pytest.CaptureFixture[str]):
     async def check() -> int:
         store = await SqliteStore.open(database, read_only=True)
         run = await store.queries.get_run(1)
         await store.close()
         assert run is not None
-        living: Any = Living(
+        living: Any = LiveStore(
             run, "", "one\n", "one\n", "one\ntwo \x1b[3", "one\ntwo \x1b[31mred", "one\ntwo \x1b[31mred!\n"
         )
-        telling = LogPrinter(attempt=None, step=None, as_json=False)
-        return await logs._tell(living, OutputStore(None), 1, telling, True)
+        printer = LogPrinter(attempt=None, step=None, as_json=False)
+        return await logs._tell(living, OutputStore(None), 1, printer, True)
 
     assert asyncio.run(check()) == 0
     told = capsys.readouterr()
@@ -296,7 +292,7 @@ def marked(*records: Record) -> str:
 
 
 @pytest.mark.parametrize("step", [None, "test"])
-def test_follow_shows_time_stream_and_step_of_live_lines(
+def test_follow_shows_the_time_stream_and_step_of_live_lines(
     database: Path, capsys: pytest.CaptureFixture[str], in_berlin: None, step: str | None
 ):
     async def check() -> int:
@@ -305,9 +301,9 @@ def test_follow_shows_time_stream_and_step_of_live_lines(
         await store.close()
         assert run is not None
         one, two, three = RECORDS
-        living: Any = Living(run, marked(one), marked(one, two), marked(one, two, three._replace(text="ok\n")))
-        telling = LogPrinter(attempt=None, step=step, as_json=False)
-        return await logs._tell(living, OutputStore(None), 1, telling, True)
+        living: Any = LiveStore(run, marked(one), marked(one, two), marked(one, two, three._replace(text="ok\n")))
+        printer = LogPrinter(attempt=None, step=step, as_json=False)
+        return await logs._tell(living, OutputStore(None), 1, printer, True)
 
     assert asyncio.run(check()) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -318,20 +314,20 @@ def test_follow_shows_time_stream_and_step_of_live_lines(
 
 
 def texts(capsys: pytest.CaptureFixture[str], *said: AttemptOutput) -> str:
-    telling = LogPrinter(attempt=None, step=None, as_json=False, plain=True)
+    printer = LogPrinter(attempt=None, step=None, as_json=False, plain=True)
     for one in said:
-        telling.tell(one)
-    telling.close()
+        printer.tell(one)
+    printer.close()
     return capsys.readouterr().out
 
 
-def test_what_was_told_before_is_not_repeated_when_the_record_comes(capsys: pytest.CaptureFixture[str]):
+def test_live_text_is_not_repeated_when_the_record_is_stored(capsys: pytest.CaptureFixture[str]):
     record = Record(1, "out", "", "compiling … done\nthe end\n")
-    told = AttemptOutput(1, "compiling … \ndone\n\n")  # a line end behind each piece
+    told = AttemptOutput(1, "compiling … \ndone\n\n")  # each piece of a note ends with a line break
     assert texts(capsys, told, AttemptOutput(1, record.text, [record], kept=True)) == "compiling … \ndone\n\nthe end\n"
 
 
-def test_a_text_that_lost_its_middle_goes_on_where_it_is_known_or_says_so(capsys: pytest.CaptureFixture[str]):
+def test_text_with_a_lost_middle_continues_where_it_is_known_or_has_a_remark(capsys: pytest.CaptureFixture[str]):
     first = "".join(f"line {number}\n" for number in range(200))
     later = "line 0\n[… left out …]\n" + first[-600:] + "and more\n"
     assert texts(capsys, AttemptOutput(1, first), AttemptOutput(1, later)) == first + "and more\n"

@@ -1,4 +1,4 @@
-"""`onthedot nodes` and `onthedot node drain`."""
+"""`onthedot nodes` and `onthedot node drain`: they list nodes, and start or end a drain."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import Result
 
-from tests.cli.conftest import Call, Look, Stand
+from tests.cli.conftest import AskStore, Call, SetClock
 
 TABLE = """
 NODE   STATE   LEADS  RUNS  SINCE       LEASE      ROLES           QUEUES        LABELS
@@ -26,7 +26,7 @@ def states(call: Call, database: Path) -> dict[str, str]:
     return {row[0]: row[1] for row in rows(call("nodes", "--db", database))[1:]}
 
 
-def test_the_table(call: Call, cluster: Path):
+def test_nodes_are_listed_in_a_table(call: Call, cluster: Path):
     result = call("nodes", "--db", cluster)
     assert rows(result) == [line.split() for line in TABLE.strip().splitlines()]
     head, *lines = result.output.splitlines()
@@ -34,19 +34,19 @@ def test_the_table(call: Call, cluster: Path):
     assert {line[column - 2 : column + 7] for line in lines} == {"  planner"}
 
 
-def test_a_lease_that_has_ended_is_dead_and_leads_no_more(call: Call, cluster: Path, stand: Stand):
-    stand("2026-03-28T12:01:00+01:00")
+def test_a_node_whose_lease_has_ended_is_dead_and_does_not_lead(call: Call, cluster: Path, set_clock: SetClock):
+    set_clock("2026-03-28T12:01:00+01:00")
     assert states(call, cluster) == {"web-1": "dead", "web-2": "dead", "old": "left"}
     assert not any(node["leads"] for node in json.loads(call("nodes", "--db", cluster, "--json").output))
 
 
-def test_the_dead_of_yesterday_are_shown_when_asked_for(call: Call, cluster: Path, stand: Stand):
-    stand("2026-03-29T13:01:00+02:00")
+def test_nodes_that_died_over_a_day_ago_are_shown_with_all(call: Call, cluster: Path, set_clock: SetClock):
+    set_clock("2026-03-29T13:01:00+02:00")
     assert call("nodes", "--db", cluster).output == "no nodes of the last day; --all shows the others\n"
     assert len(rows(call("nodes", "--db", cluster, "--all"))) == 4
 
 
-def test_json(call: Call, cluster: Path):
+def test_the_list_can_be_json(call: Call, cluster: Path):
     _, node, old = json.loads(call("nodes", "--db", cluster, "--json").output)
     assert node == {
         "node_id": "web-1",
@@ -71,11 +71,11 @@ def test_json(call: Call, cluster: Path):
     assert (old["state"], old["left_at"]) == ("left", "2026-03-28T10:00:00.000000Z")
 
 
-def test_drain_and_undo(call: Call, cluster: Path, look: Look):
+def test_a_drain_can_be_started_and_undone(call: Call, cluster: Path, ask_store: AskStore):
     result = call("node", "drain", "web-1", "--db", cluster)
     assert (result.exit_code, result.output) == (0, "node web-1 takes no more work; what it runs goes on\n")
     assert states(call, cluster)["web-1"] == "draining"
-    assert [node.draining for node in look(lambda store: store.queries.list_nodes())] == [False, True, False]
+    assert [node.draining for node in ask_store(lambda store: store.queries.list_nodes())] == [False, True, False]
     result = call("node", "drain", "web-1", "--undo", "--db", cluster, "--json")
     assert json.loads(result.output) == {"node_id": "web-1", "draining": False, "incarnations": 1}
     assert states(call, cluster)["web-1"] == "living"

@@ -1,4 +1,4 @@
-"""The same commands on a store and on a server: the same JSON, the same refusals."""
+"""Commands through a server: they print the same and refuse the same as directly on the store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from onthedot.operations.open_verbs import opened
 from onthedot.server.http_server import HttpServer
 from onthedot.settings import Settings
 from onthedot.stores.connect import open_store
-from tests.cli.conftest import Call, Stand
+from tests.cli.conftest import Call, SetClock
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ def serving(path: Path, **options: Any) -> HttpServer:
 
 @pytest.fixture
 def server(database: Path) -> Iterator[str]:
-    """A server on the store with a past."""
+    """A server on the store of a dead node."""
     one = serving(database, knows=None)
     yield one.url
     one.stop()
@@ -45,7 +45,7 @@ def server(database: Path) -> Iterator[str]:
 
 @pytest.fixture
 def busy(cluster: Path) -> Iterator[str]:
-    """A server on the store of a cluster at work."""
+    """A server on the store of a running cluster."""
     one = serving(cluster, knows=None)
     yield one.url
     one.stop()
@@ -58,10 +58,10 @@ READING = [
 ]  # fmt: skip
 
 
-def test_skips_are_the_same(call: Call, database: Path, server: str, stand: Stand):
-    stand("2026-03-28T12:00:30+01:00")
+def test_skips_are_the_same_through_a_server(call: Call, database: Path, server: str, set_clock: SetClock):
+    set_clock("2026-03-28T12:00:30+01:00")
     assert call("pause", "tick", "--store", server).exit_code == 0
-    stand("2026-03-28T12:00:55+01:00")
+    set_clock("2026-03-28T12:00:55+01:00")
     assert call("resume", "tick", "--store", server).exit_code == 0
     for more, count in (([], 1), (["--since", "today", "--until", "12:00:45"], 1), (["--until", "12:00:10"], 0)):
         here, there = (call("skips", *more, "--json", *where) for where in (["--db", database], ["--store", server]))
@@ -70,7 +70,7 @@ def test_skips_are_the_same(call: Call, database: Path, server: str, stand: Stan
 
 
 @pytest.mark.parametrize("command", READING, ids=" ".join)
-def test_what_is_read_is_the_same(call: Call, database: Path, server: str, command: list[str]):
+def test_json_is_the_same_through_a_server(call: Call, database: Path, server: str, command: list[str]):
     more = [] if command[0] == "export" else ["--json"]
     here, there = call(*command, *more, "--db", database), call(*command, *more, "--store", server)
     assert here.exit_code == there.exit_code == 0, there.output
@@ -79,13 +79,13 @@ def test_what_is_read_is_the_same(call: Call, database: Path, server: str, comma
 
 
 @pytest.mark.parametrize("command", [["jobs"], ["nodes"], ["queues"], ["show", "4"], ["export", "--format", "csv"]])
-def test_people_read_the_same(call: Call, cluster: Path, busy: str, command: list[str]):
+def test_tables_are_the_same_through_a_server(call: Call, cluster: Path, busy: str, command: list[str]):
     here, there = call(*command, "--db", cluster), call(*command, "--store", busy)
     assert (there.exit_code, there.output) == (here.exit_code, here.output)
     assert here.exit_code == 0
 
 
-def test_slots_that_did_not_run_are_told_alike(call: Call, tmp_path: Path):
+def test_skipped_slots_are_the_same_through_a_server(call: Call, tmp_path: Path):
     path = tmp_path / "skips.db"
 
     async def skip() -> None:
@@ -107,14 +107,14 @@ def test_slots_that_did_not_run_are_told_alike(call: Call, tmp_path: Path):
         one.stop()
 
 
-def test_nodes_and_queues_of_a_cluster(call: Call, cluster: Path, busy: str):
+def test_nodes_and_queues_are_the_same_through_a_server(call: Call, cluster: Path, busy: str):
     for command in (["nodes", "--all"], ["queues"], ["runs"], ["show", "1"]):
         here, there = call(*command, "--json", "--db", cluster), call(*command, "--json", "--store", busy)
         assert here.exit_code == there.exit_code == 0, there.output
         assert json.loads(there.stdout) == json.loads(here.stdout)
 
 
-def test_what_is_changed_is_changed(call: Call, cluster: Path, busy: str):
+def test_changes_work_through_a_server(call: Call, cluster: Path, busy: str):
     paused = call("pause", "mail", "--reason", "it moves", "--until", "+2h", "--json", "--store", busy)
     assert json.loads(paused.stdout)["state"] == "paused"
     assert "it moves" in call("show", "3", "--db", cluster).stdout
@@ -133,7 +133,7 @@ def test_what_is_changed_is_changed(call: Call, cluster: Path, busy: str):
     assert call("node", "drain", "nobody", "--store", busy).exit_code == 2
 
 
-def test_an_argument_is_read_as_its_parameter_declares(call: Call, database: Path, server: str):
+def test_an_argument_is_read_as_its_parameter_declares_through_a_server(call: Call, database: Path, server: str):
     task, params = otd.Command(argv=("ls",)), (otd.Param(name="tag"), otd.Param(name="depth", kind="whole"))
     job = otd.Job(name="list", task=task, params=params)
 
@@ -149,7 +149,9 @@ def test_an_argument_is_read_as_its_parameter_declares(call: Call, database: Pat
 
 
 @pytest.mark.parametrize("command", [["skip-next", "report"], ["move-next", "report", "+2h"]], ids=" ".join)
-def test_a_start_is_changed_alike(call: Call, database: Path, server: str, command: list[str], tmp_path: Path):
+def test_starts_are_skipped_and_moved_the_same_through_a_server(
+    call: Call, database: Path, server: str, command: list[str], tmp_path: Path
+):
     copy = tmp_path / "copy.db"
     with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)
@@ -169,7 +171,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("command", REFUSED, ids=" ".join)
-def test_what_is_refused_is_refused_alike(call: Call, database: Path, server: str, command: list[str]):
+def test_bad_input_is_refused_the_same_through_a_server(call: Call, database: Path, server: str, command: list[str]):
     here, there = call(*command, "--db", database), call(*command, "--store", server)
     assert (there.exit_code, here.exit_code) == (2, 2), there.output
     assert there.stderr.replace(f"--store {server}", "THERE") == here.stderr.replace(f"--db {database}", "THERE")
@@ -178,7 +180,7 @@ def test_what_is_refused_is_refused_alike(call: Call, database: Path, server: st
 
 def test_a_key_is_not_sent_to_another_machine_in_plain_text(call: Call, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ONTHEDOT_KEY", "otd_a.b")
-    far = ("jobs", "--store", "http://127.1:9")  # this machine, but that is for the resolver to know
+    far = ("jobs", "--store", "http://127.1:9")  # an address of this machine that only the resolver understands
     refused = call(*far)
     assert (refused.exit_code, "expected https://" in refused.stderr, "--insecure" in refused.stderr) == (2, True, True)
     monkeypatch.setattr("onthedot.client.connection.TRIES", 1)
@@ -210,7 +212,7 @@ def test_jobs_are_created_edited_and_removed(call: Call, database: Path, server:
         assert call("rm", name, "--yes", *where).stdout.startswith(f"job {name} is gone, and ")
 
 
-def test_a_job_is_edited_as_text(call: Call, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_job_is_edited_in_an_editor(call: Call, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nsed -i "s/every 10s/every 20s/" "$1"\n')
     editor.chmod(0o700)
@@ -238,17 +240,17 @@ def test_logs_are_read_and_followed(call: Call, database: Path, server: str):
     assert (refused.exit_code, "--output: expected none with a server" in refused.stderr) == (2, True)
 
 
-# ── the way there ────────────────────────────────────────────────────────────────────────────────────────────
+# ── connections and keys ─────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("command", [["keys", "list"], ["secret", "list"], ["users", "list"]], ids=" ".join)
-def test_what_needs_the_store_itself_says_so(call: Call, command: list[str]):
+def test_commands_that_need_the_store_refuse_a_server(call: Call, command: list[str]):
     refused = call(*command, "--store", "http://127.0.0.1:9")
     assert refused.exit_code == 2
     assert "expected the store itself, got a server" in refused.stderr
 
 
-def test_a_server_that_is_not_there_is_told_in_a_line(call: Call, monkeypatch: pytest.MonkeyPatch):
+def test_an_unreachable_server_is_reported_in_one_line(call: Call, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("onthedot.client.connection.FIRST_DELAY", 0.0)
     refused = call("jobs", "--store", "http://127.0.0.1:9")
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
@@ -256,14 +258,14 @@ def test_a_server_that_is_not_there_is_told_in_a_line(call: Call, monkeypatch: p
 
 
 @pytest.mark.parametrize("url", ["http://", "http://ann:pw@server", "http://server?a=1"])
-def test_what_is_no_address_is_bad_input(call: Call, url: str):
+def test_an_invalid_address_is_bad_input(call: Call, url: str):
     assert call("jobs", "--store", url).exit_code == 2
 
 
 def test_the_store_is_taken_from_the_environment(call: Call, database: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ONTHEDOT_STORE", f"sqlite:///{database}")
     assert "tick" in call("jobs").stdout
-    assert call("jobs", "--db", "other.db").exit_code == 2  # what is said goes first
+    assert call("jobs", "--db", "other.db").exit_code == 2  # the option and the variable conflict
 
 
 def test_a_key_comes_from_a_file_or_the_environment(
@@ -296,11 +298,11 @@ def test_a_key_comes_from_a_file_or_the_environment(
         server.stop()
 
 
-def test_who_one_is_on_a_store_needs_no_asking(call: Call, database: Path):
+def test_whoami_on_a_store_needs_no_server(call: Call, database: Path):
     assert "there you may do everything" in call("whoami", "--db", database).stderr
 
 
-def test_a_pause_goes_through_a_server(call: Call, server: str, database: Path, tmp_path: Path):
+def test_a_pause_is_set_exported_and_applied_through_a_server(call: Call, server: str, database: Path, tmp_path: Path):
     assert call("pause", "tick", "--reason", "it moves", "--store", server).exit_code == 0
     there, here = (call("export", "--store", server).stdout, call("export", "--db", database).stdout)
     assert there == here

@@ -1,4 +1,4 @@
-"""`onthedot plan` and `apply`: what a file would change, and the change."""
+"""`onthedot plan` and `apply`: plan shows what a file would change, and apply changes exactly that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Call, Stand
+from tests.cli.conftest import Call, SetClock
 
 BOTH = """\
 jobs:
@@ -32,7 +32,7 @@ def names(call: Call) -> list[str]:
     return [job["job"] for job in json.loads(call("jobs", "--json").output)]
 
 
-def test_a_plan_changes_nothing_and_makes_no_store(call: Call, file: Path):
+def test_a_plan_changes_nothing_and_creates_no_store(call: Call, file: Path):
     result = call("plan", file)
     assert result.exit_code == 0, result.output
     assert "+ backup: created\n    30 new starts in the next 30 days:\n      20" in result.output
@@ -42,14 +42,14 @@ def test_a_plan_changes_nothing_and_makes_no_store(call: Call, file: Path):
     assert not (file.parent / "onthedot.db").exists()
 
 
-def test_what_was_planned_is_applied(call: Call, file: Path):
+def test_apply_stores_the_planned_jobs(call: Call, file: Path):
     assert "jobs.yaml: 2 jobs changed\n" in call("apply", file).output
     assert names(call) == ["backup", "report"]
     assert call("plan", file, "--exit-code").output == "= 2 jobs unchanged\nno changes\n"
 
 
-def test_a_change_is_told_in_text_and_in_time(call: Call, file: Path, stand: Stand):
-    stand("2026-06-01T12:00Z")  # between 02:00 and 03:30 the next start would move to an earlier day
+def test_a_plan_shows_changed_fields_and_moved_starts(call: Call, file: Path, set_clock: SetClock):
+    set_clock("2026-06-01T12:00Z")  # between 02:00 and 03:30 the next start would move to an earlier day
     call("apply", file)
     call("pause", "backup")
     file.write_text(MOVED)
@@ -62,16 +62,16 @@ def test_a_change_is_told_in_text_and_in_time(call: Call, file: Path, stand: Sta
     assert "! not in jobs.yaml any more, and left as they are (--prune removes them): report\n" in told.output
 
 
-def test_each_change_has_its_date_and_the_readers_zone(call: Call, file: Path, stand: Stand, in_berlin: None):
-    stand("2026-06-01T12:00Z")
+def test_a_plan_shows_dates_in_the_users_time_zone(call: Call, file: Path, set_clock: SetClock, in_berlin: None):
+    set_clock("2026-06-01T12:00Z")
     told = call("plan", file).output
     assert "    30 new starts in the next 30 days:\n      2026-06-02 04:00:00 +02:00\n" in told
     assert "by hour of the day (CEST):" in told
     assert "by hour of the day (UTC):" in call("plan", file, "--utc").output
 
 
-def test_counting_that_stopped_says_so(call: Call, file: Path, stand: Stand):
-    stand("2026-06-01T12:00Z")
+def test_a_plan_says_if_it_stopped_counting_starts(call: Call, file: Path, set_clock: SetClock):
+    set_clock("2026-06-01T12:00Z")
     file.write_text("jobs:\n  - {name: tick, schedule: every 10s, run: echo hi}\n")
     told = call("plan", file, "--utc", "--no-load").output
     assert "    more than 20,000 new starts, counting stopped at 2026-06-03 19:33:30 +00:00:\n" in told
@@ -94,7 +94,7 @@ def test_only_prune_removes_and_only_what_came_from_the_file(call: Call, file: P
     assert names(call) == ["backup", "other"]
 
 
-def test_a_program_is_a_source_too(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_program_can_be_planned_and_applied(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "app.py").write_text(
         "import onthedot as otd\nsched = otd.Scheduler('memory:')\n"
@@ -113,7 +113,7 @@ def test_a_program_is_a_source_too(call: Call, tmp_path: Path, monkeypatch: pyte
         ("", "jobs.yaml"),
     ],
 )
-def test_a_file_that_cannot_be_read_changes_nothing(call: Call, file: Path, text: str, problem: str):
+def test_an_invalid_file_changes_nothing(call: Call, file: Path, text: str, problem: str):
     file.write_text(text)
     for command in ("plan", "apply"):
         result = call(command, file)
@@ -122,14 +122,16 @@ def test_a_file_that_cannot_be_read_changes_nothing(call: Call, file: Path, text
     assert not (file.parent / "onthedot.db").exists()
 
 
-def test_a_source_that_cannot_be_a_name_is_refused(call: Call, file: Path):
+def test_an_invalid_source_name_is_refused(call: Call, file: Path):
     result = call("apply", file, "--source", "what is this?")
     assert (result.exit_code, "source: expected letters" in result.output) == (2, True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "redis"])
-def test_a_paused_job_is_paused_elsewhere(call: Call, tmp_path: Path, kind: str, request: pytest.FixtureRequest):
+def test_a_pause_is_exported_planned_and_applied_to_another_store(
+    call: Call, tmp_path: Path, kind: str, request: pytest.FixtureRequest
+):
     fixtures = {"postgres": "postgres_url", "redis": "valkey_url"}
     there = request.getfixturevalue(fixtures[kind]) if kind in fixtures else f"sqlite:///{tmp_path / 'there.db'}"
     here, file = f"sqlite:///{tmp_path / 'here.db'}", tmp_path / "jobs.yaml"

@@ -1,4 +1,4 @@
-"""Programs that define a scheduler, and YAML files of jobs where the command line takes a program."""
+"""Loading of programs: a Python file, module or YAML file gives its scheduler, which is not started."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def test_a_scheduler_is_found_and_not_started(write, tmp_path, rest):
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_scheduler_that_only_main_knows_is_found_when_it_is_started(write):
+def test_a_scheduler_inside_of_main_is_found_when_main_starts_it(write):
     text = "import asyncio\nimport onthedot as otd\nasync def main():\n    sched = otd.Scheduler('memory:')\n"
     text += "    sched.job(name='inner')(lambda: None)\n    await sched.start()\nasyncio.run(main())\n"
     assert set(load_program(write(text)).jobs) == {"inner"}
 
 
-def test_one_of_several_is_chosen_by_name(write):
+def test_one_of_several_schedulers_is_chosen_by_name(write):
     app = write(HEAD + "other = otd.Scheduler('memory:')\nother.job(name='else')(print)\n")
     assert set(load_program(f"{app}:other").jobs) == {"else"}
     with pytest.raises(BadInput, match=r"found several; choose one of app\.py:sched, app\.py:other"):
@@ -94,19 +94,19 @@ def test_one_of_several_is_chosen_by_name(write):
         ("raise SystemExit(3)\n", "line 1: SystemExit: 3"),
     ],
 )
-def test_what_is_wrong_with_a_program_is_told(write, text, problem):
+def test_an_error_in_a_program_is_reported_with_its_line(write, text, problem):
     with pytest.raises(BadInput, match=problem) as caught:
         load_program(write(text))
     assert caught.value.exit_code == 2
 
 
-def test_a_file_that_is_not_there_has_a_neighbour_that_was_meant(write):
+def test_a_missing_file_gets_a_suggestion(write):
     write(HEAD)
     with pytest.raises(BadInput, match=r"found none at 'ap\.py', did you mean 'app\.py'"):
         load_program("ap.py")
 
 
-def test_a_file_elsewhere_finds_its_neighbours_and_stays_importable(here: Path):
+def test_a_file_in_another_folder_can_import_its_neighbours(here: Path):
     (here / "sub").mkdir()
     (here / "sub" / "neighbour_b.py").write_text(ONE)
     (here / "sub" / "shop_b.py").write_text("from neighbour_b import sched\n")
@@ -114,25 +114,25 @@ def test_a_file_elsewhere_finds_its_neighbours_and_stays_importable(here: Path):
     assert sys.modules["neighbour_b"].__file__ == str(here / "sub" / "neighbour_b.py")
 
 
-def test_a_module_of_a_package(here: Path):
+def test_a_module_of_a_package_is_loaded(here: Path):
     (here / "shop_c").mkdir()
     (here / "shop_c" / "__init__.py").touch()
     (here / "shop_c" / "jobs.py").write_text(ONE)
     assert list(load_program("shop_c.jobs").jobs) == ["job"]
 
 
-def test_a_module_that_is_not_there(here: Path):
+def test_a_missing_module_is_refused(here: Path):
     with pytest.raises(BadInput, match=r"found none named 'no_such_shop'; name a file"):
         load_program("no_such_shop.jobs")
 
 
-def test_a_file_whose_name_is_taken(here: Path):
+def test_a_file_named_like_a_loaded_module_is_refused(here: Path):
     (here / "json.py").write_text(ONE)
     with pytest.raises(BadInput, match="which has the same name; rename yours"):
         load_program("json.py")
 
 
-def test_a_program_that_was_stopped_on_its_way_stays_importable(write):
+def test_a_program_stopped_at_its_start_stays_importable(write):
     load_program(write(HEAD + MAIN + "asyncio.run(main())\n"))
     assert "job" in vars(sys.modules["app"])
 
@@ -140,8 +140,8 @@ def test_a_program_that_was_stopped_on_its_way_stays_importable(write):
 __all__ = ["guard"]  # a fixture
 
 
-class Elsewhen(SystemClock):
-    """This machine's clock, set to another time."""
+class ShiftedClock(SystemClock):
+    """The system clock, moved to another time."""
 
     def __init__(self, begin: str) -> None:
         self._ahead = to_micros(datetime.fromisoformat(begin)) - super().now()
@@ -152,7 +152,7 @@ class Elsewhen(SystemClock):
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The jobs, the script beside them, and a `go` on the path; both write down how they were called."""
+    """A folder with the jobs, their script, and a `go` on the path. Both programs record their calls."""
     (tmp_path / "jobs.yaml").write_text(textwrap.dedent(EXAMPLE_FILE))
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
@@ -164,19 +164,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def up(folder: Path, begin: str, *, until: str | None) -> tuple[list[RunRecord], list[str]]:
-    """One node for the file, at another time, until a run of the job has ended, or None; all runs, and what they have
-    said."""
+    """Run one node for the file, with a clock that begins at `begin`, until a run of the job `until` has ended; with
+    None, only start it. Return all runs and their logs."""
     sched = load_program(str(folder / "jobs.yaml"))
-    sched.store, sched._clock = f"sqlite:///{folder / 'it.db'}", Elsewhen(begin)
+    sched.store, sched._clock = f"sqlite:///{folder / 'it.db'}", ShiftedClock(begin)
     sched.settings = replace(sched.settings, spool=str(folder / "spool"))
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def heed(event: Any) -> None:
+    def notice_end(event: Any) -> None:
         if type(event).__name__ == "AttemptEnded" and event.finish.lease.record.job.name == until:
             loop.call_soon_threadsafe(ended.set)
 
-    sched.subscribe(heed)
+    sched.subscribe(notice_end)
     async with sched:
         if until is not None:
             await asyncio.wait_for(ended.wait(), 30)
@@ -188,11 +188,11 @@ async def up(folder: Path, begin: str, *, until: str | None) -> tuple[list[RunRe
 
 
 @pytest.mark.slow
-async def test_the_documents_jobs_run_as_they_are_written(folder, guard):
-    """Steps in order at midnight; the clean-up once, at two, and never again."""
+async def test_the_example_jobs_of_the_document_run_as_written(folder, guard):
+    """The steps run in order at midnight. The clean-up runs once, at two."""
     build = ["go mod", "go build -v ./...", "go test -v ./..."]
     journal = folder / "journal"
-    await up(folder, "2026-03-01T12:00:00+00:00", until=None)  # stored by midnight, however long it takes to start
+    await up(folder, "2026-03-01T12:00:00+00:00", until=None)  # stores the jobs before midnight, also on a slow machine
     await up(folder, "2026-03-01T23:59:59+00:00", until="BuildAndTest")
     assert journal.read_text().splitlines() == build
     _, logs = await up(folder, "2026-03-02T01:59:59+00:00", until="NightlyCleanup")
@@ -200,7 +200,7 @@ async def test_the_documents_jobs_run_as_they_are_written(folder, guard):
     said = "".join(logs)
     assert "onthedot: step 2 of 3: Build" in said
     assert said.index("go says mod") < said.index("go says build") < said.index("go says test")
-    # Two days later: what was missed at midnight is caught up, and at two there was nothing to miss.
+    # Two days later, the missed midnight is caught up. The clean-up has no slot that could be missed.
     runs, _ = await up(folder, "2026-03-04T02:00:05+00:00", until="BuildAndTest")
     assert journal.read_text().splitlines() == [*build, "cleanup ", *build]
     assert sorted((run.job, str(run.state)) for run in runs if run.state in ("succeeded", "dead")) == [
@@ -208,24 +208,24 @@ async def test_the_documents_jobs_run_as_they_are_written(folder, guard):
     ]  # fmt: skip
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_missing_yaml_file_gets_a_suggestion(tmp_path):
     (tmp_path / "jobs.yaml").write_text("jobs: []")
     with pytest.raises(BadInput, match=r"expected a YAML file, found none at '.*jbs.yaml', did you mean 'jobs.yaml'\?"):
         load_program(str(tmp_path / "jbs.yaml"))
 
 
-def test_what_is_wrong_with_it_is_said_with_its_place(tmp_path):
+def test_an_error_in_a_yaml_file_is_reported_with_its_position(tmp_path):
     (tmp_path / "jobs.yml").write_text("jobs:\n  - name: a\n    rnu: x\n")
     with pytest.raises(BadInput, match=r"jobs\.yml:3:5: unknown key 'rnu', did you mean 'run'\?"):
         load_program(str(tmp_path / "jobs.yml"))
 
 
-def test_a_node_of_the_command_line_runs_programs_unless_its_program_says_no():
+def test_a_node_of_the_command_line_runs_commands_unless_its_program_forbids_it():
     given = NodeOptions(store=None, db=None, node_id=None, lease=None, grace=None, duration=None, as_json=False)
     assert given.settings(otd.Settings()).programs is True
     assert given.settings(otd.Settings(programs=False)).programs is False
 
 
-def test_programs_begin_in_the_folder_of_the_file(tmp_path):
+def test_commands_of_a_yaml_file_run_in_its_folder(tmp_path):
     (tmp_path / "jobs.yaml").write_text("jobs: [{name: a, run: x}]")
     assert load_program(str(tmp_path / "jobs.yaml")).settings.programs_in == str(tmp_path)

@@ -1,4 +1,4 @@
-"""`onthedot queues` and `onthedot queue pause | resume | share`."""
+"""`onthedot queues` and `onthedot queue pause | resume | share`: they list and change queues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tests.cli.conftest import Call, Look
+from tests.cli.conftest import AskStore, Call
 
 
 def cells(result: Result) -> list[list[str]]:
@@ -17,7 +17,7 @@ def cells(result: Result) -> list[list[str]]:
     return [re.split(r" {2,}", line) for line in result.output.splitlines()]
 
 
-def test_the_table(call: Call, cluster: Path):
+def test_queues_are_listed_in_a_table(call: Call, cluster: Path):
     call("queue", "pause", "mail", "--db", cluster, "--reason", "lunch")
     call("queue", "share", "mail", "big=3", "--db", cluster)
     assert cells(call("queues", "--db", cluster)) == [
@@ -27,7 +27,7 @@ def test_the_table(call: Call, cluster: Path):
     ]
 
 
-def test_json(call: Call, cluster: Path):
+def test_the_list_can_be_json(call: Call, cluster: Path):
     default, mail = json.loads(call("queues", "--db", cluster, "--json").output)
     assert default["queue"] == "default"
     assert mail == {
@@ -43,27 +43,27 @@ def test_json(call: Call, cluster: Path):
     }
 
 
-def test_pause_and_resume(call: Call, cluster: Path, look: Look):
+def test_a_queue_is_paused_and_resumed(call: Call, cluster: Path, ask_store: AskStore):
     result = call("queue", "pause", "mail", "--reason", "lunch", "--db", cluster)
     assert (result.exit_code, result.output) == (0, "queue mail is paused: lunch\n")
-    paused = look(lambda store: store.queries.list_queues())[1]
+    paused = ask_store(lambda store: store.queries.list_queues())[1]
     assert (paused.name, paused.reason, paused.paused_at is not None) == ("mail", "lunch", True)
     result = call("queue", "resume", "mail", "--db", cluster, "--json")
     assert json.loads(result.output) == {
         "queue": "mail", "paused": False, "paused_at": None, "reason": "", "weights": None,
     }  # fmt: skip
-    assert look(lambda store: store.queries.list_queues())[1].paused_at is None
+    assert ask_store(lambda store: store.queries.list_queues())[1].paused_at is None
     assert call("queue", "resume", "mail", "--db", cluster).output == "queue mail goes on\n"
 
 
-def test_share_and_share_no_more(call: Call, cluster: Path, look: Look):
+def test_a_queue_is_shared_and_unshared(call: Call, cluster: Path, ask_store: AskStore):
     result = call("queue", "share", "mail", "big=3", "a=b=2", "--db", cluster)
     assert result.output == "queue mail is shared: big=3 a=b=2 others=1\n"
-    assert look(lambda store: store.queries.list_queues())[1].weights == {"big": 3, "a=b": 2}
+    assert ask_store(lambda store: store.queries.list_queues())[1].weights == {"big": 3, "a=b": 2}
     assert json.loads(call("queue", "share", "mail", "--db", cluster, "--json").output)["weights"] == {}
     result = call("queue", "share", "mail", "--none", "--db", cluster)
     assert result.output == "queue mail is not shared: first come, first served\n"
-    assert look(lambda store: store.queries.list_queues())[1].weights is None
+    assert ask_store(lambda store: store.queries.list_queues())[1].weights is None
 
 
 def test_a_queue_that_only_a_node_serves_can_be_paused(call: Call, database: Path):
@@ -81,8 +81,10 @@ def test_a_queue_that_only_a_node_serves_can_be_paused(call: Call, database: Pat
         (["share", "mail", "big=2", "--none"], "expected shares or --none, got both"),
     ],
 )
-def test_what_cannot_be_done_is_refused(call: Call, cluster: Path, look: Look, arguments: list[str], message: str):
+def test_bad_input_is_refused_and_changes_nothing(
+    call: Call, cluster: Path, ask_store: AskStore, arguments: list[str], message: str
+):
     result = call("queue", *arguments, "--db", cluster)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
-    assert [queue.name for queue in look(lambda store: store.queries.list_queues())] == ["default", "mail"]
+    assert [queue.name for queue in ask_store(lambda store: store.queries.list_queues())] == ["default", "mail"]

@@ -1,4 +1,4 @@
-"""`onthedot runs | show | cancel | retry`, on a database that a dead node left behind."""
+"""`onthedot runs | show | cancel | retry`: they list, explain, end and repeat runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onthedot.model.run import RunState
 from onthedot.operations.open_verbs import opened
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
-from tests.cli.conftest import Call, Look
+from tests.cli.conftest import AskStore, Call
 from tests.runners.program.plain_guard import guard
 
 TABLE = r"""
@@ -42,13 +42,13 @@ def numbers(result: Result) -> list[int]:
     return [int(line.split()[0]) for line in result.output.splitlines()[1:] if line[0].isdecimal()]
 
 
-def test_the_table(call: Call, database: Path):
+def test_runs_are_listed_in_a_table(call: Call, database: Path):
     result = call("runs", "--db", database)
     assert result.exit_code == 0
     assert result.output == TABLE.lstrip()
 
 
-def test_filters(call: Call, database: Path):
+def test_the_list_can_be_filtered_and_limited(call: Call, database: Path):
     assert numbers(call("runs", "--db", database, "--job", "tick", "-n", "2")) == [3, 7]
     assert MORE in call("runs", "--db", database, "--job", "tick", "-n", "2").output
     assert len(json.loads(call("runs", "--db", database, "-n", "2", "--json").stdout)) == 2
@@ -66,12 +66,12 @@ def test_filters(call: Call, database: Path):
         (["--since", "tomorrow"], []),
     ],
 )
-def test_a_range_of_time(call: Call, database: Path, range_: list[str], expected: list[int]):
+def test_the_list_can_be_limited_to_a_range_of_time(call: Call, database: Path, range_: list[str], expected: list[int]):
     result = call("runs", "--db", database, *range_)
     assert numbers(result) == expected if expected else result.output == "no runs match\n"
 
 
-def test_times_are_in_the_readers_zone_or_in_utc(call: Call, database: Path):
+def test_times_are_in_the_users_zone_or_in_utc(call: Call, database: Path):
     assert "DUE (CET)" in call("runs", "--db", database).output
     for arguments in (["runs", "--utc"], ["--utc", "runs"]):
         told = call(*arguments, "--db", database).output
@@ -81,11 +81,11 @@ def test_times_are_in_the_readers_zone_or_in_utc(call: Call, database: Path):
     assert json.loads(call("show", "4", "--db", database, "--json").output)["slot_at"].startswith("2026-03-28T11:00:05")
 
 
-def test_nothing_matches(call: Call, database: Path):
+def test_an_empty_list_says_so(call: Call, database: Path):
     assert call("runs", "--db", database, "--state", "lost").output == "no runs match\n"
 
 
-def test_the_list_as_json(call: Call, database: Path):
+def test_the_list_can_be_json(call: Call, database: Path):
     [run] = json.loads(call("runs", "--db", database, "--job", "broken", "--json").output)
     assert (run["run_id"], run["state"], run["failures"]) == (4, "dead", 2)
     assert run["error"] == "ValueError: line one\nline two"
@@ -105,13 +105,13 @@ def test_the_list_as_json(call: Call, database: Path):
         (["4"], "unexpected extra argument (4)"),
     ],
 )
-def test_a_job_that_is_not_there_is_refused(call: Call, database: Path, arguments: list[str], message: str):
+def test_bad_filters_are_refused(call: Call, database: Path, arguments: list[str], message: str):
     result = call("runs", *arguments, "--db", database)
     assert result.exit_code == 2
     assert message in result.output
 
 
-def test_a_cancelled_run_says_so_once(call: Call, cluster: Path):
+def test_a_cancelled_run_is_shown_as_cancelled_once(call: Call, cluster: Path):
     assert call("cancel", "3", "--db", cluster).output == "run 3 is cancelled\n"
     assert "state     cancelled\n" in call("show", "3", "--db", cluster).output
     assert "cancelled; cancelled" not in call("logs", "3", "-f", "--db", cluster).stderr
@@ -119,13 +119,13 @@ def test_a_cancelled_run_says_so_once(call: Call, cluster: Path):
     assert row.count("cancelled") == 1
 
 
-def test_cancel_a_run_that_waits_and_one_that_runs(call: Call, cluster: Path, look: Look):
+def test_waiting_and_running_runs_are_cancelled(call: Call, cluster: Path, ask_store: AskStore):
     assert call("cancel", "3", "--reason", "gone", "--db", cluster).output == "run 3 is cancelled\n"
-    run = look(lambda store: store.queries.get_run(3))
+    run = ask_store(lambda store: store.queries.get_run(3))
     assert (run.state, run.reason) == (RunState.CANCELLED, "gone")
     told = json.loads(call("cancel", "1", "--db", cluster, "--json").output)
     assert told == {"run_id": 1, "answer": "asked", "state": "running"}
-    assert look(lambda store: store.queries.why_waiting(1)).cancel_wanted == "cancelled"
+    assert ask_store(lambda store: store.queries.why_waiting(1)).cancel_wanted == "cancelled"
     assert "its attempt is asked to stop: cancelled" in call("show", "1", "--db", cluster).output
 
 
@@ -147,7 +147,7 @@ result    -
 
 
 def facts(call: Call, run: int, database: Path) -> dict[str, list[str]]:
-    """What is told of a run, before its attempts, by its name; several lines of one name are one entry."""
+    """The facts that `show` prints of a run before its attempts: their lines by name."""
     result = call("show", run, "--db", database)
     assert result.exit_code == 0, result.output
     found: dict[str, list[str]] = {}
@@ -158,7 +158,7 @@ def facts(call: Call, run: int, database: Path) -> dict[str, list[str]]:
     return found
 
 
-def test_a_run_that_has_ended_with_its_attempts(call: Call, database: Path):
+def test_show_prints_a_finished_run_with_its_attempts(call: Call, database: Path):
     told, table, log = call("show", "4", "--db", database).output.rstrip().split("\n\n")
     assert told == DETAIL.strip()
     head, first, second = (re.split(r" {2,}", line) for line in table.splitlines())
@@ -169,13 +169,13 @@ def test_a_run_that_has_ended_with_its_attempts(call: Call, database: Path):
     assert log.endswith('in broken\n      raise ValueError("line one\\nline two")')
 
 
-def test_the_attempt_that_is_going_on(call: Call, cluster: Path):
+def test_show_prints_the_running_attempt(call: Call, cluster: Path):
     table = call("show", "1", "--db", cluster).output.rstrip().split("\n\n")[1]
     row = re.split(r" {2,}", table.splitlines()[1])
     assert row == ["1", "running", "web-1", "11:59:55", "+4.0 s", "+4.0 s", "+4.0 s", "-"]
 
 
-def test_how_far_an_attempt_is_that_runs(call: Call, cluster: Path):
+def test_show_prints_the_progress_of_a_running_attempt(call: Call, cluster: Path):
     told = facts(call, 1, cluster)
     assert told["started"] == ["2026-03-28 11:59:59 +01:00, 1.0 s ago, +4.0 s after it was due"]
     assert told["progress"] == ["30 of 120 (25 %)"]
@@ -196,12 +196,12 @@ def test_how_far_an_attempt_is_that_runs(call: Call, cluster: Path):
         (5, ["the leader to find a place for it"]),
     ],
 )
-def test_it_tells_what_a_run_waits_for(call: Call, cluster: Path, run: int, reasons: list[str]):
+def test_show_explains_why_a_run_waits(call: Call, cluster: Path, run: int, reasons: list[str]):
     assert facts(call, run, cluster).get("waits for", []) == reasons
     assert json.loads(call("show", run, "--db", cluster, "--json").output)["waits_for"] == reasons
 
 
-def test_it_tells_what_people_have_stopped(call: Call, cluster: Path):
+def test_show_names_paused_jobs_and_queues(call: Call, cluster: Path):
     call("pause", "mail", "--db", cluster, "--reason", "moving")
     call("queue", "pause", "mail", "--db", cluster, "--reason", "lunch")
     assert facts(call, 3, cluster)["waits for"] == [
@@ -211,13 +211,13 @@ def test_it_tells_what_people_have_stopped(call: Call, cluster: Path):
     ]
 
 
-def test_arguments_queue_and_namespace(call: Call, cluster: Path):
+def test_show_prints_arguments_queue_and_namespace(call: Call, cluster: Path):
     told = facts(call, 2, cluster)
     assert (told["args"], told["queue"]) == (['{"to":"ann"}'], ["mail, priority high"])
     assert facts(call, 6, cluster)["run"] == ["6 of team/own"]
 
 
-def test_a_long_log_is_shown_from_its_end_and_harmless(call: Call, tmp_path: Path):
+def test_show_prints_the_end_of_a_long_log_without_control_characters(call: Call, tmp_path: Path):
     path, sched = tmp_path / "long.db", otd.Scheduler("memory:")
 
     @sched.job
@@ -239,7 +239,7 @@ def test_a_long_log_is_shown_from_its_end_and_harmless(call: Call, tmp_path: Pat
     assert len(json.loads(call("show", "1", "--db", path, "--json").output)["logs"][0]["text"].splitlines()) == 100
 
 
-def test_one_run_as_json(call: Call, database: Path):
+def test_show_can_print_json(call: Call, database: Path):
     run = json.loads(call("show", "1", "--db", database, "--json").output)
     assert list(run) == [
         "run_id", "job", "namespace", "owner", "trigger", "queue", "priority", "target", "node", "revision", "state",
@@ -255,7 +255,7 @@ def test_one_run_as_json(call: Call, database: Path):
     assert instants == sorted(instants)
 
 
-def test_json_of_one_that_waits_and_one_that_runs(call: Call, cluster: Path):
+def test_json_has_the_gate_of_a_waiting_run_and_the_node_of_a_running_one(call: Call, cluster: Path):
     waits, runs = (json.loads(call("show", run, "--db", cluster, "--json").output) for run in (2, 1))
     assert (waits["gate"], waits["held_by"], waits["args"]) == ("limit:mail", [1], {"to": "ann"})
     assert (runs["node"], runs["reserved_at"]) == ("web-1", "2026-03-28T10:59:59.000000Z")
@@ -269,7 +269,7 @@ def test_json_of_one_that_waits_and_one_that_runs(call: Call, cluster: Path):
         ("0", "expected a stored run, got 0"),
     ],
 )
-def test_what_is_not_there_is_refused(call: Call, database: Path, run: str, message: str):
+def test_an_unknown_run_is_refused(call: Call, database: Path, run: str, message: str):
     result = call("show", run, "--db", database)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
@@ -280,7 +280,7 @@ __all__ = ["guard"]  # a fixture
 
 @pytest.fixture
 def failed(tmp_path: Path, guard: object) -> Path:
-    """A store in which run 1 has failed in its second step."""
+    """A store in which run 1 failed in its second step."""
     file = tmp_path / "it.db"
     sched = otd.Scheduler(f"sqlite:///{file}", settings=otd.Settings(spool=str(tmp_path / "spool"), kill_after=SECOND))
     sched.steps("it", [otd.Step(name="a", script="true"), otd.Step(name="b", script="exit 3")])
@@ -295,7 +295,7 @@ def failed(tmp_path: Path, guard: object) -> Path:
 
 
 @pytest.mark.slow
-def test_it_goes_on_at_the_step_that_failed(call: Call, failed: Path):
+def test_a_retry_begins_at_the_failed_or_a_named_step(call: Call, failed: Path):
     assert call("retry", 1, "--db", failed).output == "run 2 of it is stored; it continues run 1\n"
     run = json.loads(call("retry", 1, "--from-step", "a", "--db", failed, "--json").output)
     assert (run["run_id"], run["trigger"][:10]) == (3, "rerun:1:0:")
@@ -309,14 +309,14 @@ def test_it_goes_on_at_the_step_that_failed(call: Call, failed: Path):
     ],
 )
 @pytest.mark.slow
-def test_what_is_refused(call: Call, failed: Path, arguments: list[str], said: str):
+def test_bad_input_of_a_retry_is_refused(call: Call, failed: Path, arguments: list[str], said: str):
     result = call("retry", *arguments, "--db", failed)
     assert result.exit_code == 2
     assert said in result.output
 
 
 @pytest.mark.slow
-def test_a_run_that_has_not_ended_is_refused(call: Call, failed: Path):
+def test_a_retry_of_an_unfinished_run_is_refused(call: Call, failed: Path):
     call("retry", 1, "--db", failed)
     result = call("retry", 2, "--db", failed)
     assert result.exit_code == 2
@@ -329,14 +329,14 @@ HUGE = "99999999999999999999999"
 
 @pytest.mark.parametrize("number", [HUGE, "9007199254740993", "0", "9" * 5_000])
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_number_that_no_run_has(call: Call, database: Path, command: list[str], number: str):
+def test_every_command_refuses_an_impossible_run_id(call: Call, database: Path, command: list[str], number: str):
     told = call(*command, number, "--db", database)
     assert told.exit_code == 2, told.output
     assert f"expected a stored run, got {number[:100]}; 'onthedot runs" in " ".join(told.output.split())
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_name_is_no_number(call: Call, database: Path, command: list[str]):
+def test_every_command_refuses_a_job_name_as_run_id(call: Call, database: Path, command: list[str]):
     told = call(*command, "manage", "--db", database)
     assert told.exit_code == 2, told.output
     expected = "RUN: expected the number of a run, got 'manage'; 'onthedot runs --job manage --db"
@@ -345,7 +345,7 @@ def test_a_name_is_no_number(call: Call, database: Path, command: list[str]):
 
 
 @pytest.mark.parametrize("number", [int(HUGE), 0, 2**63, -1])
-async def test_the_library_knows_no_such_run(database: Path, number: int):
+async def test_the_library_finds_no_run_with_an_impossible_id(database: Path, number: int):
     async with opened(f"sqlite:///{database}") as there:
         verbs = there.verbs()
         assert await verbs.get_run(number) is None

@@ -1,4 +1,4 @@
-"""`onthedot next | upcoming`: readings, instants, and the nights when the clocks change."""
+"""`onthedot next | upcoming`: they explain a schedule and list its next instants, also through clock changes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from click.testing import Result
 
 from tests.cli.conftest import Call
 
-Stand = Callable[[str], None]
+SetClock = Callable[[str], None]
 
 
-def test_the_night_the_clocks_go_forward(call: Call):
+def test_next_marks_the_night_when_clocks_go_forward(call: Call):
     result = call("next", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2026-03-27T12:00+01:00", "-n", "3")
     assert result.exit_code == 0
     assert result.output == (
@@ -35,7 +35,7 @@ def rows(result: Result) -> list[str]:
     return result.output.partition("WHEN\n")[2].splitlines()
 
 
-def test_the_night_the_clocks_go_back(call: Call):
+def test_next_marks_the_night_when_clocks_go_back(call: Call):
     found = rows(call("next", "0 * * * *", "--tz", "Europe/Berlin", "--from", "2026-10-24T23:30:00Z", "-n", "3"))
     assert [row.partition("  ")[0] for row in found] == [
         "Sun 2026-10-25 02:00:00 +02:00",
@@ -46,13 +46,13 @@ def test_the_night_the_clocks_go_back(call: Call):
 
 
 @pytest.mark.parametrize(("gap", "expected"), [("run_after", "2026-03-29 03:00:00"), ("skip", "2026-03-30 02:30:00")])
-def test_gap_is_selectable(call: Call, gap: str, expected: str):
+def test_the_option_gap_decides_about_skipped_times(call: Call, gap: str, expected: str):
     arguments = ("30 2 * * *", "--tz", "Europe/Berlin", "--from", "2026-03-28T12:00+01:00", "-n", "1")
     assert expected in rows(call("next", *arguments, "--gap", gap))[0]
 
 
 @pytest.mark.parametrize(("fold", "count"), [("first", 1), ("second", 1), ("both", 2)])
-def test_fold_is_selectable(call: Call, fold: str, count: int):
+def test_the_option_fold_decides_about_repeated_times(call: Call, fold: str, count: int):
     arguments = ("30 2 * * *", "--tz", "Europe/Berlin", "--from", "2026-10-24T12:00+02:00", "-n", "2")
     found = rows(call("next", *arguments, "--fold", fold))
     assert sum("2026-10-25" in row for row in found) == count
@@ -65,11 +65,11 @@ def test_fold_is_selectable(call: Call, fold: str, count: int):
         ("@daily", "second 0, minute 0, hour 0, day *, month *, weekday *"),
     ],
 )
-def test_the_fields_are_read_back(call: Call, expression: str, fields: str):
+def test_next_prints_the_fields_of_an_expression(call: Call, expression: str, fields: str):
     assert f"fields    {fields}\n" in call("next", expression).output
 
 
-def test_four_fields_need_to_be_said(call: Call):
+def test_four_fields_need_the_option_seconds(call: Call):
     told = call("next", "*/5 * * *")
     assert told.exit_code == 2
     assert "write '*/5 * * * *' (every 5 minutes)" in told.output
@@ -79,13 +79,13 @@ def test_four_fields_need_to_be_said(call: Call):
     assert "expected with EXPR only" in call("lint", "jobs.yaml", "--seconds").output
 
 
-def test_without_from_it_is_now(call: Call, stand: Stand):
-    stand("2026-01-01T12:00:00+00:00")
+def test_next_begins_now_by_default(call: Call, set_clock: SetClock):
+    set_clock("2026-01-01T12:00:00+00:00")
     [row] = rows(call("next", "every 1h30m", "-n", "1"))
     assert row == "Thu 2026-01-01 13:30:00 +00:00  2026-01-01T13:30Z  in 1 h 30 m"
 
 
-def test_an_interval_is_shown_in_the_zone_asked_for(call: Call):
+def test_instants_of_an_interval_are_shown_in_the_given_zone(call: Call):
     found = rows(call("next", "every 250ms", "--tz", "Asia/Kolkata", "--from", "2026-01-01T00:00Z", "-n", "1"))
     assert found[0].startswith("Thu 2026-01-01 05:30:00.250 +05:30")
 
@@ -95,13 +95,13 @@ def test_a_fixed_delay_has_one_instant(call: Call):
     assert last == "the following ones depend on when its runs end"
 
 
-def test_what_is_over_says_so(call: Call):
+def test_next_reports_a_past_schedule(call: Call):
     result = call("next", "at 2020-01-01T00:00Z", "--from", "2026-01-01T00:00Z")
     assert result.exit_code == 0
     assert "no instant after 2026-01-01 00:00:00 +00:00: this schedule is over" in result.output
 
 
-def test_json(call: Call):
+def test_next_can_print_json(call: Call):
     result = call(
         "next", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2026-03-28T00:00+01:00", "-n", "2", "--json"
     )
@@ -128,7 +128,7 @@ def test_json(call: Call):
     }
 
 
-def test_h_is_shown_as_the_job_has_it(call: Call):
+def test_next_shows_the_value_of_h_for_a_job(call: Call):
     result = call("next", "H/20 H(0-5) * * *", "--job", "report", "--from", "2026-01-01T00:00Z", "-n", "1")
     assert "fields    second 0, minute 17-59/20, hour 0, day *" in result.output
     assert "note" not in result.output
@@ -149,17 +149,17 @@ def columns(text: str) -> list[list[str]]:
     return [re.split(r" {2,}", line) for line in text.splitlines()]
 
 
-def test_the_table(call: Call, database: Path):
+def test_upcoming_starts_are_listed_in_a_table(call: Call, database: Path):
     assert call("pause", "on_demand", "--db", database).exit_code == 0
     head, *found, last = columns(call("upcoming", "--db", database, "--limit", "6").output)
     assert head == ["DUE (CET)", "WHEN", "JOB", "WHAT"]
     assert found[0] == ["12:00:30", "in 3.0 s", "tick", "6 a minute: every 10s"]
     assert found[1][2:] == ["poll", "run 9 (schedule)"] or found[1][2] == "poll"
-    assert found[2][:1] == ["2026-03-29 03:00:00 CEST"], "the clocks go forward, and 02:30 is left out"
+    assert found[2][:1] == ["2026-03-29 03:00:00 CEST"], "the clocks go forward over 02:30"
     assert last == ["1 job is paused and not listed; 'onthedot jobs' names them"]
 
 
-def test_until_and_utc(call: Call, database: Path):
+def test_upcoming_takes_an_end_and_prints_utc(call: Call, database: Path):
     found = columns(call("upcoming", "--db", database, "--until", "13:00", "--utc").output)
     assert [row[2] for row in found[1:]] == ["tick", "poll"]
     assert found[1][0] == "11:00:30"
@@ -171,7 +171,7 @@ def test_until_and_utc(call: Call, database: Path):
     assert call("upcoming", "--db", database, "--limit", "1").output.endswith("--limit sets how many\n")
 
 
-def test_of_one_job(call: Call, database: Path):
+def test_upcoming_can_be_limited_to_a_job(call: Call, database: Path):
     head, *found = columns(call("upcoming", "tick", "-n", "2", "--db", database).output)
     assert head == ["DUE (CET)", "WHEN", "SCHEDULE"]
     assert [row[0] for row in found] == ["12:00:30", "12:00:40"]
@@ -184,7 +184,7 @@ def test_of_one_job(call: Call, database: Path):
     assert call("upcoming", "on_demand", "--db", database).output == "job on_demand has no start that is known\n"
 
 
-def test_a_start_that_was_moved_is_the_next_one_everywhere(call: Call, database: Path):
+def test_a_moved_start_is_shown_by_all_commands(call: Call, database: Path):
     moved = json.loads(call("move-next", "report", "2026-03-29T06:00", "--json", "--db", database).output)
     word = f"run {moved['run_id']} (moved from 2026-03-29 03:00:00 CEST)"
     found = [row for row in columns(call("upcoming", "--db", database).output) if row[2] == "report"]
@@ -201,7 +201,7 @@ def test_a_start_that_was_moved_is_the_next_one_everywhere(call: Call, database:
     assert "2026-03-30 02:30:00" not in call("upcoming", "report", "--db", database).output
 
 
-def test_a_start_that_was_skipped_says_who_did_that(call: Call, database: Path):
+def test_a_skipped_start_is_shown_as_skipped_by_hand(call: Call, database: Path):
     call("skip-next", "tick", "--slot", "2026-03-28T11:00:30Z", "--db", database)
     assert columns(call("upcoming", "tick", "--db", database).output)[1][0] == "12:00:40"
     found = call("runs", "--job", "tick", "--state", "skipped", "--db", database).output
@@ -218,7 +218,7 @@ def test_a_start_that_was_skipped_says_who_did_that(call: Call, database: Path):
         (["--limit", "0"], "0 is not in the range"),
     ],
 )
-def test_what_is_wrong_is_told(call: Call, database: Path, arguments: list[str], message: str):
+def test_bad_input_is_refused(call: Call, database: Path, arguments: list[str], message: str):
     result = call("upcoming", "--db", database, *arguments)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())

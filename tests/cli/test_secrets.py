@@ -1,4 +1,4 @@
-"""`onthedot secret set | list | rm | rotate`: values go in by standard input, and never come out."""
+"""`onthedot secret set | list | rm | rotate`: values are read from standard input and never printed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_set_reads_standard_input(db: Path):
 
 
 @pytest.mark.slow
-def test_set_asks_on_a_terminal_and_shows_nothing(db: Path):
+def test_set_prompts_on_a_terminal_without_echo(db: Path):
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "onthedot", "secret", "set", "DB", "--db", str(db)],
@@ -85,7 +85,7 @@ def test_set_asks_on_a_terminal_and_shows_nothing(db: Path):
     assert stored(db, "default", "DB") == VALUE
 
 
-def test_list_tells_names_and_keys(db: Path):
+def test_list_prints_names_and_keys(db: Path):
     assert secret(db, "list").output == "the store has no secrets\n"
     secret(db, "set", "B", given=VALUE)
     secret(db, "set", "A", "--namespace", "team", given=VALUE)
@@ -98,9 +98,9 @@ def test_list_tells_names_and_keys(db: Path):
     )  # fmt: skip
 
 
-def test_rm(db: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_secret_is_removed(db: Path, monkeypatch: pytest.MonkeyPatch):
     secret(db, "set", "DB", given=VALUE)
-    monkeypatch.delenv(KEY)  # names are removed by who cannot read a value, too
+    monkeypatch.delenv(KEY)  # removing a secret needs no key
     result = secret(db, "rm", "DBB")
     assert result.exit_code == 2
     assert "there is none, did you mean 'DB'?" in result.output
@@ -108,7 +108,7 @@ def test_rm(db: Path, monkeypatch: pytest.MonkeyPatch):
     assert secret(db, "list").output == "the store has no secrets\n"
 
 
-def test_rotate(db: Path, monkeypatch: pytest.MonkeyPatch):
+def test_rotate_encrypts_all_secrets_with_the_new_key(db: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(KEY, text(OLD))
     secret(db, "set", "A", given=VALUE)
     secret(db, "set", "B", given="another one")
@@ -132,7 +132,7 @@ def test_rotate(db: Path, monkeypatch: pytest.MonkeyPatch):
         (["get", "DB"], "", "unknown command 'get'"),
     ],
 )
-def test_what_is_refused(db: Path, arguments: list[str], given: str | bytes, told: str):
+def test_bad_input_is_refused(db: Path, arguments: list[str], given: str | bytes, told: str):
     result = CliRunner().invoke(cli, ["secret", *arguments, "--db", str(db)], input=given)
     assert result.exit_code == 2
     assert told in result.output

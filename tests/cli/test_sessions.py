@@ -1,4 +1,4 @@
-"""`onthedot sessions …`: on a store all of them, on a server one's own; a link that signs in once."""
+"""`onthedot sessions`: it lists and ends all sessions of a store or one's own on a server, and makes sign-in links."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def call(*arguments: object) -> Result:
 
 
 def signed_in(db: Path, *names: str) -> list[str]:
-    """The texts of sessions, one for each name; users are made."""
+    """Create the users and open one session for each name. Return the texts of the sessions."""
 
     async def work(store: Store) -> list[str]:
         for name in set(names):
@@ -58,7 +58,7 @@ def signed_in(db: Path, *names: str) -> list[str]:
     return write_store(f"sqlite:///{db}", work)
 
 
-def test_all_are_listed_and_ended_on_a_store(db: Path):
+def test_all_sessions_of_a_store_are_listed_and_ended(db: Path):
     assert call("list", "--db", db).output == "there are no sessions\n"
     texts = signed_in(db, "ann@example.org", "bob@example.org")
     listed = call("list", "--db", db)
@@ -77,7 +77,9 @@ def test_all_are_listed_and_ended_on_a_store(db: Path):
     assert (entry.verb, entry.object, entry.who_kind) == ("sessions.end", f"session/{ann}", "local")
 
 
-def test_ones_own_are_listed_and_ended_on_a_server(db: Path, server: HttpServer, monkeypatch: pytest.MonkeyPatch):
+def test_a_user_lists_and_ends_its_own_sessions_on_a_server(
+    db: Path, server: HttpServer, monkeypatch: pytest.MonkeyPatch
+):
     ann, _, bob = signed_in(db, "ann@example.org", "ann@example.org", "bob@example.org")
     monkeypatch.setenv("ONTHEDOT_KEY", ann)
     on = ("--store", server.url)
@@ -124,6 +126,6 @@ def test_a_link_signs_in_with_its_role(db: Path):
         (["end", "x"], "expected the id of one that is open"),
     ],
 )
-def test_what_cannot_be_is_told(db: Path, arguments: list[str], told: str):
+def test_bad_input_is_refused(db: Path, arguments: list[str], told: str):
     result = call(*arguments, "--db", db)
     assert (result.exit_code, told in result.output) == (2, True), result.output

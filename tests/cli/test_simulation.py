@@ -1,4 +1,4 @@
-"""`onthedot simulate`, as people and machines read it."""
+"""`onthedot simulate`: it prints the simulated load as text or JSON, and never calls a handler."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def app(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".db"] == []
 
 
-def test_what_people_see(call, app):
+def test_the_report_has_jobs_outages_load_and_warnings(call, app):
     ended = call(
         "simulate", app, "--days", "2", "--from", "2026-06-01", "--durations", "sync=20m",
         "--outage", "2026-06-02T02:00..+4h",
@@ -63,7 +63,7 @@ def test_what_people_see(call, app):
     assert "\x1b" not in ended.stdout
 
 
-def test_what_machines_see(call, app):
+def test_the_report_can_be_json(call, app):
     ended = call("simulate", app, "--days", "1", "--from", "2026-03-29", "--json", "--seats", "3")
     answer = json.loads(ended.stdout)
     assert list(answer) == [
@@ -72,12 +72,12 @@ def test_what_machines_see(call, app):
     ]  # fmt: skip
     assert (answer["version"], answer["tz"], answer["seats"], answer["days"]) == (1, "Europe/Berlin", 3, 1)
     day = datetime.fromisoformat(answer["to"]) - datetime.fromisoformat(answer["from"])
-    assert day.total_seconds() == 23 * 3600, "the night on which clocks go forward"
+    assert day.total_seconds() == 23 * 3600, "the clocks go forward on this day"
     jobs = {job["job"]: job for job in answer["jobs"]}
     assert (jobs["hourly_0"]["runs"], jobs["report"]["runs"], jobs["mail"]["runs"]) == (23, 1, 1)
     [load] = answer["load"]
     assert load["day"] == "2026-03-29"
-    assert load["hours"][2] == 0, "an hour that there was not"
+    assert load["hours"][2] == 0, "this hour did not exist"
     assert sum(load["hours"]) == sum(job["runs"] for job in answer["jobs"])
     assert {warning["kind"] for warning in answer["warnings"]} == {"herd", "seats"}
     described = call("simulate", "--help").stdout
@@ -110,14 +110,14 @@ def test_weeks_are_shown_by_weekday(call, app):
         (["--days", "0"], "--days"),
     ],
 )
-def test_bad_input_is_one_clear_line(call, app, arguments, problem):
+def test_bad_input_is_refused(call, app, arguments, problem):
     ended = call("simulate", app, "--days", "2", "--from", "2026-06-01", *arguments)
     assert ended.exit_code == 2
     assert problem in ended.stderr
     assert "Traceback" not in ended.output
 
 
-def test_how_far_it_is_is_told_on_standard_error(call, app, monkeypatch):
+def test_progress_is_printed_on_standard_error(call, app, monkeypatch):
     monkeypatch.setattr(simulation, "_PATIENCE", 0)
     ended = call("simulate", app, "--days", "3", "--from", "2026-06-01", "--json")
     assert "simulated 33 % of 3 days" in ended.stderr
@@ -126,7 +126,7 @@ def test_how_far_it_is_is_told_on_standard_error(call, app, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("no_color", ["", "1"])
-def test_colours_on_a_terminal_and_none_where_they_are_not_wanted(app, no_color):
+def test_colours_are_used_on_a_terminal_unless_disabled(app, no_color):
     command = [sys.executable, "-m", "onthedot", "simulate", app, "--days", "1", "--from", "2026-06-01"]
     reader, terminal = pty.openpty()
     environment = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm-256color", "COLUMNS": "150"}
@@ -146,5 +146,5 @@ def test_colours_on_a_terminal_and_none_where_they_are_not_wanted(app, no_color)
 def _read(reader: int) -> bytes:
     try:
         return os.read(reader, 65_536)
-    except OSError:  # Linux says so when the other end is closed
+    except OSError:  # on Linux, the other end is closed
         return b""

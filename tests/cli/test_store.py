@@ -1,4 +1,4 @@
-"""`onthedot store migrate | check`."""
+"""`onthedot store migrate | check`: they create, update and check a store, and refuse other databases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onthedot.cli.node_process import processes
 from tests.cli.conftest import Call
 
 
-def test_migrate_makes_a_store_and_finds_it_up_to_date_afterwards(call: Call, tmp_path: Path):
+def test_migrate_creates_a_store_once(call: Call, tmp_path: Path):
     path = tmp_path / "new.db"
     first, second = call("store", "migrate", "--db", path), call("store", "migrate", "--db", path, "--json")
     assert (first.exit_code, first.output) == (0, f"sqlite:///{path} was made\n")
@@ -21,14 +21,14 @@ def test_migrate_makes_a_store_and_finds_it_up_to_date_afterwards(call: Call, tm
 def test_migrate_brings_an_older_store_up_to_date(call: Call, tmp_path: Path):
     path = tmp_path / "old.db"
     with sqlite3.connect(path) as db:
-        db.execute(f"PRAGMA application_id = {0x4F544431}")  # ours, and without a single migration
+        db.execute(f"PRAGMA application_id = {0x4F544431}")  # our id, and no migration yet
     db.close()
     assert call("store", "check", "--db", path).exit_code == 2
     assert call("store", "migrate", "--db", path).output.endswith("was brought up to date\n")
     assert call("store", "check", "--db", path).exit_code == 0
 
 
-def test_what_is_no_store_of_ours_is_left_alone(call: Call, tmp_path: Path):
+def test_a_database_of_another_program_is_refused(call: Call, tmp_path: Path):
     path = tmp_path / "theirs.db"
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE theirs (x)")
@@ -39,14 +39,14 @@ def test_what_is_no_store_of_ours_is_left_alone(call: Call, tmp_path: Path):
         assert "got one of another program" in result.output
 
 
-def test_memory_is_refused(call: Call):
+def test_a_store_in_memory_is_refused(call: Call):
     for verb in ("migrate", "check"):
         result = call("store", verb, "--store", "memory:")
         assert result.exit_code == 2
         assert "got 'memory:'" in result.output
 
 
-def test_check_says_what_is_there(call: Call, cluster: Path):
+def test_check_summarizes_the_store(call: Call, cluster: Path):
     result = call("store", "check", "--db", cluster)
     assert result.exit_code == 0, result.output
     assert result.output.splitlines() == [
@@ -58,8 +58,8 @@ def test_check_says_what_is_there(call: Call, cluster: Path):
     ]
 
 
-def test_check_names_what_is_wrong(call: Call, cluster: Path, stand):
-    stand("2026-03-28T12:02:00+01:00")
+def test_check_lists_problems(call: Call, cluster: Path, set_clock):
+    set_clock("2026-03-28T12:02:00+01:00")
     result = call("store", "check", "--db", cluster, "--json")
     assert result.exit_code == 1
     found = json.loads(result.output)
@@ -67,6 +67,6 @@ def test_check_names_what_is_wrong(call: Call, cluster: Path, stand):
     assert found["problems"] == ["5 runs due for more than a minute, and not started"]
 
 
-def test_the_worst_exit_code_counts():
+def test_the_docstring_examples_of_processes_are_true():
     assert doctest.testmod(processes).attempted
     assert not doctest.testmod(processes).failed

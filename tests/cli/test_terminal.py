@@ -1,4 +1,4 @@
-"""Tables that fit the terminal, and heat maps in blocks, plain characters and colours."""
+"""Tables and heat maps: tables fit the terminal, and heat maps use only characters that it can show."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ROWS = [
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
-def test_a_wide_table_fits(width: int):
+def test_a_wide_table_fits_the_terminal(width: int):
     lines = table(HEADINGS, ROWS, width=width).split("\n")
     assert max(map(len, lines)) <= width
     column = lines[0].index("STATE")
     assert [line[column : column + 6] for line in lines[1:]] == ["draini", "living"]
 
 
-def test_nothing_is_cut_without_need():
+def test_a_table_that_fits_is_not_cut():
     assert "…" not in table(HEADINGS, ROWS)
     assert "…" not in table(HEADINGS, ROWS, width=200)
 
@@ -35,7 +35,7 @@ def test_narrow_columns_stay_whole():
     assert lines[1] == f"17   {'x' * 34}…"
 
 
-def test_a_terminal_that_is_too_narrow_for_anything_gets_whole_headings():
+def test_a_very_narrow_terminal_gets_whole_headings():
     assert table(HEADINGS, ROWS, width=10).split("\n")[0].split() == HEADINGS
 
 
@@ -43,7 +43,7 @@ HOURS = [0.0] * 12 + [1.0, 2.0, 3.0, 4.0] + [0.0] * 8
 HEAT = HeatMap([("Mon", HOURS), ("Tue", [4.0] * 24)], "starts an hour")
 
 
-def test_a_row_for_each_day_and_two_characters_for_each_hour():
+def test_a_heat_map_has_a_row_for_each_day_and_two_characters_for_each_hour():
     head, monday, tuesday, _, legend = HEAT.lines()
     assert head == "    0     3     6     9     12    15    18    21"
     assert monday == "Mon " + " " * 24 + "░░▒▒▓▓██"
@@ -52,7 +52,7 @@ def test_a_row_for_each_day_and_two_characters_for_each_hour():
 
 
 @pytest.mark.parametrize(("encoding", "sign"), [("utf-8", "█"), ("ascii", "#"), ("latin-1", "#")])
-def test_what_the_terminal_cannot_show_is_drawn_otherwise(monkeypatch, encoding, sign):
+def test_a_terminal_without_blocks_gets_plain_characters(monkeypatch, encoding, sign):
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
     echo_heat(HEAT, colours=False)
@@ -60,5 +60,5 @@ def test_what_the_terminal_cannot_show_is_drawn_otherwise(monkeypatch, encoding,
     assert f"Tue {sign * 48}" in raw.getvalue().decode(encoding)
 
 
-def test_nothing_is_nothing():
+def test_hours_without_starts_are_empty():
     assert HeatMap([("Mon", [0.0] * 24)], "starts").lines()[1] == "Mon"

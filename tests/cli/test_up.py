@@ -1,4 +1,4 @@
-"""`onthedot up` as a process and on a real terminal: it is watched, stopped by signals, killed and started again."""
+"""`onthedot up` as a process and on a real terminal: its output, signals, kills, restarts and live view."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.cli.started import napping, started, wake
 pytestmark = pytest.mark.slow
 
 
-def test_it_says_what_it_does_and_ends_by_itself(tmp_path: Path, call: Call):
+def test_up_prints_what_happens_and_ends_after_its_duration(tmp_path: Path, call: Call):
     with started(tmp_path, "up", "--node-id", "one", "--for", "9s") as node:
         assert node.until("store").endswith(f"{tmp_path}/onthedot.db (new)")
         node.until("node", "one, leads (term 1)")
@@ -39,7 +39,7 @@ def test_it_says_what_it_does_and_ends_by_itself(tmp_path: Path, call: Call):
         node.until("planned", "jobs")
         node.until("started", "heartbeat", "run", " late")
         reading = call("runs", "--job", "heartbeat", "--db", tmp_path / "onthedot.db", "--json")
-        assert reading.exit_code == 0, "reading works while it runs"
+        assert reading.exit_code == 0, "other commands must work while the node runs"
         assert json.loads(reading.output)
         node.until("finished", "heartbeat", "succeeded in")
         node.until("draining")
@@ -48,7 +48,7 @@ def test_it_says_what_it_does_and_ends_by_itself(tmp_path: Path, call: Call):
         assert not any("\x1b" in line for line in node.seen), "no colours without a terminal"
 
 
-def test_json_lines(tmp_path: Path):
+def test_up_can_print_json_lines(tmp_path: Path):
     with started(tmp_path, "up", "--json", "--for", "9s") as node:
         assert node.end() == 0
     events: list[dict[str, Any]] = [json.loads(line) for line in node.seen]
@@ -60,8 +60,8 @@ def test_json_lines(tmp_path: Path):
     assert (ended["run_id"], ended["state"]) == (began["run_id"], "succeeded")
 
 
-def test_killed_started_again_cut_short_and_drained(tmp_path: Path):
-    """One nap: its first node is killed, its second is told twice to stop, and its third drains."""
+def test_a_run_survives_a_kill_and_a_forced_stop_and_ends_in_a_drain(tmp_path: Path):
+    """The first node of the run is killed, the second gets two signals to stop, and the third drains."""
     program = napping(tmp_path)
     with started(tmp_path, "up", program, "--node-id", "one", "--lease", "6s") as first:
         run = first.until("started", "nap").partition("run ")[2].split()[0]
@@ -87,7 +87,7 @@ def test_killed_started_again_cut_short_and_drained(tmp_path: Path):
         assert third.end() == 0
 
 
-def test_an_attempt_that_outlasts_the_grace_is_exit_code_1(tmp_path: Path):
+def test_an_attempt_longer_than_the_grace_gives_exit_code_1(tmp_path: Path):
     with started(tmp_path, "up", napping(tmp_path), "--grace", "100ms") as node:
         node.until("started", "nap")
         node.signal(signal.SIGINT)
@@ -96,7 +96,7 @@ def test_an_attempt_that_outlasts_the_grace_is_exit_code_1(tmp_path: Path):
         assert node.has("Error: expected every attempt to end within", "gave up on 1 attempt (nap); raise --grace")
 
 
-def test_after_an_outage_it_says_what_is_caught_up_and_what_is_not(tmp_path: Path):
+def test_a_start_after_an_outage_names_missed_and_caught_up_slots(tmp_path: Path):
     path = tmp_path / "onthedot.db"
     died = datetime.fromtimestamp(time.time(), UTC) - timedelta(minutes=10)
     run_virtual(_live_and_die(path, died))
@@ -111,7 +111,7 @@ def test_after_an_outage_it_says_what_is_caught_up_and_what_is_not(tmp_path: Pat
 
 
 async def _live_and_die(path: Path, start: datetime) -> None:
-    """Ten minutes ago a node planned a slot, and died before it came; the next one came three minutes ago."""
+    """A node started ten minutes ago, planned a slot, and died before it. The next slot was three minutes ago."""
     sched = otd.Scheduler("memory:")
     rarely = otd.every("400s", anchor=start + timedelta(seconds=5))
     sched.add(otd.Job(name="rare", task=otd.Sleep(duration=timedelta(milliseconds=1)), schedules=(rarely,)))
@@ -126,7 +126,7 @@ async def _live_and_die(path: Path, start: datetime) -> None:
     await harness.store.close()
 
 
-def test_a_reader_that_goes_away_ends_it_in_order(tmp_path: Path):
+def test_a_closed_output_ends_the_node_cleanly(tmp_path: Path):
     node = subprocess.Popen(
         [sys.executable, "-m", "onthedot", "up"],
         cwd=tmp_path,
@@ -147,7 +147,7 @@ def test_a_reader_that_goes_away_ends_it_in_order(tmp_path: Path):
         node.stderr.close()
 
 
-PATIENCE = 40.0
+TIMEOUT = 40.0
 
 
 class Terminal:
@@ -165,25 +165,27 @@ class Terminal:
         os.close(slave)
 
     def until_shown(self, *words: str) -> None:
-        """Read on until all of these are on the screen: a read may end in the middle of a picture."""
+        """Read until all of these are on the screen. One read may end in the middle of a frame."""
         self.until(lambda shown: all(word in shown for word in words))
 
     def until(self, found: Callable[[str], bool]) -> str:
-        """Read on until the screen is so; what it shows then."""
-        give_up_at = time.monotonic() + PATIENCE
+        """Read until `found` accepts the screen, and return its text."""
+        give_up_at = time.monotonic() + TIMEOUT
         while not found(self.screen.text()):
             left = give_up_at - time.monotonic()
-            assert left > 0, f"it did not come; the screen shows:\n{self.screen.text()}"
+            assert left > 0, f"timed out; the screen shows:\n{self.screen.text()}"
             if not self._read(left):
-                assert found(self.screen.text()), f"it ended before; the screen shows:\n{self.screen.text()}"
+                assert found(self.screen.text()), (
+                    f"the process ended too early; the screen shows:\n{self.screen.text()}"
+                )
         return self.screen.text()
 
-    def _read(self, patience: float) -> bool:
-        if not select.select([self._master], [], [], patience)[0]:
+    def _read(self, timeout: float) -> bool:
+        if not select.select([self._master], [], [], timeout)[0]:
             return True
         try:
             some = os.read(self._master, 65_536)
-        except OSError:  # Linux says so when the last writer has gone
+        except OSError:  # on Linux, the last writer has closed its end
             some = b""
         self.screen.feed(some.decode(errors="replace"))
         return bool(some)
@@ -192,10 +194,10 @@ class Terminal:
         self._process.send_signal(number)
 
     def end(self) -> int:
-        """Read to the end; the exit code."""
-        while self._read(PATIENCE):
+        """Read to the end of the output, and return the exit code."""
+        while self._read(TIMEOUT):
             pass
-        return self._process.wait(PATIENCE)
+        return self._process.wait(TIMEOUT)
 
     def close(self) -> None:
         self._process.kill()
@@ -214,7 +216,7 @@ def terminal(
         made.close()
 
 
-def test_it_shows_what_comes_runs_and_ended_and_drains_on_ctrl_c(tmp_path: Path):
+def test_the_live_view_shows_next_and_running_jobs_and_a_drain(tmp_path: Path):
     with terminal(tmp_path, napping(tmp_path)) as up:
         up.until_shown("onthedot  node one · leads (term 1) · onthedot.db")
         up.until_shown("running   nap", "next      ", "Ctrl-C drains and stops; a second one stops now")
@@ -225,12 +227,12 @@ def test_it_shows_what_comes_runs_and_ended_and_drains_on_ctrl_c(tmp_path: Path)
         assert up.end() == 0
     last = up.screen.text()
     assert "left       node one" in last
-    assert "node one · " not in last, "the view is gone"
-    assert "dead, 0 skipped; late p50" in " ".join(last.split()[-24:]), "and the counts stay, however wide they are"
+    assert "node one · " not in last, "the live view must be gone"
+    assert "dead, 0 skipped; late p50" in " ".join(last.split()[-24:]), "the counts must stay"
     assert not up.screen.cursor_hidden
 
 
-def test_it_shows_how_far_an_attempt_is(tmp_path: Path):
+def test_the_live_view_shows_the_progress_of_an_attempt(tmp_path: Path):
     with terminal(tmp_path) as up:
         picture = up.until(lambda shown: bool(with_progress(shown)))
         [row] = with_progress(picture)
@@ -243,7 +245,7 @@ def with_progress(shown: str) -> list[str]:
     return [line for line in shown.split("\n") if " of 120" in line and "attempt 3" in line]
 
 
-def test_a_second_ctrl_c_cuts_attempts_short_and_leaves_the_terminal_in_order(tmp_path: Path):
+def test_a_second_ctrl_c_stops_attempts_and_restores_the_terminal(tmp_path: Path):
     with terminal(tmp_path, napping(tmp_path), rows=8, columns=60) as up:
         up.until_shown("started    nap")
         up.signal(signal.SIGINT)
@@ -257,7 +259,7 @@ def test_a_second_ctrl_c_cuts_attempts_short_and_leaves_the_terminal_in_order(tm
 @pytest.mark.parametrize(
     ("arguments", "term"), [(("--plain",), "xterm-256color"), ((), "dumb"), (("--json",), "xterm-256color")]
 )
-def test_plain_lines_where_they_are_asked_for_or_nothing_can_be_drawn(
+def test_plain_lines_replace_the_live_view_on_request_or_on_a_dumb_terminal(
     tmp_path: Path, arguments: tuple[str, ...], term: str
 ):
     with terminal(tmp_path, *arguments, "--for", "1s", term=term) as up:

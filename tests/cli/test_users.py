@@ -1,4 +1,4 @@
-"""`onthedot users …`: passwords go in by standard input, and never come out."""
+"""`onthedot users`: it creates and changes users; passwords are read from standard input and never printed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def users(db: Path, *arguments: str, given: str | bytes = "") -> Result:
     return result
 
 
-def lets_in(db: Path, password: str) -> bool:
+def can_sign_in(db: Path, password: str) -> bool:
     async def work(store: Store) -> bool:
         try:
             await login(store, "ann", password, logins=Logins(SystemClock()))
@@ -51,13 +51,13 @@ def verbs(db: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_life_of_a_user(db: Path):
+def test_a_user_is_created_disabled_changed_and_removed(db: Path):
     assert users(db, "list").output == f"there are no users; make one with 'onthedot users create NAME --db {db}'\n"
     result = users(db, "create", "ann", "--role", "editor", "--namespace", "shop", given=f"{PASSWORD}\n")
     assert (result.exit_code, result.output) == (0, "user ann is made: editor, in shop, owner (ann)\n")
-    assert lets_in(db, PASSWORD)
+    assert can_sign_in(db, PASSWORD)
     assert users(db, "disable", "ann").output == "user ann is disabled; its sessions have ended\n"
-    assert not lets_in(db, PASSWORD)
+    assert not can_sign_in(db, PASSWORD)
     [listed] = json.loads(users(db, "list", "--json").output)
     assert set(listed) == {
         *("name", "disabled", "sign_on", "role", "scopes", "may_code", "namespaces", "owner", "only_own", "made_at"),
@@ -67,7 +67,7 @@ def test_the_life_of_a_user(db: Path):
     assert (
         users(db, "password", "ann", given=OTHER).output == "user ann has another password; its sessions have ended\n"
     )
-    assert (lets_in(db, PASSWORD), lets_in(db, OTHER)) == (False, True)
+    assert (can_sign_in(db, PASSWORD), can_sign_in(db, OTHER)) == (False, True)
     head, row = [re.split(r" {2,}", line) for line in users(db, "list").output.splitlines()]
     assert (head[:3], head[3][:6], row[:3]) == (
         ["USER", "STATE", "MAY"],
@@ -75,7 +75,7 @@ def test_the_life_of_a_user(db: Path):
         ["ann", "active", "editor, in shop, owner (ann)"],
     )
     assert json.loads(users(db, "rm", "ann", "--json").output)["name"] == "ann"
-    assert not lets_in(db, OTHER)
+    assert not can_sign_in(db, OTHER)
     assert verbs(db) == [
         *("users.create", "users.disable", "users.enable", "users.password", "users.delete"),
     ]  # fmt: skip
@@ -103,7 +103,7 @@ def test_the_life_of_a_user(db: Path):
         (["disbale", "ann"], "", "did you mean 'disable'?"),
     ],
 )
-def test_what_is_refused(db: Path, arguments: list[str], given: str | bytes, told: str):
+def test_bad_input_is_refused(db: Path, arguments: list[str], given: str | bytes, told: str):
     result = users(db, *arguments, given=given)
     assert result.exit_code == 2
     assert told in result.output
@@ -113,13 +113,13 @@ def test_what_is_refused(db: Path, arguments: list[str], given: str | bytes, tol
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_password_that_is_sent_twice_is_the_password(db: Path, end: str):
-    """As by scripts that answer the two questions of a terminal."""
+def test_a_password_may_be_typed_twice(db: Path, end: str):
+    """Scripts written for a terminal answer both prompts."""
     assert users(db, "create", "ann", given=f"{PASSWORD}{end}{PASSWORD}{end}".encode()).exit_code == 0
-    assert lets_in(db, PASSWORD)
+    assert can_sign_in(db, PASSWORD)
 
 
-def test_a_user_gets_another_role_and_other_limits(db: Path):
+def test_edit_changes_the_role_and_limits_of_a_user(db: Path):
     made = ("create", "ann", "--role", "editor", "--code", "--namespace", "shop")
     assert users(db, *made, given=PASSWORD).exit_code == 0
     told = users(db, "edit", "ann", "--role", "operator")
@@ -131,13 +131,13 @@ def test_a_user_gets_another_role_and_other_limits(db: Path):
     wide = ("--role", "editor", "--code", "--all-scopes", "--not-only-own", "--owner", "bob", "--json")
     shown = json.loads(users(db, "edit", "ann", *wide).output)
     assert (shown["role"], shown["may_code"], shown["scopes"], shown["owner"]) == ("editor", True, None, "bob")
-    assert lets_in(db, PASSWORD)
+    assert can_sign_in(db, PASSWORD)
     assert verbs(db) == ["users.create", "users.change", "users.change", "users.change"]
     entries = read_store(f"sqlite:///{db}", read)
     assert (entries[1].before["role"], entries[1].after["role"]) == ("editor", "operator")
 
 
-def test_a_name_is_taken_once(db: Path):
+def test_a_used_name_is_refused(db: Path):
     assert users(db, "create", "ann", given=PASSWORD).exit_code == 0
     result = users(db, "create", "ann", given=OTHER)
     assert result.exit_code == 2
@@ -145,10 +145,10 @@ def test_a_name_is_taken_once(db: Path):
         f"user 'ann' is there already; 'onthedot users password ann --db {db}' sets another password" in result.output
     )
     assert users(db, "disable", "anm").output.endswith("did you mean 'ann'?\n")
-    assert lets_in(db, PASSWORD)
+    assert can_sign_in(db, PASSWORD)
 
 
-def test_who_signs_on_is_made_without_a_password(db: Path):
+def test_a_user_who_signs_on_is_created_without_a_password(db: Path):
     made = users(db, "create", "Ann@Example.org", "--role", "editor", "--sign-on")
     assert (made.exit_code, made.output) == (
         0,
@@ -162,7 +162,7 @@ def test_who_signs_on_is_made_without_a_password(db: Path):
     assert verbs(db) == ["users.create"]
 
 
-def test_who_signs_on_is_called_by_an_address(db: Path):
+def test_a_user_who_signs_on_needs_an_address_as_name(db: Path):
     refused = users(db, "create", "ann", "--sign-on")
     assert refused.exit_code == 2
     assert "expected the e-mail address that it signs on with, got 'ann'" in refused.output

@@ -1,4 +1,4 @@
-"""The client: what is sent again, what is not, with which key, and what it refuses by itself."""
+"""The client: which requests it repeats after failures, how it handles keys, and what it refuses without a server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROGRAM = otd.Job(name="program", task=otd.Command(script="true"), owner="ann")
 
 
 class Wire(httpx2.AsyncBaseTransport):
-    """The way to the application, with troubles on it: `before` what is sent, or `after` it was done."""
+    """A transport to the application that fails on demand: `before` a request arrives, or `after` it was handled."""
 
     def __init__(self, app: Any) -> None:
         self._inner = httpx2.ASGITransport(app=app)
@@ -48,8 +48,8 @@ class Wire(httpx2.AsyncBaseTransport):
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits between two tries."""
+def without_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No delay between two tries."""
     monkeypatch.setattr(transport, "FIRST_DELAY", 0.0)
 
 
@@ -79,14 +79,16 @@ async def count(there: Served) -> int:
     return len(await there.there.verbs().list_runs(limit=1000))
 
 
-# ── what is sent again ───────────────────────────────────────────────────────────────────────────────────────
+# ── retries ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 LOST = [httpx2.ReadError("reset"), httpx2.ReadTimeout("slow"), httpx2.RemoteProtocolError("gone"), 503, 429]
 
 
 @pytest.mark.parametrize("trouble", LOST, ids=str)
-async def test_a_run_whose_answer_was_lost_is_made_once(there: Served, wire: Wire, client: otd.Client, trouble: Any):
+async def test_a_submit_repeated_after_a_lost_answer_creates_one_run(
+    there: Served, wire: Wire, client: otd.Client, trouble: Any
+):
     wire.after = [trouble, trouble]
     run = await client.submit("nap", delay="1h")
     assert run.created
@@ -96,7 +98,9 @@ async def test_a_run_whose_answer_was_lost_is_made_once(there: Served, wire: Wir
     assert await count(there) == 2
 
 
-async def test_many_runs_whose_answer_was_lost_are_made_once(there: Served, wire: Wire, client: otd.Client):
+async def test_a_bulk_submit_repeated_after_a_lost_answer_creates_each_run_once(
+    there: Served, wire: Wire, client: otd.Client
+):
     runs = await client.submit_many(["nap"] * 700, delay="1h")
     assert (len(set(runs)), await count(there), len(wire.sent)) == (700, 700, 2)
     wire.after = [httpx2.ReadError("reset")] * 2
@@ -105,8 +109,8 @@ async def test_many_runs_whose_answer_was_lost_are_made_once(there: Served, wire
     assert all(run.created for run in again)
 
 
-async def test_a_quota_that_is_used_up_is_told_at_once():
-    """It would not be long enough to ask again a few times. What was stored of many stays."""
+async def test_a_used_quota_is_reported_without_a_retry():
+    """A few retries would be too early. Runs of a bulk submit that were stored stay stored."""
     async with served(real=True, settings=Settings(quota_runs=3)) as there:
         await there.there.verbs().put(NAP)
         wire = Wire(there.app)
@@ -114,19 +118,23 @@ async def test_a_quota_that_is_used_up_is_told_at_once():
         for submit in (operator.submit_many(["nap"] * 5, delay="1h"), operator.submit("nap")):
             with pytest.raises(QuotaExceeded, match="quota_runs: expected at most 3 runs of owner 'ann'"):
                 await submit
-        assert [request.method for request in wire.sent] == ["GET", "POST", "POST"]  # the job, and each once
+        assert [request.method for request in wire.sent] == [
+            "GET",
+            "POST",
+            "POST",
+        ]  # the job is read, then each submit is sent once
         assert await count(there) == 3
         await operator.close()
 
 
 @pytest.mark.parametrize("trouble", [httpx2.ConnectError("refused"), httpx2.ConnectTimeout("slow")], ids=str)
-async def test_what_never_arrived_is_sent_again_whatever_it_is(wire: Wire, client: otd.Client, trouble: Exception):
+async def test_a_request_that_never_arrived_is_repeated(wire: Wire, client: otd.Client, trouble: Exception):
     wire.before = [trouble, trouble]
     assert (await client.pause("nap")).record.state == "paused"
     assert len(wire.sent) == 3
 
 
-async def test_what_may_have_been_done_is_not_done_twice(wire: Wire, client: otd.Client):
+async def test_a_change_that_may_have_been_done_is_not_repeated(wire: Wire, client: otd.Client):
     await client.put(replace(NAP, schedules=(otd.every("1h"),)))
     wire.sent.clear()
     wire.after = [httpx2.ReadError("reset")]
@@ -135,14 +143,14 @@ async def test_what_may_have_been_done_is_not_done_twice(wire: Wire, client: otd
     assert len(wire.sent) == 1
 
 
-async def test_nobody_tries_for_ever(wire: Wire, client: otd.Client):
+async def test_retries_end(wire: Wire, client: otd.Client):
     wire.before = [httpx2.ConnectError("refused") for _ in range(100)]
     with pytest.raises(otd.StoreUnavailable, match="is the server running"):
         await client.list_jobs()
     assert len(wire.sent) == transport.TRIES
 
 
-def test_tries_are_further_and_further_apart_and_never_long():
+def test_the_delay_between_tries_is_bounded():
     one = transport.ServerConnection("http://server")
     delays = [one._delay(tries, None) for tries in range(1, 12)]
     assert max(delays) <= transport.LONGEST_DELAY
@@ -150,19 +158,19 @@ def test_tries_are_further_and_further_apart_and_never_long():
     assert one._delay(1, 3_600.0) == transport.LONGEST_DELAY
 
 
-# ── who asks ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── keys and permissions ─────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
     ("key", "words"),
     [("", "expected a key"), ("otd_aaaaaaaaaaaa.nonsense", "this key is not known here, or has ended")],
 )
-async def test_whoever_is_not_known_is_told_so(wire: Wire, key: str, words: str):
+async def test_a_missing_or_unknown_key_is_refused(wire: Wire, key: str, words: str):
     with pytest.raises(KeyRefused, match=words):
         await otd.Client("https://server", key=key, transport=wire).list_jobs()
 
 
-async def test_what_a_key_may_not_do_is_told_with_the_permission(there: Served, wire: Wire):
+async def test_a_refusal_names_the_missing_permission(there: Served, wire: Wire):
     viewer = otd.Client("https://server", key=await key_of(there, Role.VIEWER), transport=wire)
     assert await viewer.get_job("nap") is not None
     with pytest.raises(AccessDenied, match="expected runs:control"):
@@ -171,7 +179,7 @@ async def test_what_a_key_may_not_do_is_told_with_the_permission(there: Served, 
         await viewer.put(NAP)
 
 
-async def test_a_source_is_applied_only_by_who_may_write_each_job(there: Served, wire: Wire):
+async def test_a_source_is_applied_only_with_permission_for_each_job(there: Served, wire: Wire):
     editor = otd.Client("https://server", key=await key_of(there, Role.EDITOR, owner="ann"), transport=wire)
     new = replace(NAP, name="new")
     with pytest.raises(AccessDenied, match=r"'program'.*expected jobs:code"):
@@ -185,7 +193,7 @@ async def test_a_source_is_applied_only_by_who_may_write_each_job(there: Served,
     assert made.job.owner == "ann"
 
 
-async def test_a_source_prunes_only_what_is_there_for_who_asks(there: Served, wire: Wire, client: otd.Client):
+async def test_a_source_prunes_only_visible_jobs(there: Served, wire: Wire, client: otd.Client):
     await client.apply([replace(NAP, name="anns"), replace(NAP, name="bobs", owner="bob")], source="a.yaml")
     bob = otd.Client("https://server", key=await key_of(there, Role.ADMIN, owner="bob", only_own=True), transport=wire)
     with pytest.raises(otd.UnknownJob):
@@ -196,7 +204,7 @@ async def test_a_source_prunes_only_what_is_there_for_who_asks(there: Served, wi
     assert await client.get_job("bobs") is None
 
 
-async def test_what_is_applied_is_on_record(there: Served, client: otd.Client):
+async def test_applied_changes_are_audited(there: Served, client: otd.Client):
     await client.apply([replace(NAP, name="a")], source="a.yaml")
     await client.apply([replace(NAP, name="a", priority="high")], source="a.yaml", dry_run=True)
     await client.apply([replace(NAP, name="a", priority="high")], source="a.yaml")
@@ -209,7 +217,7 @@ async def test_what_is_applied_is_on_record(there: Served, client: otd.Client):
     ]
 
 
-async def test_names_are_those_of_one_namespace(there: Served, wire: Wire):
+async def test_a_client_works_in_one_namespace(there: Served, wire: Wire):
     key = await key_of(there, Role.ADMIN)
     night = otd.Client("https://server", key=key, namespace="night", transport=wire)
     assert await night.get_job("nap") is None
@@ -220,10 +228,10 @@ async def test_names_are_those_of_one_namespace(there: Served, wire: Wire):
     assert await there.there.verbs().list_runs() == []
 
 
-# ── what is refused here ─────────────────────────────────────────────────────────────────────────────────────
+# ── checks without a server ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_transaction_of_ones_own_cannot_be_joined(client: otd.Client):
+async def test_a_transaction_cannot_be_joined_through_a_server(client: otd.Client):
     with pytest.raises(otd.DefinitionError, match="connection: expected none: a server cannot join"):
         await client.submit("nap", connection=object())
     with pytest.raises(otd.DefinitionError, match="connection: expected none"):
@@ -233,19 +241,19 @@ async def test_a_transaction_of_ones_own_cannot_be_joined(client: otd.Client):
 @pytest.mark.parametrize(
     "url", ["", "server", "ftp://server", "http://", "http://ann:pw@server", "http://server?x=1", "http://server:x"]
 )
-def test_what_is_no_address(url: str):
+def test_an_invalid_address_is_refused(url: str):
     with pytest.raises(otd.DefinitionError, match="url: expected"):
         otd.Client(url)
 
 
 @pytest.mark.parametrize("key", ["a b", "k\n", "schl\u00fcssel"])
-def test_what_is_no_key(key: str):
+def test_an_invalid_key_is_refused(key: str):
     with pytest.raises(otd.DefinitionError, match="key: expected") as refused:
         otd.Client("https://server", key=key)
     assert key not in str(refused.value)
 
 
-def test_a_key_is_not_shown():
+def test_the_repr_does_not_show_the_key():
     client = otd.Client("https://server", key="otd_secret.secret")
     assert "secret" not in repr(client) + repr(client.server)
 
@@ -256,21 +264,21 @@ HERE = ["http://127.0.0.1:7411", "http://127.9.9.9", "http://[::1]:80", "http://
 
 @pytest.mark.parametrize("kind", [otd.Client, otd.BlockingClient])
 @pytest.mark.parametrize("url", FAR)
-def test_a_key_goes_to_no_other_machine_in_plain_text(kind: type[otd.Client], url: str):
+def test_a_key_is_not_sent_to_another_machine_in_plain_text(kind: type[otd.Client], url: str):
     with pytest.raises(otd.DefinitionError, match=r"url: expected https://.* got .*insecure=True") as refused:
         kind(url, key="otd_secret.secret")
     assert "secret" not in str(refused.value)
     kind(url, key="otd_secret.secret", insecure=True)
-    kind(url)  # there is nothing to read
+    kind(url)  # without a key, nothing secret is sent
 
 
 @pytest.mark.parametrize("url", HERE)
-def test_a_key_goes_by_tls_and_to_this_machine(url: str):
+def test_a_key_is_sent_over_tls_or_to_this_machine(url: str):
     otd.Client(url, key="otd_secret.secret")
 
 
-async def test_what_stays_on_this_machine_goes_through_no_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nobody is there
+async def test_local_requests_use_no_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # no proxy listens there
     monkeypatch.setenv("NO_PROXY", "")
     server = HttpServer(f"sqlite:///{tmp_path / 'a.db'}", Settings(), Listen(port=0), knows=None)
     server.start()
@@ -292,16 +300,16 @@ def answering(status: int, **options: Any) -> Callable[[httpx2.Request], httpx2.
         answering(404, text="nothing here"), answering(200, json={"items": [{}], "next": None}),
     ],
 )  # fmt: skip
-async def test_who_is_no_server_of_ours_is_told_so(answer: Callable[[httpx2.Request], httpx2.Response]):
+async def test_a_server_of_another_program_is_reported(answer: Callable[[httpx2.Request], httpx2.Response]):
     client = otd.Client("http://server", transport=httpx2.MockTransport(answer))
     with pytest.raises(StoreError, match=r"expected (the answer of an onthedot server|what this version can read)"):
         await client.list_jobs()
 
 
-# ── over sockets ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── real sockets ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_it_blocks_for_those_without_a_loop(tmp_path: Path):
+def test_a_blocking_client_works_without_an_event_loop(tmp_path: Path):
     server = HttpServer(f"sqlite:///{tmp_path / 'a.db'}", Settings(), Listen(port=0), knows=None)
     server.start()
     try:
@@ -315,12 +323,12 @@ def test_it_blocks_for_those_without_a_loop(tmp_path: Path):
             with pytest.raises(otd.UnknownJob, match="did you mean 'nap'"):
                 client.pause("nab")
             client.close()
-            assert [record.job.name for record in client.list_jobs()] == ["nap"]  # another thread
+            assert [record.job.name for record in client.list_jobs()] == ["nap"]  # it starts a new thread
     finally:
         server.stop()
 
 
-async def test_a_server_that_is_not_there_is_told():
+async def test_an_unreachable_server_is_reported():
     async with otd.Client("http://127.0.0.1:9") as client:
         with pytest.raises(otd.StoreUnavailable, match=r"http://127.0.0.1:9: expected an answer, got none"):
             await client.list_jobs()

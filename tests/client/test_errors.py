@@ -1,4 +1,4 @@
-"""What a server refuses is raised as the library raises it."""
+"""Errors of the client: an error on the server is raised by the client as the same class with the same message."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ PLAIN = [
 
 
 def sent(error: OnTheDotError) -> OnTheDotError:
-    """Through a problem, and back."""
+    """Send the error through the JSON of a problem, and read it back."""
     problem = problem_of(error)
     return error_of(problem.status, shown(problem, "r-1"), server=AT)
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-def test_an_error_is_the_same_one(kind: type[OnTheDotError]):
+def test_an_error_keeps_its_class_and_message(kind: type[OnTheDotError]):
     got = sent(kind("expected this, got that"))
     assert type(got) is kind
     assert str(got) == "expected this, got that"
@@ -50,7 +50,7 @@ def test_a_definition_error_has_all_its_problems(kind: type[DefinitionError], pr
     assert (str(got), got.problems, got.subject) == (str(error), problems, subject)
 
 
-def test_a_store_that_is_away_names_the_server():
+def test_an_unavailable_store_is_reported_with_the_server():
     got = sent(StoreUnavailable("shop.db: locked"))
     assert type(got) is StoreUnavailable
     assert str(got) == "http://server: shop.db: locked"
@@ -64,7 +64,7 @@ def test_a_store_that_is_away_names_the_server():
         (503, StoreUnavailable), (500, StoreError),
     ],
 )  # fmt: skip
-def test_what_has_no_name_goes_by_its_status(status: int, kind: type[OnTheDotError]):
+def test_an_answer_without_an_error_name_is_mapped_by_its_status(status: int, kind: type[OnTheDotError]):
     got = error_of(status, {"detail": "no", "status": status}, server=AT)
     assert type(got) is kind
     assert "no" in str(got)
@@ -72,7 +72,7 @@ def test_what_has_no_name_goes_by_its_status(status: int, kind: type[OnTheDotErr
 
 @pytest.mark.parametrize("told", [None, "<html>", [], {"detail": 7}, {}])
 @pytest.mark.parametrize(("status", "kind"), [(404, StoreError), (200, StoreError), (502, StoreUnavailable)])
-def test_what_no_server_of_ours_says(told: Any, status: int, kind: type[OnTheDotError]):
+def test_an_answer_of_another_program_is_a_store_error(told: Any, status: int, kind: type[OnTheDotError]):
     got = error_of(status, told, server=AT)
     assert type(got) is kind
     assert "expected the answer of an onthedot server" in str(got)
@@ -81,7 +81,7 @@ def test_what_no_server_of_ours_says(told: Any, status: int, kind: type[OnTheDot
 @pytest.mark.parametrize(
     "name", ["KeyboardInterrupt", "did_you_mean", "annotations", "RunFailed", "WindowStale", "", 7]
 )
-def test_a_name_that_is_no_error_of_ours_makes_none(name: Any):
+def test_an_unknown_error_name_is_ignored(name: Any):
     assert type(error_of(409, {"detail": "no", "error": name}, server=AT)) is errors.StateError
 
 
@@ -92,7 +92,7 @@ def test_a_name_that_is_no_error_of_ours_makes_none(name: Any):
         {"detail": "expected a path of this server, got '/x'", "type": "https://onthedot.invalid/problems/path"},
     ],
 )
-def test_a_route_that_is_not_there_is_no_job_that_is_not_there(told: dict[str, str]):
+def test_an_unknown_route_is_not_reported_as_an_unknown_job(told: dict[str, str]):
     got = error_of(404, {**told, "request_id": "r-1"}, server=AT)
     assert type(got) is StoreError
     assert "r-1" in str(got)

@@ -1,4 +1,4 @@
-"""What a server writes, a client reads back as the same value."""
+"""Values of the client: every value that a server writes as JSON is read back as the same value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ plain = st.recursive(
 
 
 def sent(told: Any) -> Any:
-    """As it comes out at the other end."""
+    """The value after a trip through JSON."""
     return json.loads(to_json(told))
 
 
@@ -49,7 +49,7 @@ def sent(told: Any) -> Any:
         settled=texts, owner=texts, node=texts, revision=numbers,
     )
 )  # fmt: skip
-def test_a_run(run: RunRecord):
+def test_a_run_is_read_back(run: RunRecord):
     assert values.run_record(sent(run_out(run))) == run
 
 
@@ -61,7 +61,7 @@ def test_a_run(run: RunRecord):
         started_at=st.none() | instants, ended_at=instants,
     )
 )  # fmt: skip
-def test_an_attempt_but_for_its_lease(attempt: AttemptRecord):
+def test_an_attempt_is_read_back_without_its_lease(attempt: AttemptRecord):
     read = values.attempt_record(sent(attempt_out(attempt)))
     assert read.lease_id == ""
     assert {name: getattr(read, name) for name in read.__slots__ if name != "lease_id"} == {
@@ -71,7 +71,7 @@ def test_an_attempt_but_for_its_lease(attempt: AttemptRecord):
 
 @settings(deadline=None, max_examples=50)
 @given(jobs(), st.sampled_from(JobState), instants, instants, texts, st.none() | instants)
-def test_a_job(job: Any, state: JobState, created: int, updated: int, reason: str, until: int | None):
+def test_a_job_is_read_back(job: Any, state: JobState, created: int, updated: int, reason: str, until: int | None):
     record = JobRecord(7, 3, job, state, created, updated, reason, until)
     assert values.job_record(sent(job_out(record))) == record
 
@@ -85,12 +85,12 @@ def test_a_job(job: Any, state: JobState, created: int, updated: int, reason: st
         left_at=st.none() | instants, ttl=st.integers(0, 3_600_000_000), tzdata=texts,
     )
 )  # fmt: skip
-def test_a_node(node: Node):
+def test_a_node_is_read_back(node: Node):
     assert values.node(sent(_node(NodeShown(node, "living", [0], Held())))) == node
 
 
 @given(st.builds(Term, numbers, numbers, texts, instants, numbers, texts, texts))
-def test_a_term(term: Term):
+def test_a_term_is_read_back(term: Term):
     told = {**term_fields(term, {}, 0), "layout": term.layout, "tzdata": term.tzdata, "zones": term.zones}
     assert values.term(sent(told)) == term
 
@@ -101,11 +101,11 @@ def test_a_term(term: Term):
         numbers, numbers, numbers, st.none() | instants,
     )
 )  # fmt: skip
-def test_a_queue(queue: Queue):
+def test_a_queue_is_read_back(queue: Queue):
     assert values.queue(sent(queue_fields(queue))) == queue
 
 
 @pytest.mark.parametrize("told", [None, [], {}, {"run_id": 1}, "text"])
-def test_what_this_version_cannot_read_is_told_as_that(told: Any):
+def test_an_unreadable_value_is_a_store_error(told: Any):
     with pytest.raises(StoreError, match=r"run_record: expected what this version can read"):
         values.read(values.run_record, told)

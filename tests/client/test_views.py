@@ -1,4 +1,4 @@
-"""What a server tells beside the verbs: above all a stream that breaks off, and is gone on with."""
+"""Views of the client: live logs that resume after a broken stream, and why a run waits."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ END = 'event: end\nid: end\ndata: {"run_id":7,"state":"succeeded","reason":"","e
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "FIRST_DELAY", 0.0)
 
 
 class Broken(httpx2.AsyncByteStream):
-    """Some text, and then the cable is cut, or it just ends."""
+    """A stream that ends after some text, with an error if `cut`."""
 
     def __init__(self, text: str, *, cut: bool) -> None:
         self._text = text
         self._cut = cut
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        for start in range(0, len(self._text), 7):  # in pieces that end anywhere
+        for start in range(0, len(self._text), 7):  # pieces that end at any place
             yield self._text[start : start + 7].encode()
         if self._cut:
             raise httpx2.ReadError("cut")
@@ -57,8 +57,8 @@ class Line(httpx2.AsyncBaseTransport):
 
 
 @pytest.mark.parametrize("cut", [True, False])
-async def test_a_stream_that_breaks_off_is_gone_on_with_where_it_was(cut: bool):
-    half = LOG.format(3)[:-9]  # an event that is not whole is none
+async def test_a_broken_stream_is_resumed_where_it_stopped(cut: bool):
+    half = LOG.format(3)[:-9]  # an incomplete event is ignored
     line = Line(
         Broken(LOG.format(1) + LOG.format(2) + half, cut=cut), Broken(": ping\n\n" + LOG.format(3) + END, cut=cut)
     )
@@ -69,7 +69,7 @@ async def test_a_stream_that_breaks_off_is_gone_on_with_where_it_was(cut: bool):
 
 
 @pytest.mark.parametrize("cut", [True, False])
-async def test_a_stream_of_which_nothing_comes_is_not_followed_for_ever(cut: bool):
+async def test_an_empty_stream_is_given_up(cut: bool):
     line = Line(*(Broken("", cut=cut) for _ in range(100)))
     with pytest.raises(StoreUnavailable, match="http://server"):
         async for _ in views.follow_logs(ServerConnection("http://server", transport=line), 7):
@@ -78,7 +78,7 @@ async def test_a_stream_of_which_nothing_comes_is_not_followed_for_ever(cut: boo
 
 
 @pytest.mark.slow
-async def test_a_run_that_talks_is_heard_to_its_end(tmp_path: Path):
+async def test_a_running_job_is_followed_to_its_end(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'a.db'}"
     sched = otd.Scheduler(url)
     go_on = asyncio.Event()
@@ -106,7 +106,7 @@ async def test_a_run_that_talks_is_heard_to_its_end(tmp_path: Path):
             await asyncio.to_thread(serving.stop)
 
 
-async def test_how_a_run_stands_is_the_same_as_the_store_says(tmp_path: Path):
+async def test_the_standing_of_a_run_equals_that_of_the_store(tmp_path: Path):
     async with served() as one:
         verbs = one.there.verbs()
         await verbs.put(otd.Job(name="build", task=otd.Command(script="true")))

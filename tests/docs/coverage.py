@@ -1,4 +1,4 @@
-"""Read docs/coverage.md, and find the tests it names by reading the test files, which is fast."""
+"""Checks docs/coverage.md: it parses the test files to find the named tests, which is faster than collecting them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Row:
 
 
 def problems(text: str, root: Path) -> list[str]:
-    """Everything that is not true in the page, with its line."""
+    """Every wrong statement of the page, with its line."""
     rows, found = _rows(text)
     times = Counter(row.number for row in rows)
     found += [f"{number} is missing" for number in NUMBERS if not times[number]]
@@ -91,11 +91,11 @@ def _shown_problems(cell: str, root: Path) -> Iterator[str]:
 
 
 def _ticked(cell: str) -> tuple[list[str], str]:
-    """The pieces in backticks, and what is left beside them and the commas between them."""
+    """The pieces in backticks, and the rest without commas."""
     return re.findall(r"`([^`]+)`", cell), re.sub(r"`[^`]+`", "", cell).replace(",", "").strip()
 
 
-# --- would pytest collect it? --------------------------------------------------------------------
+# ── collection ───────────────────────────────────────────────────────────────────────────────────────────────
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -132,7 +132,7 @@ def _why_not_run(found: list[ast.stmt]) -> str | None:
 
 
 def _find(names: list[str], path: Path, root: Path) -> list[ast.stmt] | None:
-    """The definitions that the names lead to, through imports and base classes."""
+    """The definitions of these names, found through imports and base classes."""
     seen = _definition(names[0], path, root, depth=5)
     if seen is None:
         return None

@@ -1,4 +1,4 @@
-"""The code blocks of the documentation's pages, and how each kind is run.
+"""Reads the code blocks of the documentation. Each kind is run in its own way:
 
 * `python`: a program of its own. `python more` continues the one before.
 * `python test`: a test of the shop in `examples/testing`. `test_testing_page.py` runs it.
@@ -42,7 +42,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def programs(page: Path) -> list[Block]:
-    """Its Python programs; each with what continues it."""
+    """The Python programs of a page, each with the blocks that continue it."""
     found: list[Block] = []
     for block in blocks(page):
         if block.kind == "python":

@@ -1,4 +1,4 @@
-"""The public names: what is exported, and what can be done with it."""
+"""Lists the public names: exported classes and functions with their public methods and properties."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROPERTIES = (property, cached_property)
 
 
 class Public(NamedTuple):
-    """A name that people may use: where it is found, and what stands there."""
+    """A public name: its path and its value."""
 
     path: str
     value: Any
@@ -29,7 +29,7 @@ class Public(NamedTuple):
     @property
     def doc(self) -> str:
         if inspect.isclass(self.value):
-            return inspect.cleandoc(self.value.__doc__ or "")  # its own: a subclass says more than its base
+            return inspect.cleandoc(self.value.__doc__ or "")  # not the inherited one
         return inspect.getdoc(self.value) or ""
 
 
@@ -59,6 +59,6 @@ def _is_member(member: Any) -> bool:
 
 
 def _is_ours(owner: type, name: str) -> bool:
-    """Whether we wrote it: `int.bit_length` needs no words of ours."""
+    """Whether the member is defined in our code. `int.bit_length` needs no docstring of ours."""
     home = next(cls for cls in owner.__mro__ if name in cls.__dict__)
     return home.__module__.startswith(("onthedot.", "onthedot_verify."))

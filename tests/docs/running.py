@@ -1,4 +1,4 @@
-"""Running the examples of a docstring, line by line, `await` included: as `python -m asyncio` would do it."""
+"""Runs the examples of a docstring line by line. They may use `await`, as in `python -m asyncio`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PARSER, _CHECKER = doctest.DocTestParser(), doctest.OutputChecker()
 
 
 def examples_of(doc: str | None) -> list[doctest.Example]:
-    """What a docstring shows; nothing if it shows nothing."""
+    """The examples in a docstring."""
     return _PARSER.get_examples(doc or "")
 
 
 def run_examples(doc: str | None, names: Names) -> list[str]:
-    """Run them one after the other; `names` is what they find there, and what they leave. What is not as it says."""
+    """Run the examples in order and return the problems. They read and change `names`."""
     problems = []
     with asyncio.Runner() as runner:
         for example in examples_of(doc):
@@ -47,7 +47,7 @@ def _run(example: doctest.Example, names: Names, runner: asyncio.Runner) -> tupl
         try:
             code = compile(example.source, "<example>", "single", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
             _do(code, names, runner)
-        except Exception as error:  # noqa: BLE001 - whatever an example raises is what it shows
+        except Exception as error:  # noqa: BLE001 - an example may show any exception
             return said.getvalue(), traceback.format_exception_only(error)[-1]
     return said.getvalue(), None
 

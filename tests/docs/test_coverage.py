@@ -1,4 +1,4 @@
-"""docs/coverage.md is true: every number once, every file there, every test really collected."""
+"""docs/coverage.md: every number appears once, every file exists, and every named test is collected."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def root(tmp_path: Path) -> Path:
 
 
 def page(number: str = "S1-01", where: str = "open", shown: str = "open") -> str:
-    """A page with every number open, but for one."""
+    """A page on which every number is open but one."""
     heads = ["# Coverage", "| number | behaviour | where it works | shown by |", "|---|---|---|---|"]
     cells = {n: f"{where} | {shown}" if n == number else "open | open" for n in NUMBERS}
     return "\n".join([*heads, *(f"| {n} | does it | {last} |" for n, last in cells.items())])
 
 
-def test_the_page_is_true():
+def test_the_page_has_no_problems():
     found = problems((ROOT / "docs" / "coverage.md").read_text(), ROOT)
     assert not found, "docs/coverage.md:\n  " + "\n  ".join(found)
 
@@ -75,7 +75,7 @@ def test_there_are_138_numbers():
     assert len(set(NUMBERS)) == 138
 
 
-# --- the check itself can fail -------------------------------------------------------------------
+# ── the check itself ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_an_open_page_passes(root: Path):

@@ -1,4 +1,4 @@
-"""docs/design.md is a map: short, and true to the tree. So are its pages, and what comments say of them."""
+"""docs/design.md and its pages: the map is short, and every file, name, link and section that they mention exists."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ FEWEST_QUESTIONS = 30
 
 FILE = r"[\w./-]+\.(?:py|lua|sql|md|toml)"
 PATH = re.compile(r"`((?:[a-z_.]+/)+(?:[\w-]+(?:\.\w+)?)?)`")
-"""A file or a folder between backticks. One with a star, or without a slash, is none."""
+"""A file or folder in backticks. Names with a star or without a slash do not count."""
 
 MENTION = re.compile(r'(docs/design(?:/[\w-]+)?\.md)(?:, | has the \w+(?: of cases)?: )"([^"]+)"')
 
 
 def table(heading: str) -> list[list[str]]:
-    """The cells of the first table below a heading of the map, without its head."""
+    """The cells of the first table below a heading of the map, without the header."""
     [section] = re.findall(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", MAP.read_text(), re.MULTILINE | re.DOTALL)
     lines = section[section.index("|---") :].split("\n\n")[0].splitlines()[1:]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
 
 
 def find(path: str) -> Path:
-    """Where a path of these pages leads: from the root, or from `src/onthedot/` or `verify/`."""
+    """The file of a path on these pages. Paths start at the root, `src/onthedot/` or `verify/`."""
     places = [base / path for base in (SOURCE, ROOT, ROOT / "verify")]
     return next((place for place in places if place.exists()), places[0])
 
@@ -60,15 +60,15 @@ def names_of(node: ast.stmt) -> set[str]:
 
 
 def problem_of(row: list[str]) -> str:
-    """What is wrong with a row of "Where is …?"; empty if nothing is."""
+    """The problem with a row of "Where is …?"; empty if there is none."""
     question, file, name = row
     if not re.fullmatch(f"`{FILE}`", file) or not question.endswith("?"):
         return f"expected | question? | `file` | `name` or nothing |, got {row}"
     place = find(file.strip("`"))
     if not place.is_file():
-        return f"{question} {file} is no file: what has it become?"
+        return f"{question} {file} is no file; update the row"
     if name and name.strip("`") not in defined_in(place):
-        return f"{question} {file} defines no {name}: where is it now?"
+        return f"{question} {file} defines no {name}; update the row"
     return ""
 
 
@@ -80,7 +80,7 @@ def heading_anchors(page: Path) -> dict[str, str]:
 
 
 def mentions() -> list[tuple[str, str, str]]:
-    """Where a file names a section of these pages: the file, the page, the heading. Comments break lines anywhere."""
+    """All mentions of sections in our files: the file, the page and the heading. Comments may break lines anywhere."""
     found = []
     for folder in ("src", "verify", "tests"):
         for file in sorted((ROOT / folder).rglob("*")):
@@ -98,7 +98,7 @@ def test_the_map_is_short():
     assert len(lines) <= MOST_LINES
 
 
-def test_every_answer_is_in_the_tree():
+def test_every_row_of_the_map_names_existing_code():
     rows = table("Where is …?")
     assert len(rows) >= FEWEST_QUESTIONS
     assert len({question for question, *_ in rows}) == len(rows)
@@ -113,17 +113,17 @@ def test_every_answer_is_in_the_tree():
         (["a lease kept?", "node/heartbeat.py", ""], "expected"),
     ],
 )
-def test_a_wrong_answer_is_noticed(row: list[str], problem: str):
+def test_a_wrong_row_of_the_map_is_found(row: list[str], problem: str):
     assert problem in problem_of(row)
 
 
-def test_the_life_of_a_run_is_eight_files():
+def test_the_life_of_a_run_has_eight_existing_files():
     files = [row[1].strip("`") for row in table("The life of a run")]
     assert len(set(files)) == 8
     assert [file for file in files if not find(file).is_file()] == []
 
 
-def test_every_promise_has_a_test_that_is_there():
+def test_every_promise_names_a_test():
     rows = table("How each promise is tested")
     assert [promise for promise, test in rows if not PATH.search(test) and "onthedot_verify." not in test] == []
 
@@ -132,12 +132,12 @@ def test_every_promise_has_a_test_that_is_there():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_path_on_a_page_is_there(page: Path):
+def test_every_path_on_a_page_exists(page: Path):
     assert [path for path in PATH.findall(page.read_text()) if not find(path).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_on_a_page_leads_somewhere(page: Path):
+def test_every_link_on_a_page_works(page: Path):
     wrong = []
     for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
         path, _, anchor = link.partition("#")
@@ -149,11 +149,11 @@ def test_every_link_on_a_page_leads_somewhere(page: Path):
     assert wrong == []
 
 
-def test_every_page_is_named_on_the_map():
+def test_every_page_is_linked_from_the_map():
     assert [page.name for page in PAGES[1:] if f"(design/{page.name})" not in MAP.read_text()] == []
 
 
-def test_a_section_that_a_comment_names_is_there():
+def test_every_section_named_in_a_comment_exists():
     found = mentions()
     assert len(found) > 5
     assert [one for one in found if one[2] not in heading_anchors(ROOT / one[1]).values()] == []

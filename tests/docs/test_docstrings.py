@@ -1,8 +1,7 @@
-"""Every public name says what it does, with an example; and every example does what it says.
+"""Docstrings: every public name has a docstring with an example, and every example works.
 
-An example of a method goes on where that of its class ended, as it does for who reads them. What a verb promises is
-said once, in `Verbs`: `Scheduler`, `Client` and their blocking twins inherit the words, and it is the scheduler's
-that are run.
+The example of a method continues that of its class, as a reader expects. Verbs are documented once, in `Verbs`.
+`Scheduler`, `Client` and their blocking twins inherit the docstrings, and the examples of `Scheduler` are run.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def owner_of(path: str) -> Public | None:
 
 
 def is_shown(public: Public) -> bool:
-    """By an example of its own; for a property one of its class that uses it is enough."""
+    """Whether an example shows it. For a property, an example of its class that uses it is enough."""
     owner = owner_of(public.path)
     name = public.path.rpartition(".")[2]
     if isinstance(public.value, PROPERTIES) and owner is not None:
@@ -44,13 +43,13 @@ def is_shown(public: Public) -> bool:
 
 
 def is_repeated(path: str) -> bool:
-    """Whether these are the words of the scheduler's own verb, seen from elsewhere."""
+    """Whether this docstring is the same as that of the scheduler's verb."""
     twin = PUBLIC.get(f"onthedot.Scheduler.{path.rpartition('.')[2]}")
     return path.startswith(SAME_VERBS) and twin is not None and twin.doc == PUBLIC[path].doc
 
 
 def names_for(public: Public) -> Names:
-    """What an example finds: the names of its module; for a method, what the example of its class has left."""
+    """The names for an example: those of its module; for a method, also those that the class's example leaves."""
     names: Names = dict(vars(importlib.import_module(inspect.unwrap(_function(public.value)).__module__)))
     owner = owner_of(public.path)
     if owner is not None:
@@ -66,12 +65,12 @@ def _function(value: Any) -> Any:
 
 @pytest.mark.parametrize("path", PUBLIC)
 def test_a_public_name_has_a_docstring(path):
-    assert PUBLIC[path].doc, f"{path} has no docstring: say what it promises"
+    assert PUBLIC[path].doc, f"{path} has no docstring; add one"
 
 
 @pytest.mark.parametrize("path", PUBLIC)
 def test_a_public_name_has_an_example(path):
-    assert is_shown(PUBLIC[path]), f"{path} has no example: show a newcomer how it is used"
+    assert is_shown(PUBLIC[path]), f"{path} has no example; add one that shows its use"
 
 
 @pytest.mark.parametrize(
@@ -82,13 +81,13 @@ def test_a_public_name_has_an_example(path):
         if examples_of(PUBLIC[path].doc) and not is_repeated(path)
     ],
 )
-def test_an_example_does_what_it_says(path):
+def test_an_example_of_a_public_name_works(path):
     problems = run_examples(PUBLIC[path].doc, names_for(PUBLIC[path]))
     assert problems == []
 
 
 def inner_examples() -> Iterator[tuple[str, str | None]]:
-    """What modules show without its being public: the module, and the words."""
+    """Examples of names that are not public: the module and the docstring."""
     known = {public.doc for public in PUBLIC.values()}
     for package in (otd, onthedot_verify):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -99,7 +98,7 @@ def inner_examples() -> Iterator[tuple[str, str | None]]:
 
 
 @pytest.mark.slow
-def test_the_examples_of_inner_functions_are_true_as_well():
+def test_examples_of_private_names_work():
     inner = list(inner_examples())
     for module, doc in inner:
         assert run_examples(doc, dict(vars(importlib.import_module(module)))) == [], module
@@ -107,11 +106,11 @@ def test_the_examples_of_inner_functions_are_true_as_well():
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if module.startswith("onthedot_verify.")])
-def test_a_package_shows_its_use(module):
+def test_a_package_of_verify_shows_its_use(module):
     assert "\n    " in (importlib.import_module(module).__doc__ or ""), f"{module} shows no use"
 
 
-# ── the check itself can fail ────────────────────────────────────────────────────────────────────────────────
+# ── the check itself ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -126,7 +125,7 @@ def test_a_package_shows_its_use(module):
         (">>> async with nothing:\n...     pass", "raised NameError"),
     ],
 )
-def test_an_example_that_is_not_true_is_found(doc, problem):
+def test_a_wrong_example_is_found(doc, problem):
     found = run_examples(">>> import asyncio\n" + doc, {})
     assert len(found) == 1
     assert problem in found[0]

@@ -1,4 +1,4 @@
-"""The programs in `examples/` run to their end, and print what they say."""
+"""The programs in `examples/`: each runs to its end and prints the lines that its comments promise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_program_runs(program, tmp_path):
+def test_an_example_program_prints_what_it_promises(program, tmp_path):
     ended = subprocess.run(
         [sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False
     )

@@ -1,4 +1,4 @@
-"""Every link between our own documents leads somewhere, also to the heading that it names."""
+"""Links between our documents: the file and the heading of each link exist."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def links_of(document: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path):
+def test_every_link_of_a_document_works(document: Path):
     broken = []
     for link in links_of(document):
         if link.startswith("mailto:"):
@@ -54,7 +54,7 @@ def test_links_lead_somewhere(document: Path):
 @pytest.mark.parametrize(
     "document", [one for one in DOCUMENTS if one.is_relative_to(ROOT / "docs")], ids=lambda path: path.stem
 )
-def test_pages_of_the_site_link_to_pages_of_the_site(document: Path):
+def test_pages_of_the_site_link_only_to_pages_of_the_site(document: Path):
     outside = [
         link
         for link in links_of(document)

@@ -1,4 +1,4 @@
-"""The tables of docs/operate are true: permissions, alerts, reasons for waiting, messages, options of store URLs."""
+"""The tables in docs/operate: permissions, alerts, reasons for waiting, messages and URL options match the code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def section(page: str, heading: str) -> str:
 
 
 def first_cells(page: str, heading: str) -> list[str]:
-    """The first cells of the tables in a section, without their heads."""
+    """The first cells of the tables in a section, without the headers."""
     tables = re.findall(r"^\|[-:| ]+\|\n((?:\|.*\n)+)", section(page, heading), re.MULTILINE)
     return [row.split("|")[1].strip() for table in tables for row in table.splitlines()]
 
@@ -43,7 +43,7 @@ def test_every_alert_is_listed():
     assert ticked(first_cells("metrics.md", "Alerts")) == alerts
 
 
-def test_every_reason_for_waiting_is_one_that_show_gives():
+def test_every_listed_reason_for_waiting_exists():
     words = (SOURCE / "rules" / "why_waiting.py").read_text()
     reasons = ticked(first_cells("troubleshooting.md", "It waits"))
     assert len(reasons) > 10
@@ -52,7 +52,7 @@ def test_every_reason_for_waiting_is_one_that_show_gives():
         assert start in words.replace("{where} ", "a living worker to "), reason
 
 
-def test_every_message_of_a_store_is_one_that_stores_give():
+def test_every_listed_message_of_a_store_exists():
     stores = "".join(path.read_text() for path in (SOURCE / "stores").rglob("*.py"))
     messages = ticked(first_cells("troubleshooting.md", "The store is away"))
     assert len(messages) > 5

@@ -1,4 +1,4 @@
-"""Every example in the guides and the pages for operators does what it says, in a fresh folder."""
+"""Code blocks in docs/start, docs/guides and docs/operate: each runs, compiles or parses, in a fresh folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onthedot.define.job_reader import read_jobs
 from tests.docs.pages import PAGES, RUN, SHOWN, blocks, programs
 
 PRELUDE = "import asyncio\nfrom datetime import datetime, timedelta\nimport onthedot as otd\n"
-"""What each program has before its own lines, so that a guide shows what matters."""
+"""Imports put before each program, so that a guide need not repeat them."""
 
 RUNNER = """
 import sys, traceback
@@ -46,7 +46,7 @@ def test_every_block_has_a_known_kind(page: Path):
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @each_page
-def test_python_runs(page: Path, tmp_path: Path):
+def test_python_programs_of_a_page_run(page: Path, tmp_path: Path):
     paths = []
     for block in programs(page):
         path = tmp_path / f"{page.stem}_line_{block.line}.py"
@@ -69,7 +69,7 @@ def test_python_that_needs_a_server_compiles(page: Path):
 
 
 @each_page
-def test_yaml_is_a_file_of_jobs(page: Path):
+def test_yaml_blocks_are_files_of_jobs(page: Path):
     for block in blocks(page):
         if block.kind == "yaml":
             listed = block.text.lstrip().startswith("- ")
@@ -79,7 +79,7 @@ def test_yaml_is_a_file_of_jobs(page: Path):
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @each_page
-def test_shell_runs(page: Path, tmp_path: Path):
+def test_shell_blocks_of_a_page_run(page: Path, tmp_path: Path):
     script = "\n".join(block.text for block in blocks(page) if block.kind == "sh")
     if not script:
         return
@@ -92,7 +92,7 @@ def test_shell_runs(page: Path, tmp_path: Path):
 
 @pytest.mark.slow
 @each_page
-def test_shell_by_hand_has_no_mistake_in_its_syntax(page: Path):
+def test_shell_by_hand_has_valid_syntax(page: Path):
     for block in blocks(page):
         if block.kind == "sh by-hand":
             done = subprocess.run(["bash", "-n", "-c", block.text], capture_output=True, text=True, check=False)

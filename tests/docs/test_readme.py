@@ -1,4 +1,4 @@
-"""What the README says is what happens: its program runs, its commands exist."""
+"""README.md: its program, test and commands run word for word, and its links work."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_commands_run_word_for_word(tmp_path):
         assert ended.stdout.strip(), command
 
 
-def test_what_it_points_at_is_there():
+def test_its_links_work_and_name_every_example():
     links = re.findall(r"\]\(([^)]+)\)", README.read_text())
     assert [link for link in links if not (README.parent / link.partition("#")[0]).exists()] == []
     shown = {Path(link).name for link in links if link.startswith("examples/")}

@@ -1,4 +1,4 @@
-"""The generated reference has every option, key, setting, command, route, event, error and metric."""
+"""The generated reference: it has every option, key, setting, command, route, event, error and metric."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def text_of(name: str) -> str:
 
 
 def first_cells(name: str) -> set[str]:
-    """What is in the first column of the tables of a page."""
+    """The first cells of the tables of a page."""
     return set(re.findall(r"^\| `([^`]+)`", text_of(name), re.MULTILINE))
 
 
@@ -47,22 +47,22 @@ def commands(group: click.Group, path: str = "onthedot") -> Iterator[tuple[str, 
             yield from commands(command, f"{path} {name}")
 
 
-def test_every_option_of_a_job():
+def test_every_option_of_a_job_is_listed():
     named = {*options.HandlerOptions.__annotations__, *options.ProgramOptions.__annotations__}
     assert first_cells("jobs") == named
 
 
-def test_every_key_of_a_file():
+def test_every_key_of_a_file_is_listed():
     groups = [value for value in vars(key_docs).values() if isinstance(value, dict)]
     described = [group for group in groups if any(isinstance(one, key_docs.KeyDoc) for one in group.values())]
     assert first_cells("files") >= {key for group in described for key in group}
 
 
-def test_every_setting():
+def test_every_setting_is_listed():
     assert first_cells("settings") == {one.name for one in fields(Settings)}
 
 
-def test_every_command_with_its_options():
+def test_every_command_is_listed_with_its_options():
     page = text_of("cli")
     found = dict(commands(cli))
     assert len(found) > 50
@@ -73,7 +73,7 @@ def test_every_command_with_its_options():
                 assert option.opts[0] in page, f"{path} {option.opts[0]}"
 
 
-def test_every_route():
+def test_every_route_is_listed():
     document: Any = describe_api()
     page = text_of("http")
     for path, operations in document["paths"].items():
@@ -81,37 +81,37 @@ def test_every_route():
             assert f"### `{method.upper()} {path}`" in page
 
 
-def test_every_event():
+def test_every_event_is_listed():
     headings = set(re.findall(r"^## (\w+)$", text_of("events"), re.MULTILINE))
     assert headings == {cls.__name__ for cls in get_args(Event)}
 
 
-def test_every_error():
+def test_every_error_is_listed():
     named = {name.rpartition(".")[2] for name in first_cells("errors")}
     own = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
     assert named >= own
 
 
-def test_every_metric():
+def test_every_metric_is_listed():
     source = Path(metrics.__file__).read_text()
     names = set(re.findall(r'"(onthedot_[a-z_]+)"', source))
     shown = {name.removesuffix("_total") for name in first_cells("metrics")}
     assert {name.removesuffix("_total") for name in names} == shown
 
 
-def test_every_state_outcome_and_reason_of_a_skip():
+def test_every_state_outcome_and_reason_of_a_skip_is_listed():
     in_the_promises = set(re.findall(r"skipped\((\w+)\)", (DOCS / "guarantees.md").read_text()))
     assert first_cells("states") == {*RunState, *OutcomeKind, *in_the_promises}
 
 
-def test_every_public_name():
+def test_every_public_name_is_listed():
     page = text_of("python") + text_of("errors")
     missing = {name for name in onthedot.__all__ if not re.search(rf"(### `?|`otd\.){name}\b", page)}
     assert not missing
 
 
 @pytest.mark.parametrize("name", ["jobs", "files", "settings", "errors", "metrics", "states"])
-def test_everything_has_a_meaning(name: str):
+def test_every_listed_name_has_a_description(name: str):
     empty: list[str] = []
     column = 0
     for line in text_of(name).splitlines():

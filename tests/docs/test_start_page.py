@@ -1,8 +1,7 @@
-"""Every block of docs/start, word for word, in a fresh directory, while `onthedot up` runs: on the command line, by
-HTTP, in Python.
+"""The pages in docs/start: every block runs word for word in a fresh folder, while `onthedot up` runs.
 
-The port is another one, because other tests and servers of this machine may have it; nothing else is changed. What
-installs it, from a checkout or a wheel, is read here, and was followed by hand.
+Only the port is changed, because other servers on this machine may use it. The installation steps are checked here
+for existing targets, and were followed by hand.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ def texts(page: Path, kind: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def neighbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """What `make up` runs: sample jobs at the usual port, or another if that is taken."""
+    """The command that `make up` runs: sample jobs, with the API at the default port or a free one."""
     with started(tmp_path_factory.mktemp("up"), "up", "--plain") as up:
         up.until("Ctrl-C drains")
         yield up
 
 
 def homes(folder: Path) -> dict[str, str]:
-    """Where a new user's programs keep what they have, and root's: not on this machine."""
+    """Variables that keep the state of programs in this folder instead of the real home folder."""
     return {"HOME": str(folder), "OTD_STATE_DIR": str(folder / "state")}
 
 
@@ -63,7 +62,7 @@ def run_shell(script: str, folder: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @beside_make_up
-def test_on_the_command_line(tmp_path: Path):
+def test_the_page_for_the_command_line_works(tmp_path: Path):
     told = run_shell("\n".join(texts(CLI, "sh")), tmp_path)
     assert "jobs.yaml: 1 job would change" in told
     assert "zone      Europe/Berlin" in told
@@ -75,7 +74,7 @@ def test_on_the_command_line(tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @beside_make_up
-def test_by_http(tmp_path: Path):
+def test_the_page_for_http_works(tmp_path: Path):
     script = "\n".join(texts(HTTP, "sh")).replace("7412", str(free_port()))
     told = run_shell(script, tmp_path)
     assert '"role":"admin"' in told.replace(" ", "")
@@ -88,7 +87,7 @@ def test_by_http(tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @beside_make_up
-def test_in_python(tmp_path: Path):
+def test_the_page_for_python_works(tmp_path: Path):
     function, programs, blocking = texts(PYTHON, "python")
     told = {}
     for name, text in {"start": function, "build": programs, "blocking": blocking}.items():
@@ -108,7 +107,7 @@ def test_every_block_is_executed_or_shown(page: Path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_installs_it_exists(page: Path):
+def test_the_installation_steps_exist(page: Path):
     checkout, wheel, *_ = texts(page, "sh by-hand")
     [target] = re.findall(r"^make (\S+)$", checkout, re.MULTILINE)
     assert f"$(VENV)/{target.removeprefix('.venv/')}: " in (ROOT / "Makefile").read_text()
@@ -116,10 +115,10 @@ def test_what_installs_it_exists(page: Path):
     assert extra in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
-def test_no_port_is_the_one_of_make_up():
+def test_the_page_for_http_does_not_use_the_port_of_make_up():
     assert str(PORT) not in "".join(texts(HTTP, "sh"))
 
 
-def test_the_preview_is_in_the_zone_of_the_job():
+def test_the_preview_uses_the_time_zone_of_the_job():
     zones = set(re.findall(r"tz[:=] ?\"?(\w+/\w+)|--tz (\S+)", "".join([*texts(CLI, "sh"), *texts(PYTHON, "python")])))
     assert {one or other for one, other in zones} == {"Europe/Berlin"}

@@ -1,4 +1,4 @@
-"""What docs/guides/testing.md says is what happens: its test passes beside the example that it names."""
+"""docs/guides/testing.md: its test passes word for word, and it lists everything that a harness can do."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def test_the_test_passes_word_for_word(tmp_path):
     assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
-def test_what_a_harness_can_do_is_there_and_all_of_it_is_listed():
+def test_the_page_lists_all_methods_of_a_harness():
     listed = set(re.findall(r"\bh\.(\w+)", PAGE))
     can = {name for name in dir(Harness) if not name.startswith("_")}
-    made_for_it = {"start", "close"}  # by the fixture
+    called_by_the_fixture = {"start", "close"}
     inner = {"engine", "store"}
     assert listed - {"events"} <= can
-    assert can - made_for_it - inner <= listed
+    assert can - called_by_the_fixture - inner <= listed

@@ -1,4 +1,4 @@
-"""What verify/README.md shows works word for word, with the memory store in the place of the reader's own."""
+"""verify/README.md: its examples run word for word, with the memory store in place of the reader's own store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def blocks(kind: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the reader has a store."""
+    """A folder with a store of the reader's own."""
     (tmp_path / "my_store.py").write_text(STORE)
     return tmp_path
 
@@ -59,7 +59,7 @@ def test_the_commands_run_word_for_word(folder: Path):
     assert checked == "1 histories, 0 violations\n"
 
 
-def test_what_it_points_at_exists():
+def test_its_links_exist():
     links = re.findall(r"\]\(([^)]+)\)", PAGE.read_text())
     assert links
     assert [link for link in links if not (PAGE.parent / link).exists()] == []

@@ -1,1 +1,1 @@
-"""The programs in `examples/`, taken at their word. That each runs to its end is in `tests/docs/test_examples.py`."""
+"""Tests of the programs in `examples/`. `tests/docs/test_examples.py` checks that each runs to its end."""

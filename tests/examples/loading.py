@@ -1,4 +1,4 @@
-"""An example as a module of its own, with its database in the folder of the test."""
+"""Loads an example as a new module, with its database in the folder of the test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def load(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Loaded anew for each test: a scheduler belongs to one program, and so do its jobs."""
+    """Load the example again for each test, because a scheduler and its jobs belong to one program."""
     monkeypatch.chdir(folder)
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     assert spec is not None

@@ -1,4 +1,4 @@
-"""The FastAPI example: routes ask and answer, and the end of the lifespan lets reports be finished."""
+"""The FastAPI example: its routes submit and return reports, and running reports finish when the application stops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def client_of(example) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=example.app), base_url="http://here")
 
 
-async def test_a_report_is_asked_for_and_comes(example):
+async def test_a_report_is_submitted_once_and_returned(example):
     async with example.lifespan(example.app), client_of(example) as client:
         asked = await client.post("/reports/eu")
         assert (asked.status_code, asked.json()) == (202, {"run": 1, "new": True})
@@ -28,7 +28,7 @@ async def test_a_report_is_asked_for_and_comes(example):
         assert (await client.get("/reports/99")).status_code == 404
 
 
-async def test_what_is_being_made_when_the_application_stops_is_finished(example):
+async def test_a_running_report_finishes_when_the_application_stops(example):
     watch = Watch(example.sched)
     async with example.lifespan(example.app), client_of(example) as client:
         await client.post("/reports/eu")

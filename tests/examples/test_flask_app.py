@@ -1,4 +1,4 @@
-"""The Flask example: requests in many threads use one loop thread."""
+"""The Flask example: requests in many threads share one event loop thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_requests_in_many_threads_each_get_their_answer(example):
     assert answers == [(202, {"result": {"sent": number}}) for number in range(20)]
 
 
-def test_an_order_gets_one_receipt_however_often_it_is_asked_for(example):
+def test_repeated_requests_for_an_order_give_one_receipt(example):
     client = example.app.test_client()
     first, again = (client.post("/orders/7/receipt").get_json() for _ in range(2))
     assert (first["new"], again["new"]) == (True, False)

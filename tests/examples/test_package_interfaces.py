@@ -1,4 +1,4 @@
-"""The interfaces of the package document: each name has its counterpart, and does what it is there for."""
+"""The interfaces of the package document: the example has each name of the document, and each works."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ TYPES = ("JobHandler", "RetryPolicy", "JobStatus")
 HALF_A_MINUTE = timedelta(seconds=30)
 
 
-class Hand:
-    """A clock that passes when a test says so."""
+class ManualClock:
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self._now = SystemClock().now()
@@ -59,8 +59,8 @@ def example(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def clock() -> Hand:
-    return Hand()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture(params=["memory:", "sqlite:///interfaces.db"])
@@ -78,7 +78,7 @@ def dotted(table: Mapping[str, tuple[str, ...]]) -> list[str]:
 
 
 def rows() -> dict[str, tuple[str, list[str]]]:
-    """What the page says: name → how it is written in the adapter, and what stands behind it."""
+    """The rows of the page: name → its form in the example, and the names that implement it."""
     found = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
     return {name: (written.replace(r"\|", "|"), re.findall(r"`([^`]+)`", behind)) for name, written, behind in found}
 
@@ -88,26 +88,26 @@ def test_the_page_has_every_name_of_the_document_and_no_other():
 
 
 @pytest.mark.parametrize("name", dotted(CALLS))
-def test_a_call_is_there_as_the_page_writes_it(name, example):
+def test_a_call_has_the_signature_on_the_page(name, example):
     owner, _, method = name.partition(".")
     signature = inspect.signature(getattr(getattr(example, owner), method))
     _, *parameters = signature.parameters.values()
     assert str(signature.replace(parameters=parameters)).replace("'", "") == rows()[name][0]
 
 
-def test_the_fields_of_a_job_are_there_as_the_page_writes_them(example):
+def test_a_job_has_the_fields_on_the_page(example):
     assert {f"Job.{field.name}": field.type for field in fields(example.Job)} == {
         name: rows()[name][0] for name in dotted(FIELDS)
     }
 
 
-def test_the_types_are_there(example):
+def test_the_types_are_those_on_the_page(example):
     assert (example.RetryPolicy, example.JobStatus.__name__) == (otd.Retry, rows()["JobStatus"][0])
     assert example.JobHandler.__name__ == "Callable"
 
 
 @pytest.mark.parametrize("name", rows())
-def test_what_stands_behind_a_name_is_there(name):
+def test_the_names_that_implement_an_interface_exist(name):
     behind = rows()[name][1]
     assert behind
     for path in behind:
@@ -115,7 +115,7 @@ def test_what_stands_behind_a_name_is_there(name):
 
 
 @pytest.mark.slow
-async def test_the_example_calls_each_of_them(example, monkeypatch):
+async def test_the_example_calls_every_interface(example, monkeypatch):
     called: set[str] = set()
 
     def watch(owner: str, name: str) -> None:
@@ -161,7 +161,7 @@ async def test_a_registered_job_is_executed_with_its_retries(example, kind):
     assert tries == [1, 2]
 
 
-async def test_what_a_handler_raises_and_a_time_out_are_errors_of_execute(example):
+async def test_execute_raises_errors_of_the_handler_and_time_outs(example):
     async def fails(ctx: otd.Context) -> None:
         raise RuntimeError("no")
 
@@ -185,11 +185,11 @@ async def test_what_a_handler_raises_and_a_time_out_are_errors_of_execute(exampl
         await scheduler.Stop()
 
 
-async def test_each_of_them_can_be_faked(example):
-    """A service that is given its interfaces can be tested with plain objects in their place."""
+async def test_each_interface_can_be_faked(example):
+    """Plain objects can replace the scheduler and the store in tests of a service."""
 
     class Fake:
-        """Executes nothing, and remembers; its clock stands still."""
+        """Executes nothing, and records the submitted names."""
 
         def __init__(self) -> None:
             self.asked: list[str] = []
@@ -247,7 +247,7 @@ def test_a_job_without_a_handler_is_refused(example):
         example.Scheduler().Register(example.Job("report"))
 
 
-def test_the_next_run_of_a_cron_an_interval_and_a_timestamp(example):
+def test_next_run_works_for_cron_intervals_and_timestamps(example):
     noon = datetime(2027, 1, 1, 12, tzinfo=UTC)
     assert example.Schedule(otd.cron("0 9 * * *")).NextRun(noon) == datetime(2027, 1, 2, 9, tzinfo=UTC)
     assert example.Schedule(otd.every("1h")).NextRun(noon) == datetime(2027, 1, 1, 13, tzinfo=UTC)
@@ -271,7 +271,7 @@ async def test_jobs_are_saved_and_loaded_without_their_functions(example, store)
     assert known.Handler is report
 
 
-async def test_a_status_pauses_resumes_and_ends(example, store):
+async def test_a_status_pauses_resumes_and_deletes_a_job(example, store):
     backend = example.BackendProvider(store)
     await backend.SaveJob(example.Job("report", example.Schedule(otd.every("1h"))))
     for status in (example.JobStatus.PAUSED, example.JobStatus.ACTIVE):
@@ -300,7 +300,7 @@ async def test_a_lock_has_one_holder_until_it_is_released(example, store):
     assert await ours.LoadJobs() == []
 
 
-async def test_of_many_who_ask_at_once_one_gets_the_lock(example, store):
+async def test_of_concurrent_requests_one_gets_the_lock(example, store):
     backends = [example.BackendProvider(store) for _ in range(20)]
     taken = await asyncio.gather(*(backend.AcquireLock("import", HALF_A_MINUTE) for backend in backends))
     assert taken.count(True) == 1
@@ -308,7 +308,7 @@ async def test_of_many_who_ask_at_once_one_gets_the_lock(example, store):
     assert await backends[0].AcquireLock("import", HALF_A_MINUTE)
 
 
-async def test_a_lock_whose_time_is_over_passes_and_its_late_holder_takes_nothing_away(example, store, clock):
+async def test_an_expired_lock_passes_on_and_its_former_holder_cannot_release_it(example, store, clock):
     ours, theirs = example.BackendProvider(store), example.BackendProvider(store)
     assert await ours.AcquireLock("import", HALF_A_MINUTE)
     clock.turn(timedelta(seconds=29))
@@ -323,7 +323,7 @@ async def test_a_lock_whose_time_is_over_passes_and_its_late_holder_takes_nothin
     await theirs.ReleaseLock("import")
 
 
-async def test_the_lock_of_the_leader_is_the_term(example, store, clock):
+async def test_the_leader_lock_is_the_term(example, store, clock):
     ours, theirs = example.BackendProvider(store), example.BackendProvider(store)
     assert await ours.AcquireLock("leader", HALF_A_MINUTE)
     assert not await theirs.AcquireLock("leader", HALF_A_MINUTE)

@@ -1,4 +1,4 @@
-"""The shop on PostgreSQL: as a program, and word for word as onthedot was first drawn."""
+"""The example on PostgreSQL: the program runs, and so does the first sketch of onthedot, word for word."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.servers import postgres as servers
 from tests.servers.postgres import PostgresServer
 
 PROGRAM = EXAMPLES / "postgresql" / "receipts.py"
-DRAWN = Path(__file__).with_name("how_it_should_feel.txt")
+SKETCH = Path(__file__).with_name("first_sketch.txt")
 
 CREATE = "create table orders (id serial primary key, receipted bool default false)"
 
 
 @pytest.fixture
 def shop(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A server with a database `shop`, and an environment that leads there: the URL says only localhost."""
+    """A server with a database `shop`, and environment variables for it, because the URL says only localhost."""
     url = servers.create_database(postgres_server.url(), name="shop")
     with psycopg.connect(url) as db:
         monkeypatch.setenv("PGPORT", str(db.info.port))
@@ -38,7 +38,7 @@ def shop(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> st
 
 
 @pytest.mark.slow
-def test_the_program_runs(shop: str, tmp_path: Path):
+def test_the_program_prints_what_it_promises(shop: str, tmp_path: Path):
     ended = subprocess.run(
         [sys.executable, PROGRAM], cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=50,
         check=False,
@@ -49,12 +49,12 @@ def test_the_program_runs(shop: str, tmp_path: Path):
 
 
 @pytest.mark.slow
-async def test_it_feels_as_it_should(shop: str):
-    """Every word as it was drawn, but for what is left open there: the columns of an order."""
-    text = DRAWN.read_text()
+async def test_the_first_sketch_runs_word_for_word(shop: str):
+    """Only the columns of an order are filled in, which the sketch leaves open."""
+    text = SKETCH.read_text()
     assert "insert into orders …" in text
     text = text.replace("insert into orders …", "insert into orders default values returning id")
-    code = compile(text, str(DRAWN), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    code = compile(text, str(SKETCH), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     assert code.co_flags & inspect.CO_COROUTINE
     async with asyncpg.create_pool(shop, min_size=1) as pool:
         await pool.execute(CREATE)

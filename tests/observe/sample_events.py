@@ -1,4 +1,4 @@
-"""Events that never happened, with round numbers: everything is due at 12:00:00 UTC on New Year's Day 2026."""
+"""Sample events with round numbers: everything is due at 12:00:00 UTC on New Year's Day 2026."""
 
 from __future__ import annotations
 

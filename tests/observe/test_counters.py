@@ -1,4 +1,4 @@
-"""What is counted, and how it is read."""
+"""Counters: events are counted by job and verdict, with quantiles of lateness and duration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def counted(*events: Any) -> dict[str, Any]:
     return counters.snapshot()
 
 
-def test_attempts_are_counted_by_job_and_by_what_followed():
+def test_attempts_are_counted_by_job_and_verdict():
     snapshot = counted(
         started(), AttemptEnded(finish()),
         started(), AttemptEnded(finish(failure())),
@@ -53,7 +53,7 @@ def test_an_attempt_that_never_began_has_no_duration():
     assert counted(AttemptEnded(finish(began=False)))["total"]["took"]["count"] == 0
 
 
-def test_slots_and_runs_that_will_not_run_are_skipped():
+def test_skipped_slots_and_runs_are_counted():
     skipped = SlotsSkipped("import", "s", 14, NOON, NOON, "missed", "team")
     snapshot = counted(missed(), RunSkipped(lease(), "overlap:1:", 7), skipped)
     assert [(job["namespace"], job["skipped"]) for job in snapshot["jobs"]] == [("default", 2), ("team", 14)]
@@ -65,7 +65,7 @@ def test_a_snapshot_of_everything_is_json():
     assert json.loads(json.dumps(snapshot)) == snapshot
 
 
-def test_jobs_beyond_the_most_are_counted_together(monkeypatch: pytest.MonkeyPatch):
+def test_jobs_above_the_limit_are_counted_together(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "MOST_JOBS", 2)
     snapshot = counted(*(started(name=f"job-{number}") for number in range(5)), started(name="job-0"))
     assert [(job["job"], job["started"]) for job in snapshot["jobs"]] == [("…", 3), ("job-0", 2), ("job-1", 1)]
@@ -84,7 +84,7 @@ def test_a_quantile_is_at_most_an_eighth_too_large(part: float):
     assert exact <= found <= exact * 9 / 8
 
 
-def test_nothing_has_no_quantile_and_an_early_start_counts_as_on_time():
+def test_an_empty_histogram_has_no_quantile_and_early_starts_count_as_zero():
     spread = Histogram()
     assert spread.quantile(0.5) is None
     spread.add(-5)

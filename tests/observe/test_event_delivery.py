@@ -1,4 +1,4 @@
-"""Subscribers on threads of their own: in order, never in the engine's way."""
+"""Event delivery: subscribers get events in order on their own threads, and never delay the engine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from onthedot.model.events import DrainBegun, Event, EventsLeftOut
 from onthedot.observe.event_delivery import Delivery, EventBuffer, deliver_rest
 from tests.observe.sample_events import NOON
 
-PATIENCE = 10 * SECOND
+TIMEOUT = 10 * SECOND
 
 
 class Noon:
-    """It is always noon."""
+    """A clock that always shows noon."""
 
     def now(self) -> Micros:
         return NOON
@@ -46,7 +46,7 @@ def test_events_come_out_in_order_with_their_instants(clock: Noon):
     assert mailbox.get(0) is None
 
 
-def test_what_does_not_fit_is_left_out_and_told_in_its_place(clock: Noon):
+def test_lost_events_are_counted_at_their_place(clock: Noon):
     mailbox = EventBuffer(clock, most=2)
     for number in range(1, 6):
         mailbox.take(DrainBegun(number))
@@ -56,7 +56,7 @@ def test_what_does_not_fit_is_left_out_and_told_in_its_place(clock: Noon):
     assert mailbox.left_out == 3
 
 
-def test_a_gap_at_the_end_is_told_as_well(clock: Noon):
+def test_lost_events_at_the_end_are_counted(clock: Noon):
     mailbox = EventBuffer(clock, most=1)
     mailbox.take(DrainBegun(1))
     mailbox.take(DrainBegun(2))
@@ -66,11 +66,11 @@ def test_a_gap_at_the_end_is_told_as_well(clock: Noon):
     assert mailbox.ended
 
 
-def test_who_waits_is_woken_by_an_event_and_by_the_end(clock: Noon):
+def test_a_waiting_reader_is_woken_by_an_event_and_by_the_end(clock: Noon):
     mailbox, found = EventBuffer(clock), []
 
     def read() -> None:
-        while (entry := mailbox.get(PATIENCE)) is not None:
+        while (entry := mailbox.get(TIMEOUT)) is not None:
             found.append(entry[1])
 
     reader = threading.Thread(target=read)
@@ -85,7 +85,7 @@ def test_who_waits_is_woken_by_an_event_and_by_the_end(clock: Noon):
 CLOCK = SystemClock()
 
 
-def test_every_event_is_delivered_in_order_before_the_end():
+def test_all_events_are_delivered_in_order_before_the_end():
     told: list[Event] = []
     delivery = Delivery(told.append, CLOCK)
     delivery.open()
@@ -95,7 +95,7 @@ def test_every_event_is_delivered_in_order_before_the_end():
     assert told == [DrainBegun(number) for number in range(1_000)]
 
 
-def test_a_slow_one_is_told_how_much_it_has_missed():
+def test_a_slow_subscriber_is_told_how_many_events_it_missed():
     told: list[Event] = []
     reached, go_on = threading.Event(), threading.Event()
 
@@ -115,7 +115,7 @@ def test_a_slow_one_is_told_how_much_it_has_missed():
     assert told == [DrainBegun(0), DrainBegun(1), DrainBegun(2), EventsLeftOut(3)]
 
 
-def test_one_that_hangs_is_left_behind():
+def test_a_subscriber_that_hangs_does_not_delay_the_end():
     release = threading.Event()
 
     def hang(event: Event) -> None:
@@ -129,7 +129,7 @@ def test_one_that_hangs_is_left_behind():
     release.set()
 
 
-def test_errors_are_told_ever_more_rarely(caplog: pytest.LogCaptureFixture):
+def test_repeated_errors_of_a_subscriber_are_logged_less_and_less(caplog: pytest.LogCaptureFixture):
     class Broken:
         def __call__(self, event: Event) -> None:
             raise ValueError("no")

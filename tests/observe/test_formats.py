@@ -1,4 +1,4 @@
-"""Instants, lengths of time and strangers' text as people read them."""
+"""Formats for people: instants, lengths of time, and untrusted text on one line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DAY = 86_400 * SECOND
         (-1_249, "-1.2 ms"),
     ],
 )
-def test_lengths_are_short(micros: int, text: str):
+def test_lengths_of_time_are_short(micros: int, text: str):
     assert length(micros) == text
 
 
@@ -59,33 +59,33 @@ def test_control_characters_are_spelled_out(text: str, shown: str):
 
 
 @given(st.text())
-def test_whatever_comes_is_one_printable_line(text: str):
+def test_any_text_becomes_one_printable_line(text: str):
     assert plain(text).isprintable()
 
 
-def test_what_is_too_long_is_cut():
+def test_long_text_is_cut():
     assert plain("x" * 500, most=10) == "xxxxxxxxx…"
 
 
-def test_times_are_local():
+def test_a_time_is_shown_in_its_zone():
     assert time_of_day(NOON + 1_999, UTC) == "12:00:00.001"
     assert time_of_day(NOON, ZoneInfo("Asia/Kolkata")) == "17:30:00.000"
 
 
-def test_a_moment_of_another_day_has_its_date():
+def test_an_instant_on_another_day_has_its_date():
     assert moment(NOON, NOON + SECOND, UTC) == "12:00:00"
     assert moment(NOON + 5_000, NOON, UTC) == "12:00:00.005"
     assert moment(NOON - DAY, NOON, UTC) == "2025-12-31 12:00:00"
 
 
-def test_a_span_of_one_instant_is_that_instant():
+def test_a_span_of_one_instant_is_shown_as_that_instant():
     assert span(NOON, NOON, NOON, UTC) == "at 12:00:00"
     assert span(NOON, NOON + SECOND, NOON, UTC) == "from 12:00:00 to 12:00:01"
 
 
-def test_machines_get_utc_with_microseconds():
+def test_json_instants_are_utc_with_microseconds():
     assert iso(NOON) == "2026-01-01T12:00:00.000000Z"
 
 
-def test_one_run_two_runs():
+def test_counts_have_singular_and_plural():
     assert [count(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]

@@ -1,4 +1,4 @@
-"""Every event as one JSON object on one line."""
+"""Events as JSON: each event is one object on one line, with its name, instant and fields."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_each_event_has_its_name_and_instant(event: Event):
     assert fields["at"] == AT
 
 
-def test_a_start_says_how_late_it_was():
+def test_a_start_has_its_lateness():
     fields = read(started())
     assert fields["job"] == "import"
     assert fields["run_id"] == 41
@@ -39,7 +39,7 @@ def test_a_start_says_how_late_it_was():
     assert fields["started_at"] == "2026-01-01T12:00:00.001200Z"
 
 
-def test_an_end_says_what_follows():
+def test_an_end_has_its_outcome_and_next_instant():
     fields = read(AttemptEnded(finish(failure(), retry=Retry(5))))
     assert fields["state"] == "scheduled"
     assert fields["outcome"] == "failed"
@@ -61,7 +61,7 @@ def test_lengths_are_milliseconds_and_ranges_are_instants():
     assert (skipped["first"], skipped["slots"]) == ("2026-01-01T11:58:50.000000Z", 14)
 
 
-def test_a_missed_run_is_shown_whole():
+def test_a_missed_run_has_its_fields():
     fields = read(missed())
     assert (fields["run_id"], fields["state"], fields["reason"]) == (41, "skipped", "missed")
 

@@ -1,4 +1,4 @@
-"""Every event has its line, word for word."""
+"""Log lines: each event has exactly its line, bursts are summed up, and untrusted text cannot forge lines."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def new_lines() -> Lines:
     return Lines(late_after=30 * SECOND, grace=30 * SECOND, names=("import",), zone=UTC)
 
 
-def said(event: Event, lines: Lines | None = None) -> str:
-    """What is said of one event at noon, and of the pause that follows."""
+def printed(event: Event, lines: Lines | None = None) -> str:
+    """The lines of one event at noon, with those of the pause after it."""
     lines = lines or new_lines()
     found = [*lines.of(event, NOON), *lines.pause(NOON + SECOND)]
     return "\n".join(format_line(line, zone=UTC) for line in found)
@@ -61,7 +61,7 @@ LINES = [
     "12:00:00.000  replay     500 of 1200 dead letters asked for again",
     "12:00:00.000  skipped    import          14 slots from 11:58:50 to 11:59:55 will not run: missed",
     "12:00:00.001  started    import          run 41     +1.2 ms late",
-    "",  # progress comes every second: for the live view and for machines
+    "",  # progress comes every second, so only the live view and JSON show it
     "12:00:00.050  finished   import          run 41     succeeded in 50.0 ms",
     "12:00:00.000  refused    import          run 41     handler import succeeded too late: another node has this run; "
     "nothing was changed",
@@ -98,10 +98,10 @@ LINES = [
     ids=[type(event).__name__ for event in ONE_OF_EACH],
 )
 def test_each_event_has_its_line(event: Event, line: str):
-    assert said(event) == line
+    assert printed(event) == line
 
 
-def test_no_event_is_left_out():
+def test_every_kind_of_event_has_a_sample():
     assert {type(event) for event in ONE_OF_EACH} == set(get_args(Event))
 
 
@@ -126,26 +126,26 @@ def test_no_event_is_left_out():
     ],
 )
 def test_each_verdict_has_its_line(verdict: Verdict, line: str):
-    assert said(AttemptEnded(finish(verdict, retry=FIVE))) == f"12:00:00.050  {line}"
+    assert printed(AttemptEnded(finish(verdict, retry=FIVE))) == f"12:00:00.050  {line}"
 
 
-def test_a_refused_verdict_may_be_a_commit_that_came_first():
+def test_a_refused_verdict_of_an_exactly_once_job_names_both_causes():
     made = finish()
     job = replace(made.lease.record.job, guarantee=Guarantee.EXACTLY_ONCE)
     exact = replace(made.lease, record=replace(made.lease.record, job=job))
-    assert said(LeaseLost(made._replace(lease=exact))).endswith(
+    assert printed(LeaseLost(made._replace(lease=exact))).endswith(
         "too late: another node has this run, or its own transaction is committed; nothing was changed"
     )
 
 
-def test_an_attempt_that_never_began_says_so():
+def test_an_attempt_that_never_began_has_its_own_words():
     released = Verdict(RunState.SCHEDULED, OutcomeKind.RELEASED, "released", due_at=NOON)
-    assert said(AttemptEnded(finish(released, began=False))).endswith("to be run again; before it began: released")
+    assert printed(AttemptEnded(finish(released, began=False))).endswith("to be run again; before it began: released")
 
 
 def test_a_slot_run_long_after_its_time_is_caught_up():
     late = started(4 * MINUTE + 20 * SECOND)
-    assert said(late) == "12:04:20.000  caught up  import          run 41     due 12:00:00, 4 m 20 s late"
+    assert printed(late) == "12:04:20.000  caught up  import          run 41     due 12:00:00, 4 m 20 s late"
 
 
 @pytest.mark.parametrize(
@@ -153,23 +153,23 @@ def test_a_slot_run_long_after_its_time_is_caught_up():
     [{"failures": 1}, {"recoveries": 1}, {"trigger": "submit:x"}],
     ids=["a retry", "a recovery", "a submitted run"],
 )
-def test_other_late_starts_are_late_and_no_catch_up(fields: dict[str, object]):
-    assert "started " in said(started(5 * MINUTE, **fields))
+def test_late_starts_of_other_runs_are_no_catch_up(fields: dict[str, object]):
+    assert "started " in printed(started(5 * MINUTE, **fields))
 
 
 def test_a_start_within_late_after_is_only_late():
-    assert said(started(30 * SECOND)).endswith("started    import          run 41     +30.0 s late")
+    assert printed(started(30 * SECOND)).endswith("started    import          run 41     +30.0 s late")
 
 
-def test_a_late_start_after_an_outage_says_that_it_was_due_before():
+def test_a_late_start_after_an_outage_says_that_it_was_due_before_the_node():
     lines = new_lines()
     lines.of(NodeJoined("one", "boot", NOON + SECOND), NOON + SECOND)
-    assert said(started(2 * SECOND), lines).endswith("+2.0 s late, due before this node started")
+    assert printed(started(2 * SECOND), lines).endswith("+2.0 s late, due before this node started")
 
 
 def test_tries_and_recoveries_are_counted():
     again = started(failures=1, recoveries=2, retry=FIVE)
-    assert said(again).endswith("+1.2 ms late, try 2 of 5, recovery 2 of 3")
+    assert printed(again).endswith("+1.2 ms late, try 2 of 5, recovery 2 of 3")
 
 
 @pytest.mark.parametrize(
@@ -187,18 +187,20 @@ def test_tries_and_recoveries_are_counted():
         ),
     ],
 )
-def test_what_is_not_recovered_says_why(state: RunState, reason: str, line: str):
-    assert said(RunRecovered(lease(), LOST._replace(state=state, reason=reason))) == f"12:00:00.000  {line}"
+def test_a_run_that_is_not_recovered_has_the_reason(state: RunState, reason: str, line: str):
+    assert printed(RunRecovered(lease(), LOST._replace(state=state, reason=reason))) == f"12:00:00.000  {line}"
 
 
 def test_abandoned_attempts_are_counted():
-    assert said(NodeLeft("one", 1)) == "12:00:00.000  left       node one; 1 attempt abandoned, to be recovered"
-    assert said(NodeLeft("one", 0, 2)).endswith("node one; 2 outcomes not stored, to be recovered")
-    assert said(NodeLeft("one", 1, 1)).endswith("node one; 1 attempt abandoned, 1 outcome not stored, to be recovered")
+    assert printed(NodeLeft("one", 1)) == "12:00:00.000  left       node one; 1 attempt abandoned, to be recovered"
+    assert printed(NodeLeft("one", 0, 2)).endswith("node one; 2 outcomes not stored, to be recovered")
+    assert printed(NodeLeft("one", 1, 1)).endswith(
+        "node one; 1 attempt abandoned, 1 outcome not stored, to be recovered"
+    )
 
 
-def test_an_empty_drain_waits_for_nobody():
-    assert said(DrainBegun(0)).endswith("draining   no new work is taken; nothing is running")
+def test_a_drain_without_attempts_says_so():
+    assert printed(DrainBegun(0)).endswith("draining   no new work is taken; nothing is running")
 
 
 # ── summaries ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -208,7 +210,7 @@ def planned(job: str, runs: int, last: int = 25) -> RunsPlanned:
     return RunsPlanned(job, "s", runs, NOON, NOON + last * SECOND)
 
 
-def test_a_pass_of_the_planner_is_one_line():
+def test_one_pass_of_the_planner_is_one_line():
     lines = new_lines()
     assert [lines.of(planned(job, 3, last), NOON) for job, last in (("a", 20), ("b", 25), ("a", 10))] == [[], [], []]
     [line] = lines.pause(NOON + SECOND)
@@ -216,7 +218,7 @@ def test_a_pass_of_the_planner_is_one_line():
     assert lines.pause(NOON + 2 * SECOND) == []
 
 
-def test_passes_are_summed_up_for_a_while():
+def test_passes_of_the_planner_are_summed_up():
     lines = new_lines()
     lines.of(planned("a", 1), NOON)
     assert len(lines.pause(NOON + SECOND)) == 1
@@ -228,7 +230,7 @@ def test_passes_are_summed_up_for_a_while():
     assert line.text.startswith("3 runs of 2 jobs")
 
 
-def test_a_pass_waits_for_the_rest_of_its_burst():
+def test_a_pass_of_the_planner_is_held_back_for_its_rest():
     lines = new_lines()
     lines.of(planned("a", 1), NOON)
     assert lines.pause(NOON + 1) == []
@@ -246,39 +248,39 @@ def test_missed_runs_of_a_job_are_one_line():
     ]
 
 
-def test_missed_runs_are_told_before_what_comes_next():
+def test_missed_runs_are_printed_before_the_next_event():
     lines = new_lines()
     lines.of(missed(), NOON)
     assert [line.word for line in lines.of(started(), NOON)] == ["missed", "started"]
 
 
-def test_with_nothing_held_back_no_pause_is_waited_for():
+def test_a_pause_is_needed_only_for_held_back_lines():
     lines = new_lines()
     assert lines.pause_in(NOON) is None
     lines.of(missed(), NOON)
     assert lines.pause_in(NOON)
 
 
-# ── strangers' text, colours, columns ────────────────────────────────────────────────────────────────────────────
+# ── untrusted text, colours, columns ─────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_job_name_cannot_forge_a_line():
-    forged = said(JobPut("a\n12:00:00.000  finished   bank", "created", 1, 0, 0))
+    forged = printed(JobPut("a\n12:00:00.000  finished   bank", "created", 1, 0, 0))
     assert "\n" not in forged
     assert "a\\n12:00:00.000  finished" in forged
 
 
 def test_an_error_cannot_forge_a_line():
-    forged = said(AttemptEnded(finish(failure(error="x\r\n\x1b[32mfinished"), retry=FIVE)))
+    forged = printed(AttemptEnded(finish(failure(error="x\r\n\x1b[32mfinished"), retry=FIVE)))
     assert "\n" not in forged
     assert "\x1b" not in forged
 
 
-def test_only_the_word_is_painted():
+def test_only_the_first_word_is_coloured():
     painted = format_line(Line(NOON, "dead", "x", "bad"), zone=UTC, paint=lambda word, tone: f"<{tone}:{word}>")
     assert painted == "12:00:00.000  <bad:dead     >  x"
 
 
 def test_columns_are_as_wide_as_the_longest_name():
     lines = Lines(late_after=SECOND, grace=SECOND, names=("import", "a_rather_long_job_name"), zone=UTC)
-    assert said(started(), lines).endswith("started    import                  run 41     +1.2 ms late")
+    assert printed(started(), lines).endswith("started    import                  run 41     +1.2 ms late")

@@ -1,4 +1,4 @@
-"""What Prometheus reads: judged by its own library's readers."""
+"""Metrics for Prometheus: names, labels and values, read with the parsers of its own library."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def samples(metrics: Iterable[Any]) -> Samples:
-    """What a scrape would store: nothing may be there twice."""
+    """The samples of a scrape by name and labels. None may appear twice."""
     text, _ = exposed(metrics, "")
     found: Samples = {}
     for family in read_plain(text.decode()):
         for sample in family.samples:
             key = (sample.name, frozenset(sample.labels.items()))
-            assert key not in found, f"{key} is told twice"
+            assert key not in found, f"{key} appears twice"
             found[key] = sample.value
     return found
 
@@ -51,7 +51,7 @@ def counted(*events: Any) -> Samples:
 # ── a node ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_attempts_are_told_by_job_and_verdict():
+def test_attempts_are_counted_by_job_and_verdict():
     found = counted(
         started(), AttemptEnded(finish()), started(), AttemptEnded(finish(failure())),
         started(name="mail"), AttemptEnded(finish(name="mail")), RunSkipped(lease(), "overlap:1:", 7),
@@ -64,17 +64,17 @@ def test_attempts_are_told_by_job_and_verdict():
     assert value(found, "onthedot_attempts_started_total", job_namespace="default", job_name="mail") == 1
 
 
-def test_the_first_death_of_a_job_is_an_increase():
+def test_the_counter_of_deaths_starts_at_zero():
     deaths = "onthedot_attempts_ended_total"
     put = JobPut("import", "created", 1, 6, 0, "team")
     team = {"verdict": "dead", "job_namespace": "team", "job_name": "import"}
-    assert value(counted(put), deaths, **team) == 0, "a job of this program that has not run yet"
+    assert value(counted(put), deaths, **team) == 0, "a job of this program before its first attempt"
     of_import = {"verdict": "dead", "job_namespace": "default", "job_name": "import"}
-    assert value(counted(started()), deaths, **of_import) == 0, "any job, from its first attempt on"
+    assert value(counted(started()), deaths, **of_import) == 0, "any job after its first attempt"
     assert value(counted(started(), AttemptEnded(finish(failure(state=RunState.DEAD)))), deaths, **of_import) == 1
 
 
-def test_nothing_else_is_told_of_what_never_happened():
+def test_other_counters_appear_with_their_first_event():
     found = counted(JobPut("import", "created", 1, 6, 0), started(name="mail"))
     assert not [labels for name, labels in found if name == "onthedot_slots_skipped_total"]
     assert [dict(labels)["job_name"] for name, labels in found if name == "onthedot_attempts_started_total"] == ["mail"]
@@ -82,7 +82,7 @@ def test_nothing_else_is_told_of_what_never_happened():
     assert ended == ["import", "mail"]
 
 
-def test_no_label_is_one_that_prometheus_sets_itself():
+def test_labels_do_not_collide_with_those_of_prometheus():
     counters = Counters()
     for event in (started(), AttemptEnded(finish()), RunSkipped(lease(), "overlap:1:", 7)):
         counters(event)
@@ -92,13 +92,13 @@ def test_no_label_is_one_that_prometheus_sets_itself():
     assert labels.isdisjoint({"job", "instance", "namespace", "pod", "container", "service", "endpoint"}), labels
 
 
-def test_events_are_told_by_their_names():
+def test_events_are_counted_by_name():
     found = counted(StoreTrouble("planner", "gone", SECOND), StoreTrouble("planner", "gone", SECOND))
     assert value(found, "onthedot_events_total", event="StoreTrouble") == 2
 
 
 @pytest.mark.parametrize("late", [0, 1, 511, 512, 1_023, 1_024, 2 * SECOND, 10_000 * SECOND])
-def test_each_start_is_in_the_classes_that_are_no_shorter(late: Micros):
+def test_lateness_is_counted_in_cumulative_buckets(late: Micros):
     found = counted(started(late))
     for bound in BOUNDS:
         inside = value(found, "onthedot_start_lateness_seconds_bucket", le=str(bound / SECOND))
@@ -108,13 +108,13 @@ def test_each_start_is_in_the_classes_that_are_no_shorter(late: Micros):
     assert value(found, "onthedot_start_lateness_seconds_sum") == late / SECOND
 
 
-def test_durations_are_of_all_jobs_together():
+def test_durations_of_all_jobs_are_summed_up():
     found = counted(AttemptEnded(finish()), AttemptEnded(finish(name="mail")))
     assert value(found, "onthedot_attempt_duration_seconds_count") == 2
     assert value(found, "onthedot_attempt_duration_seconds_sum") == 2 * 50 * MILLISECOND / SECOND
 
 
-def test_a_program_adds_them_to_a_registry_of_its_own():
+def test_a_program_can_add_the_metrics_to_its_own_registry():
     counters, registry = otd.Counters(), CollectorRegistry()
     registry.register(otd.NodeMetrics(counters))
     counters(started())
@@ -123,7 +123,7 @@ def test_a_program_adds_them_to_a_registry_of_its_own():
     )
 
 
-def test_ten_thousand_jobs_are_some_thousand_lines_and_no_more():
+def test_the_lines_of_ten_thousand_jobs_are_bounded():
     counters = Counters()
     for number in range(10_000):
         counters(started(name=f"job{number}"))
@@ -140,7 +140,7 @@ def shown(name: str, state: str, *, incarnation: str = "1", running: int = 0, te
     )
 
 
-def test_nodes_are_told_by_state_and_by_what_they_hold():
+def test_nodes_are_counted_by_state_with_their_seats_and_runs():
     nodes = [shown("a", "living", running=3, terms=[0, 1]), shown("b", "late"), shown("c", "dead"), shown("d", "left")]
     found = samples(Snapshot(NOON, nodes, 4, []).collect())
     states = {state: value(found, "onthedot_nodes", state=state) for state in ("living", "late", "draining")}
@@ -151,15 +151,15 @@ def test_nodes_are_told_by_state_and_by_what_they_hold():
     assert not [labels for _, labels in found if ("node", "c") in labels or ("node", "d") in labels]
 
 
-def test_a_node_that_was_started_again_is_one():
-    """Until the lease of its former life ends, both are there."""
+def test_two_incarnations_of_a_node_are_summed_up():
+    """The earlier incarnation stays in the store until its lease ends."""
     lives = [shown("a", "living", incarnation="2", running=1), shown("a", "late", running=3)]
     found = samples(Snapshot(NOON, lives, 1, []).collect())
     assert value(found, "onthedot_node_runs", node="a", state="running") == 4
     assert value(found, "onthedot_node_seats", node="a") == 4
 
 
-def test_queues_are_told_with_how_long_they_wait():
+def test_queues_have_their_runs_and_longest_wait():
     mail = Queue("mail", paused_at=NOON, waiting=12, due=2, running=4, oldest_due=NOON - 90 * SECOND)
     found = samples(Snapshot(NOON, [], 1, [mail, Queue("idle"), Queue("early", oldest_due=NOON + SECOND)]).collect())
     runs = {
@@ -181,7 +181,7 @@ async def test_a_cluster_is_read_from_its_store():
     assert (value(found, "onthedot_shards"), value(found, "onthedot_shards_led")) == (1, 1)
 
 
-# ── as text ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── text formats ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ async def test_a_cluster_is_read_from_its_store():
         "application/openmetrics-text; version=nonsense",
     ],
 )
-def test_openmetrics_is_for_who_asks_for_it(accept: str):
+def test_openmetrics_is_sent_if_the_client_accepts_it(accept: str):
     counters = Counters()
     counters(started())
     text, media_type = exposed(NodeMetrics(counters).collect(), accept)
@@ -202,6 +202,6 @@ def test_openmetrics_is_for_who_asks_for_it(accept: str):
 
 
 @pytest.mark.parametrize("accept", ["", "*/*", "text/plain; version=nonsense", "\0\xff;;,=", "application/json"])
-def test_everybody_else_gets_the_text_of_prometheus(accept: str):
+def test_other_clients_get_the_text_format_of_prometheus(accept: str):
     _, media_type = exposed([], accept)
     assert media_type.startswith("text/plain; version=0.0.4")

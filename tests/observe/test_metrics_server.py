@@ -1,4 +1,4 @@
-"""Metrics beside a node without an API: real sockets."""
+"""The metrics server of a node without an API: scrapes, limits and time-outs on real sockets."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def counters() -> Counters:
 
 @pytest.fixture(params=["127.0.0.1", "::1"])
 def url(request: pytest.FixtureRequest, counters: Counters) -> Iterator[str]:
-    door = MetricsServer(counters, Listen(request.param, 0))
-    yield door.start()
-    door.stop()
-    door.stop()
+    server = MetricsServer(counters, Listen(request.param, 0))
+    yield server.start()
+    server.stop()
+    server.stop()
 
 
 def ask(url: str, method: str = "GET") -> tuple[int, bytes]:
@@ -47,7 +47,7 @@ def ask(url: str, method: str = "GET") -> tuple[int, bytes]:
             return error.code, error.read()
 
 
-def test_every_scrape_tells_what_was_counted_until_then(url: str, counters: Counters):
+def test_every_scrape_has_the_current_counts(url: str, counters: Counters):
     counters(started())
     status, text = ask(url)
     assert (status, b'started_total{job_name="import",job_namespace="default"} 1.0' in text) == (200, True)
@@ -55,7 +55,7 @@ def test_every_scrape_tells_what_was_counted_until_then(url: str, counters: Coun
     assert b'started_total{job_name="import",job_namespace="default"} 2.0' in ask(url)[1]
 
 
-def test_it_is_compressed_for_who_takes_that(url: str, counters: Counters):
+def test_a_scrape_is_compressed_if_the_client_accepts_it(url: str, counters: Counters):
     counters(started())
     asked = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})  # noqa: S310 - our own, on loopback
     with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310
@@ -63,23 +63,23 @@ def test_it_is_compressed_for_who_takes_that(url: str, counters: Counters):
         assert b'started_total{job_name="import",job_namespace="default"} 1.0' in gzip.decompress(answer.read())
 
 
-def test_nothing_else_is_there(url: str):
+def test_other_paths_and_methods_are_refused(url: str):
     assert ask(url, "HEAD") == (200, b"")
     assert ask(url.removesuffix("metrics"))[0] == 404
     assert ask(url + "/more")[0] == 404
     assert ask(url, "POST")[0] == 405
 
 
-def test_who_connects_and_asks_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch, counters: Counters):
+def test_an_incomplete_request_times_out(monkeypatch: pytest.MonkeyPatch, counters: Counters):
     monkeypatch.setattr(metrics_server._Asked, "timeout", 0.2)
-    door = MetricsServer(counters, Listen("127.0.0.1", 0))
-    port = int(door.start().removesuffix("/metrics").rpartition(":")[2])
+    server = MetricsServer(counters, Listen("127.0.0.1", 0))
+    port = int(server.start().removesuffix("/metrics").rpartition(":")[2])
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=30) as silent:
             silent.sendall(b"GET /met")
-            assert silent.recv(1) == b"", "it has hung up"
+            assert silent.recv(1) == b"", "the server must close the connection"
     finally:
-        door.stop()
+        server.stop()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=30)
     assert "onthedot metrics" not in {thread.name for thread in threading.enumerate()}
@@ -87,17 +87,17 @@ def test_who_connects_and_asks_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, counters: Counters) -> Iterator[int]:
-    """The port of a door whose patience is short."""
+    """The port of a server with a short time-out."""
     monkeypatch.setattr(metrics_server._Asked, "timeout", 0.5)
-    door = MetricsServer(counters, Listen("127.0.0.1", 0))
-    yield int(door.start().removesuffix("/metrics").rpartition(":")[2])
-    door.stop()
+    server = MetricsServer(counters, Listen("127.0.0.1", 0))
+    yield int(server.start().removesuffix("/metrics").rpartition(":")[2])
+    server.stop()
 
 
-def test_who_asks_a_letter_at_a_time_is_let_go(quick: int, capfd: pytest.CaptureFixture[str]):
+def test_a_very_slow_request_times_out(quick: int, capfd: pytest.CaptureFixture[str]):
     with socket.create_connection(("127.0.0.1", quick), timeout=30) as slow, pytest.raises(ConnectionError):
         dribble(slow)
-    assert capfd.readouterr().err == "", "and nobody is told of it"
+    assert capfd.readouterr().err == "", "nothing may be logged"
 
 
 def dribble(slow: socket.socket) -> None:
@@ -107,14 +107,14 @@ def dribble(slow: socket.socket) -> None:
         time.sleep(0.1)
 
 
-def test_who_comes_when_all_places_are_taken_is_let_go(quick: int):
+def test_connections_above_the_limit_are_closed(quick: int):
     with ExitStack() as stack:
         for _ in range(metrics_server._AT_ONCE):
             held = stack.enter_context(socket.create_connection(("127.0.0.1", quick), timeout=30))
             held.sendall(b"GET ")
         last = stack.enter_context(socket.create_connection(("127.0.0.1", quick), timeout=30))
         assert last.recv(1) == b""
-    wait_until(lambda: answers(quick), "a place again")
+    wait_until(lambda: answers(quick), "a free connection")
 
 
 def answers(port: int) -> bool:
@@ -124,7 +124,7 @@ def answers(port: int) -> bool:
         return False
 
 
-def test_a_port_that_is_taken_is_told(counters: Counters):
+def test_a_used_port_is_reported(counters: Counters):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = Listen("127.0.0.1", taken.getsockname()[1])
         with pytest.raises(DefinitionError, match=r"metrics: expected an address and a port .* got 127\.0\.0\.1:"):

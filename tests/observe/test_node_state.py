@@ -1,4 +1,4 @@
-"""Whether a node lives, in one word."""
+"""The state of a node: living, late, draining, left or dead."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def node(**facts: object) -> Node:
         (node(left_at=3 * SECOND), 40, "left"),
     ],
 )
-def test_each_state(one: Node, at: float, state: str):
+def test_a_node_has_the_state_of_its_lease_and_flags(one: Node, at: float, state: str):
     assert state_of(one, round(at * SECOND)) == state
 
 
 @pytest.mark.parametrize("lease", [2 * SECOND, 15 * SECOND, 60 * SECOND])
-def test_late_is_two_beats(lease: int):
+def test_a_node_is_late_after_two_missed_heartbeats(lease: int):
     beat = Settings().with_leases(lease).beat_every
     one = node(ttl=lease, lease_until=lease)
     assert [state_of(one, 2 * beat + 2_000 * step) for step in (-1, 1)] == ["living", "late"]

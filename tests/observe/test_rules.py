@@ -1,4 +1,4 @@
-"""The alert rules of docs/operate/prometheus-rules.yaml: every metric they use exists, and promtool accepts them."""
+"""The alert rules in docs/operate/prometheus-rules.yaml: their metrics exist, and they fire when they should."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def expressions() -> dict[str, str]:
     return {rule["alert"]: rule["expr"] for rule in group["rules"]}
 
 
-def test_the_rules_ask_for_what_is_told():
+def test_the_rules_use_existing_metrics_and_labels():
     counters = Counters()
     for event in (started(), AttemptEnded(finish()), RunSkipped(lease(), "overlap:1:", 7)):
         counters(event)
@@ -46,22 +46,22 @@ def test_the_rules_ask_for_what_is_told():
 
 
 @pytest.mark.soak
-def test_promtool_takes_the_rules():
+def test_promtool_accepts_the_rules():
     said = promtool("check", "rules", str(RULES))
     assert f"SUCCESS: {len(expressions())} rules found" in said
 
 
 @pytest.mark.soak
 def test_the_rules_fire_on_the_first_death_and_without_a_server(tmp_path: Path):
-    """Each case: series, one value a minute; the alert; the minute; whether it fires then."""
+    """A case has series with one value a minute, an alert, a minute, and whether the alert fires then."""
     zeros, ones = "0x30", "1x30"
     cases = [
         ({DEAD: f"0 0 0 {ones}"}, "OnTheDotRunsDie", 4, True),
         ({DEAD: f"0 0 0 {ones}"}, "OnTheDotRunsDie", 2, False),
-        ({DEAD: f"_ _ _ {ones}"}, "OnTheDotRunsDie", 3, True),  # its node has told nothing of the job before
+        ({DEAD: f"_ _ _ {ones}"}, "OnTheDotRunsDie", 3, True),  # the node had no series of this job before
         ({LOST: f"_ _ _ {ones}"}, "OnTheDotRunsDie", 3, True),
         ({DEAD: zeros}, "OnTheDotRunsDie", 20, False),
-        ({DEAD: ones}, "OnTheDotRunsDie", 20, False),  # long ago
+        ({DEAD: ones}, "OnTheDotRunsDie", 20, False),  # the death is long ago
         ({}, "OnTheDotNoServer", 3, True),
         ({SHARDS: f"1 1 1 1 1 {'_ ' * 20}"}, "OnTheDotNoServer", 4, False),
         ({SHARDS: f"1 1 1 1 1 {'_ ' * 20}"}, "OnTheDotNoServer", 15, True),
@@ -78,13 +78,13 @@ def test_the_rules_fire_on_the_first_death_and_without_a_server(tmp_path: Path):
         }
         for series, alert, minute, fires in cases
     ]
-    file = tmp_path / "tests.json"  # which is YAML, too
+    file = tmp_path / "tests.json"  # JSON is also YAML
     file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
     assert "SUCCESS" in promtool("test", "rules", str(file))
 
 
 def fired(alert: str) -> str:
-    """1 if it fires, else 0."""
+    """An expression that is 1 if the alert fires, else 0."""
     return f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0)'
 
 

@@ -1,4 +1,4 @@
-"""Output stores of every kind, and what is put into them."""
+"""Fixtures: an empty output store of each kind, and a log to put into it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onthedot.output.records import Record, encode
 
 @pytest.fixture(params=["directory", "memory", "s3"])
 def outputs(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutputStore:
-    """An empty one."""
+    """An empty output store: once in a directory, once in memory, once on S3."""
     if request.param == "directory":
         return OutputStore(tmp_path / "output")
     if request.param == "memory":
@@ -26,7 +26,7 @@ def outputs(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A record of two lines."""
+    """A log file of two lines."""
     folder = tmp_path / "spooled"
     folder.mkdir()
     path = folder / "log"

@@ -1,4 +1,4 @@
-"""A secret goes through everything that is kept of a program, in every form: no byte of it is left."""
+"""Redaction from end to end: a program prints a secret in many forms, and no stored or shown byte reveals it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ for number in range(3):
 
 
 def telltales() -> list[bytes]:
-    """Pieces that would give the secret away."""
+    """Parts of the secret, in each encoding. None of them may appear."""
     raw = CANARY.encode()
     whole = [
         raw[:6],
@@ -59,6 +59,7 @@ def telltales() -> list[bytes]:
 
 
 def persisted(*folders: Path) -> bytes:
+    """The paths and the unpacked contents of all files."""
     found = b""
     for path in (path for folder in folders for path in folder.rglob("*") if path.is_file()):
         data = path.read_bytes()
@@ -69,7 +70,7 @@ def persisted(*folders: Path) -> bytes:
 
 @pytest.mark.parametrize("size", [1, 5, 4_096])
 @pytest.mark.parametrize(("noise", "limit"), [(0, 10 << 20), (3, 2_000), (50, 4_000)])
-def test_no_persisted_byte_holds_it(tmp_path: Path, size: int, noise: int, limit: int):
+def test_no_stored_or_shown_byte_reveals_the_secret(tmp_path: Path, size: int, noise: int, limit: int):
     spool, outputs = Spool(tmp_path / "spool"), OutputStore(tmp_path / "output")
     capture = Capture(spool.log_of(NAME), step="sing", limit=limit, secrets=(CANARY,), clock=lambda: 1)
     done = subprocess.run(

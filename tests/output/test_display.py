@@ -1,4 +1,4 @@
-"""Nothing that a program says does anything to a terminal but show text, in colours."""
+"""Program output on a terminal: only text and colours pass; every other control sequence is removed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from onthedot.output.display import Display, safe
         ("\x1b[5n\x1b[c\x1b[>0qasks", "asks"),
     ],
 )
-def test_what_is_shown(said: str, shown: str):
+def test_text_and_colours_pass_and_control_sequences_are_removed(said: str, shown: str):
     assert safe(said) == shown
 
 
@@ -43,14 +43,14 @@ ALPHABET = st.sampled_from(
 
 
 @given(st.lists(ALPHABET, max_size=40).map("".join), st.integers(0, 40))
-def test_no_escape_but_colours_comes_through_however_it_is_cut(said: str, cut: int):
+def test_only_colours_pass_wherever_the_text_is_cut(said: str, cut: int):
     display = Display()
     shown = display.feed(said[:cut]) + display.feed(said[cut:]) + display.close()
     rest = re.sub(r"\x1b\[[0-9;:]*m", "", shown)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", rest)
 
 
-def test_a_sequence_that_is_cut_is_one():
+def test_a_sequence_cut_in_two_is_joined():
     display = Display()
     assert display.feed("a\x1b[3") + display.feed("1mb") + display.close() == "a\x1b[31mb\x1b[0m"
     assert display.feed("c\r") + display.feed("\nd") + display.close() == "c\nd"

@@ -1,4 +1,4 @@
-"""What a note keeps of live lines: their instants, streams and steps, whatever they say, within its bound."""
+"""Notes of live lines: each line keeps its instant, stream and step, and the note stays within its limit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def stored(text: str) -> str:
 
 
 @given(st.lists(st.tuples(texts, marks), max_size=20))
-def test_every_line_comes_back_with_its_stream_and_step(said: list[tuple[str, Mark]]):
+def test_every_line_is_read_back_with_its_stream_and_step(said: list[tuple[str, Mark]]):
     log = BoundedLog()
     for text, mark in said:
         log.add(text, mark)
@@ -41,11 +41,11 @@ def test_every_line_comes_back_with_its_stream_and_step(said: list[tuple[str, Ma
 
 
 @given(st.lists(st.tuples(texts, marks), max_size=60), st.integers(200, 600))
-def test_what_is_left_out_is_counted_and_the_bound_holds(said: list[tuple[str, Mark]], limit: int):
+def test_a_note_stays_within_its_limit_and_counts_what_it_leaves_out(said: list[tuple[str, Mark]], limit: int):
     log = BoundedLog(limit)
     for text, mark in said:
         log.add(text, mark)
-        assert len(log.text()) <= limit + 50  # with the line that says how much is left out
+        assert len(log.text()) <= limit + 50  # 50: the line that counts what is left out
     parts = read_note(log.text())
     whole = "".join(stored(one) + "\n" for one, _ in said)
     if parts:
@@ -55,7 +55,7 @@ def test_what_is_left_out_is_counted_and_the_bound_holds(said: list[tuple[str, M
         assert mark_of_part is not None
 
 
-def test_lines_that_come_at_once_share_a_mark():
+def test_lines_of_one_moment_share_a_mark():
     log = BoundedLog()
     for number in range(3):
         log.add(f"line {number}", Mark(number * WINDOW // 2, "out", "build"))
@@ -65,7 +65,7 @@ def test_lines_that_come_at_once_share_a_mark():
     )
 
 
-def test_a_chatty_attempt_keeps_marks_at_its_beginning_and_at_its_end():
+def test_a_long_note_keeps_the_marks_of_its_beginning_and_end():
     log = BoundedLog()
     for number in range(10_000):
         log.add(f"line {number}", Mark(number * 1_000, "out" if number % 50 else "err", "build"))
@@ -79,32 +79,32 @@ def test_a_chatty_attempt_keeps_marks_at_its_beginning_and_at_its_end():
     assert (gap.stream, gap.text.count("\n")) == ("otd", 1)
 
 
-def test_a_note_of_an_older_version_is_bare_text():
+def test_a_note_of_an_older_version_is_text_without_marks():
     note = "one\n[… 100 characters left out …]\nlast\n"
     assert read_note(note) == (Part(0, "one\n"), Part(104, "last\n"))
     assert note_records(read_note(note)) == (note, None)
     assert note_records(read_note("")) == ("", None)
 
 
-def test_what_is_begun_before_an_upgrade_is_read_too():
+def test_a_note_begun_before_an_upgrade_is_read_whole():
     parts = read_note("old\n" + encode_mark(Mark(5, "err", "s")) + "new\n")
     assert parts == (Part(0, "old\n"), Part(4, "new\n", Mark(5, "err", "s")))
     assert note_records(parts) == ("old\nnew\n", None)
 
 
-def test_a_reader_of_an_older_version_shows_no_marks():
-    """It makes text safe for a terminal: a mark is a control string, and those are left out."""
+def test_an_older_reader_shows_no_marks():
+    """An older reader removes control strings to protect the terminal, and a mark is one."""
     assert safe(f"{encode_mark(Mark(5, 'err', 'städte; 100%'))}text\n") == "text\n"
 
 
 @pytest.mark.parametrize(
     "damaged", ["\x1b_otd;x;out;\x1b\\", "\x1b_otd;1;in;\x1b\\", '\x1b_otd;1;out;"\x1b\\', "\x1b_otd;1;out;"]
 )
-def test_what_is_no_mark_is_text(damaged: str):
+def test_a_damaged_mark_is_text(damaged: str):
     assert list(split_marked(f"{damaged}a\n")) == [(None, f"{damaged}a\n")]
 
 
-def test_places_count_the_text_alone():
+def test_positions_count_text_without_marks():
     note = encode_mark(Mark(1, "out", "a")) + "one\n" + encode_mark(Mark(2, "err", "b")) + "two\n"
     pieces = list(note_pieces(read_note(note), LogPosition(1, "n", 2)))
     assert [(piece.text, str(piece.place), piece.record and piece.record[:3]) for piece in pieces] == [
@@ -114,7 +114,7 @@ def test_places_count_the_text_alone():
     assert str(in_records(LogPosition(1, "n", 6), read_note(note), "one\ntwo\nthree\n")) == "1.r.6"
 
 
-def test_a_forged_mark_is_known_again_in_the_records():
+def test_a_text_with_a_forged_mark_is_found_in_the_records():
     said = f"before\n{FORGED}text\n"
     log = BoundedLog()
     log.add(said, Mark(1, "out"))

@@ -1,4 +1,4 @@
-"""What the settings `output` and `spool` mean."""
+"""The settings `output` and `spool`: which folder or bucket each value names, and which values are refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "onthedot"
 
 
-def test_by_default_each_store_has_a_folder_below_the_state_of_its_user(state: Path):
+def test_by_default_each_store_has_a_folder_in_the_users_state_folder(state: Path):
     first, second = output_location("", "sqlite:///a.db"), output_location("", "sqlite:///b.db")
     assert isinstance(first, Path)
     assert first.parent == state / "output"
@@ -27,7 +27,7 @@ def test_by_default_each_store_has_a_folder_below_the_state_of_its_user(state: P
     assert spool_folder("", "sqlite:///a.db") == state / "spool" / first.name
 
 
-def test_without_a_state_home_it_is_below_the_users_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_without_xdg_state_home_output_goes_to_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("XDG_STATE_HOME", "not/absolute")
     monkeypatch.setenv("HOME", str(tmp_path / "ann"))
     place = output_location("", "sqlite:///a.db")
@@ -35,18 +35,18 @@ def test_without_a_state_home_it_is_below_the_users_own(monkeypatch: pytest.Monk
     assert place.parent == tmp_path / "ann" / ".local" / "state" / "onthedot" / "output"
 
 
-def test_the_same_file_is_the_same_store_and_passwords_do_not_matter(tmp_path: Path):
+def test_urls_of_one_store_share_its_folder_whatever_the_password(tmp_path: Path):
     assert home_of("sqlite:///a.db") == home_of(f"sqlite:///{tmp_path}/./a.db")
     assert home_of("postgresql://a:x@db/jobs") == home_of("postgresql://b:y@db/jobs") != home_of("postgresql://db/o")
 
 
-def test_several_stores_in_one_database_are_several():
+def test_stores_in_one_database_have_different_folders():
     assert home_of("postgresql://db/jobs?schema=a") != home_of("postgresql://db/jobs?schema=b&connections=4")
     assert home_of("postgresql://db/jobs?schema=a") == home_of("postgresql://db/jobs?connections=4&schema=a")
     assert home_of("redis://db/0?prefix=a") != home_of("redis://db/0?prefix=b") != home_of("redis://db/0")
 
 
-def test_what_a_store_in_memory_keeps_is_in_memory():
+def test_a_store_in_memory_keeps_its_output_in_memory():
     assert output_location("", "memory:") is None
     assert output_location("", None) is None
     assert spool_folder("", None) is None
@@ -69,14 +69,14 @@ def test_a_directory_and_a_bucket_can_be_given(tmp_path: Path):
         ("s3://bucket/x?endpoint=localhost:9000", "expected http://"),
     ],
 )
-def test_what_is_no_place_is_refused_with_what_to_do(given: str, told: str):
+def test_an_invalid_location_is_refused_with_advice(given: str, told: str):
     with pytest.raises(DefinitionError) as refused:
         output_location(given, None)
     assert told in str(refused.value)
     assert "SECRET@" not in str(refused.value)
 
 
-def test_what_waits_in_a_spool_is_apart_from_the_workspaces_in_it_and_by_store(tmp_path: Path):
+def test_each_store_has_its_own_folder_in_a_shared_spool(tmp_path: Path):
     first, second = spool_folder("here", "sqlite:///a.db"), spool_folder("here", "sqlite:///b.db")
     assert first is not None
     assert first.parent == spool_of(Settings(spool="here")) == tmp_path / "here"
@@ -84,6 +84,6 @@ def test_what_waits_in_a_spool_is_apart_from_the_workspaces_in_it_and_by_store(t
     assert spool_folder("here", "memory:") == tmp_path / "here" / "memory"
 
 
-def test_a_spool_is_a_directory():
+def test_a_spool_must_be_a_directory():
     with pytest.raises(DefinitionError, match="spool: expected a directory"):
         spool_folder("s3://bucket", None)

@@ -1,4 +1,4 @@
-"""Whose output it is: every store has a folder of its own in a place that several were given, and says where it is."""
+"""The owner of output: each store has a folder of its own in a shared location, and records where it is."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await opened.close()
 
 
-async def test_a_store_has_one_folder_however_many_ask_for_it(store: Store):
+async def test_concurrent_claims_agree_on_one_folder(store: Store):
     assert await find_owner(store) == Owner("")
     owners = await asyncio.gather(*(claim_output(store, "s3://logs/a?region=eu", IDS) for _ in range(8)))
     assert len(set(owners)) == 1
     assert await find_owner(store) == owners[0] == Owner(owners[0].folder, "s3://logs/a?region=eu")
 
 
-async def test_it_keeps_its_folder_when_its_output_goes_elsewhere(store: Store, tmp_path: Path):
+async def test_a_store_keeps_its_folder_when_the_location_changes(store: Store, tmp_path: Path):
     first = await claim_output(store, "s3://logs/a", IDS)
     second = await claim_output(store, str(tmp_path), IDS)
     assert second == Owner(first.folder, str(tmp_path))
     assert await claim_output(store, "", IDS) == await find_owner(store) == Owner(first.folder)
 
 
-async def test_a_place_is_told_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_relative_location_is_stored_as_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert (await claim_output(MemoryStore(), "here", IDS)).output == str(tmp_path / "here")
 
 
-async def test_the_default_is_not_written_down():
+async def test_the_default_location_is_not_stored():
     store = MemoryStore()
     assert await claim_output(store, "", IDS) == Owner("")
     assert await store.documents.get_document(KIND, ID) is None
 
 
 @pytest.mark.parametrize("body", ["[]", '{"folder": "../..", "output": ""}', '{"folder": 7, "output": ""}'])
-async def test_a_folder_is_an_id_and_nothing_else(body: str):
+async def test_a_stored_folder_that_is_no_id_is_refused(body: str):
     store = MemoryStore()
     await store.documents.put_document(KIND, ID, body, version=0)
     with pytest.raises(StoreError, match="32 hexadecimal digits"):
@@ -78,8 +78,8 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return server.url(server.fresh_prefix())
 
 
-async def test_two_stores_in_one_place_do_not_prune_each_other(shared: str, tmp_path: Path):
-    """Run 7 is known to neither of them: each removes its own, and no other."""
+async def test_two_stores_in_one_location_do_not_prune_each_other(shared: str, tmp_path: Path):
+    """Neither store knows run 7. Each removes only its own copy."""
     (tmp_path / "log").write_text("")
     name = Name(7, 1, "a-1")
     stores = [MemoryStore(), MemoryStore()]
@@ -94,5 +94,5 @@ async def test_two_stores_in_one_place_do_not_prune_each_other(shared: str, tmp_
 
 
 def pruner(store: Store, outputs: OutputStore, hear: Callable[[Event], None]) -> OutputPruner:
-    """In two hours."""
+    """A pruner whose clock is two hours ahead."""
     return OutputPruner(store, Led(), outputs, Events([hear]), lambda: SystemClock().now() + 2 * HOUR)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The contract of output stores: a directory, memory and S3 do the same."""
+"""Output stores: a directory, memory and S3 keep, read and remove output in the same way."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.servers.s3 import S3Server
 NAME = Name(41_007, 2, "c0ffee-1")
 
 
-def test_a_log_comes_back_as_it_was_recorded(outputs: OutputStore, log: Path):
+def test_a_log_is_read_back_as_it_was_recorded(outputs: OutputStore, log: Path):
     async def check() -> None:
         assert await outputs.index(NAME) is None
         assert await outputs.records(NAME) is None
@@ -52,7 +52,7 @@ def test_artifacts_have_sizes_and_checksums_and_can_be_read_in_parts(outputs: Ou
     asyncio.run(check())
 
 
-def test_what_is_kept_is_never_replaced(outputs: OutputStore, log: Path, tmp_path: Path):
+def test_kept_output_is_never_replaced(outputs: OutputStore, log: Path, tmp_path: Path):
     other = tmp_path / "other"
     other.write_bytes(b"")
 
@@ -64,7 +64,7 @@ def test_what_is_kept_is_never_replaced(outputs: OutputStore, log: Path, tmp_pat
     asyncio.run(check())
 
 
-def test_two_who_keep_the_same_at_once_agree(outputs: OutputStore, log: Path):
+def test_concurrent_writers_of_one_output_agree(outputs: OutputStore, log: Path):
     async def check() -> None:
         indexes = await asyncio.gather(*(outputs.keep(NAME, log) for _ in range(4)))
         assert len(set(indexes)) == 1
@@ -73,7 +73,7 @@ def test_two_who_keep_the_same_at_once_agree(outputs: OutputStore, log: Path):
     asyncio.run(check())
 
 
-def test_names_are_made_of_ids(outputs: OutputStore, log: Path, tmp_path: Path):
+def test_paths_are_built_from_ids_only(outputs: OutputStore, log: Path, tmp_path: Path):
     (tmp_path / "a").write_bytes(b"x")
 
     async def check() -> None:
@@ -93,7 +93,7 @@ def test_names_are_made_of_ids(outputs: OutputStore, log: Path, tmp_path: Path):
             _ = Name(1, 1, lease_id).folder
 
 
-def test_groups_come_oldest_first_and_what_is_forgotten_is_gone(outputs: OutputStore, log: Path):
+def test_groups_are_listed_oldest_first_and_forgotten_files_are_gone(outputs: OutputStore, log: Path):
     async def check() -> None:
         assert await outputs.groups() == []
         names = [Name(run_id, 1, "a") for run_id in (5_000, 7, 999, 123_456)]
@@ -111,7 +111,7 @@ def test_groups_come_oldest_first_and_what_is_forgotten_is_gone(outputs: OutputS
     asyncio.run(check())
 
 
-def test_a_log_that_was_changed_is_refused(tmp_path: Path, log: Path):
+def test_a_damaged_log_is_refused(tmp_path: Path, log: Path):
     outputs = OutputStore(tmp_path / "output")
     asyncio.run(outputs.keep(NAME, log))
     path = tmp_path / "output" / NAME.folder / LOG
@@ -123,7 +123,7 @@ def test_a_log_that_was_changed_is_refused(tmp_path: Path, log: Path):
 # ── directories ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_directory_is_its_owners_alone(tmp_path: Path, log: Path):
+def test_only_the_owner_can_read_a_directory(tmp_path: Path, log: Path):
     root = tmp_path / "state" / "output"
     asyncio.run(OutputStore(root).keep(NAME, log))
     for path in (root, *root.rglob("*")):
@@ -142,7 +142,7 @@ def test_links_in_a_directory_are_refused(tmp_path: Path, log: Path):
     assert list(elsewhere.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_used_is_told(tmp_path: Path, log: Path):
+def test_an_unusable_location_is_reported(tmp_path: Path, log: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputUnavailable, match="file"):
         asyncio.run(OutputStore(tmp_path / "file" / "output").keep(NAME, log))
@@ -151,7 +151,7 @@ def test_a_place_that_cannot_be_used_is_told(tmp_path: Path, log: Path):
 # ── S3 ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_wrong_key_is_refused_and_told_without_it(s3: S3Server, log: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_wrong_key_is_refused_and_not_repeated_in_the_error(s3: S3Server, log: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3.key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-key-at-all")
     outputs = OutputStore(output_location(s3.url(s3.fresh_prefix()), None))
@@ -160,9 +160,7 @@ def test_a_wrong_key_is_refused_and_told_without_it(s3: S3Server, log: Path, mon
     assert "not-the-key" not in str(told.value)
 
 
-def test_a_bucket_that_does_not_exist_is_told_and_a_file_that_has_gone_is_not_its_fault(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_missing_bucket_and_a_missing_file_are_different_errors(log: Path, monkeypatch: pytest.MonkeyPatch):
     async def refuse(*_: object, **__: object) -> None:
         raise FileNotFoundError("NoSuchBucket")
 
@@ -174,6 +172,6 @@ def test_a_bucket_that_does_not_exist_is_told_and_a_file_that_has_gone_is_not_it
         asyncio.run(OutputStore(None).keep(NAME, log))
 
 
-def test_nothing_is_left_beside_the_log(outputs: OutputStore, log: Path):
+def test_keeping_a_log_leaves_no_temporary_files(outputs: OutputStore, log: Path):
     asyncio.run(outputs.keep(NAME, log))
     assert [path.name for path in log.parent.iterdir()] == ["log"]

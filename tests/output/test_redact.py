@@ -1,4 +1,4 @@
-"""Secrets are taken out of streams, wherever those were cut."""
+"""Redaction of streams: secrets are hidden in every form that programs print, wherever the stream is cut."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def redacted(forms: tuple[bytes, ...], *pieces: bytes) -> bytes:
     return b"".join([*(redactor.feed(piece) for piece in pieces), redactor.close()])
 
 
-def by_hand(forms: tuple[bytes, ...], text: bytes) -> bytes:
-    """Byte by byte: what belongs to an occurrence is hidden."""
+def expected(forms: tuple[bytes, ...], text: bytes) -> bytes:
+    """A slow and simple redaction to compare with: hides each byte that belongs to a form."""
     hidden = {
         at + offset
         for form in forms
@@ -75,13 +75,13 @@ SECRET = "p/ss w&rd+é'\"<7>"
         r"p/ss w&rd+é'\"<7>",  # bash: declare -p
     ],
 )
-def test_every_form_that_programs_print_is_hidden_whole(printed: str):
+def test_every_form_that_programs_print_is_hidden(printed: str):
     shown = redacted(forms_of([SECRET]), f"value={printed};".encode()).decode()
     assert shown in ("value=***;", 'value="***";', "value='***';", 'value={"inner": "{\\"token\\": \\"***\\"}"};')
 
 
 @given(st.text(min_size=SHORTEST, max_size=40), st.binary(max_size=7), st.binary(max_size=7))
-def test_base64_is_hidden_wherever_it_stands(secret: str, before: bytes, behind: bytes):
+def test_base64_is_hidden_inside_longer_base64(secret: str, before: bytes, behind: bytes):
     raw = secret.strip().encode()
     if len(raw) < SHORTEST:
         return
@@ -90,11 +90,11 @@ def test_base64_is_hidden_wherever_it_stands(secret: str, before: bytes, behind:
         shown = redacted(forms_of([secret]), printed)
         left, _, right = shown.partition(b"***")
         bits_shown = 6 * len(left + right.rstrip(b"="))
-        # What is left is of its neighbours, and a few bits of the characters at the two borders.
+        # The rest belongs to the neighbours, but for up to 12 bits of the secret at its two borders.
         assert bits_shown <= 8 * len(before + behind) + 12, shown
 
 
-def test_long_base64_is_hidden_when_it_comes_in_lines():
+def test_base64_wrapped_into_lines_is_hidden():
     secret = "k3y!" * 100
     for wrap in (76, 64):
         whole = base64.b64encode(secret.encode()).decode()
@@ -106,7 +106,7 @@ def test_long_base64_is_hidden_when_it_comes_in_lines():
 @pytest.mark.parametrize("width", [20, 40, 60, 64, 76])
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("before", ["", "u", "user:", "x" * 57])
-def test_encodings_are_hidden_wherever_they_start_and_their_lines_end(width: int, ending: str, before: str):
+def test_encodings_are_hidden_at_every_offset_and_line_width(width: int, ending: str, before: str):
     secret = "".join(f"{number:x}Zq" for number in range(11, 31))
     for encode in (base64.b64encode, base64.urlsafe_b64encode, base64.b32encode, bytes.hex):
         printed = encode(f"{before}{secret};".encode())
@@ -128,11 +128,11 @@ def test_encodings_are_hidden_wherever_they_start_and_their_lines_end(width: int
         ("pass\tword'1\x1b", r"pass\tword\'1\E"),
     ],
 )
-def test_what_bash_quotes_is_hidden(secret: str, printed: str):
+def test_text_quoted_by_bash_is_hidden(secret: str, printed: str):
     assert redacted(forms_of([secret]), printed.encode()) in (b"***", b"x***")
 
 
-def test_each_line_of_a_secret_file_is_a_secret_and_the_white_space_around_it_is_none():
+def test_each_line_of_a_secret_is_hidden_but_not_the_white_space_around_it():
     key = "\n-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n"
     forms = forms_of([key])
     assert redacted(forms, b"  MIIEvQIBADANBgkq  ") == b"  ***  "
@@ -154,24 +154,24 @@ texts = st.lists(small, max_size=8).map(b"".join)
 
 
 @given(some_forms, texts)
-def test_what_comes_in_one_piece_is_as_by_hand(forms: tuple[bytes, ...], text: bytes):
-    assert redacted(forms, text) == by_hand(forms, text)
+def test_text_in_one_piece_is_redacted(forms: tuple[bytes, ...], text: bytes):
+    assert redacted(forms, text) == expected(forms, text)
 
 
 @given(some_forms, texts, st.data())
-def test_the_cuts_change_nothing(forms: tuple[bytes, ...], text: bytes, data: st.DataObject):
+def test_text_cut_anywhere_is_redacted_the_same(forms: tuple[bytes, ...], text: bytes, data: st.DataObject):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     pieces = [text[first:last] for first, last in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    assert redacted(forms, *pieces) == by_hand(forms, text)
+    assert redacted(forms, *pieces) == expected(forms, text)
 
 
 broken_texts = st.lists(st.one_of(small, st.sampled_from([b"\n", b"\r\n", b"\n\n\n"])), max_size=12).map(b"".join)
 
 
 @given(some_forms, broken_texts, st.data())
-def test_line_breaks_within_a_form_change_nothing(forms: tuple[bytes, ...], text: bytes, data: st.DataObject):
-    """Between two bytes of a form there may be a line break of up to two bytes. A line that ends with at most three
-    bytes of a form is shown whole, so that who looks on need not wait for its end."""
+def test_line_breaks_within_a_form_do_not_reveal_it(forms: tuple[bytes, ...], text: bytes, data: st.DataObject):
+    """Two bytes of a form may have a line break of up to two bytes between them. A line that ends with at most three
+    bytes of a form is shown whole, so that live output need not wait for the next line."""
     hidden = set[int]()
     for form in forms:
         broken = re.compile(rb"[\r\n]{0,2}".join(re.escape(bytes([byte])) for byte in form))
@@ -197,7 +197,7 @@ def test_a_secret_with_empty_lines_is_hidden_whole():
     assert redacted(forms_of([secret]), b"x" + secret.encode()[:5], secret.encode()[5:] + b"y") == b"x***y"
 
 
-def test_line_breaks_are_not_held_back_for_ever():
+def test_held_back_line_breaks_stay_bounded():
     redactor = Redactor((b"secret",))
     for _ in range(100):
         redactor.feed(b"s\n")
@@ -206,17 +206,17 @@ def test_line_breaks_are_not_held_back_for_ever():
 
 
 @pytest.mark.parametrize("secret", ["hunter2-hunter2", "aaaa", "abab", SECRET])
-def test_a_text_may_be_cut_at_every_two_places(secret: str):
+def test_text_cut_at_any_two_places_is_redacted_the_same(secret: str):
     forms = forms_of([secret])
     text = f"a{secret}{secret[:3]}b{base64.b64encode(secret.encode()).decode()}ab".encode()
-    whole = by_hand(forms, text)
+    whole = expected(forms, text)
     for first in range(len(text)):
         for last in range(first, len(text)):
             assert redacted(forms, text[:first], text[first:last], text[last:]) == whole
 
 
 @given(some_forms, texts)
-def test_no_more_is_held_back_than_the_longest_form_less_one(forms: tuple[bytes, ...], text: bytes):
+def test_fewer_bytes_are_held_back_than_the_longest_form_has(forms: tuple[bytes, ...], text: bytes):
     redactor = Redactor(forms)
     for at in range(len(text)):
         redactor.feed(text[at : at + 1])
@@ -224,7 +224,7 @@ def test_no_more_is_held_back_than_the_longest_form_less_one(forms: tuple[bytes,
 
 
 @given(some_forms, texts, texts, texts)
-def test_a_secret_that_begins_in_what_is_skipped_is_hidden_behind_it(
+def test_a_secret_that_begins_in_skipped_text_is_hidden(
     forms: tuple[bytes, ...], before: bytes, skipped: bytes, after: bytes
 ):
     redactor = Redactor(forms)
@@ -248,7 +248,7 @@ def test_a_secret_that_begins_in_what_is_skipped_is_hidden_behind_it(
     assert shown == wanted
 
 
-def test_a_copy_goes_its_own_way():
+def test_a_copy_is_independent_of_its_original():
     redactor = Redactor((b"secret",))
     redactor.feed(b"a sec")
     copy = redactor.copy()

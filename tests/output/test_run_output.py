@@ -1,4 +1,4 @@
-"""What is read of a run: the output store's records, and before that what the store was told."""
+"""The output of a run: read from the output store, or from the store until the output store has it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from onthedot.settings import Settings
 from onthedot.stores.values import LogRecord
 
 
-async def test_a_node_keeps_what_was_handed_in_and_everybody_can_read_it(tmp_path: Path):
+async def test_a_node_uploads_finished_output_and_other_nodes_can_read_it(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/jobs.db"
     settings = Settings(output=str(tmp_path / "output"), spool=str(tmp_path / "spool"))
     first = otd.Scheduler(url, settings=settings)
@@ -39,7 +39,7 @@ async def test_a_node_keeps_what_was_handed_in_and_everybody_can_read_it(tmp_pat
         capture.feed("out", b"as it was recorded\n")
         capture.close()
         spool.hand_in(name)
-    assert spool.waiting(9) == []  # a node that stops keeps what was handed in last
+    assert spool.waiting(9) == []  # a node that stops uploads the rest first
 
     second = otd.Scheduler(url, settings=settings)
     second.job(name="greet")(lambda: None)
@@ -47,7 +47,7 @@ async def test_a_node_keeps_what_was_handed_in_and_everybody_can_read_it(tmp_pat
         assert await second.logs(run.id) == [LogRecord(1, "as it was recorded\n")]
 
 
-async def test_an_output_store_that_is_away_hides_nothing_that_the_store_has(tmp_path: Path):
+async def test_lines_in_the_store_are_readable_if_the_output_store_is_not(tmp_path: Path):
     (tmp_path / "file").write_text("")
     settings = Settings(output=str(tmp_path / "file"))
     sched = otd.Scheduler("memory:", settings=settings)
@@ -62,7 +62,7 @@ async def test_an_output_store_that_is_away_hides_nothing_that_the_store_has(tmp
         assert await sched.logs(run) == [LogRecord(1, "hello\n")]
 
 
-async def test_what_a_handler_logs_has_its_instant_and_so_has_its_traceback():
+async def test_lines_and_the_traceback_of_a_handler_have_their_instants():
     sched = otd.Scheduler("memory:")
 
     @sched.job

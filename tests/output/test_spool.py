@@ -1,4 +1,4 @@
-"""Output waits on its machine: complete or not at all, for its owner alone."""
+"""The spool, where output waits for its upload: each entry is complete or absent, and only its owner can read it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def spool(tmp_path: Path) -> Spool:
     return Spool(tmp_path / "spool")
 
 
-def test_what_is_handed_in_waits_until_it_is_forgotten(spool: Spool, tmp_path: Path):
+def test_finished_output_waits_until_it_is_forgotten(spool: Spool, tmp_path: Path):
     assert not spool.is_used
     assert spool.waiting(9) == []
     spool.log_of(NAME).write_text("said")
@@ -37,7 +37,7 @@ def test_what_is_handed_in_waits_until_it_is_forgotten(spool: Spool, tmp_path: P
     assert spool.waiting(9) == []
 
 
-def test_an_attempt_that_was_not_handed_in_is_left(spool: Spool):
+def test_output_that_was_not_handed_in_is_listed_as_left(spool: Spool):
     log = spool.log_of(NAME)
     log.write_text("said")
     os.utime(log, ns=(5_000_000_000, 5_000_000_000))
@@ -46,7 +46,7 @@ def test_an_attempt_that_was_not_handed_in_is_left(spool: Spool):
     assert spool.waiting(9) == []
 
 
-def test_a_hand_in_that_was_cut_short_is_made_good(spool: Spool, tmp_path: Path):
+def test_an_interrupted_hand_in_can_be_repeated(spool: Spool, tmp_path: Path):
     spool.log_of(NAME).write_text("said")
     (spool.root / "ended" / "41_2_c0ffee-1").mkdir(parents=True)
     (spool.root / "ended" / "41_2_c0ffee-1" / "0").write_text("half")
@@ -56,7 +56,7 @@ def test_a_hand_in_that_was_cut_short_is_made_good(spool: Spool, tmp_path: Path)
 
 
 @pytest.mark.parametrize("empty", [False, True])
-def test_who_has_said_nothing_and_made_nothing_leaves_nothing(spool: Spool, empty: bool):
+def test_an_attempt_without_output_and_artifacts_stores_nothing(spool: Spool, empty: bool):
     if empty:
         spool.log_of(NAME).touch()
     assert spool.hand_in(NAME) is False
@@ -64,13 +64,13 @@ def test_who_has_said_nothing_and_made_nothing_leaves_nothing(spool: Spool, empt
     assert spool.left(9, before=2**62) == []
 
 
-def test_artifacts_of_who_has_said_nothing_have_an_empty_record(spool: Spool, tmp_path: Path):
+def test_artifacts_without_output_get_an_empty_log(spool: Spool, tmp_path: Path):
     (tmp_path / "a").write_text("x")
     assert spool.hand_in(NAME, [("a", tmp_path / "a")]) is True
     assert spool.waiting(9)[0].log.read_bytes() == b""
 
 
-def test_artifacts_that_were_not_handed_in_whole_are_left_to_be_found(spool: Spool, tmp_path: Path, monkeypatch):
+def test_artifacts_that_fail_to_copy_are_listed_as_left(spool: Spool, tmp_path: Path, monkeypatch):
     def full(*_: object) -> None:
         raise OSError("no room")
 
@@ -82,14 +82,14 @@ def test_artifacts_that_were_not_handed_in_whole_are_left_to_be_found(spool: Spo
     assert [name for name, _ in spool.left(9, before=2**62)] == [NAME]
 
 
-def test_its_folder_is_made_again_if_somebody_has_removed_it(spool: Spool):
+def test_a_removed_folder_is_created_again(spool: Spool):
     spool.log_of(NAME).write_text("said")
     shutil.rmtree(spool.root)
     spool.log_of(NAME).write_text("said")
     assert spool.hand_in(NAME) is True
 
 
-def test_a_link_a_pipe_and_nothing_are_no_artifacts(spool: Spool, tmp_path: Path):
+def test_links_pipes_and_missing_files_are_not_stored_as_artifacts(spool: Spool, tmp_path: Path):
     (tmp_path / "shadow").write_text("not yours")
     (tmp_path / "link").symlink_to(tmp_path / "shadow")
     os.mkfifo(tmp_path / "pipe")
@@ -99,14 +99,14 @@ def test_a_link_a_pipe_and_nothing_are_no_artifacts(spool: Spool, tmp_path: Path
     assert [(called, path.read_text()) for called, path in ended.artifacts] == [("real", "mine")]
 
 
-def test_it_is_its_owners_alone(spool: Spool, tmp_path: Path):
+def test_only_the_owner_can_read_the_spool(spool: Spool, tmp_path: Path):
     (tmp_path / "a").write_text("x")
     spool.hand_in(NAME, [("a", tmp_path / "a")])
     for path in (spool.root, *spool.root.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_what_is_no_name_of_ours_is_left_alone(spool: Spool):
+def test_folders_with_other_names_are_ignored(spool: Spool):
     spool.log_of(NAME).write_text("said")
     spool.hand_in(NAME)
     for name in ("notes.txt", "x_1_a", "41_2_", "041_2_c0ffee-1", "packed-1_2_3"):
@@ -114,7 +114,7 @@ def test_what_is_no_name_of_ours_is_left_alone(spool: Spool):
     assert [ended.name for ended in spool.waiting(9)] == [NAME]
 
 
-def test_a_temporary_one_goes_with_its_process():
+def test_a_temporary_spool_is_removed_when_it_is_closed():
     spool = Spool(None)
     spool.log_of(NAME).write_text("said")
     spool.hand_in(NAME)

@@ -1,1 +1,1 @@
-"""Nothing that comes from outside is imported, unpickled or evaluated: tried wherever text gets in."""
+"""Untrusted input: no text from outside is imported, unpickled or evaluated, wherever it gets in."""

@@ -1,7 +1,6 @@
-"""Texts that would do harm if anybody took them for more than text.
+"""Attacks: texts that do harm if a program imports, unpickles or evaluates them.
 
-All of them lead to `otd_canary`, a module that can be imported and leaves a file behind when it is, or when its
-function is called.
+Each names `otd_canary`, a module that writes a file when it is imported or its function is called.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A look at the canary: nobody has imported or called it."""
+"""Checks that the canary was neither imported nor called."""
 
 from __future__ import annotations
 

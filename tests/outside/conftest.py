@@ -1,4 +1,4 @@
-"""A canary on the path of every test here, and a look at it afterwards."""
+"""A fixture that puts a canary module on the path of each test and checks it afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.outside.canary import check_canary
 
 @pytest.fixture(autouse=True)
 def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whatever a test does, the canary is neither imported nor called, here or in a child process."""
+    """Fails a test that imports or calls the canary, in this process or in a child process."""
     folder = tmp_path / "path"
     folder.mkdir()
     (folder / f"{CANARY}.py").write_text(SOURCE.format(path=str(tmp_path / "touched")))

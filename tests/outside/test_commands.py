@@ -1,4 +1,4 @@
-"""Through every argument and option of every command."""
+"""Attacks through the command line: every argument and option of every command treats them as plain text."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ LEAVES = {" ".join(path): command for path, command in leaves(cli)}
 
 
 def lines(path: str, command: click.Command, text: str) -> Iterator[list[str]]:
-    """Command lines with this text in one place each."""
+    """Command lines with this text in one argument or option each."""
     taking = [one for one in command.params if not getattr(one, "is_flag", False)]
-    short = ["--for", "100ms"] if path in ("up", "worker", "server") else []  # or it would stay
+    short = ["--for", "100ms"] if path in ("up", "worker", "server") else []  # else it would not end
     for target in taking:
         if target.name == "program":
-            continue  # a person names a program of their own to be run: that is what it is for
+            continue  # running the named program is the purpose of this argument
         given: list[str] = [*path.split(), *short]
         for one in taking:
             value = text if one is target else BENIGN.get(str(one.name), "") if one.required else ""
@@ -63,7 +63,7 @@ def lines(path: str, command: click.Command, text: str) -> Iterator[list[str]]:
 
 
 async def make_history() -> None:
-    """A job and a run that has ended, in the database of this folder."""
+    """Store a job and a finished run in the database of this folder."""
     sched = otd.Scheduler("sqlite:///onthedot.db")
 
     @sched.job
@@ -86,7 +86,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def restore(made: Path, folder: Path) -> None:
-    """Put the database and the program back as they were."""
+    """Restore the database and the program."""
     for leftover in folder.glob("onthedot.db*"):
         leftover.unlink()
     shutil.copytree(made, folder, dirs_exist_ok=True)
@@ -94,7 +94,7 @@ def restore(made: Path, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", LEAVES)
-def test_every_command_takes_text_for_text(path: str, made: Path, tmp_path: Path):
+def test_every_command_treats_attacks_as_text(path: str, made: Path, tmp_path: Path):
     for attack, text in ATTACKS.items():
         restore(made, tmp_path)
         for given in lines(path, LEAVES[path], text):

@@ -1,4 +1,4 @@
-"""Through what somebody has written into the store: every text of a definition, and every column that holds text."""
+"""Attacks through the store: every text of a stored definition and every text column is read as data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DATABASE = "rows.db"
 
 
 def planted(value: Any, text: str) -> Iterator[Any]:
-    """The same JSON with this text in the place of one text or number; and under one key more."""
+    """Copies of the JSON with this text in place of one value, or as one more key."""
     match value:
         case dict():
             for key, inner in value.items():
@@ -67,7 +67,7 @@ def program() -> otd.Scheduler:
 
 
 async def fill() -> None:
-    """A history with something in most tables: a run that succeeded, one in back-off, one that waits."""
+    """Put rows into most tables: a run that succeeded, one in backoff, one that waits."""
     async with program() as sched:
         await (await sched.submit("echo", {"text": "done"}, key="k")).result(timeout="20s")
         await sched.submit("echo", {"text": "fail"})
@@ -88,9 +88,9 @@ def text_columns(path: Path) -> list[tuple[str, str]]:
 
 
 async def use() -> None:
-    """A program that finds this store: it starts, looks at everything, and stops; or it says what it cannot read.
+    """Run a program on this store that reads everything. It may fail only with errors about unreadable data.
 
-    Of a state, of notes and of what a node offers that no store has written, it is JSON or the enum that says so.
+    For states, notes and nodes that no store has written, the JSON parser or an enum raises a ValueError.
     """
     try:
         async with asyncio.timeout(20), program() as sched:
@@ -107,7 +107,7 @@ async def use() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [ATTACKS["a dotted path"], ATTACKS["code"], PICKLE], ids=["path", "code", "pickle"])
-async def test_every_column_that_holds_text(text, tmp_path):
+async def test_every_text_column_is_read_as_data(text, tmp_path):
     await fill()
     whole = (tmp_path / DATABASE).read_bytes()
     columns = text_columns(tmp_path / DATABASE)
@@ -120,6 +120,6 @@ async def test_every_column_that_holds_text(text, tmp_path):
                 planted_in += db.execute(f"UPDATE {table} SET {column} = ?", (text,)).rowcount > 0  # noqa: S608
                 db.commit()
             except sqlite3.IntegrityError:
-                continue  # the schema itself has refused it
+                continue  # the schema refused it
         await use()
     assert planted_in > 15

@@ -1,4 +1,4 @@
-"""Through every verb, in every parameter that takes text."""
+"""Attacks through the verbs: every parameter and every text of a definition is treated as data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import onthedot as otd
 from onthedot.model.job import Call, Cron, Job
 from tests.outside.attacks import ATTACKS, CANARY
 
-# What a verb is given where it is not attacked; and of which kinds the parameters are that take no text.
+# Harmless arguments for the other parameters, and the types of parameters that take no text.
 BENIGN: dict[str, Any] = {
     "job": "echo", "run_id": 1, "shards": 2, "to": "+1h", "start": "2026-01-01T00:00", "end": "2026-01-02T00:00",
     "jobs": ("echo",), "timeout": "10ms", "source": "here", "node": "a", "queue": "mail", "weights": {},
@@ -51,7 +51,7 @@ def verbs() -> dict[str, inspect.Signature]:
 
 
 def attacked(name: str, text: str) -> Iterator[dict[str, Any]]:
-    """The arguments of each call: text in one parameter, and what is needed besides."""
+    """The arguments of each call: the text in one parameter, and harmless values in the required ones."""
     parameters = {key: value for key, value in verbs()[name].parameters.items() if key != "self"}
     benign = BENIGN | BENIGN_OF.get(name, {})
     needed = {key: benign[key] for key, value in parameters.items() if value.default is value.empty or key == "timeout"}
@@ -60,8 +60,8 @@ def attacked(name: str, text: str) -> Iterator[dict[str, Any]]:
             yield needed | {key: SHAPES[value.annotation](text)}
 
 
-def test_every_parameter_is_known_to_take_text_or_not():
-    """A new kind of parameter has to be added here: then it is attacked, too."""
+def test_every_parameter_type_is_classified():
+    """Add new types of parameters to NOT_TEXT or SHAPES, so that they are attacked as well."""
     parameters = [one for signature in verbs().values() for one in signature.parameters.values() if one.name != "self"]
     assert {one.annotation for one in parameters} - NOT_TEXT - SHAPES.keys() == set()
 
@@ -77,7 +77,7 @@ def program(url: str) -> otd.Scheduler:
 
 
 async def refused_or_done(call: Callable[[], Awaitable[Any]]) -> None:
-    """What is bad is refused in words of ours."""
+    """Call the verb. It may only fail with errors of onthedot or a time-out."""
     try:
         await call()
     except (otd.OnTheDotError, TimeoutError):
@@ -86,7 +86,7 @@ async def refused_or_done(call: Callable[[], Awaitable[Any]]) -> None:
 
 @pytest.mark.parametrize("url", ["memory:", "sqlite:///outside.db"])
 @pytest.mark.parametrize("attack", ATTACKS)
-async def test_every_verb_takes_text_for_text(attack, url):
+async def test_every_verb_treats_attacks_as_text(attack, url):
     text = ATTACKS[attack]
     async with program(url) as sched:
         for name in verbs():
@@ -114,7 +114,7 @@ def echoes(**given: Any) -> dict[str, Any]:
 
 
 def definitions(text: Any) -> Iterator[Callable[[], Job]]:
-    """Jobs with this text wherever a job holds one."""
+    """Jobs with this text in one field each."""
     plain = Job(name="evil", task=Call(handler="echo"))
     for field in fields(Job):
         if field.name in ("name", "namespace", "owner", "queue", "share", "priority", "on", "assignment", "isolation"):
@@ -140,7 +140,7 @@ def definitions(text: Any) -> Iterator[Callable[[], Job]]:
 
 @pytest.mark.parametrize("url", ["memory:", "sqlite:///outside.db"])
 @pytest.mark.parametrize("attack", ATTACKS)
-async def test_a_definition_is_data(attack, url):
+async def test_every_text_of_a_definition_is_treated_as_data(attack, url):
     async with program(url) as sched:
         for make in definitions(ATTACKS[attack]):
 
@@ -151,12 +151,12 @@ async def test_a_definition_is_data(attack, url):
             await refused_or_done(put)
 
 
-async def test_a_store_is_named_by_a_scheme_that_is_known():
+async def test_a_store_url_with_an_unknown_scheme_is_refused():
     for text in ATTACKS.values():
         with pytest.raises(otd.DefinitionError, match="store URL: expected"):
             await otd.Scheduler(text).start()
 
 
-def test_the_canary_can_be_found():
-    """Else nothing here would mean anything."""
+def test_the_canary_can_be_imported():
+    """Otherwise no test here could fail."""
     assert importlib.util.find_spec(CANARY) is not None

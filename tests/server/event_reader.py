@@ -1,4 +1,4 @@
-"""A reader of server-sent events that can stop reading, in this process, without a socket."""
+"""Reads server-sent events from an application in this process, without a socket. A test can make it stop reading."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message
 
 
 class Event(NamedTuple):
-    """One event as it was read."""
+    """One event that was read."""
 
     event: str
     data: Any
@@ -20,7 +20,7 @@ class Event(NamedTuple):
 
 
 class Reader:
-    """Reads what an application answers to one GET."""
+    """Reads the answer of an application to one GET."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -58,7 +58,7 @@ class Reader:
         return {"type": "http.disconnect"}
 
     async def next(self, event: str | None = None) -> Event:
-        """The next event; of this name, passing over others."""
+        """Return the next event; with a name, the next one of that name."""
         async with asyncio.timeout(30):
             while True:
                 found = await self.events.get()
@@ -66,12 +66,12 @@ class Reader:
                     return found
 
     async def ping(self) -> None:
-        """Wait for a sign of life: from its first one on, the server tells this one what happens."""
+        """Wait for a ping. After the first one, the server sends new events."""
         async with asyncio.timeout(30):
             await self._pings.acquire()
 
     async def rest(self) -> list[Event]:
-        """All events until the stream ends."""
+        """Wait for the end of the stream, and return all events that are left."""
         async with asyncio.timeout(30):
             await self.ended.wait()
         return [self.events.get_nowait() for _ in range(self.events.qsize())]
@@ -79,7 +79,7 @@ class Reader:
 
 @asynccontextmanager
 async def reading(app: ASGIApp, path: str, headers: dict[str, str]) -> AsyncGenerator[Reader]:
-    """Read this path, until the block ends or the answer does."""
+    """Read this path until the block or the answer ends."""
     path, _, query = path.partition("?")
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",

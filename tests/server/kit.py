@@ -18,13 +18,13 @@ from onthedot.settings import Settings
 
 
 class MadeUpKeys:
-    """Knows whoever it was told of, by the text of their key."""
+    """Keys that tests make up: each text stands for one principal."""
 
     def __init__(self) -> None:
         self.known: dict[str, Principal] = {}
 
     def add(self, role: Role, **more: Any) -> dict[str, str]:
-        """The headers of somebody with this role."""
+        """Add a key with this role, and return the headers of its requests."""
         text = f"key{len(self.known)}"
         self.known[text] = Principal(kind="key", id=text, name=f"{role} {text}", role=role, **more)
         return {"Authorization": f"Bearer {text}"}
@@ -34,14 +34,14 @@ class MadeUpKeys:
 
     async def check_page(self, cookie: str, csrf: str | None) -> Principal | None:
         del cookie, csrf
-        return None  # nobody: `real` ones know the page's
+        return None  # only `real` keys have cookies of pages
 
     async def close(self) -> None:
         self.known.clear()
 
 
 class Served:
-    """A client, the keys that the server knows, and the store behind it."""
+    """A server in this process: a client of it, the keys that it knows, and the store behind it."""
 
     def __init__(self, client: httpx2.AsyncClient, keys: MadeUpKeys, there: OpenStore, app: FastAPI) -> None:
         self.client = client
@@ -52,7 +52,7 @@ class Served:
 
 @asynccontextmanager
 async def real_keys(there: OpenStore) -> AsyncGenerator[Authenticator]:
-    """What knows the keys that the store has."""
+    """An authenticator for keys in the store."""
     authenticator = Authenticator(there.store, there.clock)
     try:
         yield authenticator
@@ -64,7 +64,8 @@ async def real_keys(there: OpenStore) -> AsyncGenerator[Authenticator]:
 async def served(
     url: str = "memory:", *, real: bool = False, settings: Settings | None = None, **options: Any
 ) -> AsyncGenerator[Served]:
-    """A server on this store; its client is nobody, unless a request says who. With `real`, by keys of the store."""
+    """A server on this store. It knows the keys that the test makes up, or, with `real`, those in the store. Its client
+    sends no key of its own."""
     keys = MadeUpKeys()
     async with opened(url, settings) as there, real_keys(there) as authenticator:
         options.setdefault("listen", Listen("server"))  # the name that its client asks for

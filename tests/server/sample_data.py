@@ -1,4 +1,4 @@
-"""A store with one of each: jobs, runs, output, a node, keys and users."""
+"""Fills a store with one of each: jobs, runs, output, a node, keys and users."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHEAP = Passwords(rounds=1, kibibytes=8, lanes=1)
 
 
 async def fill(there: OpenStore, folder: Path) -> dict[str, int | str]:
-    """Put one of each into a store, all of it ann's; the numbers of what has one."""
+    """Put one of each into a store, all of it ann's. Return the ids that requests need."""
     verbs = there.verbs()
     for job in (NAP, ASLEEP, MAIL, GREET):
         await verbs.put(job)

@@ -6,19 +6,17 @@ from typing import Any, NamedTuple
 
 
 class Sample(NamedTuple):
-    """A request that is answered well for whoever may, and can see the things that it names. `about` says whether it
-    names things that belong to somebody: then it is 404 for whoever cannot see them; else it is answered, without them.
-    """
+    """A request that succeeds for a caller with the permission who sees the objects that it names."""
 
-    path: str = ""  # in place of the table's own, if that has places to fill; what stands in braces is there
+    path: str = ""  # replaces the path of the table, if that has parameters; text in braces is a key of `fill`
     body: Any = None
-    about: bool = False
-    placed: bool = False  # it names a namespace, and nothing that is somebody's: 404 for who cannot see that namespace
-    managed: bool = False  # it is about somebody else, and there for those who manage keys: 404 for all others
-    gives: bool = False  # it is about everybody, or gives more than one who sees only a part has: 403 for those
-    shared: bool = False  # it tells what belongs to all namespaces: to everybody alike
-    changes: bool = True  # what was done is on record; of a GET, nothing is
-    stream: bool = False  # its answer goes on until its reader leaves
+    about: bool = False  # names objects of an owner: 404 for callers that cannot see them; else they are left out
+    placed: bool = False  # names a namespace and no object: 404 for callers that cannot see the namespace
+    managed: bool = False  # is about another user: 404 for callers without `keys:manage`
+    gives: bool = False  # concerns everybody, or gives more rights than a restricted caller has: 403 for those
+    shared: bool = False  # returns what belongs to all namespaces, the same to every caller
+    changes: bool = True  # changes the store and adds an audit entry; a GET never does
+    stream: bool = False  # the answer continues until the reader leaves
     content_type: str = "application/json"
 
 
@@ -37,9 +35,9 @@ SAMPLES: dict[str, Sample] = {
     "GET /api/v1/ready": Sample(),
     "GET /api/v1/version": Sample(),
     "GET /api/v1/whoami": Sample(),
-    # ── who is let in ────────────────────────────────────────────────────────────────────────────────────────
+    # ── access ───────────────────────────────────────────────────────────────────────────────────────────────
     "POST /api/v1/login": Sample(body={"username": "ann", "password": PASSWORD}),
-    "POST /api/v1/logout": Sample(changes=False),  # a key stays: only a session ends
+    "POST /api/v1/logout": Sample(changes=False),  # ends sessions only; the caller has a key
     "GET /api/v1/sessions": Sample(),
     "DELETE /api/v1/sessions/{session}": Sample("/api/v1/sessions/{session}", about=True, managed=True),
     "GET /api/v1/keys": Sample(),
@@ -106,7 +104,7 @@ SAMPLES: dict[str, Sample] = {
         "/api/v1/sources/jobs.yaml", {"jobs": [{"name": "nap", "sleep": "1s"}]}, about=True
     ),
     "GET /api/v1/runs/{run}/standing": Sample("/api/v1/runs/{running}/standing", about=True),
-    # ── the documents' own ───────────────────────────────────────────────────────────────────────────────────
+    # ── routes of the requirement documents ──────────────────────────────────────────────────────────────────
     "POST /jobs": Sample(body=NEW),
     "GET /jobs": Sample(),
     "GET /jobs/{job_id}": Sample("/jobs/{job_id}", about=True),

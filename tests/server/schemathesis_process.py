@@ -1,7 +1,7 @@
 """Runs schemathesis against an API: `python -m tests.server.schemathesis_process FOLDER`.
 
-It is a process of its own, because schemathesis never frees its memory: 16 MB per second that are no Python objects.
-It reads what to test from `FOLDER/orders`, as JSON, and writes what it found into `FOLDER/found`.
+It is a process of its own, because schemathesis leaks memory: 16 MB per second outside of Python objects.
+It reads its orders from `FOLDER/orders`, as JSON, and writes its findings into `FOLDER/found`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from onthedot.server.submissions import NDJSON
 
 @dataclass(frozen=True)
 class Orders:
-    """Where the API is, with what key, and how many drawn examples each operation gets: the same ones each time. None
-    for all that schemathesis thinks of, with other values each time."""
+    """The address of the API, a key, and how many drawn examples each operation gets, the same ones each time. With
+    None, schemathesis tests as much as it can, with other values each time."""
 
     url: str
     key: str
@@ -34,7 +34,7 @@ class Orders:
 
 @dataclass
 class Found:
-    """What was asked, and what was wrong with the answers: where, and in which words."""
+    """The operations that were tested, and each failure with its operation and message."""
 
     seed: int | None = None
     asked: set[str] = field(default_factory=set)
@@ -49,18 +49,18 @@ TAKE_A_JOB = ["post_job", "put_job", "document_submit_job"]
 
 
 def operations(document: dict[str, Any]) -> set[str]:
-    """All of a document, as schemathesis calls them."""
+    """All operations of a document, with the names that schemathesis gives them."""
     return {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
 
 
 def ask(orders: Orders) -> Found:
-    """Ask for everything once."""
+    """Test every operation."""
     document: dict[str, Any] = describe_api()
     schema = schemathesis.openapi.from_dict(document, config=_config(orders))
 
     @schema.hook
     def filter_case(_: Any, case: Any) -> bool:
-        """Everything may be done but one thing: to revoke the key that asks."""
+        """Everything is allowed but revoking our own key."""
         return case.method != "DELETE" or orders.key_id not in str(case.path_parameters)
 
     found = Found()
@@ -75,7 +75,7 @@ def ask(orders: Orders) -> Found:
 
 
 def _config(orders: Orders) -> schemathesis.Config:
-    """All checks are on, as they are by themselves."""
+    """The configuration: all checks are on, which is the default."""
     asked: dict[str, Any] = {
         "base-url": orders.url,
         "headers": {"Authorization": f"Bearer {orders.key}"},
@@ -83,17 +83,17 @@ def _config(orders: Orders) -> schemathesis.Config:
         "continue-on-failure": True,
         "checks": {
             "positive_data_acceptance": {
-                # Beside what it allows itself: 422, because no schema can say what a cron expression, an instant or a
-                # cursor is; and 412, because a tag that fits its schema is not that of the job.
+                # More than the default: 422, because no schema describes cron expressions, instants and cursors; and
+                # 412, because a valid tag need not be that of the job.
                 "expected-statuses": ["2xx", "401", "403", "404", "409", "412", "422", "429"],
             }
         },
-        # What is followed does not end by itself: it is read for so long, and what came is checked.
+        # Streams do not end: they are read for one second.
         "operations": [{"include-operation-id": ["follow_logs", "follow_events"], "request-timeout": 1}],
     }
     if orders.examples is not None:
-        # The phase `coverage` takes minutes for the schema of a job, and `stateful` has no bound. To draw a job takes
-        # ten seconds of CPU: what takes one is asked with the documented examples.
+        # The phase `coverage` takes minutes for the schema of a job, and `stateful` has no limit. Drawing a job takes
+        # ten seconds of CPU, so operations that take one get the documented examples only.
         short = {"coverage": {"enabled": False}, "stateful": {"enabled": False}}
         asked |= {"seed": 1, "generation": {"max-examples": orders.examples}, "phases": short}
         asked["operations"].append({"include-operation-id": TAKE_A_JOB, "phases": {"fuzzing": {"enabled": False}}})
@@ -101,7 +101,7 @@ def _config(orders: Orders) -> schemathesis.Config:
 
 
 def _failures(event: events.ScenarioFinished) -> Iterator[tuple[str, str, str]]:
-    """Of each check that has failed: where, what, and how to see it again."""
+    """The operation, title and message of each failed check, with the request as a curl command."""
     for case_id, nodes in event.recorder.checks.items():
         case = event.recorder.cases[case_id].value
         for node in nodes:
@@ -116,12 +116,12 @@ def _line(value: Any) -> bytes:
     return text.encode(errors="surrogatepass")
 
 
-# It knows no lines of JSON. What it draws for them is any text, because a document cannot say what lines are.
+# Schemathesis cannot serialize lines of JSON. It draws any text, because a document cannot describe lines.
 schemathesis.serializer(NDJSON)(lambda _, value: value if isinstance(value, bytes) else _line(value))
 
 
 def write(folder: Path, orders: Orders) -> None:
-    """What a process of its own is to ask."""
+    """Write the orders for the process."""
     (folder / "orders").write_text(json.dumps(asdict(orders)))
 
 

@@ -1,4 +1,4 @@
-"""Keys, users, sessions and the audit over HTTP, with the keys of the store itself."""
+"""Keys, users, sessions and the audit over HTTP, with real keys in the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def whoami(there: Served, headers: dict[str, str]) -> httpx2.Response:
     return await there.client.get("/api/v1/whoami", headers=headers)
 
 
-async def test_a_key_is_made_used_and_revoked(there: Served):
+async def test_a_key_is_created_used_and_revoked(there: Served):
     root = await admin(there)
     made = await there.client.post("/api/v1/keys", json={"name": "ci", "role": "operator"}, headers=root)
     assert made.status_code == 201
@@ -50,9 +50,7 @@ async def test_a_key_is_made_used_and_revoked(there: Served):
 
 
 @pytest.mark.parametrize(("said", "days"), [({}, 90), ({"expires_in": "30d"}, 30), ({"expires_in": "never"}, None)])
-async def test_a_key_ends_after_ninety_days_unless_asked_otherwise(
-    there: Served, said: dict[str, str], days: int | None
-):
+async def test_a_key_expires_after_ninety_days_by_default(there: Served, said: dict[str, str], days: int | None):
     asked = {"name": "ci", "role": "viewer", **said}
     made = await there.client.post("/api/v1/keys", json=asked, headers=await admin(there))
     key = await keys.get_key(there.there.store, made.json()["key"]["id"])
@@ -61,7 +59,7 @@ async def test_a_key_ends_after_ninety_days_unless_asked_otherwise(
     assert (made.json()["key"]["expires_at"] is None) == (days is None)
 
 
-async def test_nobody_gives_more_than_they_have(there: Served):
+async def test_an_administrator_cannot_give_rights_that_it_lacks(there: Served):
     some = await admin(there, namespaces=("night",))
     refused = await there.client.post("/api/v1/keys", json={"name": "all", "role": "viewer"}, headers=some)
     assert refused.status_code == 403
@@ -80,7 +78,7 @@ async def test_nobody_gives_more_than_they_have(there: Served):
         ({"name": 3, "role": "viewer"}, "name"),
     ],
 )
-async def test_a_key_that_cannot_be_is_told(there: Served, body: dict[str, object], field: str):
+async def test_an_invalid_key_is_refused_with_its_field(there: Served, body: dict[str, object], field: str):
     root = await admin(there)
     answer = await there.client.post("/api/v1/keys", json=body, headers=root)
     assert answer.status_code == 422
@@ -106,14 +104,14 @@ async def test_a_user_logs_in_and_out(there: Served):
 
 
 @pytest.mark.slow
-async def test_too_many_logins_wait(there: Served):
+async def test_too_many_logins_are_refused_with_retry_after(there: Served):
     tries = [await there.client.post("/api/v1/login", json={"username": "ann", "password": "no"}) for _ in range(6)]
     assert [answer.status_code for answer in tries] == [401] * 5 + [429]
     assert int(tries[-1].headers["retry-after"]) > 0
 
 
 @pytest.mark.slow
-async def test_a_name_that_is_tried_elsewhere_gets_in(there: Served):
+async def test_failed_logins_from_one_address_do_not_lock_the_user_out_elsewhere(there: Served):
     root = await admin(there)
     ann = {"name": "ann", "password": PASSWORD, "role": "viewer"}
     assert (await there.client.post("/api/v1/users", json=ann, headers=root)).status_code == 201
@@ -134,11 +132,11 @@ async def test_a_one_time_token_is_exchanged_once(there: Served):
 
 
 @pytest.mark.parametrize("body", [{}, {"username": "ann", "token": "x"}, {"password": "x"}])
-async def test_one_way_in_at_a_time(there: Served, body: dict[str, str]):
+async def test_a_login_takes_exactly_one_kind_of_credentials(there: Served, body: dict[str, str]):
     assert (await there.client.post("/api/v1/login", json=body)).status_code == 422
 
 
-async def test_a_user_is_changed_and_forgotten(there: Served):
+async def test_a_user_is_disabled_and_deleted(there: Served):
     root = await admin(there)
     await users.create(there.there.store, "ann", PASSWORD, Grant(role=Role.VIEWER))
     changed = await there.client.patch("/api/v1/users/ann", json={"disabled": True}, headers=root)
@@ -147,8 +145,7 @@ async def test_a_user_is_changed_and_forgotten(there: Served):
     assert (await there.client.delete("/api/v1/users/ann", headers=root)).status_code == 404
 
 
-async def test_a_user_gets_another_role(there: Served):
-    """The session that it has keeps going, with what the new role allows."""
+async def test_a_new_role_applies_to_open_sessions(there: Served):
     root = await admin(there)
     store = there.there.store
     ann = await users.create(store, "ann", PASSWORD, Grant(role=Role.EDITOR, may_code=True, namespaces=("shop",)))
@@ -159,7 +156,7 @@ async def test_a_user_gets_another_role(there: Served):
     assert changed.status_code == 200
     grant = changed.json()["grant"]
     assert (grant["role"], grant["may_code"], grant["namespaces"]) == ("operator", False, ["shop"])
-    there.app.state.auth._keys._cache.clear()  # what it has read two seconds ago
+    there.app.state.auth._keys._cache.clear()  # as if two seconds had passed
     seen = (await whoami(there, bearer(session.text))).json()
     assert (seen["role"], "jobs:write" in seen["permissions"]) == ("operator", False)
     [entry] = (await there.client.get("/api/v1/audit", headers=root)).json()["items"]
@@ -168,7 +165,7 @@ async def test_a_user_gets_another_role(there: Served):
     )  # fmt: skip
 
 
-async def test_a_change_of_a_user_is_whole_or_nothing(there: Served):
+async def test_a_refused_change_of_a_user_changes_nothing(there: Served):
     root = await admin(there)
     store = there.there.store
     before = await users.create(store, "ann", PASSWORD, Grant(role=Role.VIEWER, namespaces=("qa",)))
@@ -185,7 +182,7 @@ async def test_a_change_of_a_user_is_whole_or_nothing(there: Served):
     assert (lifted.status_code, lifted.json()["grant"]["scopes"]) == (200, None)
 
 
-async def test_changes_are_on_record(there: Served):
+async def test_changes_are_in_the_audit(there: Served):
     root = await admin(there)
     headers = {**root, "X-Request-Id": "r-1"}
     await there.client.post("/api/v1/keys", json={"name": "ci", "role": "viewer"}, headers=headers)

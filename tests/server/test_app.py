@@ -1,4 +1,4 @@
-"""What holds for every route: who is let in, how refusals look, and what is around an answer."""
+"""Rules for every route: authentication, permissions, the shape of errors, and the headers of answers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ async def there() -> AsyncGenerator[Served]:
         yield server
 
 
-# ── who is let in ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── access ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer nobody"}, {"Authorization": "Basic key0"}])
-async def test_nobody_is_let_in_without_a_key(there: Served, headers: dict[str, str]):
+async def test_a_request_without_a_valid_key_is_refused(there: Served, headers: dict[str, str]):
     there.keys.add(Role.ADMIN)
     answer = await there.client.get("/api/v1/jobs/nap", headers=headers)
     assert answer.status_code == 401
@@ -43,7 +43,7 @@ async def test_nobody_is_let_in_without_a_key(there: Served, headers: dict[str, 
     assert "onthedot keys create" in answer.json()["detail"]
 
 
-async def test_a_permission_that_is_missing_is_named(there: Served):
+async def test_a_refusal_names_the_missing_permission(there: Served):
     viewer = there.keys.add(Role.VIEWER)
     answer = await there.client.post("/api/v1/jobs/nap/pause", json={}, headers=viewer)
     assert answer.status_code == 403
@@ -54,7 +54,7 @@ async def test_a_permission_that_is_missing_is_named(there: Served):
 
 
 @pytest.mark.parametrize("whose", [{"namespaces": ("other",)}, {"owner": "bob", "only_own": True}])
-async def test_what_is_not_theirs_is_not_there(there: Served, whose: dict[str, object]):
+async def test_an_object_of_others_is_answered_as_missing(there: Served, whose: dict[str, object]):
     stranger = there.keys.add(Role.ADMIN, **whose)
     foreign = await there.client.get("/api/v1/jobs/nap", headers=stranger)
     missing = await there.client.get("/api/v1/jobs/none", headers=stranger)
@@ -62,13 +62,13 @@ async def test_what_is_not_theirs_is_not_there(there: Served, whose: dict[str, o
     assert (await there.client.delete("/api/v1/jobs/nap", headers=stranger)).status_code == 404
 
 
-async def test_who_one_is(there: Served):
+async def test_whoami_returns_the_role_and_permissions(there: Served):
     editor = there.keys.add(Role.EDITOR, scopes=frozenset({Permission.KEYS_OWN, Permission.JOBS_READ}))
     told = (await there.client.get("/api/v1/whoami", headers=editor)).json()
     assert (told["role"], told["permissions"]) == ("editor", ["jobs:read", "keys:own"])
 
 
-async def test_one_caller_too_many_waits_and_others_do_not():
+async def test_the_rate_limit_applies_to_each_caller():
     async with served(rate=1.0, burst=3) as server:
         eager, calm = server.keys.add(Role.VIEWER), server.keys.add(Role.VIEWER)
         answers = [await server.client.get("/api/v1/whoami", headers=eager) for _ in range(5)]
@@ -77,7 +77,7 @@ async def test_one_caller_too_many_waits_and_others_do_not():
         assert (await server.client.get("/api/v1/whoami", headers=calm)).status_code == 200
 
 
-# ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── errors ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ async def test_one_caller_too_many_waits_and_others_do_not():
         ("/jobs/7", "DELETE, GET, HEAD"),
     ],
 )
-async def test_who_asks_with_a_method_that_a_path_has_not_is_told_which_it_has(there: Served, path: str, methods: str):
+async def test_an_unknown_method_is_refused_with_the_allowed_ones(there: Served, path: str, methods: str):
     answer = await there.client.options(path)
     assert (answer.status_code, answer.headers["allow"]) == (405, methods)
     assert answer.json()["detail"] == f"expected one of {methods} for this path, got 'OPTIONS'"
@@ -129,7 +129,7 @@ async def test_who_asks_with_a_method_that_a_path_has_not_is_told_which_it_has(t
         ("POST", "/api/v1/jobs/nap/pause", {"json": {"why": 3}}, "why: expected no such field; leave it out"),
     ],
 )  # fmt: skip
-async def test_a_refusal_says_what_was_expected_and_what_came(
+async def test_an_error_states_what_was_expected_and_what_came(
     there: Served, method: str, path: str, sent: dict[str, Any], detail: str
 ):
     headers = {**there.keys.add(Role.ADMIN), **sent.pop("headers", {})}
@@ -138,7 +138,7 @@ async def test_a_refusal_says_what_was_expected_and_what_came(
     assert answer.json()["detail"] == detail
 
 
-async def test_no_refusal_shows_a_password(there: Served):
+async def test_no_error_shows_a_password(there: Served):
     body = {"username": "ann", "password": ["hunter2"]}
     answer = await there.client.post("/api/v1/login", json=body)
     assert answer.status_code == 422
@@ -146,12 +146,12 @@ async def test_no_refusal_shows_a_password(there: Served):
 
 
 @pytest.mark.parametrize("path", ["/", "/docs"])
-async def test_a_page_ignores_what_a_link_has_added(there: Served, path: str):
+async def test_a_page_ignores_extra_parameters_of_a_link(there: Served, path: str):
     stranger = await there.client.get(f"{path}?utm_source=mail")
     assert stranger.headers["content-type"] == "text/html; charset=utf-8"
 
 
-async def test_a_key_that_does_not_count_has_other_words_than_none(there: Served):
+async def test_an_unknown_key_and_a_missing_key_have_different_messages(there: Served):
     wrong = await there.client.get("/api/v1/jobs", headers={"Authorization": "Bearer nix"})
     assert wrong.json()["detail"].startswith("this key is not known here, or has ended; ")
     for headers in ({}, {"Authorization": "Bearer"}, {"Authorization": "Basic x"}):
@@ -160,14 +160,14 @@ async def test_a_key_that_does_not_count_has_other_words_than_none(there: Served
 
 
 @pytest.mark.parametrize("line", [line for line in ROUTE_PERMISSIONS if line.startswith("GET ") and "{" not in line])
-async def test_head_is_answered_as_get_without_a_body(there: Served, line: str):
+async def test_head_gives_the_headers_of_get_without_a_body(there: Served, line: str):
     path = line.removeprefix("GET ")
     admin = there.keys.add(Role.ADMIN)
     query = {"worker_id": "w1"} if path == "/job/executions" else {}
     head = await there.client.head(path, params=query, headers=admin)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["x-request-id"]
-    if path != "/api/v1/events":  # which would go on
+    if path != "/api/v1/events":  # its GET would not end
         got = await there.client.get(path, params=query, headers=admin)
         assert head.headers["content-type"] == got.headers["content-type"]
         assert "content-length" in head.headers
@@ -176,12 +176,12 @@ async def test_head_is_answered_as_get_without_a_body(there: Served, line: str):
         assert (nobody.status_code, nobody.content) == (401, b"")
 
 
-async def test_head_of_what_can_only_be_done_is_refused(there: Served):
+async def test_head_of_a_route_without_get_is_refused(there: Served):
     assert (await there.client.head("/api/v1/login")).status_code == 405
     assert (await there.client.head("/nowhere")).status_code == 404
 
 
-async def test_every_refusal_has_one_shape(there: Served):
+async def test_every_error_has_one_shape(there: Served):
     admin = there.keys.add(Role.ADMIN)
     ask = there.client
     answers = [
@@ -206,7 +206,9 @@ async def test_every_refusal_has_one_shape(there: Served):
     assert answers[6].json()["errors"][0]["field"] == "delay"
 
 
-async def test_a_store_that_is_away_is_told_and_asked_again_later(there: Served, monkeypatch: pytest.MonkeyPatch):
+async def test_an_unavailable_store_is_answered_with_503_and_retry_after(
+    there: Served, monkeypatch: pytest.MonkeyPatch
+):
     async def away() -> int:
         raise StoreUnavailable("the store is away")
 
@@ -232,18 +234,18 @@ async def test_a_bug_is_logged_and_not_shown(
 
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, b'{"job": "\xff"}', b"", b"nul", b'{"job": NaN}', b"\x00"])
-async def test_a_body_that_cannot_be_read_is_told(there: Served, body: bytes):
+async def test_an_unreadable_body_is_refused(there: Served, body: bytes):
     headers = {**there.keys.add(Role.ADMIN), "Content-Type": "application/json"}
     answer = await there.client.post("/api/v1/runs", content=body, headers=headers)
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-# ── the envelope ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── sizes and headers ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("declared", [True, False])
-async def test_a_body_that_is_too_large_is_refused_before_it_is_read(there: Served, declared: bool):
+async def test_a_large_body_is_refused_before_it_is_read(there: Served, declared: bool):
     admin = there.keys.add(Role.ADMIN)
     body = json.dumps({"job": "nap", "args": {"x": "y" * 2_000_000}}).encode()
 
@@ -283,39 +285,39 @@ async def test_only_a_bulk_submit_may_be_large(there: Served, line: str, kinds: 
     assert (read > 1_300_000) == is_bulk
 
 
-async def test_what_strangers_may_send_is_small(there: Served):
+async def test_a_request_without_a_key_may_only_be_small(there: Served):
     said = {"username": "ann", "password": "x" * 1_024, "token": ""}
     assert (await there.client.post("/api/v1/login", json=said)).status_code == 401
     longest = await there.client.post("/api/v1/login", json={"id_token": "\U0001f389" * (LONGEST_TOKEN + 1)})
-    assert longest.status_code == 422  # read, and refused for its length
+    assert longest.status_code == 422  # it was read, and the token is too long
     answer = await there.client.post("/api/v1/login", json={**said, "more": "x" * 270_000})
     assert answer.status_code == 413
     assert "at most 262144 bytes" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(("given", "taken"), [("abc-1.2:3_X", True), ("a" * 65, False), ("a b", False), ("é", False)])
-async def test_a_request_id_is_taken_if_it_is_plain(there: Served, given: str, taken: bool):
+async def test_a_plain_request_id_is_used(there: Served, given: str, taken: bool):
     answer = await there.client.get("/api/v1/health", headers={b"X-Request-Id": given.encode()})
     assert (answer.headers["x-request-id"] == given) is taken
     assert answer.headers["x-request-id"]
 
 
-async def test_browsers_are_told_to_take_nothing_for_granted(there: Served):
+async def test_answers_have_strict_browser_headers(there: Served):
     headers = (await there.client.get("/api/v1/health")).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert "default-src 'none'" in headers["content-security-policy"]
 
 
-# ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the table of permissions ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_route_that_the_table_does_not_have_cannot_be_declared():
+def test_a_route_without_a_permission_cannot_be_declared():
     routes = Routes(prefix="/api/v1")
     with pytest.raises(RuntimeError, match=r"GET /api/v1/open.*expected a line"):
         routes.get("/open")(lambda: None)
 
 
-async def test_a_route_without_checks_keeps_the_server_from_starting():
+async def test_a_server_with_an_unchecked_route_does_not_start():
     routes = Routes(prefix="/api/v1")
     routes.add_route("/open", lambda request: Response())
     with pytest.raises(RuntimeError, match="expected each behind the checks of auth"):
@@ -323,19 +325,19 @@ async def test_a_route_without_checks_keeps_the_server_from_starting():
 
 
 @pytest.mark.parametrize("path", ["/api/v1/jobs", "/api/v1/runs", "/api/v1/keys"])
-async def test_a_stranger_is_refused_before_anything_is_read(there: Served, path: str):
+async def test_a_caller_without_a_key_is_refused_before_its_body_is_read(there: Served, path: str):
     answer = await there.client.post(path, content=b"{", headers={"Content-Type": "application/json"})
     assert answer.status_code == 401
 
 
-async def test_a_line_without_a_route_keeps_the_server_from_starting(monkeypatch: pytest.MonkeyPatch):
+async def test_a_server_with_a_permission_without_a_route_does_not_start(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(ROUTE_PERMISSIONS, "GET /api/v1/ghost", None)
     with pytest.raises(RuntimeError, match="ghost"):
         async with served():
             pass
 
 
-async def test_every_route_is_in_the_document():
+async def test_the_openapi_document_describes_routes_and_their_errors():
     async with served() as server:
         transport = server.client._transport
         document = openapi_of(transport.app)  # type: ignore[attr-defined]  # the application that this asks
@@ -345,7 +347,7 @@ async def test_every_route_is_in_the_document():
 
 
 async def test_strangers_of_one_network_share_a_limit():
-    """Whoever has an IPv6 address has all of its network, and could be another stranger each time."""
+    """A client with one IPv6 address usually has its whole network, and could use another address each time."""
     async with served(rate=1, burst=3) as server:
 
         async def ask(host: str) -> int:

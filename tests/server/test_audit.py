@@ -1,4 +1,4 @@
-"""Submits that come at once: one write for all, and each its own answer."""
+"""Concurrent submits: they share few writes, each gets its own answer, and each is in the audit."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ async def server(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncGenerato
 
 @pytest.fixture
 def writes(server: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many runs were in each write."""
+    """The number of runs in each write."""
     submit, found = server.there.store.submit, []
 
     async def noted(runs: Sequence[NewRun], **more: Any) -> list[int]:
         found.append(len(runs))
-        await asyncio.sleep(0.01)  # meanwhile the others come
+        await asyncio.sleep(0.01)  # other requests arrive meanwhile
         return await submit(runs, **more)
 
     monkeypatch.setattr(server.there.store, "submit", noted)
@@ -45,7 +45,7 @@ async def sent(server: Served, headers: dict[str, str], body: dict[str, Any]) ->
     return answer.status_code, answer.json()
 
 
-async def test_many_at_once_are_few_writes_and_every_one_is_stored_and_on_record(server: Served, writes: list[int]):
+async def test_concurrent_submits_share_few_writes_and_all_are_stored_and_audited(server: Served, writes: list[int]):
     headers = server.keys.add(Role.OPERATOR)
     bodies = [{"job": "mail", "args": {"n": number}} for number in range(40)]
     answers = await asyncio.gather(*(sent(server, headers, body) for body in bodies))
@@ -58,7 +58,7 @@ async def test_many_at_once_are_few_writes_and_every_one_is_stored_and_on_record
     assert sorted(entry.after["run_id"] for entry in await read(server.there.store)) == sorted(ids)
 
 
-async def test_each_is_answered_for_itself(server: Served, writes: list[int]):
+async def test_each_concurrent_submit_gets_its_own_answer(server: Served, writes: list[int]):
     ann = server.keys.add(Role.OPERATOR, owner="ann", only_own=True)
     await server.there.verbs().submit("mail", key="taken")
     asked: list[tuple[dict[str, Any], int]] = [
@@ -83,8 +83,8 @@ async def put(server: Served, **fields: Any) -> None:
     await server.there.verbs().put(otd.Job(**given))
 
 
-async def test_a_job_that_was_given_to_somebody_else_is_not_there_any_more(server: Served, writes: list[int]):
-    """The server knows it as it was; the store does not let it go by that."""
+async def test_a_job_is_missing_for_its_former_owner(server: Served, writes: list[int]):
+    """The server has cached the job as it was. The store rejects a write that is based on that."""
     ann, bob = (server.keys.add(Role.OPERATOR, owner=owner, only_own=True) for owner in ("ann", "bob"))
     assert (await sent(server, ann, {"job": "mail"}))[0] == 201
     assert (await sent(server, bob, {"job": "mail"}))[0] == 404
@@ -94,7 +94,7 @@ async def test_a_job_that_was_given_to_somebody_else_is_not_there_any_more(serve
     assert len(await server.there.verbs().list_runs()) == 2
 
 
-async def test_arguments_are_checked_by_what_the_job_is_now(server: Served):
+async def test_arguments_are_checked_against_the_current_definition(server: Served):
     headers = server.keys.add(Role.ADMIN)
     asked = {"job": "mail", "args": {"region": "eu"}}
     assert (await sent(server, headers, asked))[0] == 201
@@ -107,7 +107,7 @@ async def test_arguments_are_checked_by_what_the_job_is_now(server: Served):
     assert len(await server.there.verbs().list_runs()) == 3
 
 
-async def test_a_job_that_is_gone_is_unknown_and_one_that_is_back_is_another(server: Served):
+async def test_a_removed_job_is_unknown_until_it_is_created_again(server: Served):
     headers = server.keys.add(Role.ADMIN)
     assert (await sent(server, headers, {"job": "mail"}))[0] == 201
     await server.there.verbs().remove("mail")
@@ -116,8 +116,8 @@ async def test_a_job_that_is_gone_is_unknown_and_one_that_is_back_is_another(ser
     assert (await sent(server, headers, {"job": "mail"}))[0] == 201
 
 
-async def test_others_are_not_held_up_by_a_job_that_was_edited(server: Served, writes: list[int]):
-    """Half of those who come together go by what was; each of them gets its run all the same."""
+async def test_concurrent_submits_succeed_although_one_job_was_edited(server: Served, writes: list[int]):
+    """Half of the submits are based on the old definition. Each still gets its run."""
     headers = server.keys.add(Role.ADMIN)
     for job in ("mail", "post"):
         assert (await sent(server, headers, {"job": job}))[0] == 201
@@ -130,7 +130,7 @@ async def test_others_are_not_held_up_by_a_job_that_was_edited(server: Served, w
     assert sorted(entry.after["run_id"] for entry in entries[2:]) == sorted(told["run_id"] for _, told in answers)
 
 
-async def test_more_jobs_than_are_remembered(server: Served, monkeypatch: pytest.MonkeyPatch):
+async def test_the_cache_of_jobs_is_bounded(server: Served, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(known_jobs, "MOST_KNOWN", 1)
     headers = server.keys.add(Role.ADMIN)
     for job in ("mail", "post", "mail", "post", "post"):

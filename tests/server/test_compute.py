@@ -1,4 +1,4 @@
-"""Nobody who asks for much computing holds the others: they are answered meanwhile."""
+"""Expensive requests: the server answers other requests while it computes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from onthedot.server.routes import jobs
 from tests.server.kit import Served, served
 
 RARE = tuple(otd.cron("0 0 29 2 *", id=f"leap{number}") for number in range(40))
-"""Days that come every fourth year: there is much to compute between two of them."""
+"""Days that come every fourth year: finding the next one is expensive."""
 JOBS = 20
 OTHERS = 5
-"""So many are answered while a computation waits for them."""
+"""Requests that must be answered during each computation."""
 
 
 class Threads:
-    """Makes each computation in a thread wait until `OTHERS` requests were answered meanwhile.
+    """Makes each computation in a thread wait until `OTHERS` requests were answered.
 
-    So nothing depends on how fast the machine is. What is computed in the event loop's own thread never waits.
+    So the test does not depend on the speed of the machine. Computations on the event loop's thread do not wait here.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Threads:
             return work(*args, **options)
         finally:
             for _ in range(OTHERS):
-                assert self.answered.acquire(timeout=30), "nobody was answered while this was computed"
+                assert self.answered.acquire(timeout=30), "no other request was answered during this computation"
             self.waited += 1
 
 
@@ -51,7 +51,7 @@ class Threads:
 def threads(monkeypatch: pytest.MonkeyPatch) -> Generator[Threads]:
     made = Threads()
     monkeypatch.setattr(asyncio, "to_thread", made.to_thread)
-    gc.disable()  # it would count as a turn of the loop
+    gc.disable()  # its time would count as a turn of the event loop
     yield made
     gc.enable()
 
@@ -65,13 +65,14 @@ async def there() -> AsyncGenerator[Served]:
 
 
 async def answered_meanwhile(there: Served, asking: Any, threads: Threads) -> httpx2.Response:
-    """The answer to one request. Others were answered until then, and no turn of the loop took most of the CPU."""
+    """Return the answer to one request. Checks that others were answered meanwhile, and that no single turn of the
+    event loop took more than half of the CPU time."""
     asked = asyncio.create_task(asking)
     began, longest, turn = process_time(), 0.0, thread_time()
     while not asked.done():
         assert (await there.client.get("/api/v1/health")).status_code == 200
         threads.answered.release()
-        await asyncio.sleep(0)  # without a socket, nothing else gives the loop a turn
+        await asyncio.sleep(0)  # without a socket, nothing else yields to the event loop
         longest, turn = max(longest, thread_time() - turn), thread_time()
     assert longest < (process_time() - began) / 2
     assert threads.waited
@@ -79,7 +80,7 @@ async def answered_meanwhile(there: Served, asking: Any, threads: Threads) -> ht
     return answer
 
 
-async def test_next_instants_of_many_jobs(there: Served, threads: Threads):
+async def test_the_next_instants_of_many_jobs_do_not_block_others(there: Served, threads: Threads):
     viewer = there.keys.add(Role.VIEWER)
     asking = there.client.get("/api/v1/jobs?details=true", headers=viewer)
     answer = await answered_meanwhile(there, asking, threads)
@@ -88,7 +89,7 @@ async def test_next_instants_of_many_jobs(there: Served, threads: Threads):
     assert {one["at"][5:10] for one in items[0]["next"]} == {"02-29"}
 
 
-DEEDS: list[tuple[str, dict[str, Any], int]] = [
+CHANGES: list[tuple[str, dict[str, Any], int]] = [
     ("backfill", {"start": "1930-01-01T00:00Z", "dry_run": True}, 200),
     ("backfill", {"start": "1930-01-01T00:00Z"}, 200),
     ("skip-next", {"slot": "2090-01-01T09:30Z"}, 404),
@@ -96,15 +97,17 @@ DEEDS: list[tuple[str, dict[str, Any], int]] = [
 ]
 
 
-@pytest.mark.parametrize(("deed", "said", "status"), DEEDS, ids=["dry", "backfill", "skip", "move"])
-async def test_slots_of_a_hundred_years(there: Served, threads: Threads, deed: str, said: dict[str, Any], status: int):
+@pytest.mark.parametrize(("change", "said", "status"), CHANGES, ids=["dry", "backfill", "skip", "move"])
+async def test_searching_slots_of_a_hundred_years_does_not_block_others(
+    there: Served, threads: Threads, change: str, said: dict[str, Any], status: int
+):
     operator = there.keys.add(Role.OPERATOR)
-    asking = there.client.post(f"/api/v1/jobs/leap0/{deed}", json=said, headers=operator)
+    asking = there.client.post(f"/api/v1/jobs/leap0/{change}", json=said, headers=operator)
     answer = await answered_meanwhile(there, asking, threads)
     assert answer.status_code == status, answer.text
 
 
-async def test_a_page_with_details_is_a_short_one(there: Served, monkeypatch: pytest.MonkeyPatch):
+async def test_pages_with_details_are_shorter(there: Served, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(jobs, "MOST_SHOWN", 8)
     viewer = there.keys.add(Role.VIEWER)
     names: list[str] = []

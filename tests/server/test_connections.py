@@ -1,4 +1,4 @@
-"""Many connections at once, and clients that stop sending or reading: on real sockets."""
+"""Connections on real sockets: limits for each address and in all, and time-outs for clients that stop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ANN, BOB = "127.0.0.1", "127.0.0.2"
 
 
 class Crowd:
-    """Clients of a server that stay connected."""
+    """Clients that stay connected to a server."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -44,13 +44,13 @@ class Crowd:
         self._stack.close()
 
     def join(self, source: str = ANN) -> socket.socket:
-        """One more, from this address."""
+        """Connect another client, from this address."""
         client = socket.create_connection(("127.0.0.1", self._port), timeout=20, source_address=(source, 0))
         return self._stack.enter_context(client)
 
 
 def answer(client: socket.socket) -> bytes:
-    """The status line of what this one is answered; empty if it is sent away without one."""
+    """The status line of the answer; empty if the server closes the connection without one."""
     try:
         client.sendall(GET)
         return client.recv(65_536).partition(b"\r\n")[0]
@@ -76,7 +76,7 @@ def crowd(tmp_path: Path) -> Iterator[Callable[..., Crowd]]:
         yield begin
 
 
-def test_one_address_has_only_so_many(crowd: Callable[..., Crowd], caplog: pytest.LogCaptureFixture):
+def test_connections_of_one_address_are_limited(crowd: Callable[..., Crowd], caplog: pytest.LogCaptureFixture):
     clients = crowd(api_clients=10, api_clients_per_address=3)
     served = [clients.join() for _ in range(3)]
     assert all(is_served(client) for client in served)
@@ -88,7 +88,7 @@ def test_one_address_has_only_so_many(crowd: Callable[..., Crowd], caplog: pytes
     assert wait_for(lambda: is_served(clients.join()))
 
 
-def test_all_together_have_only_so_many(crowd: Callable[..., Crowd], caplog: pytest.LogCaptureFixture):
+def test_connections_in_all_are_limited(crowd: Callable[..., Crowd], caplog: pytest.LogCaptureFixture):
     clients = crowd(api_clients=4, api_clients_per_address=3)
     served = [clients.join(source) for source in (ANN, ANN, BOB, BOB)]
     assert all(is_served(client) for client in served)
@@ -98,7 +98,7 @@ def test_all_together_have_only_so_many(crowd: Callable[..., Crowd], caplog: pyt
     assert wait_for(lambda: is_served(clients.join(BOB)))
 
 
-def test_a_trusted_proxy_is_many_clients(crowd: Callable[..., Crowd]):
+def test_a_trusted_proxy_has_no_limit_per_address(crowd: Callable[..., Crowd]):
     clients = crowd(api_clients=10, api_clients_per_address=1, trusted_proxies=(BOB,))
     assert all(is_served(client) for client in [clients.join(BOB) for _ in range(5)])
 
@@ -112,8 +112,8 @@ def wait_for(holds: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.slow
-def test_a_crowd_of_silent_clients_stops_no_server_and_fills_no_log(tmp_path: Path):
-    """With as few files as the process may open: fewer than there are clients."""
+def test_many_silent_clients_do_not_block_the_server_or_fill_the_log(tmp_path: Path):
+    """The process may open fewer files than there are clients."""
     port, log = free_port(), tmp_path / "log"
     start = f"ulimit -n 300; exec {ONTHEDOT}"
     command = f"{start} server --insecure --listen 127.0.0.1:{port} --for 100s"
@@ -139,7 +139,7 @@ def connects(clients: Crowd) -> bool:
         return False
 
 
-def test_a_process_without_files_reports_that_once_in_each_try(monkeypatch: pytest.MonkeyPatch):
+def test_accept_reports_missing_file_descriptors_once_per_try(monkeypatch: pytest.MonkeyPatch):
     def fail(_: socket.socket) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -148,7 +148,7 @@ def test_a_process_without_files_reports_that_once_in_each_try(monkeypatch: pyte
         for _ in range(2):
             with pytest.raises(OSError, match="Too many open files"):
                 listener.accept()
-            with pytest.raises(BlockingIOError):  # here asyncio stops trying
+            with pytest.raises(BlockingIOError):  # makes asyncio stop trying
                 listener.accept()
 
 
@@ -165,13 +165,13 @@ print(affordable(1_000), *resource.getrlimit(resource.RLIMIT_NOFILE))
     assert done.stdout.split() == [str(most), str(min(2_024, files[1])), str(files[1])]
 
 
-def test_a_limit_that_suffices_is_left_alone():
+def test_a_sufficient_limit_of_open_files_is_left_alone():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert affordable(5) == 5
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] == before[1]
 
 
-# ── what is logged ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── logs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def record(at: float, text: str = "no %s", level: int = logging.WARNING, error: Exception | None = None):
@@ -181,7 +181,7 @@ def record(at: float, text: str = "no %s", level: int = logging.WARNING, error: 
     return made
 
 
-def test_what_repeats_is_logged_once_a_minute():
+def test_a_repeated_message_is_logged_once_a_minute():
     once = OnceAMinute()
     assert [once.filter(record(at)) for at in (0.0, 1.0, 59.0)] == [True, False, False]
     assert once.filter(record(2.0, "no butter"))
@@ -192,7 +192,7 @@ def test_what_repeats_is_logged_once_a_minute():
     assert not once.filter(record(61.0))
 
 
-def test_errors_are_the_same_by_where_they_come_from():
+def test_errors_with_one_origin_count_as_repeated():
     def fail(kind: type[Exception]) -> Exception:
         try:
             raise kind
@@ -205,12 +205,12 @@ def test_errors_are_the_same_by_where_they_come_from():
     assert once.filter(record(2.0, "request 3 broke", logging.ERROR, fail(OSError)))
 
 
-def test_a_clock_that_was_set_back_silences_nothing():
+def test_messages_are_logged_although_the_clock_is_set_back():
     once = OnceAMinute()
     assert [once.filter(record(at)) for at in (1_000.0, 1.0, 2.0)] == [True, True, False]
 
 
-def test_what_is_no_http_is_logged_once(crowd: Callable[..., Crowd], caplog: pytest.LogCaptureFixture):
+def test_invalid_http_is_logged_once(crowd: Callable[..., Crowd], caplog: pytest.LogCaptureFixture):
     clients = crowd()
     for _ in range(10):
         client = clients.join()
@@ -244,7 +244,7 @@ def connected(serving: HttpServer) -> Iterator[socket.socket]:
 
 
 def rest(connection: socket.socket) -> bytes:
-    """All that comes until the server has let go."""
+    """Read until the server closes the connection."""
     read = b""
     while piece := connection.recv(65_536):
         read += piece
@@ -253,7 +253,7 @@ def rest(connection: socket.socket) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", b"GET /api", b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n"])
-def test_headers_that_do_not_come(serving: HttpServer, monkeypatch: pytest.MonkeyPatch, sent: bytes):
+def test_a_connection_with_missing_headers_is_closed(serving: HttpServer, monkeypatch: pytest.MonkeyPatch, sent: bytes):
     monkeypatch.setattr(connections, "HEADERS", 0.2)
     with connected(serving) as connection:
         connection.sendall(sent)
@@ -261,7 +261,9 @@ def test_headers_that_do_not_come(serving: HttpServer, monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-def test_the_headers_of_a_second_request_that_do_not_come(serving: HttpServer, monkeypatch: pytest.MonkeyPatch):
+def test_a_connection_whose_second_request_is_incomplete_is_closed(
+    serving: HttpServer, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(connections, "HEADERS", 1.0)  # time enough for the first one, on any machine
     with connected(serving) as connection:
         connection.sendall(b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /api/v1/h")
@@ -270,7 +272,7 @@ def test_the_headers_of_a_second_request_that_do_not_come(serving: HttpServer, m
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [b"application/json", b"application/x-ndjson"])
-def test_a_body_that_does_not_come(serving: HttpServer, monkeypatch: pytest.MonkeyPatch, kind: bytes):
+def test_a_missing_body_is_answered_with_408(serving: HttpServer, monkeypatch: pytest.MonkeyPatch, kind: bytes):
     monkeypatch.setattr(connections, "BODY", 0.2)
     head = b"POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\nContent-Type: %b\r\n\r\n{"
     with connected(serving) as connection:
@@ -282,7 +284,9 @@ def test_a_body_that_does_not_come(serving: HttpServer, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-def test_a_body_that_is_read_by_the_framework_and_does_not_come(serving: HttpServer, monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_body_that_the_framework_reads_is_answered_with_408(
+    serving: HttpServer, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(connections, "BODY", 0.2)
     with connected(serving) as connection:
         connection.sendall(POST + b"\r\n" + BODY[:5])
@@ -290,7 +294,7 @@ def test_a_body_that_is_read_by_the_framework_and_does_not_come(serving: HttpSer
 
 
 @pytest.mark.slow
-def test_who_sends_in_pieces_and_goes_on_is_answered(serving: HttpServer):
+def test_a_request_sent_in_pieces_is_answered(serving: HttpServer):
     with connected(serving) as connection:
         for piece in (POST[:20], POST[20:], b"Connection: close\r\n\r\n", BODY[:5], BODY[5:]):
             connection.sendall(piece)
@@ -298,7 +302,7 @@ def test_who_sends_in_pieces_and_goes_on_is_answered(serving: HttpServer):
 
 
 @pytest.mark.slow
-def test_who_follows_may_be_silent(serving: HttpServer, monkeypatch: pytest.MonkeyPatch):
+def test_a_silent_follower_stays_connected(serving: HttpServer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(connections, "BODY", 0.5)
     monkeypatch.setattr(connections, "HEADERS", 0.5)
     with connected(serving) as connection:
@@ -306,15 +310,15 @@ def test_who_follows_may_be_silent(serving: HttpServer, monkeypatch: pytest.Monk
         read = b""
         while b": still here" not in read:
             piece = connection.recv(65_536)
-            assert piece, f"it was let go: {read!r}"
+            assert piece, f"the server closed the connection: {read!r}"
             read += piece
         connection.settimeout(1.0)
-        with pytest.raises(TimeoutError):  # it is quiet, and nobody has let go
+        with pytest.raises(TimeoutError):  # the connection is quiet and open
             connection.recv(1)
 
 
 @pytest.mark.slow
-def test_headers_without_end(serving: HttpServer, monkeypatch: pytest.MonkeyPatch):
+def test_endless_headers_are_refused(serving: HttpServer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(connections, "MOST_HEAD", 1_000)
     with connected(serving) as connection:
         connection.sendall(b"GET /api/v1/health HTTP/1.1\r\nX-Long: " + b"x" * 2_000)
@@ -327,7 +331,7 @@ HEALTH = b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def ended(connection: socket.socket, sent: bytes, *, within: float = 20.0) -> bool:
-    """Whether the server lets go while this is sent again and again, five times a second."""
+    """Whether the server closes the connection while `sent` is sent five times a second."""
     connection.settimeout(0.2)
     for _ in range(round(within / 0.2)):
         try:
@@ -342,7 +346,7 @@ def ended(connection: socket.socket, sent: bytes, *, within: float = 20.0) -> bo
 
 
 def answered(connection: socket.socket, request: bytes) -> bytes:
-    """The answer to a request: all of it, if it is JSON."""
+    """The answer to a request; if it is JSON, with its whole body."""
     connection.sendall(request)
     read = b""
     while b"\r\n\r\n" not in read or (b"json" in read and not read.endswith(b"}")):
@@ -350,8 +354,8 @@ def answered(connection: socket.socket, request: bytes) -> bytes:
     return read
 
 
-def let_go(serving: HttpServer, *, within: float = 20.0) -> bool:
-    """Whether the server comes to have no connections and no requests."""
+def becomes_idle(serving: HttpServer, *, within: float = 20.0) -> bool:
+    """Whether the server soon has no connections and no requests."""
     assert serving._server is not None
     state, until = serving._server.server_state, time.monotonic() + within
     while (state.connections or state.tasks) and time.monotonic() < until:
@@ -361,7 +365,7 @@ def let_go(serving: HttpServer, *, within: float = 20.0) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"\r\n", b"", b"G"], ids=["line ends", "nothing", "a method without end"])
-def test_whoever_got_an_answer_and_does_not_ask_again(
+def test_a_connection_without_a_next_request_is_closed(
     serving: HttpServer, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ):
     monkeypatch.setattr(connections, "HEADERS", 1.0)
@@ -372,7 +376,7 @@ def test_whoever_got_an_answer_and_does_not_ask_again(
 
 
 @pytest.mark.slow
-def test_a_body_that_goes_on_after_its_refusal(serving: HttpServer, monkeypatch: pytest.MonkeyPatch):
+def test_a_connection_that_sends_a_refused_body_is_closed(serving: HttpServer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(connections, "HEADERS", 1.0)
     head = b"POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n"
     with connected(serving) as connection:
@@ -381,17 +385,17 @@ def test_a_body_that_goes_on_after_its_refusal(serving: HttpServer, monkeypatch:
 
 
 @pytest.mark.slow
-def test_one_who_asks_again_in_time_is_answered(serving: HttpServer, monkeypatch: pytest.MonkeyPatch):
+def test_requests_in_time_on_one_connection_are_answered(serving: HttpServer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(connections, "HEADERS", 2.0)
     with connected(serving) as connection:
         for _ in range(4):
             assert answered(connection, b"\r\n" + HEALTH).startswith(b"HTTP/1.1 200 ")
-            time.sleep(0.6)  # longer in all than one may wait for headers
+            time.sleep(0.6)  # in all longer than the time-out of the headers
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "status"), [(60, b"200"), (70, b"400")])
-def test_headers_of_one_piece_are_counted(serving: HttpServer, size: int, status: bytes):
+def test_large_headers_in_one_piece_are_refused(serving: HttpServer, size: int, status: bytes):
     with connected(serving) as connection:
         request = HEALTH[:-2] + b"X-Long: " + b"x" * (size * 1024) + b"\r\nConnection: close\r\n\r\n"
         assert answered(connection, request).startswith(b"HTTP/1.1 " + status)
@@ -399,7 +403,7 @@ def test_headers_of_one_piece_are_counted(serving: HttpServer, size: int, status
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trailer", [b"a: b\r\n" * 1_000, b"x" * 6_000], ids=["many", "one without end"])
-def test_what_follows_a_body_is_counted_with_the_headers(serving: HttpServer, trailer: bytes):
+def test_trailers_count_as_headers(serving: HttpServer, trailer: bytes):
     head = b"POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\nA: "
     with connected(serving) as connection:
         connection.sendall(head)
@@ -407,7 +411,7 @@ def test_what_follows_a_body_is_counted_with_the_headers(serving: HttpServer, tr
 
 
 @pytest.mark.slow
-def test_small_pieces_of_a_large_body_are_not_counted_as_headers(serving: HttpServer):
+def test_small_chunks_of_a_body_do_not_count_as_headers(serving: HttpServer):
     head = b"POST /api/v1/schedules/describe HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     head += b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     blanks = b"1\r\n \r\n" * 30_000
@@ -417,7 +421,7 @@ def test_small_pieces_of_a_large_body_are_not_counted_as_headers(serving: HttpSe
 
 
 @pytest.mark.slow
-def test_answers_that_nobody_reads(serving: HttpServer, monkeypatch: pytest.MonkeyPatch):
+def test_a_connection_that_does_not_read_its_answers_is_closed(serving: HttpServer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(connections, "SEND", 1.0)
     assert serving._server is not None
     with connected(serving) as connection:
@@ -426,11 +430,11 @@ def test_answers_that_nobody_reads(serving: HttpServer, monkeypatch: pytest.Monk
         [theirs] = serving._server.server_state.connections
         theirs.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
         connection.sendall(b"GET /style.css HTTP/1.1\r\nHost: localhost\r\n\r\n" * 90)
-        assert let_go(serving)
+        assert becomes_idle(serving)
 
 
 @pytest.mark.slow
-def test_requests_that_do_not_wait_for_answers(serving: HttpServer):
+def test_pipelined_requests_are_limited(serving: HttpServer):
     with connected(serving) as connection:
         connection.sendall(HEALTH * 90 + HEALTH[:-2] + b"Connection: close\r\n\r\n")
         assert rest(connection).count(b"HTTP/1.1 200 ") == 91
@@ -439,16 +443,16 @@ def test_requests_that_do_not_wait_for_answers(serving: HttpServer):
 
 
 @pytest.mark.slow
-def test_who_is_gone_follows_no_longer_whatever_else_was_asked(serving: HttpServer):
+def test_a_closed_connection_ends_its_stream_although_requests_wait(serving: HttpServer):
     assert serving._server is not None
     with connected(serving) as connection:
         answered(connection, b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n" + HEALTH)
         assert len(serving._server.server_state.tasks) == 1
-    assert let_go(serving)
+    assert becomes_idle(serving)
 
 
 @pytest.mark.slow
-def test_what_is_no_request_is_refused_like_everything(serving: HttpServer):
+def test_invalid_http_is_answered_with_a_problem(serving: HttpServer):
     with connected(serving) as connection:
         connection.sendall(b"hello\r\n\r\n")
         answer = rest(connection)

@@ -1,4 +1,4 @@
-"""A client that openapi-python-client makes from the document: it stores a job, triggers it and reads its log."""
+"""A client that openapi-python-client generates from the document: it works against a real server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_generated_client_stores_a_job_triggers_it_and_reads_its_log(tmp_path:
     )
     said = made.stdout + made.stderr
     assert (made.returncode, "Error" in said, "Unable to process" in said) == (0, False, False), said
-    # Bodies of a kind that it does not know, and nothing else; of the first the JSON form is there.
+    # The generator knows no NDJSON and no YAML bodies. The first route also takes JSON.
     left_out = [line for line in said.splitlines() if line.startswith("WARNING")]
     assert [line.split()[2:4] for line in left_out] == [["POST", "/api/v1/runs"], ["POST", "/api/v1/submit_job"]], said
     (tmp_path / "made").rename(tmp_path / "client")

@@ -1,4 +1,4 @@
-"""The API on a real socket, in a thread of its own, also over TLS."""
+"""The HTTP server on a real socket, in a thread of its own: start, stop, addresses and TLS."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def serving(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpServer]:
-    """One whose patience with requests under way is far beyond what a busy machine takes to stop it."""
+    """A server with a long stop time-out, so that a busy machine cannot reach it."""
     monkeypatch.setattr(onthedot.server.http_server, "_STOP_TIMEOUT", 60)
     server = HttpServer(url, Settings(), ANY, knows=None)
     server.start()
@@ -49,7 +49,7 @@ def serving(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpServer]:
     server.stop()
 
 
-def test_it_answers_when_it_has_started_and_not_when_it_has_stopped(serving: HttpServer):
+def test_a_server_answers_from_its_start_to_its_stop(serving: HttpServer):
     assert httpx2.get(f"{serving.url}/api/v1/ready").json() == {"status": "ok"}
     with pytest.raises(StateError):
         serving.start()
@@ -60,7 +60,7 @@ def test_it_answers_when_it_has_started_and_not_when_it_has_stopped(serving: Htt
     assert not [thread for thread in threading.enumerate() if thread.name == "onthedot api"]
 
 
-def test_no_answer_waits_for_an_acknowledgement(serving: HttpServer):
+def test_connections_send_without_delay(serving: HttpServer):
     with httpx2.Client(base_url=serving.url) as client:
         client.get("/api/v1/health")
         assert serving._server is not None
@@ -69,7 +69,7 @@ def test_no_answer_waits_for_an_acknowledgement(serving: HttpServer):
         assert theirs.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_a_connection_that_stays_open_does_not_keep_it_from_stopping(serving: HttpServer):
+def test_an_open_connection_does_not_delay_the_stop(serving: HttpServer):
     with httpx2.Client(base_url=serving.url) as client:
         assert client.get("/api/v1/health").status_code == 200
         began = time.monotonic()
@@ -78,7 +78,7 @@ def test_a_connection_that_stays_open_does_not_keep_it_from_stopping(serving: Ht
 
 
 @pytest.mark.slow
-def test_who_follows_does_not_keep_it_from_stopping(serving: HttpServer):
+def test_a_follower_does_not_delay_the_stop(serving: HttpServer):
     with httpx2.stream("GET", f"{serving.url}/api/v1/events", timeout=20) as following:
         assert following.status_code == 200
         began = time.monotonic()
@@ -86,7 +86,7 @@ def test_who_follows_does_not_keep_it_from_stopping(serving: HttpServer):
         assert time.monotonic() - began < 30
 
 
-def test_whoever_has_no_key_is_refused(url: str):
+def test_a_request_without_a_key_is_refused(url: str):
     keys = MadeUpKeys()
     server = HttpServer(url, Settings(), ANY, knows=lambda there: keys)
     server.start()
@@ -99,8 +99,8 @@ def test_whoever_has_no_key_is_refused(url: str):
 
 
 @pytest.mark.slow
-def test_whichever_server_is_asked_is_the_same(url: str):
-    """Behind a load balancer: every request goes to the other one."""
+def test_two_servers_behind_a_load_balancer_act_as_one(url: str):
+    """Requests go to the two servers in turn."""
     servers = [
         HttpServer(url, Settings(), ANY, knows=lambda there: Authenticator(there.store, there.clock)) for _ in range(2)
     ]
@@ -120,7 +120,7 @@ def test_whichever_server_is_asked_is_the_same(url: str):
         assert ask("POST", "/runs", token, job="nap", key="k").json() == {"run_id": 1, "created": True}
         assert ask("POST", "/runs", token, job="nap", key="k").json() == {"run_id": 1, "created": False}
         assert ask("POST", "/logout", token).status_code == 204
-        time.sleep(2.1)  # a server believes what it has read for two seconds: this is what is waited for
+        time.sleep(2.1)  # servers cache sessions for two seconds
         assert {ask("GET", "/whoami", token).status_code for _ in servers} == {401}
     finally:
         for server in servers:
@@ -128,12 +128,12 @@ def test_whichever_server_is_asked_is_the_same(url: str):
 
 
 @pytest.mark.parametrize("host", ["::", "192.0.2.1", "example.org"])
-def test_nobody_listens_to_everybody_for_everybody(url: str, host: str):
+def test_a_public_address_without_keys_needs_insecure(url: str, host: str):
     with pytest.raises(DefinitionError, match="--insecure"):
         HttpServer(url, Settings(), Listen(host=host), knows=None)
 
 
-def test_a_port_that_is_taken_is_told_or_another_is_used(url: str):
+def test_a_used_port_is_an_error_or_another_one_is_chosen(url: str):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -149,14 +149,14 @@ def test_a_port_that_is_taken_is_told_or_another_is_used(url: str):
             server.stop()
 
 
-def test_a_store_that_cannot_be_opened_is_raised_to_whoever_starts_it(tmp_path: Path):
+def test_a_store_that_cannot_be_opened_fails_the_start(tmp_path: Path):
     (tmp_path / "no.db").write_text("this is no database, and is long enough not to be taken for an empty one" * 20)
     with pytest.raises(StoreError):
         HttpServer(f"sqlite:///{tmp_path / 'no.db'}", Settings(), ANY, knows=None).start()
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:70000", "::1:80", "host:-1", "host:\uff11"])
-def test_what_is_no_place_to_listen_at(text: str):
+def test_an_invalid_listen_address_is_refused(text: str):
     with pytest.raises(DefinitionError, match="HOST:PORT"):
         read_listen(text)
 
@@ -165,7 +165,7 @@ Start = Callable[..., HttpServer]
 
 
 def write(folder: Path, name: str, *, password: bytes = b"") -> tuple[str, str]:
-    """A certificate for this machine that has this name, signed by itself, and its key: two files."""
+    """Write a self-signed certificate for this machine, with this name, and its key. Return the paths of both."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -204,7 +204,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def name_of(port: int, chain: str) -> str:
-    """Whose certificate a new connection is shown, if it is the one in this file."""
+    """The name in the certificate that a new connection gets. The file `chain` must hold that certificate."""
     trust = ssl.create_default_context(cafile=chain)
     with (
         socket.create_connection(("127.0.0.1", port), timeout=20) as plain,
@@ -215,7 +215,7 @@ def name_of(port: int, chain: str) -> str:
         return x509.load_der_x509_certificate(told).subject.rfc4514_string().removeprefix("CN=")
 
 
-def test_it_speaks_https_and_nothing_else(start: Start, tmp_path: Path):
+def test_a_server_with_a_certificate_takes_https_only(start: Start, tmp_path: Path):
     chain, key = write(tmp_path, "first")
     serving = start(tls_cert=chain, tls_key=key)
     assert serving.url.startswith("https://127.0.0.1:")
@@ -228,7 +228,7 @@ def test_it_speaks_https_and_nothing_else(start: Start, tmp_path: Path):
         httpx2.get(f"{serving.url.replace('https', 'http')}/api/v1/health")
 
 
-def test_a_certificate_that_was_renewed_is_used_without_a_restart(start: Start, tmp_path: Path):
+def test_a_renewed_certificate_is_used_without_a_restart(start: Start, tmp_path: Path):
     chain, key = write(tmp_path, "first")
     serving = start(tls_cert=chain, tls_key=key)
     port = int(serving.url.rpartition(":")[2])
@@ -251,14 +251,14 @@ def test_a_new_certificate_without_its_key_is_not_used(tmp_path: Path, caplog: p
 
 
 @pytest.mark.slow
-def test_a_handshake_that_does_not_come(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_connection_without_a_handshake_is_closed(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(connections, "HEADERS", 0.5)
     chain, key = write(tmp_path, "first")
     serving = start(tls_cert=chain, tls_key=key, api_clients_per_address=1)
     port = int(serving.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=20) as silent:
         with socket.create_connection(("127.0.0.1", port), timeout=20) as second:
-            assert second.recv(1) == b""  # one is all that this address may have
+            assert second.recv(1) == b""  # an address may have one connection
         assert silent.recv(1) == b""
     until = time.monotonic() + 20
     while time.monotonic() < until:
@@ -267,15 +267,15 @@ def test_a_handshake_that_does_not_come(start: Start, tmp_path: Path, monkeypatc
             return
         except (ConnectionResetError, ssl.SSLEOFError):
             continue
-    raise AssertionError("the place of the silent one was not given to another")
+    raise AssertionError("the place of the silent connection must become free")
 
 
-def test_what_is_no_certificate_is_told(tmp_path: Path):
+def test_an_invalid_certificate_is_refused(tmp_path: Path):
     chain, key = write(tmp_path, "first")
     with pytest.raises(DefinitionError, match="No such file"):
         Certificate(str(tmp_path / "none.pem"), key)
     with pytest.raises(DefinitionError, match="its key without a password"):
-        Certificate(chain)  # which has no key
+        Certificate(chain)  # the file has no key
     with pytest.raises(DefinitionError, match="expected a certificate chain in PEM"):
         Certificate(key, chain)
     chain, key = write(tmp_path, "hidden", password=b"a password")

@@ -1,4 +1,4 @@
-"""Every route, asked by everybody: the table of `server/permissions.py` against that of the roles."""
+"""The permission matrix: every route, called by every kind of caller, allows exactly what the tables say."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.server.kit import Served, served
 from tests.server.sample_data import fill
 from tests.server.sample_requests import SAMPLES, Sample
 
-ASKING: dict[str, dict[str, Any] | None] = {
+CALLERS: dict[str, dict[str, Any] | None] = {
     "anonymous": None,
     "another namespace": {"role": Role.ADMIN, "namespaces": ("elsewhere",)},
     "another owner": {"role": Role.ADMIN, "owner": "bob", "only_own": True},
@@ -28,7 +28,7 @@ ASKING: dict[str, dict[str, Any] | None] = {
 
 
 class Answer(NamedTuple):
-    """What came of a request."""
+    """The answer to a request."""
 
     status: int
     text: str
@@ -36,17 +36,17 @@ class Answer(NamedTuple):
 
 @asynccontextmanager
 async def prepared(folder: Path) -> AsyncGenerator[tuple[Served, dict[str, int | str]]]:
-    """A server with all that the samples speak of; what is only known here is named."""
+    """A server with all objects that the samples name, and their ids."""
     async with served() as server:
         yield server, await fill(server.there, folder)
 
 
 async def ask(server: Served, line: str, who: str, known: dict[str, int | str]) -> Answer:
-    """The sample of this route, asked by this one."""
+    """Send the sample request of this route as this caller."""
     method, _, path = line.partition(" ")
     sample = filled(SAMPLES[line], known)
     path = sample.path or path
-    given = ASKING[who]
+    given = CALLERS[who]
     headers = {} if given is None else server.keys.add(**given)
     if sample.stream:
         async with reading(server.app, path, headers) as reader:
@@ -62,7 +62,7 @@ async def ask(server: Served, line: str, who: str, known: dict[str, int | str]) 
 
 
 def filled(sample: Sample, known: dict[str, int | str]) -> Sample:
-    """The sample with the numbers of what is there."""
+    """The sample with the ids of real objects."""
     body = sample.body
     if isinstance(body, dict) and "run_ids" in body:
         body = {"run_ids": [known[text.strip("{}")] for text in body["run_ids"]]}
@@ -70,7 +70,7 @@ def filled(sample: Sample, known: dict[str, int | str]) -> Sample:
 
 
 async def stored(server: Served) -> tuple[object, ...]:
-    """All that a request could change, and must not if it is refused."""
+    """Everything that a request could change. A refused one must leave it as it is."""
     store = server.there.store
     jobs: list[JobRecord] = await store.queries.list_jobs()
     runs = await store.queries.find_runs(RunFilter(), limit=1000)
@@ -89,9 +89,9 @@ async def stored(server: Served) -> tuple[object, ...]:
 
 
 def expected(line: str, who: str) -> str:
-    """What must come of it: refused as a stranger, for want of a permission, as not there; or answered."""
+    """The expected status of a refusal (401, 403 or 404), or "answered"."""
     permission, sample = ROUTE_PERMISSIONS[line], SAMPLES[line]
-    if line == "GET /":  # it tells strangers how to come in
+    if line == "GET /":  # without a key, it explains how to sign in
         return "401" if who in ("anonymous", "worker") else "answered"
     if permission is EVERYBODY:
         return "answered"
@@ -109,23 +109,23 @@ def expected(line: str, who: str) -> str:
     return "404" if who.startswith("another") and sample.about else "answered"
 
 
-def test_every_route_is_gone_over():
+def test_every_route_has_a_sample():
     assert set(SAMPLES) == set(ROUTE_PERMISSIONS)
 
 
 def changes(line: str, who: str) -> bool:
-    """Whether the store is another afterwards."""
+    """Whether the request changes the store."""
     return SAMPLES[line].changes and not line.startswith("GET ") and expected(line, who) == "answered"
 
 
 @pytest.mark.parametrize("line", list(ROUTE_PERMISSIONS))
-async def test_a_route_is_there_for_those_who_may_and_nobody_else(line: str, tmp_path: Path):
-    """Those who change nothing share one server, and the test checks that they change nothing."""
+async def test_a_route_answers_permitted_callers_and_refuses_others(line: str, tmp_path: Path):
+    """Requests that must change nothing share one server, and the test checks that they change nothing."""
     async with prepared(tmp_path) as (server, known):
-        for who in ASKING:
+        for who in CALLERS:
             if not changes(line, who):
                 await judge(server, known, line, who)
-    for who in ASKING:
+    for who in CALLERS:
         if changes(line, who):
             folder = tmp_path / who
             folder.mkdir()
@@ -144,7 +144,7 @@ async def judge(server: Served, known: dict[str, int | str], line: str, who: str
         return
     assert 200 <= answer.status < 300, (who, answer.text)
     recorded = len(after[-1]) > len(before[-1])  # type: ignore[arg-type]
-    assert recorded == changes(line, who), (who, "what is changed is on record, and nothing else is")
+    assert recorded == changes(line, who), (who, "exactly the changes must be in the audit")
     if not changes(line, who):
         assert after == before, who
     if (
@@ -155,5 +155,5 @@ async def judge(server: Served, known: dict[str, int | str], line: str, who: str
         for theirs in ("nap", "asleep", "mail", "greet", "ann", "would not", "worker-1"):
             assert f'"{theirs}' not in answer.text.replace(">", '"'), (
                 who,
-                "what somebody cannot see is told to nobody",
+                "an answer must not name objects that the caller cannot see",
             )

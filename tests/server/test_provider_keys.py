@@ -1,4 +1,4 @@
-"""The keys of an identity provider, asked for over real sockets."""
+"""The keys of an identity provider: fetched over real sockets, cached, refreshed, and safe when the provider fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from joserfc.jwk import RSAKey
 from onthedot.access.sign_on import Provider
 from onthedot.model.errors import LoginRefused, ProviderUnavailable
 from onthedot.server.provider_keys import REFRESH, RETRY, ProviderKeys
-from tests.access.clocks import Turned
+from tests.access.clocks import ManualClock
 from tests.servers.issuer import CLIENT, Issuer, claims, signed
 
 NEW = RSAKey.generate_key(2048, {"kid": "two"})
@@ -27,27 +27,27 @@ def issuer() -> Iterator[Issuer]:
 
 
 @pytest.fixture
-def clock() -> Turned:
-    return Turned()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
-def keys_of(issuer: Issuer, clock: Turned) -> ProviderKeys:
+def keys_of(issuer: Issuer, clock: ManualClock) -> ProviderKeys:
     return ProviderKeys(Provider(issuer.url, CLIENT), clock)
 
 
-def token(issuer: Issuer, clock: Turned, key: RSAKey | None = None) -> str:
+def token(issuer: Issuer, clock: ManualClock, key: RSAKey | None = None) -> str:
     said = claims(issuer.url, clock.now())
     return signed(said) if key is None else signed(said, key)
 
 
-async def test_keys_are_asked_for_once(issuer: Issuer, clock: Turned):
+async def test_concurrent_requests_fetch_the_keys_once(issuer: Issuer, clock: ManualClock):
     keys = keys_of(issuer, clock)
     people = await asyncio.gather(*(keys.read(token(issuer, clock)) for _ in range(5)))
     assert {person.email for person in people} == {"ann@example.org"}
     assert dict(issuer.asked) == {ABOUT: 1, "/keys": 1}
 
 
-async def test_a_new_key_is_found_and_an_old_one_forgotten(issuer: Issuer, clock: Turned):
+async def test_a_new_key_is_fetched_and_a_removed_one_is_refused(issuer: Issuer, clock: ManualClock):
     keys = keys_of(issuer, clock)
     await keys.read(token(issuer, clock))
     issuer.keys = [NEW.as_dict(private=False)]
@@ -57,7 +57,7 @@ async def test_a_new_key_is_found_and_an_old_one_forgotten(issuer: Issuer, clock
         await keys.read(token(issuer, clock))
 
 
-async def test_tokens_with_made_up_keys_ask_once_a_minute(issuer: Issuer, clock: Turned):
+async def test_unknown_keys_cause_one_fetch_a_minute(issuer: Issuer, clock: ManualClock):
     keys = keys_of(issuer, clock)
     await keys.read(token(issuer, clock))
     for _ in range(20):
@@ -71,29 +71,29 @@ async def test_tokens_with_made_up_keys_ask_once_a_minute(issuer: Issuer, clock:
     assert issuer.asked["/keys"] == 2
 
 
-async def test_known_keys_are_good_while_the_provider_is_away(issuer: Issuer, clock: Turned, caplog):
+async def test_known_keys_are_accepted_while_the_provider_is_unavailable(issuer: Issuer, clock: ManualClock, caplog):
     keys = keys_of(issuer, clock)
     await keys.read(token(issuer, clock))
     issuer.answers[ABOUT] = (503, b"")
     clock.turn(REFRESH / 1_000_000)
     with caplog.at_level(logging.WARNING, "onthedot.server"):
         assert (await keys.read(token(issuer, clock))).subject == "auth0|ann"
-        await answered(keys)
+        await wait_for_fetch(keys)
     assert "answered 503" in caplog.text
     issuer.answers.clear()
     clock.turn(REFRESH / 1_000_000)
     await keys.read(token(issuer, clock))
-    await answered(keys)
+    await wait_for_fetch(keys)
     assert issuer.asked["/keys"] == 2
 
 
-async def answered(keys: ProviderKeys) -> None:
-    """Until the provider has answered what it is being asked."""
+async def wait_for_fetch(keys: ProviderKeys) -> None:
+    """Wait for the end of the fetch that is under way."""
     if keys._asking is not None:
         await keys._asking
 
 
-async def test_who_has_a_known_key_does_not_wait_for_a_slow_provider(issuer: Issuer, clock: Turned):
+async def test_a_known_key_does_not_wait_for_a_slow_provider(issuer: Issuer, clock: ManualClock):
     keys = keys_of(issuer, clock)
     await keys.read(token(issuer, clock))
     issuer.silent.clear()
@@ -108,7 +108,7 @@ async def test_who_has_a_known_key_does_not_wait_for_a_slow_provider(issuer: Iss
         await stranger
 
 
-async def test_a_provider_that_never_answers_is_given_up(issuer: Issuer, clock: Turned, monkeypatch):
+async def test_a_fetch_from_a_silent_provider_times_out(issuer: Issuer, clock: ManualClock, monkeypatch):
     monkeypatch.setattr("onthedot.server.provider_keys._TIMEOUT", 0.2)
     issuer.silent.clear()
     try:
@@ -118,7 +118,7 @@ async def test_a_provider_that_never_answers_is_given_up(issuer: Issuer, clock: 
         issuer.silent.set()
 
 
-async def test_who_goes_away_leaves_the_question_to_others(issuer: Issuer, clock: Turned):
+async def test_a_cancelled_request_leaves_the_fetch_to_others(issuer: Issuer, clock: ManualClock):
     keys = keys_of(issuer, clock)
     issuer.silent.clear()
     first = asyncio.create_task(keys.read(token(issuer, clock)))
@@ -145,7 +145,9 @@ BROKEN: dict[str, tuple[int, bytes]] = {
 
 @pytest.mark.parametrize("where", [ABOUT, "/keys"])
 @pytest.mark.parametrize("what", BROKEN)
-async def test_what_cannot_be_read_lets_nobody_in(what: str, where: str, issuer: Issuer, clock: Turned):
+async def test_an_unreadable_answer_of_the_provider_refuses_logins(
+    what: str, where: str, issuer: Issuer, clock: ManualClock
+):
     issuer.answers[where] = BROKEN[what]
     keys = keys_of(issuer, clock)
     for _ in range(3):
@@ -167,26 +169,26 @@ async def test_what_cannot_be_read_lets_nobody_in(what: str, where: str, issuer:
         {"jwks_uri": 7},
     ],
 )
-async def test_who_says_odd_things_of_itself_is_not_believed(more, issuer: Issuer, clock: Turned):
+async def test_a_provider_with_invalid_metadata_is_refused(more, issuer: Issuer, clock: ManualClock):
     issuer.more = more
     with pytest.raises(ProviderUnavailable):
         await keys_of(issuer, clock).read(token(issuer, clock))
     assert issuer.asked["/keys"] == 0
 
 
-async def test_where_the_keys_are_may_have_a_query(issuer: Issuer, clock: Turned):
+async def test_the_address_of_the_keys_may_have_a_query(issuer: Issuer, clock: ManualClock):
     issuer.more = {"jwks_uri": f"{issuer.url}/keys?p=policy"}
     issuer.answers["/keys?p=policy"] = issuer.answer("/keys")
     assert (await keys_of(issuer, clock).read(token(issuer, clock))).subject == "auth0|ann"
 
 
-async def test_keys_that_are_none_let_nobody_in(issuer: Issuer, clock: Turned):
+async def test_unusable_keys_refuse_logins(issuer: Issuer, clock: ManualClock):
     issuer.answers["/keys"] = (200, json.dumps({"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "one"}]}).encode())
     with pytest.raises(ProviderUnavailable):
         await keys_of(issuer, clock).read(token(issuer, clock))
 
 
-async def test_a_provider_that_is_not_there_is_told(clock: Turned):
+async def test_an_unreachable_provider_is_reported(clock: ManualClock):
     with Issuer() as issuer:
         text = token(issuer, clock)
     with pytest.raises(ProviderUnavailable, match="expected http://127"):

@@ -1,4 +1,4 @@
-"""Quotas of owners: what is refused, with which words, and that no burst gets past them."""
+"""Quotas of owners: they limit runs, submits and jobs, also for bursts, and a refusal states what to do."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.server.worker import Worker
 ANN = Owner("default", "ann")
 
 
-class Turned:
-    """A clock that somebody turns."""
+class ManualClock:
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.at: Micros = 1_000 * SECOND
@@ -39,15 +39,15 @@ class Turned:
         return self.at
 
 
-def turned(server: Served) -> Turned:
-    """The quotas of this server go by a clock that it is given here."""
-    clock = Turned()
+def with_manual_clock(server: Served) -> ManualClock:
+    """Give the quotas of this server a manual clock, and return it."""
+    clock = ManualClock()
     server.app.state.quotas = Quotas(server.there.store, clock, server.there.settings)
     return clock
 
 
 async def ready(server: Served) -> Served:
-    """With a job of each of two owners."""
+    """Store one job for each of two owners."""
     for name, owner in (("mail", "ann"), ("post", "bob")):
         await server.there.verbs().put(otd.Job(name=name, task=Call(handler=name), owner=owner))
     return server
@@ -72,10 +72,10 @@ async def live_runs(server: Served) -> int:
     return len(await server.there.store.queries.list_runs(limit=10_000))
 
 
-# ── runs that have not ended ─────────────────────────────────────────────────────────────────────────────────
+# ── unfinished runs ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_run_too_many_is_refused_with_what_to_do():
+async def test_a_run_above_the_quota_is_refused_with_advice():
     async with served(settings=Settings(quota_runs=2)) as server:
         await ready(server)
         operator = server.keys.add(Role.OPERATOR)
@@ -89,16 +89,16 @@ async def test_a_run_too_many_is_refused_with_what_to_do():
         )
         assert refused.headers["retry-after"] == "5"
         assert told["errors"] == [{"field": "quota_runs", "problem": told["detail"].partition(": ")[2]}]
-        assert (await submit(server, operator, "post")).status_code == 201  # another owner's
+        assert (await submit(server, operator, "post")).status_code == 201  # a job of another owner
         trigger = await server.client.post("/api/v1/jobs/mail/trigger", headers=operator)
         assert trigger.status_code == 429
         assert await live_runs(server) == 3
 
 
-async def test_there_is_room_again_when_runs_have_ended():
+async def test_a_run_that_ends_makes_room_for_another():
     async with served(settings=Settings(quota_runs=2)) as server:
         await ready(server)
-        operator, clock = server.keys.add(Role.OPERATOR), turned(server)
+        operator, clock = server.keys.add(Role.OPERATOR), with_manual_clock(server)
         first, _ = [(await submit(server, operator)).json()["run_id"] for _ in range(2)]
         await server.there.verbs().cancel(first)
         clock.at += 1
@@ -106,7 +106,7 @@ async def test_there_is_room_again_when_runs_have_ended():
         assert (await submit(server, operator)).status_code == 429
 
 
-async def test_a_run_that_was_there_takes_no_room():
+async def test_a_repeated_submit_does_not_count():
     async with served(settings=Settings(quota_runs=2, quota_submits=2)) as server:
         await ready(server)
         operator = server.keys.add(Role.OPERATOR)
@@ -115,10 +115,10 @@ async def test_a_run_that_was_there_takes_no_room():
         assert [(await submit(server, operator)).status_code for _ in range(2)] == [201, 429]
 
 
-async def test_what_was_refused_for_another_reason_takes_no_room():
+async def test_a_submit_refused_for_another_reason_does_not_count():
     async with served(settings=Settings(quota_runs=1, quota_submits=1)) as server:
         await ready(server)
-        operator, clock = server.keys.add(Role.OPERATOR), turned(server)
+        operator, clock = server.keys.add(Role.OPERATOR), with_manual_clock(server)
         first = await submit(server, operator, args={"n": 1}, key="k")
         assert first.status_code == 201
         await server.there.verbs().cancel(first.json()["run_id"])
@@ -128,7 +128,7 @@ async def test_what_was_refused_for_another_reason_takes_no_room():
 
 
 @pytest.mark.parametrize("bulk", [False, True])
-async def test_a_burst_gets_no_further_than_the_quota(bulk: bool):
+async def test_a_burst_cannot_exceed_the_quota(bulk: bool):
     async with served(settings=Settings(quota_runs=50, api_burst=1000)) as server:
         await ready(server)
         operator = server.keys.add(Role.OPERATOR)
@@ -139,7 +139,7 @@ async def test_a_burst_gets_no_further_than_the_quota(bulk: bool):
         assert await live_runs(server) == 50
 
 
-async def test_many_are_stored_up_to_the_quota():
+async def test_a_bulk_submit_stores_runs_up_to_the_quota():
     async with served(settings=Settings(quota_runs=3)) as server:
         await ready(server)
         operator = server.keys.add(Role.OPERATOR)
@@ -150,7 +150,7 @@ async def test_many_are_stored_up_to_the_quota():
         assert await live_runs(server) == 3
 
 
-async def test_backfills_count_too():
+async def test_backfills_count():
     async with served(settings=Settings(quota_runs=1)) as server:
         await ready(server)
         schedule = otd.every("1h")
@@ -166,8 +166,8 @@ async def test_backfills_count_too():
         assert dry.status_code == 200
 
 
-async def test_replays_count_too(tmp_path: Path):
-    """Refused before the first one: of letters that cannot all be replayed, none is."""
+async def test_replays_count(tmp_path: Path):
+    """Letters that cannot all be replayed are refused together."""
     async with served(settings=Settings(quota_runs=2)) as server:
         await ready(server)
         worker = Worker(server.there, tmp_path)
@@ -183,16 +183,16 @@ async def test_replays_count_too(tmp_path: Path):
         assert len(await server.there.verbs().dead_runs()) == 3
         dry = await server.client.post(path, json={"job": "mail", "dry_run": True}, headers=operator)
         assert dry.status_code == 200
-        for some in (dead[:1], dead[1:2], dead[:1]):  # the last one again
+        for some in (dead[:1], dead[1:2], dead[:1]):  # the third repeats the first
             asked = {"run_ids": some}
             assert (await server.client.post(path, json=asked, headers=operator)).status_code == 200
         assert (await submit(server, operator)).status_code == 429
 
 
-# ── submits in a minute ──────────────────────────────────────────────────────────────────────────────────────
+# ── submits per minute ───────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_submits_in_a_minute_are_those_of_whoever_asks():
+async def test_submits_per_minute_are_counted_for_the_caller():
     async with served(settings=Settings(quota_submits=3)) as server:
         await ready(server)
         one, other = server.keys.add(Role.OPERATOR), server.keys.add(Role.OPERATOR)
@@ -208,11 +208,11 @@ async def test_submits_in_a_minute_are_those_of_whoever_asks():
         assert [(await submit(server, ci[n % 2])).status_code for n in range(4)] == [201, 201, 201, 429]
 
 
-async def test_many_sent_again_get_further_each_minute():
-    """Those that are stored already do not count: whoever sends the same again comes to the rest."""
+async def test_a_repeated_bulk_submit_gets_further_each_minute():
+    """Lines that are stored already do not count, so that a repeated request reaches the rest."""
     async with served(settings=Settings(quota_submits=3)) as server:
         await ready(server)
-        operator, clock = server.keys.add(Role.OPERATOR), turned(server)
+        operator, clock = server.keys.add(Role.OPERATOR), with_manual_clock(server)
         asked = [{"job": "mail", "key": f"k{n}"} for n in range(7)]
         reached = []
         for _ in range(4):
@@ -222,8 +222,8 @@ async def test_many_sent_again_get_further_each_minute():
         assert reached == [(429, 3), (429, 3), (200, 1), (200, 0)]
 
 
-async def test_no_minute_has_more_than_the_quota():
-    clock = Turned()
+async def test_no_minute_exceeds_the_quota():
+    clock = ManualClock()
     quotas = Quotas(MemoryStore(clock), clock, Settings(quota_submits=100))
     who = server_key()
     accepted: list[int] = []
@@ -245,7 +245,7 @@ async def test_no_minute_has_more_than_the_quota():
 # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_job_too_many_is_refused():
+async def test_a_job_above_the_quota_is_refused():
     async with served(settings=Settings(quota_jobs=2)) as server:
         await ready(server)
         editor = server.keys.add(Role.EDITOR, owner="ann")
@@ -256,14 +256,14 @@ async def test_a_job_too_many_is_refused():
             "quota_jobs: expected at most 2 jobs of owner 'ann', got 2 and 1 more; delete some that are not needed"
         )
         edited = await server.client.patch("/api/v1/jobs/second", json={"timeout": "1m"}, headers=editor)
-        assert edited.status_code == 200  # no more than before
+        assert edited.status_code == 200  # the number of jobs stays the same
         other = server.keys.add(Role.EDITOR, owner="carl")
         assert (await create(server, other, "third")).status_code == 201
         await server.client.delete("/api/v1/jobs/second", headers=editor)
         assert (await create(server, editor, "fourth")).status_code == 201
 
 
-async def test_many_jobs_at_once_get_no_further_than_the_quota():
+async def test_concurrent_jobs_cannot_exceed_the_quota():
     async with served(settings=Settings(quota_jobs=5)) as server:
         editor = server.keys.add(Role.EDITOR, owner="ann")
         answers = await asyncio.gather(*(create(server, editor, f"job-{n}") for n in range(20)))
@@ -282,22 +282,22 @@ async def test_a_source_with_too_many_jobs_is_refused_as_a_whole():
         assert await server.there.store.queries.list_jobs() == []
         assert (await apply("a", "b")).status_code == 200
         assert (await apply("a", "b")).status_code == 200
-        assert (await apply("b", "c")).status_code == 429  # a stays without prune
+        assert (await apply("b", "c")).status_code == 429  # without prune, a stays stored
         assert (await apply("b", "c", dry_run=True)).status_code == 200
         assert (await apply("b")).status_code == 200
 
 
-# ── whom it binds ────────────────────────────────────────────────────────────────────────────────────────────
+# ── who is limited ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_admins_are_not_bound():
+async def test_administrators_are_not_limited():
     async with served(settings=Settings(quota_jobs=1, quota_runs=1, quota_submits=1)) as server:
         await ready(server)
         admin = server.keys.add(Role.ADMIN)
         assert [(await submit(server, admin)).status_code for _ in range(3)] == [201] * 3
         assert [(await create(server, admin, name)).status_code for name in ("a", "b")] == [201] * 2
         operator = server.keys.add(Role.OPERATOR)
-        refused = await submit(server, operator)  # but what they asked for counts
+        refused = await submit(server, operator)  # runs that an administrator submits count
         assert "got 3 and 1 more" in refused.json()["detail"]
 
 
@@ -309,13 +309,13 @@ async def test_without_quotas_nothing_is_counted():
         assert (await submit(server, operator)).status_code == 201
 
 
-async def test_an_admin_of_one_namespace_uses_up_nobodys_quota_elsewhere():
+async def test_an_administrator_of_one_namespace_uses_quotas_of_that_namespace_only():
     async with served(settings=Settings(quota_jobs=2, quota_runs=2)) as server:
         await ready(server)
         shop = server.keys.add(Role.ADMIN, namespaces=("shop",))
         asked = [{"name": f"x{n}", "namespace": "shop", "owner": "ann", "call": "work"} for n in range(3)]
         made = [(await server.client.post("/api/v1/jobs", json=one, headers=shop)).status_code for one in asked]
-        assert made == [201, 201, 429]  # who is an admin of some namespaces is bound there
+        assert made == [201, 201, 429]  # an administrator of some namespaces is limited there
         trigger = [await server.client.post("/api/v1/jobs/x0/trigger?namespace=shop", headers=shop) for _ in range(3)]
         assert [answer.status_code for answer in trigger] == [201, 201, 429]
         assert "runs of owner 'ann' in namespace 'shop'" in trigger[-1].json()["detail"]
@@ -326,7 +326,7 @@ async def test_an_admin_of_one_namespace_uses_up_nobodys_quota_elsewhere():
         assert status == 429
 
 
-async def test_many_namespaces_are_no_more_room_for_who_may_use_them_all():
+async def test_several_namespaces_do_not_add_room_for_a_caller_of_all_namespaces():
     async with served(settings=Settings(quota_jobs=2, quota_runs=2)) as server:
         ann = server.keys.add(Role.EDITOR, owner="ann")
         shop = server.keys.add(Role.EDITOR, owner="ann", namespaces=("shop",))
@@ -343,7 +343,7 @@ async def test_many_namespaces_are_no_more_room_for_who_may_use_them_all():
             assert (await server.client.post(path, headers=who)).status_code == status
 
 
-async def test_an_owner_gets_no_job_too_many_from_others():
+async def test_others_cannot_give_an_owner_jobs_above_the_quota():
     async with served(settings=Settings(quota_jobs=1)) as server:
         shop = server.keys.add(Role.ADMIN, namespaces=("shop",))
         for name, owner in (("a", "ann"), ("b", "bob")):
@@ -355,7 +355,7 @@ async def test_an_owner_gets_no_job_too_many_from_others():
         assert (await server.client.put("/api/v1/sources/jobs.yaml", json=files, headers=shop)).status_code == 429
 
 
-async def test_a_job_of_the_documents_that_runs_once_is_a_submit():
+async def test_a_job_of_post_jobs_that_runs_once_counts_as_a_submit():
     async with served(settings=Settings(quota_submits=2)) as server:
         editor = server.keys.add(Role.EDITOR, owner="ann", may_code=True)
         made = [await server.client.post("/jobs", json={"argv": ["true"]}, headers=editor) for _ in range(3)]
@@ -365,7 +365,7 @@ async def test_a_job_of_the_documents_that_runs_once_is_a_submit():
         assert (await server.client.post("/jobs", json=periodic, headers=editor)).status_code == 201
 
 
-async def test_the_slots_of_a_resume_are_submits():
+async def test_slots_started_by_a_resume_count_as_submits():
     async with served(settings=Settings(quota_submits=3)) as server:
         often = otd.Job(name="often", task=Call(handler="mail"), schedules=(otd.every("1s"),), owner="ann")
         record = (await server.there.verbs().put(often)).record
@@ -387,7 +387,7 @@ def server_key(**more: Any) -> Principal:
 
 
 class Counted(SqlQueries):
-    """Notes how often it is asked."""
+    """Counts its queries."""
 
     asked = 0
 
@@ -396,8 +396,8 @@ class Counted(SqlQueries):
         return await super().count_owned(owner, namespace=namespace)
 
 
-async def test_the_store_is_asked_rarely_while_there_is_room():
-    clock = Turned()
+async def test_the_store_is_rarely_queried_while_there_is_room():
+    clock = ManualClock()
     store = MemoryStore(clock)
     store.queries = counted = Counted(store.database)
     quotas = Quotas(store, clock, Settings(quota_runs=1000))

@@ -1,4 +1,4 @@
-"""Clients behind proxies, and requests that a foreign page makes a browser send."""
+"""The origin of requests: clients behind proxies, allowed host names, and requests from pages of other sites."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def logins(serving: HttpServer) -> set[int]:
-    """The answers to six tries of one name, each of which says that it comes from elsewhere."""
+    """The statuses of six logins with one name, each with another forwarded address."""
     said = {"username": "ann", "password": "wrong"}
     with httpx2.Client(base_url=serving.url, timeout=60) as client:
         tries = [
@@ -50,7 +50,7 @@ def logins(serving: HttpServer) -> set[int]:
 
 
 def source(serving: HttpServer, *headers: tuple[str, str]) -> str:
-    """Where a change came from, as the audit has it."""
+    """The source address of a change, from the audit."""
     with httpx2.Client(base_url=serving.url, timeout=60) as client:
         assert client.post("/api/v1/jobs", json={"name": "nap", "sleep": "0s"}, headers=list(headers)).is_success
         entries = client.get("/api/v1/audit").json()["items"]
@@ -60,14 +60,14 @@ def source(serving: HttpServer, *headers: tuple[str, str]) -> str:
 
 
 @pytest.mark.slow
-def test_everybody_can_say_where_they_come_from(start: Start):
+def test_forwarded_addresses_are_ignored_without_a_trusted_proxy(start: Start):
     serving = start()
     assert logins(serving) == {401, 429}
     assert source(serving, ("X-Forwarded-For", "192.0.2.7")) == "127.0.0.1"
 
 
 @pytest.mark.slow
-def test_a_trusted_proxy_is_believed(start: Start):
+def test_forwarded_addresses_of_a_trusted_proxy_are_used(start: Start):
     serving = start(trusted_proxies=HERE)
     assert logins(serving) == {401}
     forwarded = ("X-Forwarded-For", "203.0.113.9"), ("X-Forwarded-For", "192.0.2.7:4711")
@@ -75,7 +75,7 @@ def test_a_trusted_proxy_is_believed(start: Start):
 
 
 @pytest.mark.slow
-def test_one_forwarded_address_has_only_so_many_requests_at_once(start: Start):
+def test_concurrent_requests_of_one_forwarded_address_are_limited(start: Start):
     serving = start(trusted_proxies=HERE, api_clients_per_address=2)
     ann, bob = ({"X-Forwarded-For": f"192.0.2.{number}"} for number in (1, 2))
     health, events = f"{serving.url}/api/v1/health", f"{serving.url}/api/v1/events"
@@ -86,7 +86,7 @@ def test_one_forwarded_address_has_only_so_many_requests_at_once(start: Start):
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
         assert "from one address" in refused.json()["detail"]
         assert httpx2.get(health, headers=bob).status_code == 200
-        assert httpx2.get(health).status_code == 200  # the proxy's own
+        assert httpx2.get(health).status_code == 200  # a request of the proxy itself
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_one_forwarded_address_has_only_so_many_requests_at_once(start: Start):
         ("192.0.2.1", b"https", "http"),
     ],
 )
-async def test_the_scheme_is_what_a_trusted_proxy_says(peer: str, said: bytes, scheme: str):
+async def test_the_forwarded_scheme_of_a_trusted_proxy_is_used(peer: str, said: bytes, scheme: str):
     seen = []
 
     async def note(scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,16 +127,16 @@ async def test_the_scheme_is_what_a_trusted_proxy_says(peer: str, said: bytes, s
         (["192.0.2.7, unknown, 10.0.0.2"], "10.0.0.2"),
         ([""], "10.0.0.1"),
         (["192.0.2.7\r\n"], "192.0.2.7"),
-        (["2002:a00:1::1"], "2002:a00:1::1"),  # holds 10.0.0.1, and is no proxy
+        (["2002:a00:1::1"], "2002:a00:1::1"),  # a 6to4 address of 10.0.0.1, which is no proxy
     ],
 )
-def test_the_last_address_that_is_no_proxy_is_the_client(said: list[str], client: str):
+def test_the_client_is_the_last_address_that_is_no_proxy(said: list[str], client: str):
     headers = [(b"x-forwarded-for", text.encode()) for text in said]
     assert Proxies(["10.0.0.0/8"]).client_of("10.0.0.1", headers) == client
 
 
 @pytest.mark.parametrize("text", ["", "*", "proxy.example.org", "10.0.0.1/8", "10.0.0.0/33"])
-def test_what_is_no_address_of_a_proxy(text: str):
+def test_an_invalid_proxy_address_is_refused(text: str):
     with pytest.raises(DefinitionError, match="trusted_proxies: expected an address"):
         Settings(trusted_proxies=(text,))
 
@@ -149,7 +149,7 @@ MALFORMED = ["", ":80", "a b", "a@localhost", "localhost/x", "localhost:x", "0x7
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[HttpServer]:
-    """A server on loopback that lets everybody in: what any page could reach by the browser of its user."""
+    """A server on loopback without keys, which any page could reach through its user's browser."""
     settings = Settings(allow_hosts=("Jobs.Example.org",))
     server = HttpServer(f"sqlite:///{tmp_path / 'api.db'}", settings, Listen(port=0), None)
     server.start()
@@ -167,10 +167,10 @@ def status(serving: HttpServer, host: str, path: str = "/api/v1/jobs") -> int:
     return httpx2.get(f"{serving.url}{path}", headers={"Host": host}).status_code
 
 
-# ── for whom it answers ──────────────────────────────────────────────────────────────────────────────────────────
+# ── host names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_page_whose_name_leads_here_reads_nothing(serving: HttpServer):
+def test_requests_with_a_foreign_host_name_are_refused(serving: HttpServer):
     for name in NAMES:
         answer = httpx2.get(f"{serving.url}/api/v1/jobs", headers={"Host": name})
         assert (answer.status_code, "items" in answer.text) == (421, False), name
@@ -181,13 +181,13 @@ def test_a_page_whose_name_leads_here_reads_nothing(serving: HttpServer):
     assert told.headers["x-request-id"] == told.json()["request_id"]
 
 
-def test_the_server_answers_for_where_it_listens_and_what_is_allowed(serving: HttpServer):
+def test_the_server_answers_for_its_own_and_allowed_host_names(serving: HttpServer):
     assert {name: status(serving, name) for name in LOOPBACK} == dict.fromkeys(LOOPBACK, 200)
     assert status(serving, "jobs.example.org") == status(serving, "JOBS.example.org:443") == 200
     assert status(serving, "192.0.2.1") == 421
 
 
-def test_what_is_no_host_is_refused(serving: HttpServer):
+def test_an_invalid_host_header_is_refused(serving: HttpServer):
     for text in MALFORMED:
         assert status(serving, text) == 400, text
     host, port = serving.url.removeprefix("http://").split(":")
@@ -197,24 +197,24 @@ def test_what_is_no_host_is_refused(serving: HttpServer):
             assert connection.recv(65_536).startswith(b"HTTP/1.1 400 ")
 
 
-def test_probes_are_answered_under_any_name(serving: HttpServer):
+def test_probes_are_answered_for_any_host_name(serving: HttpServer):
     for path in PROBES:
         assert status(serving, "evil.example", path) == 200
     assert status(serving, "evil.example", "/api/v1/health/") != 200
 
 
-def test_a_page_reads_no_metrics_where_everybody_is_let_in(serving: HttpServer):
+def test_without_keys_metrics_need_a_known_host_name(serving: HttpServer):
     assert status(serving, "evil.example", "/metrics") == 421
     assert status(serving, "localhost", "/metrics") == 200
 
 
-async def test_scrapers_with_a_key_are_answered_under_any_name(there: Served):
+async def test_with_a_key_metrics_are_answered_for_any_host_name(there: Served):
     headers = there.keys.add(Role.ADMIN) | {"Host": "jobs.internal.example"}
     assert (await there.client.get("/metrics", headers=headers)).status_code == 200
     assert (await there.client.get("/metrics", headers={"Host": "evil.example"})).status_code == 401
 
 
-def test_a_server_for_others_answers_for_addresses_and_its_own_names():
+def test_a_public_server_answers_for_addresses_and_its_own_names():
     machine = socket.gethostname().lower()
     for listen in (Listen("::"), Listen("192.0.2.9"), Listen("jobs.example.org")):
         hosts = Hosts(listen)
@@ -224,7 +224,7 @@ def test_a_server_for_others_answers_for_addresses_and_its_own_names():
 
 
 @pytest.mark.parametrize("name", ["http://jobs.example.org", "jobs.example.org:443", "*", "a b", ""])
-def test_what_cannot_be_allowed_is_told(name: str):
+def test_an_invalid_allowed_host_is_refused(name: str):
     with pytest.raises(DefinitionError, match="allow_hosts: expected"):
         Settings(allow_hosts=(name,))
 
@@ -248,7 +248,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize("headers", FOREIGN)
 async def test_a_page_of_another_origin_changes_nothing(there: Served, headers: dict[str, str]):
-    """Whatever it sends along: a key would not help it either."""
+    """A valid key does not help."""
     admin = there.keys.add(Role.ADMIN)
     for method, path in (("POST", "/api/v1/submit_job"), ("PUT", "/api/v1/jobs/x"), ("DELETE", "/api/v1/jobs/x")):
         answer = await there.client.request(method, path, content=FILE, headers={**admin, **headers})
@@ -263,7 +263,7 @@ async def test_a_page_of_another_origin_changes_nothing(there: Served, headers: 
 @pytest.mark.parametrize(
     "kind", [{}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"}]
 )
-async def test_no_route_reads_a_body_of_a_type_that_any_page_can_send(there: Served, kind: dict[str, str]):
+async def test_no_route_reads_a_body_of_a_type_that_any_page_may_send(there: Served, kind: dict[str, str]):
     """Such bodies need no preflight: browsers send them without asking the server."""
     headers = {**there.keys.add(Role.ADMIN), **kind}
     bodies = {"/api/v1/jobs": b'{"name": "x", "noop": true}', "/jobs": b'{"name": "x", "noop": true}'}
@@ -284,7 +284,7 @@ OWN = [
 
 
 @pytest.mark.parametrize("headers", OWN)
-async def test_programs_and_the_servers_own_pages_write(there: Served, headers: dict[str, str]):
+async def test_programs_and_the_servers_own_pages_may_write(there: Served, headers: dict[str, str]):
     admin = there.keys.add(Role.ADMIN)
     body = {"name": "ours", "noop": True}
     assert (await there.client.post("/api/v1/jobs", json=body, headers={**admin, **headers})).status_code == 201
@@ -302,10 +302,10 @@ async def test_programs_and_the_servers_own_pages_write(there: Served, headers: 
         ("http", "127.0.0.1:7411", "http://127.0.0.1:7412", False),
     ],
 )
-def test_an_origin_is_scheme_host_and_port(scheme: str, host: str, origin: str, own: bool):
+def test_an_origin_is_compared_by_scheme_host_and_port(scheme: str, host: str, origin: str, own: bool):
     assert is_own(origin, {"scheme": scheme, "headers": [(b"host", host.encode())]}) is own
 
 
-def test_a_host_is_read_strictly():
+def test_a_host_header_is_parsed_strictly():
     assert all(read_authority(text) is None for text in MALFORMED)
     assert all(read_authority(text) is not None for text in [*LOOPBACK, *NAMES])

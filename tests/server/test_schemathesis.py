@@ -1,8 +1,7 @@
-"""The whole document of the API, asked for what it promises: by schemathesis, with every check that it has, over a real
-socket, with a real key.
+"""Schemathesis tests the whole API against its document: every check, over a real socket, with a real key.
 
-In `make test` it asks on SQLite: the documented examples, and a few drawn ones for each operation, the same ones each
-time. In `make soak` it asks on both stores, with all that it thinks of, and other values each time.
+`make test` uses SQLite, the documented examples and a few drawn ones for each operation, the same ones each time.
+`make soak` uses both stores, all phases of schemathesis, and other values each time.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from tests.server.sample_data import fill
 from tests.server.schemathesis_process import Orders, operations, write
 
 EXAMPLES = 5
-SETTINGS = Settings(api_rate=1_000_000, api_burst=1_000_000)  # one key asks as fast as it can
+SETTINGS = Settings(api_rate=1_000_000, api_burst=1_000_000)  # no rate limit for the one key
 MOST_SHOWN = 20
 ROOT = Path(__file__).parents[2]
 
@@ -43,7 +42,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def key(url: str, tmp_path: Path) -> keys.Issued:
-    """A key for everything, on a store with something of everything."""
+    """An administrator's key, on a store with one of each object."""
 
     async def make() -> keys.Issued:
         async with opened(url) as there:
@@ -55,7 +54,7 @@ def key(url: str, tmp_path: Path) -> keys.Issued:
 
 @pytest.fixture
 def serving(url: str, key: keys.Issued) -> Iterator[HttpServer]:
-    del key  # it is there before the server is
+    del key  # the fixture fills the store before the server starts
     server = HttpServer(url, SETTINGS, Listen(port=0), knows=lambda there: Authenticator(there.store, there.clock))
     server.start()
     yield server
@@ -64,7 +63,7 @@ def serving(url: str, key: keys.Issued) -> Iterator[HttpServer]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0 if SOAK else 900)
-def test_the_api_does_what_its_document_says(serving: HttpServer, key: keys.Issued, tmp_path: Path):
+def test_the_api_matches_its_document(serving: HttpServer, key: keys.Issued, tmp_path: Path):
     write(tmp_path, Orders(serving.url, key.text, key.key.id, None if SOAK else EXAMPLES))
     command = [sys.executable, "-m", "tests.server.schemathesis_process", str(tmp_path)]
     asker = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
@@ -72,4 +71,4 @@ def test_the_api_does_what_its_document_says(serving: HttpServer, key: keys.Issu
     found = json.loads((tmp_path / "found").read_text())
     shown = "\n\n".join(f"{label}: {told}" for label, told in found["wrong"][:MOST_SHOWN])
     assert not found["wrong"], f"seed {found['seed']}, {len(found['wrong'])} kinds of failures:\n\n{shown}"
-    assert set(found["asked"]) == operations(describe_api()), "every operation is asked"
+    assert set(found["asked"]) == operations(describe_api()), "every operation must be tested"

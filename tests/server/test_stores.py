@@ -1,4 +1,4 @@
-"""The routes about jobs on every store: one tour, the same answers."""
+"""Routes on every store: the same requests get the same answers, and text that a store cannot hold is refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
             return "memory:"
 
 
-async def test_a_tour(url: str):
+async def test_a_tour_of_the_routes_has_the_same_answers_on_every_store(url: str):
     async with served(url) as there:
         admin = there.keys.add(Role.ADMIN, owner="ann")
         stranger = there.keys.add(Role.ADMIN, owner="bob", only_own=True)
@@ -96,7 +96,7 @@ async def test_a_tour(url: str):
 
 
 def with_nul(app: FastAPI, line: str) -> Iterator[tuple[str, str, object]]:
-    """Requests of this route with a NUL: in each part of its path, each parameter, and each text of its body."""
+    """Requests of this route with a NUL in one part of the path, one parameter, or one text of the body."""
     method, _, path = line.partition(" ")
     plain = re.sub(r"{[^}]*}", "1", path)
     for place in re.finditer(r"{[^}]*}", path):
@@ -111,7 +111,7 @@ def with_nul(app: FastAPI, line: str) -> Iterator[tuple[str, str, object]]:
         yield method, plain, {**body, name: "a\0b"}
 
 
-async def test_a_nul_is_refused_wherever_it_is(url: str):
+async def test_a_nul_is_refused_in_paths_parameters_and_bodies(url: str):
     async with served(url, rate=100_000.0, burst=100_000) as there:
         admin = there.keys.add(Role.ADMIN)
         for line in ROUTE_PERMISSIONS:

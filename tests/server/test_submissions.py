@@ -1,4 +1,4 @@
-"""One run in a request, or many: line by line, in bounded memory, up to the first that is refused."""
+"""Submits of one run or many: read line by line, in bounded memory, and stored up to the first refused line."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def read(body: bytes) -> RunRequest | str:
 @example(b'{"job":"a","args":{}} {}')
 @example(b'{"job":"a","args":{"x":' + b"9" * 5000 + b"}}")
 @example(b'{"job":"a","args":{"x":' + b"[" * MOST_DEEP + b"]" * MOST_DEEP + b"}}")
-def test_the_short_way_reads_what_the_model_reads(body: bytes):
+def test_the_fast_parser_reads_the_same_as_the_model(body: bytes):
     assert repr(read(body)) == repr(by_model(body))
 
 
 @pytest.mark.parametrize("deep", [MOST_DEEP - 2, MOST_DEEP - 1])
-def test_how_deep_it_may_be(deep: int):
+def test_the_depth_of_a_body_is_limited(deep: int):
     body = b'{"job":"a","args":{"x":' + b"[" * deep + b"]" * deep + b"}}"
     assert isinstance(read(body), RunRequest) is (deep + 2 <= MOST_DEEP)
 
@@ -110,14 +110,14 @@ def lines(*asked: Any) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
-async def test_lines_are_the_same_however_they_are_cut(size: int):
+async def test_lines_are_the_same_wherever_the_stream_is_cut(size: int):
     text = b"one\ntwo\r\n\n  \nfive\n\nlast"
     parts = [text[first : first + size] for first in range(0, len(text), size)]
     found = [(number, line.strip()) async for some in lines_of(pieces(*parts)) for number, line in some]
     assert found == [(1, b"one"), (2, b"two"), (5, b"five"), (7, b"last")]
 
 
-async def test_a_line_without_an_end_is_not_gathered_for_ever():
+async def test_an_endless_line_is_refused():
     taken = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -133,7 +133,9 @@ async def test_a_line_without_an_end_is_not_gathered_for_ever():
 
 
 @pytest.mark.parametrize(("bound", "most"), [("MOST_LINES", 3), ("MOST_BYTES", 30)])
-async def test_a_request_has_bounds(server: Served, monkeypatch: pytest.MonkeyPatch, bound: str, most: int):
+async def test_the_lines_and_bytes_of_a_request_are_limited(
+    server: Served, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+):
     monkeypatch.setattr(submissions, bound, most)
     status, told = await sent(server, pieces(*[lines({"job": "mail"})] * 5))
     assert status == 413
@@ -156,7 +158,7 @@ async def test_every_line_is_answered_in_order(server: Served):
     assert shown == [(one["job"], one["args"]) for one in asked]
 
 
-async def test_with_keys_the_same_can_be_sent_again(server: Served):
+async def test_a_request_with_keys_can_be_repeated(server: Served):
     body = lines(*[{"job": "mail", "key": f"k{number % 7}"} for number in range(10)])
     status, first = await sent(server, body)
     assert status == 200
@@ -182,7 +184,7 @@ BAD_LINES: list[tuple[bytes, int]] = [
 
 @pytest.mark.parametrize(("bad", "expected"), BAD_LINES)
 @pytest.mark.parametrize("before", [0, 3, BATCH])
-async def test_it_ends_at_the_first_line_that_is_refused(server: Served, bad: bytes, expected: int, before: int):
+async def test_a_request_ends_at_the_first_refused_line(server: Served, bad: bytes, expected: int, before: int):
     await server.there.verbs().submit("mail", key="taken")
     good = lines({"job": "mail"})
     status, told = await sent(server, good * before + bad + b"\n" + good * 3)
@@ -195,25 +197,27 @@ async def test_it_ends_at_the_first_line_that_is_refused(server: Served, bad: by
 
 
 @pytest.mark.parametrize("whose", [{"namespaces": ("other",)}, {"owner": "bob", "only_own": True}])
-async def test_jobs_of_others_are_not_there(server: Served, whose: dict[str, Any]):
+async def test_jobs_of_others_are_answered_as_missing(server: Served, whose: dict[str, Any]):
     status, told = await sent(server, lines({"job": "mail"}), **whose)
     assert status == 404
     assert len(told) == 1
     assert await server.there.verbs().list_runs() == []
 
 
-async def test_who_may_only_look_submits_nothing(server: Served):
+async def test_a_viewer_cannot_submit(server: Served):
     status, _ = await sent(server, lines({"job": "mail"}), role=Role.VIEWER)
     assert status == 403
 
 
-async def test_an_idempotency_key_is_about_one_run(server: Served):
+async def test_a_bulk_submit_takes_no_idempotency_key(server: Served):
     headers = {**server.keys.add(Role.OPERATOR), "Content-Type": NDJSON, "Idempotency-Key": "7"}
     answer = await server.client.post("/api/v1/runs", content=lines({"job": "mail"}), headers=headers)
     assert answer.status_code == 422
 
 
-async def test_a_store_that_goes_away_is_told_at_the_line(server: Served, monkeypatch: pytest.MonkeyPatch):
+async def test_a_store_that_becomes_unavailable_is_reported_at_the_line(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+):
     submit, calls = server.there.store.submit, 0
 
     async def away(runs: list[NewRun], **_: Any) -> list[int]:
@@ -230,8 +234,8 @@ async def test_a_store_that_goes_away_is_told_at_the_line(server: Served, monkey
     assert (told[-1]["line"], told[-1]["problem"]["status"]) == (BATCH + 1, 503)
 
 
-async def test_nothing_is_read_faster_than_it_is_stored(server: Served, monkeypatch: pytest.MonkeyPatch):
-    """The bytes that were read and not stored yet are at most a batch and a piece."""
+async def test_a_request_is_read_only_as_fast_as_it_is_stored(server: Served, monkeypatch: pytest.MonkeyPatch):
+    """At most one batch and one piece are read and not stored yet."""
     submit, read, stored, most = server.there.store.submit, 0, 0, 0
 
     async def slow(runs: list[NewRun], **_: Any) -> list[int]:
@@ -256,7 +260,7 @@ async def test_nothing_is_read_faster_than_it_is_stored(server: Served, monkeypa
 
 
 async def ask_in_part(server: Served, then: Callable[[], Awaitable[dict[str, Any]]]) -> list[Any]:
-    """Send a batch and some lines more; `then` is what comes after them. What is answered."""
+    """Send a batch and a few lines more, then what `then` returns. Return the answer's messages."""
     server.keys.add(Role.OPERATOR)
     first: list[dict[str, Any]] = [
         {"type": "http.request", "body": lines(*[{"job": "mail"}] * (BATCH + 3)), "more_body": True}
@@ -279,7 +283,7 @@ async def ask_in_part(server: Served, then: Callable[[], Awaitable[dict[str, Any
     return answered
 
 
-async def on_record(server: Served) -> list[Any]:
+async def audited(server: Served) -> list[Any]:
     return [entry.after for entry in await audit.read(server.there.store) if entry.verb == "runs.submit"]
 
 
@@ -297,17 +301,17 @@ async def broken() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("then", "status"), [(gone, 422), (stalled, 408), (broken, 500)])
-async def test_whatever_ends_a_request_what_was_stored_stays_and_is_on_record(
+async def test_stored_runs_stay_and_are_audited_however_the_request_ends(
     server: Served, monkeypatch: pytest.MonkeyPatch, then: Callable[[], Awaitable[dict[str, Any]]], status: int
 ):
     monkeypatch.setattr(connections, "BODY", 0.05)
     answered = await ask_in_part(server, then)
     assert len(await server.there.verbs().list_runs(limit=2000)) == BATCH
     assert answered[0]["status"] == status
-    assert await on_record(server) == [{"runs": BATCH}]
+    assert await audited(server) == [{"runs": BATCH}]
 
 
-async def test_what_was_stored_for_a_request_that_is_cancelled_is_on_record(server: Served):
+async def test_stored_runs_of_a_cancelled_request_are_audited(server: Served):
     waits = asyncio.Event()
 
     async def then() -> dict[str, Any]:
@@ -318,11 +322,11 @@ async def test_what_was_stored_for_a_request_that_is_cancelled_is_on_record(serv
     await waits.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert await on_record(server) == [{"runs": BATCH}]
+    assert await audited(server) == [{"runs": BATCH}]
 
 
-async def test_each_write_is_on_record_and_what_was_refused_is_not(server: Served):
+async def test_each_write_is_audited_and_refused_lines_are_not(server: Served):
     status, _ = await sent(server, lines({"job": "nobody's"}))
-    assert (status, await on_record(server)) == (404, [])
+    assert (status, await audited(server)) == (404, [])
     await sent(server, lines(*[{"job": "mail"}] * (BATCH + 2), {"job": "nobody's"}))
-    assert await on_record(server) == [{"runs": BATCH}, {"runs": 2}]
+    assert await audited(server) == [{"runs": BATCH}, {"runs": 2}]

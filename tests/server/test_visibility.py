@@ -1,4 +1,4 @@
-"""Every list is narrowed to what whoever asks can see: by one function."""
+"""Visibility: one function narrows every query to the objects that the caller can see."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ASKED = st.none() | NAMES
 
 @pytest.mark.parametrize("kind", [JobFilter, RunFilter, AttemptFilter])
 @given(namespaces=st.lists(NAMES, max_size=3), only_own=st.booleans(), asked=ASKED, owner=ASKED, at=NAMES, whose=NAMES)
-def test_a_query_looks_where_one_sees_and_nowhere_else(kind, namespaces, only_own, asked, owner, at, whose):
+def test_a_query_finds_exactly_what_the_caller_sees(kind, namespaces, only_own, asked, owner, at, whose):
     asking = Principal(
         kind="key", id="1", name="k", role=Role.ADMIN, namespaces=tuple(namespaces), owner="a", only_own=only_own
     )

@@ -17,7 +17,7 @@ from onthedot.stores.values import Node, Note, ReserveRequest
 
 
 class Worker:
-    """Takes runs, says things for them, and ends them."""
+    """Takes runs, writes their output, and ends them."""
 
     def __init__(self, there: OpenStore, folder: Path, name: str = "worker-1") -> None:
         self._there = there
@@ -28,7 +28,7 @@ class Worker:
         self._joined = False
 
     async def take(self, seats: int = 1) -> list[Lease]:
-        """Begin what is due."""
+        """Begin up to `seats` due runs."""
         store = self._there.store
         if not self._joined:
             await store.register(self._node, ttl=600 * SECOND)
@@ -43,12 +43,12 @@ class Worker:
         return lease
 
     async def say(self, lease: Lease, text: str) -> None:
-        """All that the attempt has said so far."""
+        """Set the live output of the attempt so far."""
         self._notes += 1
         assert await self._there.store.note([Note(lease, self._notes, log=text)]) == [True]
 
     async def keep(self, lease: Lease, records: Sequence[Record], artifacts: Sequence[tuple[str, bytes]] = ()) -> None:
-        """Keep the output of an attempt."""
+        """Store the final output of an attempt."""
         assert self._there.outputs is not None
         log = self._folder / f"{lease.lease_id}.log"
         log.write_bytes(b"".join(map(encode, records)))
@@ -68,7 +68,7 @@ class Worker:
         result: str | None = None,
         again_in: int = 0,
     ) -> None:
-        """End an attempt: with SCHEDULED, there is another one, after so many microseconds."""
+        """End an attempt. With SCHEDULED, the next attempt is due `again_in` microseconds later."""
         now = self._there.clock.now()
         kind = OutcomeKind.SUCCEEDED if state is RunState.SUCCEEDED else OutcomeKind.FAILED
         verdict = Verdict(

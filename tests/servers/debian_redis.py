@@ -1,4 +1,4 @@
-"""Debian's redis-server: the store's other target, and the one that knows TLS (Valkey from the wheel does not)."""
+"""Runs Debian's redis-server for tests. Unlike Valkey from the wheel, it supports TLS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.servers.valkey import ValkeyServer
 
 
 class DebianRedis(ValkeyServer):
-    """One server, as `ValkeyServer` is. With `tls` it also listens on `tls_port`, with a certificate of `localhost`."""
+    """See `ValkeyServer`. With `tls` it also listens on `tls_port`, with a certificate for `localhost`."""
 
     def __init__(self, *, tls: bool = False, **settings: str) -> None:
         super().__init__(**settings)
@@ -28,13 +28,13 @@ class DebianRedis(ValkeyServer):
         return Path(found)
 
     def tls_url(self, *, user: str = "", password: str | None = None, host: str = "localhost") -> str:
-        """Where it listens for TLS, and by what it is known."""
+        """Its URL for TLS, with its certificate."""
         place = f"{host}:{self.tls_port}/0?ssl_ca_certs={self.certificate}"
         return f"rediss://{user}:{password or self.password}@{place}"
 
 
 def make_certificate(file: Path) -> None:
-    """Of `localhost`, signed by itself, and its key, in one file that the server's user may read."""
+    """Write a self-signed certificate for `localhost` and its key into one file that the server's user may read."""
     command = ["openssl", "req", "-x509", "-days", "2", "-nodes", "-newkey", "ec", "-pkeyopt"]
     command += ["ec_paramgen_curve:prime256v1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
     public = file.with_suffix(".public")

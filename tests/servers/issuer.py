@@ -1,4 +1,4 @@
-"""An identity provider on loopback: it tells where its keys are, and signs what a test says."""
+"""Runs an identity provider on loopback: it publishes its keys, and signs tokens with the claims of a test."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from onthedot.clock import SECOND, Micros
 
 CLIENT = "onthedot-test"
 RSA = RSAKey.generate_key(2048, {"kid": "one", "use": "sig"})
-"""Made once: it takes a while."""
+"""Generated once, because it is slow."""
 
 
 def claims(issuer: str, now: Micros, **more: Any) -> dict[str, Any]:
-    """What a good token says; None leaves something out."""
+    """The claims of a valid token. `more` replaces some; None removes one."""
     at = now // SECOND
     said = {
         "iss": issuer, "aud": CLIENT, "sub": "auth0|ann", "iat": at, "exp": at + 600, "email": "ann@example.org",
@@ -30,21 +30,21 @@ def claims(issuer: str, now: Micros, **more: Any) -> dict[str, Any]:
 
 
 def signed(said: dict[str, Any], key: RSAKey | ECKey = RSA, algorithm: str = "RS256", **header: Any) -> str:
-    """The token."""
+    """A token with these claims."""
     headers = {"alg": algorithm, "kid": key.kid, "typ": "JWT", **header}
     known = {name: value for name, value in headers.items() if value is not None}
     return jwt.encode(known, said, key, algorithms=[algorithm])
 
 
 class Issuer:
-    """Answers on a port of its own. What it publishes can be changed, and what was asked for is counted."""
+    """Answers on its own port. A test can change what it publishes, and it counts requests."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
         self.keys: list[dict[str, Any]] = [RSA.as_dict(private=False)]
-        self.more: dict[str, Any] = {}  # in place of what it says of itself
-        self.answers: dict[str, tuple[int, bytes]] = {}  # in place of what it would answer there
-        self.silent = threading.Event()  # cleared, it answers nothing until it is set
+        self.more: dict[str, Any] = {}  # replaces fields of its metadata
+        self.answers: dict[str, tuple[int, bytes]] = {}  # replaces the answers of these paths
+        self.silent = threading.Event()  # while cleared, no request is answered
         self.silent.set()
         issuer = self
 

@@ -1,4 +1,4 @@
-"""PgBouncer in transaction mode, in front of a PostgreSQL: two statements of a client may meet two sessions."""
+"""Runs PgBouncer in transaction mode: two statements of a client may run in two sessions of the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ignore_startup_parameters = extra_float_digits
 
 
 class PgBouncer(Server):
-    """A pooler for every database of one server, until it is closed. It ends at once, without waiting for clients."""
+    """A pooler for every database of one server. It ends at once, without waiting for clients."""
 
     what = "PgBouncer"
 
@@ -54,7 +54,7 @@ class PgBouncer(Server):
             )
         )
         for path in (users, self._configuration):
-            running.give_away(path)
+            running.give_to_server_user(path)
 
     def _command(self) -> list[str | Path]:
         return [self._program, self._configuration]
@@ -63,5 +63,5 @@ class PgBouncer(Server):
         return postgres.answers(self.url("postgres"))
 
     def url(self, database: str) -> str:
-        """Where a database of the server is, through the pooler."""
+        """The URL of a database through the pooler."""
         return postgres.url(self.port, self.password, database)

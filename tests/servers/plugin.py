@@ -1,18 +1,18 @@
-"""Fixtures that give tests a server, and the line at the end about what could not be tested. For `pytest_plugins`.
+"""Fixtures that start servers for tests, and the list of untested things at the end. For `pytest_plugins`.
 
 | fixture | what it is |
 |---|---|
-| `postgres_url` | a fresh, empty database on the run's server; dropped afterwards |
-| `postgres` | the run's server: more databases, and templates to copy them from |
-| `postgres_server` | a server of the test's own, to be stopped, restarted and paused |
-| `valkey` | the process's own Valkey, for everybody who needs no more than keys of their own |
-| `valkey_url` | the same, with nothing in it |
-| `valkey_server` | a server of the test's own, to be stopped, restarted and paused |
-| `debian_redis` | the process's own redis-server of Debian |
-| `pgbouncer` | a pooler in transaction mode before the run's server |
-| `podman` | a container engine of the test module's own, with a busybox image |
-| `s3_server` | a server of the test's own, to be killed, restarted and paused |
-| `s3` | the process's own S3, with keys; `s3.fresh_prefix()` for a place of one's own |
+| `postgres_url` | a fresh, empty database on the shared PostgreSQL; dropped after the test |
+| `postgres` | the shared PostgreSQL of the test run: more databases, and templates to copy them from |
+| `postgres_server` | a PostgreSQL for one test, which may stop, restart and pause it |
+| `valkey` | the shared Valkey of the process; tests use their own keys |
+| `valkey_url` | the same, emptied |
+| `valkey_server` | a Valkey for one test, which may stop, restart and pause it |
+| `debian_redis` | the shared redis-server of the process, from Debian |
+| `pgbouncer` | a pooler in transaction mode before the shared PostgreSQL |
+| `podman` | a container engine for one test module, with a busybox image |
+| `s3_server` | an S3 server for one test, which may kill, restart and pause it |
+| `s3` | the shared S3 server of the process; `s3.fresh_prefix()` gives an unused prefix |
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NOT_TESTED = "NOT TESTED: "
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SharedPostgres]:
     base = tmp_path_factory.getbasetemp()
-    in_parallel = hasattr(request.config, "workerinput")  # then each process has a folder of its own below the run's
+    in_parallel = hasattr(request.config, "workerinput")  # then each process has its own folder below that of the run
     shared = SharedPostgres(base.parent if in_parallel else base)
     yield shared
     shared.close()
@@ -112,7 +112,7 @@ def s3() -> Iterator[S3Server]:
 
 
 def need(program: setup.Program) -> None:
-    """Leave a test out if it may not have this program; fail if it could have it."""
+    """Skip the test if the program is missing and cannot be installed here. Fail if it could be installed."""
     if program.found():
         return
     if program.may_be_installed():
@@ -121,7 +121,7 @@ def need(program: setup.Program) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was left out, whatever else was asked to be shown."""
+    """List what was not tested, whatever the report options are."""
     reasons = set()
     for report in terminalreporter.getreports("skipped"):
         if isinstance(report.longrepr, tuple) and NOT_TESTED in report.longrepr[2]:

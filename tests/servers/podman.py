@@ -1,7 +1,8 @@
-"""Podman, with all that it keeps in a folder of its own, behind Docker's API on a socket. Needs root.
+"""Runs Podman with Docker's API on a socket, and keeps all its files in one folder. Needs root.
 
-Its one image is made of Debian's busybox: no registry is asked. runc and cgroupfs, because Debian's default runtime
-does not know hybrid cgroups; small default ulimits, because a root without CAP_SYS_RESOURCE may not raise them.
+Its only image is made of Debian's busybox, so no registry is needed. It uses runc and cgroupfs, because Debian's
+default runtime does not support hybrid cgroups. The default ulimits are small, because root without CAP_SYS_RESOURCE
+cannot raise them.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ events_logger = "file"
 
 
 class Podman:
-    """An engine, until it is closed; its containers go with it. It works in its own folder: when a container runs out
-    of memory, conmon leaves an empty file `oom` in the folder that podman was started in."""
+    """A container engine. Closing it removes its containers. It runs in its own folder, because conmon writes an empty
+    file `oom` into the current folder when a container runs out of memory."""
 
     def __init__(self) -> None:
         program = setup.PODMAN.found()
@@ -52,20 +53,20 @@ class Podman:
         self._popen: subprocess.Popen[bytes] | None = None
 
     def run(self, *arguments: str, patience: float = running.PATIENCE) -> subprocess.CompletedProcess[str]:
-        """One command of podman's own."""
+        """Run one command of podman."""
         return subprocess.run(
             [*self._command, *arguments], cwd=self.folder, env=self._environment, capture_output=True, text=True,
             check=False, timeout=patience,
         )  # fmt: skip
 
     def why_not(self) -> str:
-        """Why no container can run here, in podman's words; empty if one can."""
+        """Podman's error if no container can run here; empty if one can."""
         image = self.folder / "busybox.tar"
         with tarfile.open(image, "w") as content:
             add_busybox(content, APPLETS)
         imported = self.run("import", str(image), IMAGE)
         tried = imported if imported.returncode else self.run("run", "--rm", "--network", "none", IMAGE, "true")
-        return (tried.stderr.strip().splitlines() or ["no word"])[-1] if tried.returncode else ""
+        return (tried.stderr.strip().splitlines() or ["no message"])[-1] if tried.returncode else ""
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +92,7 @@ class Podman:
 
 
 def add_busybox(content: tarfile.TarFile, applets: Iterable[str]) -> None:
-    """Put busybox, under these names too, and what else a root file system has, into an image."""
+    """Add busybox, links to it with these names, and the rest of a root file system to an image."""
     busybox = shutil.which("busybox", path=setup.SYSTEM_PATH)
     if busybox is None:
         raise running.ServerTrouble(setup.PODMAN.why_missing())
@@ -106,14 +107,14 @@ def add_busybox(content: tarfile.TarFile, applets: Iterable[str]) -> None:
 
 
 def add_link(content: tarfile.TarFile, name: str, target: str) -> None:
-    """A symbolic link in an image."""
+    """Add a symbolic link to an image."""
     link = tarfile.TarInfo(name)
     link.type, link.linkname = tarfile.SYMTYPE, target
     content.addfile(link)
 
 
 def add_text(content: tarfile.TarFile, name: str, text: str) -> None:
-    """A small file in an image."""
+    """Add a small file to an image."""
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = len(text), 0o644
     content.addfile(entry, io.BytesIO(text.encode()))

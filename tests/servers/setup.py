@@ -1,8 +1,8 @@
-"""What the tests need besides Python packages: `python -m tests.servers.setup` installs it, where that is allowed;
-with `--soak` also what only `make soak` needs.
+"""Installs the Debian programs that tests need: `python -m tests.servers.setup`, if it has the right to.
 
-Nothing is passed over in silence. What can be installed here and is not fails the tests that need it, with the line
-that installs it. Only what a missing right forbids is left out, and the end of the test run lists it as NOT TESTED.
+With `--soak` it also installs what only `make soak` needs. No test is skipped silently: if a program is missing and
+could be installed, the tests that need it fail with the command to install it. If the right is missing, they are
+skipped, and the end of the test run lists them as NOT TESTED.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SYSTEM_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"  # where D
 
 @dataclass(frozen=True)
 class Program:
-    """A program that comes from Debian, and what is not tested without it."""
+    """A program from Debian, and what is not tested without it."""
 
     command: str
     package: str
@@ -29,15 +29,15 @@ class Program:
         return f"apt-get install -y --no-install-recommends {self.package}"
 
     def found(self) -> str | None:
-        """Where it is."""
+        """Its path, or None."""
         return shutil.which(self.command, path=SYSTEM_PATH)
 
     def may_be_installed(self) -> bool:
-        """Whether we have the right, and Debian's installer."""
+        """Whether we are root and have Debian's installer."""
         return os.geteuid() == 0 and shutil.which("apt-get", path=SYSTEM_PATH) is not None
 
     def why_missing(self) -> str:
-        """One line for the end of a test run, with what to do."""
+        """One line for the end of a test run, with the command to install it."""
         return f"{self.purpose}: {self.command} is not installed; as root: {self.install_line}"
 
 
@@ -51,7 +51,7 @@ SOAK_PROGRAMS = (*PROGRAMS, PROMTOOL)
 
 
 def install(programs: tuple[Program, ...] = PROGRAMS) -> int:
-    """Install what is missing and may be installed; the exit code of `make`."""
+    """Install missing programs if we may. Return the exit code of `make`."""
     failed = 0
     for program in programs:
         if program.found():

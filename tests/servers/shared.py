@@ -1,8 +1,8 @@
-"""One PostgreSQL for a whole test run, shared by the processes of pytest-xdist.
+"""Shares one PostgreSQL between the processes of a test run (pytest-xdist).
 
-Who needs it first starts a *keeper* (`python -m tests.servers.shared`), a process that runs the server and does
-nothing else. Everybody who uses the server holds a connection to the keeper; when the last one is closed, be it
-because its process was killed, the keeper stops the server and ends. So there is nothing to count, and nothing is left.
+The first process that needs it starts a *keeper* (`python -m tests.servers.shared`), a process that runs the server.
+Each process that uses the server holds a connection to the keeper. When the last connection closes, also by a kill,
+the keeper stops the server and ends. So the server never outlives the test run.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from pathlib import Path
 from tests.servers import postgres, running
 
 ROOT = Path(__file__).parents[2]
-FIRST_VISIT = 60.0  # seconds within which the one who has started a keeper comes to it
+FIRST_CONNECTION = 60.0  # seconds in which the process that started a keeper must connect
 
-_keepers: list[subprocess.Popen[str]] = []  # who has started one does not wait for it: others may still be there
+_keepers: list[subprocess.Popen[str]] = []  # not waited for: other processes may still use them
 
 
 class SharedPostgres:
-    """A place at the run's server, and databases on it. `folder` is the same for all processes of the run."""
+    """A connection to the shared server, with databases on it. `folder` is the same for all processes of the run."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         with _locked(folder / "postgres.lock"):
-            self._place, about = _visit(folder / "postgres.keeper") or _start_keeper(folder)
+            self._connection, about = _connect(folder / "postgres.keeper") or _start_keeper(folder)
         self.port, self.password = int(about["port"]), about["password"]
         self.admin_url = postgres.url(self.port, self.password, "postgres")
 
     def create(self, template: str = "template1") -> str:
-        """A new database; its URL."""
+        """Create a database and return its URL."""
         return postgres.create_database(self.admin_url, template)
 
     def drop(self, url: str) -> None:
         postgres.drop_database(self.admin_url, postgres.name_of(url))
 
     def template(self, name: str, prepare: Callable[[str], None]) -> str:
-        """The name of a database to copy; prepared once in a run, by whoever comes first. `prepare` gets its URL, and
-        has left it when it returns: a database that somebody is connected to cannot be copied."""
+        """The name of a database to copy. The first process of the run prepares it. `prepare` gets its URL and must
+        close its connections, because a database with connections cannot be copied."""
         done = self._folder / f"postgres.template.{name}"
         with _locked(self._folder / "postgres.template.lock"):
             if not done.exists():
@@ -54,8 +54,8 @@ class SharedPostgres:
         return name
 
     def close(self) -> None:
-        """Leave. The last one out ends the server."""
-        self._place.close()
+        """Close the connection. The last one to close ends the server."""
+        self._connection.close()
 
 
 @contextmanager
@@ -65,24 +65,24 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _visit(address: Path) -> tuple[socket.socket, dict[str, str]] | None:
-    """Come to a keeper: the connection that holds it, and what it says. None: there is none, or it has just ended."""
+def _connect(address: Path) -> tuple[socket.socket, dict[str, str]] | None:
+    """Connect to the keeper. Return the connection and its data about the server; None if no keeper runs."""
     if not address.exists():
         return None
     try:
-        place = socket.create_connection(("127.0.0.1", int(address.read_text())), timeout=running.PATIENCE)
+        connection = socket.create_connection(("127.0.0.1", int(address.read_text())), timeout=running.PATIENCE)
     except ConnectionError:
         return None
-    with place.makefile("rb") as heard:
+    with connection.makefile("rb") as reader:
         try:
-            said = heard.readline()
+            line = reader.readline()
         except ConnectionError:
-            said = b""
-    if not said.endswith(b"\n"):
-        place.close()
+            line = b""
+    if not line.endswith(b"\n"):
+        connection.close()
         return None
-    about: dict[str, str] = json.loads(said)
-    return place, about
+    about: dict[str, str] = json.loads(line)
+    return connection, about
 
 
 def _start_keeper(folder: Path) -> tuple[socket.socket, dict[str, str]]:
@@ -100,31 +100,31 @@ def _start_keeper(folder: Path) -> tuple[socket.socket, dict[str, str]]:
             f"no PostgreSQL for the tests:\n{running.tail(folder / 'postgres.keeper.log', lines=40)}"
         )
     (folder / "postgres.keeper").write_text(port)
-    found = _visit(folder / "postgres.keeper")
-    assert found is not None, "the keeper of PostgreSQL ended before anybody came"
+    found = _connect(folder / "postgres.keeper")
+    assert found is not None, "the keeper of PostgreSQL ended before the first connection"
     return found
 
 
 def keep() -> None:
-    """The keeper: say where it listens, tell each visitor where the server is, and end when all have left."""
-    with postgres.PostgresServer() as server, socket.create_server(("127.0.0.1", 0)) as door:
+    """Run the keeper: print its port, send the server's data to each connection, and end when all have closed."""
+    with postgres.PostgresServer() as server, socket.create_server(("127.0.0.1", 0)) as listener:
         about = json.dumps({"port": str(server.port), "password": server.password}).encode() + b"\n"
-        print(door.getsockname()[1], flush=True)
-        visitors: set[socket.socket] = set()
-        empty_at = time.monotonic() + FIRST_VISIT
+        print(listener.getsockname()[1], flush=True)
+        clients: set[socket.socket] = set()
+        empty_at = time.monotonic() + FIRST_CONNECTION
         with selectors.DefaultSelector() as selector:
-            selector.register(door, selectors.EVENT_READ)
-            while visitors or time.monotonic() < empty_at:
-                for key, _ in selector.select(None if visitors else empty_at - time.monotonic()):
-                    if key.fileobj is door:
-                        visitor, _ = door.accept()
-                        visitor.sendall(about)
-                        visitors.add(visitor)
-                        selector.register(visitor, selectors.EVENT_READ)
+            selector.register(listener, selectors.EVENT_READ)
+            while clients or time.monotonic() < empty_at:
+                for key, _ in selector.select(None if clients else empty_at - time.monotonic()):
+                    if key.fileobj is listener:
+                        client, _ = listener.accept()
+                        client.sendall(about)
+                        clients.add(client)
+                        selector.register(client, selectors.EVENT_READ)
                     else:
                         assert isinstance(key.fileobj, socket.socket)
                         selector.unregister(key.fileobj)
-                        visitors.discard(key.fileobj)
+                        clients.discard(key.fileobj)
                         key.fileobj.close()
                         empty_at = time.monotonic()
 

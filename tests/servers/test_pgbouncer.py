@@ -1,4 +1,4 @@
-"""The pooler pools transactions: what a session knows is not there in the next one."""
+"""The PgBouncer of the tests: clients share sessions of the server, and a transaction has its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_two_clients_share_one_session_of_the_server(pgbouncer: PgBouncer, postg
         assert first == second
 
 
-def test_a_transaction_has_its_session_for_itself(pgbouncer: PgBouncer, postgres_url: str):
+def test_a_transaction_has_its_own_session(pgbouncer: PgBouncer, postgres_url: str):
     url = pgbouncer.url(name_of(postgres_url))
     with psycopg.connect(url) as one, psycopg.connect(url) as other:
         first = one.execute("SELECT pg_backend_pid()").fetchone()

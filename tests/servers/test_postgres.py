@@ -1,4 +1,4 @@
-"""The test servers do what the tests build on."""
+"""The PostgreSQL of the tests: fresh databases, templates, restarts, pauses, and no leftovers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.servers.postgres import PostgresServer, name_of
 from tests.servers.shared import ROOT, SharedPostgres
 
 
-async def test_a_fresh_database_is_empty_and_has_utf8(postgres_url: str):
+async def test_a_fresh_database_is_empty_and_uses_utf8(postgres_url: str):
     db = await asyncpg.connect(postgres_url)
     try:
         assert await db.fetchval("SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace") == 0
@@ -57,12 +57,12 @@ def test_a_template_is_prepared_once_and_copied(postgres: SharedPostgres):
     assert [name_of(url) for url in prepared] == [name]
 
 
-def test_without_the_password_nobody_comes_in(postgres: SharedPostgres):
+def test_a_wrong_password_is_refused(postgres: SharedPostgres):
     with pytest.raises(psycopg.OperationalError, match="password"):
         psycopg.connect(postgres.admin_url.replace(postgres.password, "wrong"))
 
 
-def test_what_was_committed_survives_an_immediate_restart(postgres_server: PostgresServer):
+def test_committed_data_survives_an_immediate_restart(postgres_server: PostgresServer):
     url = postgres_server.create_database()
     with psycopg.connect(url) as db:
         db.execute("CREATE TABLE kept AS SELECT 1 AS x")
@@ -76,7 +76,7 @@ def test_what_was_committed_survives_an_immediate_restart(postgres_server: Postg
         assert db.execute("SELECT x FROM kept").fetchall() == [(1,)]
 
 
-def test_a_stopped_server_refuses_and_starts_again_on_its_port(postgres_server: PostgresServer):
+def test_a_stopped_server_refuses_connections_and_restarts_on_its_port(postgres_server: PostgresServer):
     port = postgres_server.port
     postgres_server.stop()
     with pytest.raises(psycopg.OperationalError):
@@ -93,7 +93,7 @@ async def test_a_paused_server_keeps_its_connections_and_answers_later(postgres_
         paused = postgres_server.pause()
         assert db.get_server_pid() in paused
         assert {running.state_of(pid) for pid in (postgres_server.pid, db.get_server_pid())} == {"T"}
-        # A session that was just ending has ended: its parent is stopped too, and cannot fetch it.
+        # A session that was just ending is a zombie (Z): its parent is stopped and cannot reap it.
         assert {running.state_of(pid) for pid in paused} <= {"T", "Z"}
         asked = asyncio.create_task(db.fetchval("SELECT 2"))
         await asyncio.wait({asked}, timeout=0.05)
@@ -105,7 +105,7 @@ async def test_a_paused_server_keeps_its_connections_and_answers_later(postgres_
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_a_closed_server():
+def test_a_closed_server_leaves_no_process_and_no_folder():
     server = PostgresServer().start()
     pid, folder = server.pid, server.folder
     server.close()
@@ -114,7 +114,7 @@ def test_nothing_is_left_of_a_closed_server():
 
 
 @pytest.mark.slow
-def test_a_server_that_cannot_start_says_why():
+def test_a_server_that_cannot_start_reports_the_reason():
     with PostgresServer() as server:
         other = PostgresServer()
         other.port = server.port
@@ -159,7 +159,7 @@ def test_servers_end_with_a_test_run_that_is_killed(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_the_server_stays_until_the_last_one_has_left(tmp_path: Path):
+def test_the_shared_server_runs_until_its_last_user_closes_it(tmp_path: Path):
     first, second = SharedPostgres(tmp_path), SharedPostgres(tmp_path)
     assert first.admin_url == second.admin_url
     first.close()

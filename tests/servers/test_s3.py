@@ -1,4 +1,4 @@
-"""The S3 of the tests: it checks signatures, and leaves nothing behind."""
+"""The S3 server of the tests: it checks signatures, and leaves no files or processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def client(server: S3Server, secret: str) -> S3Store:
     )
 
 
-def test_who_has_the_key_may_write_and_a_wrong_one_is_refused(s3: S3Server):
+def test_the_right_key_may_write_and_a_wrong_one_is_refused(s3: S3Server):
     store = client(s3, s3.secret)
     obstore.put(store, "a", b"kept")
     assert obstore.get(store, "a").bytes() == b"kept"
@@ -35,7 +35,7 @@ def test_who_has_the_key_may_write_and_a_wrong_one_is_refused(s3: S3Server):
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_it():
+def test_a_closed_server_leaves_no_process_and_no_files():
     before = set(Path("/tmp").glob("seaweedfs-*"))
     with S3Server() as server:
         pid, folder, ports = server.pid, server.folder, [str(port) for port in server._grpc.values()]
@@ -47,7 +47,7 @@ def test_nothing_is_left_of_it():
 
 
 @pytest.mark.slow
-def test_there_can_be_two_at_once(s3: S3Server):
+def test_two_servers_can_run_at_once(s3: S3Server):
     with S3Server() as other:
         for server in (s3, other):
             obstore.put(client(server, server.secret), "a", b"kept")

@@ -1,4 +1,4 @@
-"""What holds for every server of ours, with one that only waits."""
+"""The base class of test servers, tested with a server that only sleeps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ folders: list[Path] = []
 
 
 @pytest.mark.slow
-def test_it_is_ended_by_its_own_pid_and_nothing_is_left():
+def test_a_server_is_restarted_and_leaves_no_process_and_no_folder():
     with Idle() as server:
         pid, folder, port = server.pid, server.folder, server.port
         assert running.state_of(pid) in "RS"
@@ -49,7 +49,7 @@ def test_it_is_ended_by_its_own_pid_and_nothing_is_left():
 
 
 @pytest.mark.slow
-def test_one_that_is_paused_can_be_ended():
+def test_a_paused_server_can_be_stopped():
     with Idle() as server:
         assert server.pause() == [server.pid]
         assert running.state_of(server.pid) == "T"
@@ -59,7 +59,7 @@ def test_one_that_is_paused_can_be_ended():
 
 
 @pytest.mark.slow
-def test_one_that_ends_before_it_answers_says_why():
+def test_a_server_that_ends_before_it_answers_reports_the_reason():
     server = Idle()
     server.script = "echo no room; exit 3"
     with pytest.raises(running.ServerTrouble, match="Idle ended with 3 before it answered:\nno room"):
@@ -67,7 +67,7 @@ def test_one_that_ends_before_it_answers_says_why():
     server.close()
 
 
-def test_one_that_could_not_be_prepared_leaves_no_folder():
+def test_a_server_whose_preparation_fails_leaves_no_folder():
     with pytest.raises(KeyboardInterrupt):
         Unprepared()
     assert not folders.pop().exists()

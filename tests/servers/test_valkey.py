@@ -1,4 +1,4 @@
-"""The Valkey of the tests: it starts, keeps what a kill leaves, falls silent, and leaves nothing behind."""
+"""The Valkey of the tests: it survives kills and pauses, and leaves no files or processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.servers import running
 from tests.servers.valkey import ValkeyServer
 
 
-def test_what_was_written_survives_a_kill(valkey_server: ValkeyServer):
+def test_written_data_survives_a_kill(valkey_server: ValkeyServer):
     with valkey_server.client() as db:
         db.set("key", "value")
         first = db.info("server")["run_id"]
@@ -19,7 +19,7 @@ def test_what_was_written_survives_a_kill(valkey_server: ValkeyServer):
         assert db.info("server")["run_id"] != first
 
 
-def test_a_paused_server_answers_nobody_and_goes_on(valkey_server: ValkeyServer):
+def test_a_paused_server_does_not_answer_until_it_resumes(valkey_server: ValkeyServer):
     valkey_server.pause()
     impatient = redis.Redis(port=valkey_server.port, password=valkey_server.password, socket_timeout=0.1)
     with impatient as db, pytest.raises(redis.TimeoutError):
@@ -30,7 +30,7 @@ def test_a_paused_server_answers_nobody_and_goes_on(valkey_server: ValkeyServer)
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_it():
+def test_a_closed_server_leaves_no_process_and_no_folder():
     with ValkeyServer() as server:
         pid, folder = server.pid, server.folder
         assert server.aof.exists()
@@ -38,6 +38,6 @@ def test_nothing_is_left_of_it():
     assert not folder.exists()
 
 
-def test_nobody_gets_in_without_the_password(valkey: ValkeyServer):
+def test_a_missing_password_is_refused(valkey: ValkeyServer):
     with redis.Redis(port=valkey.port) as db, pytest.raises(redis.AuthenticationError):
         db.ping()

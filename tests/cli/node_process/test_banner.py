@@ -1,4 +1,4 @@
-"""The banner of a node, and what it reads of the store before."""
+"""The banner of a node: it shows the node, its jobs and the previous state of the store."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ EVENTS: list[Event] = [
 ]
 
 
-def opening(events: list[Event], found: PreviousState | None = None) -> Banner:
+def new_banner(events: list[Event], found: PreviousState | None = None) -> Banner:
     sched = otd.Scheduler("memory:")
     add_samples(sched)
     return Banner.of("memory:", found, sched, events, NOW)
 
 
-def test_a_first_start(in_berlin: None):
-    assert opening(EVENTS).in_words() == [
+def test_the_banner_of_a_first_start(in_berlin: None):
+    assert new_banner(EVENTS).in_words() == [
         f"onthedot  {otd.__version__}",
         "store     memory: (gone when this process ends)",
         "node      one, leads (term 3)",
@@ -55,30 +55,30 @@ def test_a_first_start(in_berlin: None):
 
 
 def test_a_paused_job_has_no_next_start():
-    said = opening([*EVENTS, JobPut("nap", "unchanged", 4, 0, 0, paused=True)])
+    said = new_banner([*EVENTS, JobPut("nap", "unchanged", 4, 0, 0, paused=True)])
     [line] = [line for line in said.in_words() if " nap " in line]
     assert line.split() == ["nap", "every", "15s", "paused"]
     [told] = [job for job in json.loads(said.as_json())["jobs"] if job["job"] == "nap"]
     assert (told["paused"], told["next_at"]) == (True, None)
 
 
-def test_a_server_is_named_without_its_password():
+def test_the_url_of_a_server_is_shown_without_its_password():
     sched = otd.Scheduler("postgresql://ann:secret@db/shop")
     said = Banner.of("postgresql://ann:secret@db/shop", None, sched, EVENTS, NOW)
     assert said.in_words()[1] == "store     postgresql://ann:***@db/shop"
     assert json.loads(said.as_json())["store"] == "postgresql://ann:***@db/shop"
 
 
-def test_a_follower_says_so():
-    assert opening(EVENTS[:1]).in_words()[2] == (
+def test_a_follower_is_shown_as_follower():
+    assert new_banner(EVENTS[:1]).in_words()[2] == (
         "node      one, follows: another node has the term; this one takes over when that ends"
     )
 
 
-def test_a_stored_job_that_nobody_here_can_run_is_a_warning():
+def test_a_stored_job_that_the_program_cannot_run_is_a_warning():
     forged = Job(name="old\nname", task=Call(handler="old"))
     found = PreviousState(NOW, jobs=[JobRecord(1, 1, forged, JobState.ACTIVE, NOON, NOON)])
-    lines = opening(EVENTS, found).in_words()
+    lines = new_banner(EVENTS, found).in_words()
     assert "found     1 job, 0 runs waiting" in lines
     [warning] = [line for line in lines if line.startswith("warning")]
     assert warning == (
@@ -87,34 +87,34 @@ def test_a_stored_job_that_nobody_here_can_run_is_a_warning():
     )
 
 
-def test_json():
-    fields = json.loads(opening(EVENTS, PreviousState(NOW)).as_json())
+def test_the_banner_can_be_json():
+    fields = json.loads(new_banner(EVENTS, PreviousState(NOW)).as_json())
     assert (fields["event"], fields["node_id"], fields["leads"]) == ("Opening", "one", True)
     assert [job["job"] for job in fields["jobs"]] == ["heartbeat", "minute_report", "flaky_import", "nap"]
     assert fields["jobs"][0]["next_at"] == "2026-01-01T12:00:05.000000Z"
     assert fields["found"]["jobs"] == 0
 
 
-def test_what_it_tells_is_not_told_again_as_events():
+def test_events_in_the_banner_are_marked_as_told():
     assert all(Banner.is_told(event) for event in EVENTS)
     assert not Banner.is_told(started())
 
 
-NO_PROCESS = 2**22 + 1  # above the largest process number that Linux gives out
+NO_PROCESS = 2**22 + 1  # above the largest process id of Linux
 
 
-async def test_no_file_is_nothing_found(tmp_path: Path):
+async def test_a_missing_store_has_no_previous_state(tmp_path: Path):
     assert await read_previous_state(f"sqlite:///{tmp_path}/new.db", NOON) is None
-    assert await read_previous_state(f"sqlite:///{tmp_path}/new.db", NOON) is None, "looking did not create it"
+    assert await read_previous_state(f"sqlite:///{tmp_path}/new.db", NOON) is None, "reading must not create the file"
     assert await read_previous_state("memory:", NOON) is None
 
 
-async def test_a_file_that_is_no_store_is_left_to_the_engine(tmp_path: Path):
+async def test_an_invalid_file_has_no_previous_state(tmp_path: Path):
     (tmp_path / "text.db").write_text("this is not a database " * 100)
     assert await read_previous_state(f"sqlite:///{tmp_path}/text.db", NOON) is None
 
 
-async def test_a_store_with_a_past(database: Path):
+async def test_the_previous_state_has_jobs_and_runs(database: Path):
     now = to_micros(datetime.fromisoformat("2026-03-28T12:00:45+01:00"))
     found = await read_previous_state(f"sqlite:///{database}", now)
     assert found is not None
@@ -152,11 +152,11 @@ def node(**fields: object) -> Node:
     ],
     ids=["stopped", "vanished", "killed", "alive", "alive elsewhere", "its number is ours now"],
 )
-def test_what_became_of_the_last_node(in_berlin: None, last: Node, words: str):
+def test_the_state_of_the_last_node_is_described(in_berlin: None, last: Node, words: str):
     assert PreviousState(NOON, nodes=[last]).in_words() == ["0 jobs, 0 runs waiting", words]
 
 
-async def test_it_knows_which_starts_were_skipped_by_hand(database: Path, call: CallCommand):
+async def test_the_previous_state_leaves_out_skipped_starts(database: Path, call: CallCommand):
     report = next(one for one in past_program().jobs.values() if one.name == "report")
     by_cron = schedule_id(report.schedules[0])
     now = to_micros(datetime.fromisoformat("2026-03-28T12:00:27+01:00"))

@@ -1,4 +1,4 @@
-"""`onthedot up` and `server` serve the HTTP API: a real process, asked over a real socket."""
+"""The HTTP API of `onthedot up` and `server`: ports, sign-in links, keys and TLS, with real processes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def line_with(process: subprocess.Popen[str], word: str) -> str:
 
 
 def hold(port: int) -> socket.socket:
-    """A socket that listens at this port, once no other test has it."""
+    """Listen at this port as soon as no other test uses it."""
     deadline = time.monotonic() + 30
     while True:
         try:
@@ -57,8 +57,8 @@ def hold(port: int) -> socket.socket:
         time.sleep(0.05)
 
 
-def lets_in(link: str) -> None:
-    """As a browser opens it: once, by a cookie."""
+def check_link(link: str) -> None:
+    """Check that the link signs a browser in once."""
     page = link.partition("?")[0]
     with httpx2.Client(follow_redirects=True) as client:
         assert "heartbeat" in client.get(link).text
@@ -67,7 +67,7 @@ def lets_in(link: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_usual_port_may_be_another_and_one_that_was_asked_for_may_not(tmp_path: Path):
+def test_a_used_default_port_is_replaced_and_a_used_given_port_is_refused(tmp_path: Path):
     with hold(PORT):
         process = started(tmp_path, "up", "--plain", "--for", "50s")
         url = re.findall(r"http://127\.0\.0\.1:(\d+)", line_with(process, "api "))
@@ -93,10 +93,10 @@ def test_up_prints_a_link_on_a_terminal(tmp_path: Path):
         while "token=" not in said or not said.endswith("\n"):
             said += os.read(ours, 4096).decode()
         [link] = re.findall(r"http://\S+token=\S+", said)
-        lets_in(link)
+        check_link(link)
     finally:
         process.terminate()
-        while True:  # until the other end is closed: it must not wait for us
+        while True:  # read to the end, so that the process need not wait for us
             try:
                 os.read(ours, 4096)
             except OSError:
@@ -107,8 +107,8 @@ def test_up_prints_a_link_on_a_terminal(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [[], ["--json"]])
-def test_elsewhere_up_prints_how_to_make_a_link(tmp_path: Path, shape: list[str]):
-    """What is written to a file or a journal is read by others."""
+def test_without_a_terminal_up_prints_how_to_make_a_link(tmp_path: Path, shape: list[str]):
+    """Others may read files and journals, so they must not contain the link."""
     process = started(tmp_path, "up", "--for", "50s", *shape)
     try:
         assert process.stdout is not None
@@ -116,17 +116,17 @@ def test_elsewhere_up_prints_how_to_make_a_link(tmp_path: Path, shape: list[str]
         assert "token=" not in line
         [words] = re.findall(r"'onthedot (sessions link http://\S+)'", line)
         made = subprocess.run([ONTHEDOT, *words.split()], cwd=tmp_path, capture_output=True, check=True, text=True)
-        lets_in(made.stdout.strip())
+        check_link(made.stdout.strip())
     finally:
         stop(process)
     store = f"sqlite:///{tmp_path / 'onthedot.db'}"
     entries = read_store(store, lambda opened: audit.read(opened))
-    verbs = [entry.verb for entry in entries if entry.verb != "jobs.create"]  # the samples
+    verbs = [entry.verb for entry in entries if entry.verb != "jobs.create"]  # without the sample jobs
     assert verbs == ["sessions.link", "login", "login.refused"]
 
 
 @pytest.mark.slow
-def test_a_server_is_asked_with_a_key(tmp_path: Path):
+def test_a_server_answers_requests_with_a_key(tmp_path: Path):
     port = free_port()
     named = ("--allow-host", "jobs.example.org", "--allow-host", "jobs")
     process = started(tmp_path, "server", "--listen", f"127.0.0.1:{port}", "--for", "50s", *named)
@@ -145,7 +145,7 @@ def test_a_server_is_asked_with_a_key(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_server_with_a_certificate_is_asked_by_https(tmp_path: Path):
+def test_a_server_with_a_certificate_answers_https(tmp_path: Path):
     chain, key = write(tmp_path, "here")
     listen = ["--listen", "127.0.0.1:0", "--tls-cert", chain, "--tls-key", key]
     process = started(tmp_path, "server", "--insecure", *listen, "--for", "50s")
@@ -163,15 +163,15 @@ def test_a_server_with_a_certificate_is_asked_by_https(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("host", "warned"), [("127.1", True), ("127.0.0.1", False)])
-def test_plain_http_beyond_this_machine_is_warned_of(call: Call, tmp_path: Path, host: str, warned: bool):
-    """A name may be anybody's: this one is ours, in a spelling that only some programs read."""
+def test_plain_http_on_an_unclear_address_is_warned_of(call: Call, tmp_path: Path, host: str, warned: bool):
+    """Only some programs read 127.1 as a local address, so it counts as a name, which may be public."""
     result = call("up", "--listen", f"{host}:0", "--for", "10ms", "--db", str(tmp_path / "x.db"))
     assert result.exit_code == 0, result.output
     assert ("listens beyond this machine in plain HTTP" in result.output) == warned
 
 
 @pytest.mark.slow
-def test_nothing_listens_where_that_was_not_asked_for(call: Call, tmp_path: Path):
+def test_no_api_disables_the_api(call: Call, tmp_path: Path):
     result = call("up", "--no-api", "--for", "10ms", "--db", str(tmp_path / "x.db"))
     assert result.exit_code == 0
     assert "api " not in result.output
@@ -190,7 +190,7 @@ def test_nothing_listens_where_that_was_not_asked_for(call: Call, tmp_path: Path
         (["--listen", "0", "--store", "memory:"], "a store in memory"),
     ],
 )
-def test_what_cannot_be_listened_at_is_told(call: Call, tmp_path: Path, options: list[str], told: str):
+def test_bad_listen_options_are_refused(call: Call, tmp_path: Path, options: list[str], told: str):
     place = [] if "memory:" in options else ["--db", str(tmp_path / "x.db")]
     result = call("up", "--for", "10ms", *place, *options)
     assert result.exit_code == 2, result.output
@@ -198,7 +198,7 @@ def test_what_cannot_be_listened_at_is_told(call: Call, tmp_path: Path, options:
 
 
 @pytest.mark.parametrize("command", ["up", "server"])
-def test_quotas_are_settings(monkeypatch: pytest.MonkeyPatch, call: Call, command: str):
+def test_quotas_are_set_by_options_and_variables(monkeypatch: pytest.MonkeyPatch, call: Call, command: str):
     given: list[NodeOptions] = []
     monkeypatch.setattr("onthedot.cli.up.run", lambda program, said, **more: given.append(said))
     monkeypatch.setenv("ONTHEDOT_QUOTA_SUBMITS", "60")

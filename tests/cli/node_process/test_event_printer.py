@@ -1,4 +1,4 @@
-"""Events get out in order; a terminal that takes nothing costs lines, not the engine's time."""
+"""The event printer: it prints events in order, and a blocked terminal loses lines without delaying the engine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from onthedot.cli.node_process.event_printer import EventPrinter, JsonPrinter, e
 from onthedot.clock import Micros, SystemClock
 from onthedot.model.events import DrainBegun, Event, EventsLeftOut
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 
 class Numbers:
-    """Prints the number in each event; breaks at 13."""
+    """Prints the number in each event, and fails at 13."""
 
     def of(self, event: Event, at: Micros) -> list[str]:
         if isinstance(event, EventsLeftOut):
@@ -39,7 +39,7 @@ class Numbers:
 
 
 class Terminal:
-    """What click.echo writes to, and a way to stop it as Ctrl-S does."""
+    """Replaces click.echo. A test can block it, as Ctrl-S does."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -50,7 +50,7 @@ class Terminal:
 
     def echo(self, text: str) -> None:
         self.reached.set()
-        assert self.takes.wait(PATIENCE)
+        assert self.takes.wait(TIMEOUT)
         if self.error is not None:
             raise self.error
         self.lines += text.split("\n")
@@ -65,65 +65,65 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     made.takes.set()
 
 
-def outbox(*, most: int = 100, broken: threading.Event | None = None) -> EventPrinter:
+def new_printer(*, most: int = 100, broken: threading.Event | None = None) -> EventPrinter:
     return EventPrinter(Numbers(), SystemClock(), on_broken=(broken or threading.Event()).set, most=most)
 
 
-def test_the_opening_comes_first_then_events_in_order(terminal: Terminal):
-    box = outbox()
-    box.mailbox.take(DrainBegun(1))
-    box.start(["hello"], box.so_far())
+def test_the_banner_is_printed_first_then_events_in_order(terminal: Terminal):
+    output = new_printer()
+    output.mailbox.take(DrainBegun(1))
+    output.start(["hello"], output.so_far())
     for number in range(2, 9):
-        box.mailbox.take(DrainBegun(number))
-    box.close()
+        output.mailbox.take(DrainBegun(number))
+    output.close()
     assert terminal.lines == ["hello", "1", "2", "3", "4", "5", "6", "7", "8", "pause"]
 
 
-def test_what_the_opening_has_told_is_not_told_again(terminal: Terminal):
-    box = outbox()
-    box.mailbox.take(DrainBegun(1))
-    box.mailbox.take(DrainBegun(2))
-    box.start(["hello"], box.so_far(), is_told=lambda event: event == DrainBegun(1))
-    box.close()
+def test_events_in_the_banner_are_not_printed_again(terminal: Terminal):
+    output = new_printer()
+    output.mailbox.take(DrainBegun(1))
+    output.mailbox.take(DrainBegun(2))
+    output.start(["hello"], output.so_far(), is_told=lambda event: event == DrainBegun(1))
+    output.close()
     assert terminal.lines == ["hello", "2", "pause"]
 
 
-def test_a_stopped_terminal_costs_lines_and_nothing_else(terminal: Terminal):
-    box = outbox(most=3)
+def test_a_blocked_terminal_loses_only_lines(terminal: Terminal):
+    output = new_printer(most=3)
     terminal.takes.clear()
-    box.start(["hello"], [])
-    assert terminal.reached.wait(PATIENCE)
+    output.start(["hello"], [])
+    assert terminal.reached.wait(TIMEOUT)
     for number in range(1, 6):
-        box.mailbox.take(DrainBegun(number))  # would wait for ever if it waited for the terminal
+        output.mailbox.take(DrainBegun(number))  # would wait for ever if it waited for the terminal
     terminal.takes.set()
-    box.close()
+    output.close()
     assert terminal.lines == ["hello", "1", "2", "3", "2 left out", "pause"]
 
 
-def test_a_reader_that_has_gone_is_reported(terminal: Terminal):
+def test_a_closed_output_is_reported(terminal: Terminal):
     broken = threading.Event()
     terminal.error = BrokenPipeError()
-    box = outbox(broken=broken)
-    box.start(["hello"], [])
-    assert broken.wait(PATIENCE)
-    box.close()
-    assert isinstance(box.error, BrokenPipeError)
+    output = new_printer(broken=broken)
+    output.start(["hello"], [])
+    assert broken.wait(TIMEOUT)
+    output.close()
+    assert isinstance(output.error, BrokenPipeError)
 
 
-def test_a_bug_in_the_wording_is_reported(terminal: Terminal):
+def test_an_error_of_the_printer_is_reported(terminal: Terminal):
     broken = threading.Event()
-    box = outbox(broken=broken)
-    box.start([], [])
-    box.mailbox.take(DrainBegun(13))
-    assert broken.wait(PATIENCE)
-    box.close()
-    assert isinstance(box.error, ValueError)
+    output = new_printer(broken=broken)
+    output.start([], [])
+    output.mailbox.take(DrainBegun(13))
+    assert broken.wait(TIMEOUT)
+    output.close()
+    assert isinstance(output.error, ValueError)
 
 
-def test_closing_what_was_never_started_is_fine():
-    outbox().close()
+def test_a_printer_that_was_never_started_can_be_closed():
+    new_printer().close()
 
 
-def test_json_says_what_was_left_out():
+def test_json_reports_lost_events():
     [line] = JsonPrinter().of(EventsLeftOut(3), 0)
     assert line == '{"event": "EventsLeftOut", "at": "1970-01-01T00:00:00.000000Z", "events": 3}'

@@ -1,4 +1,4 @@
-"""The live view: its lines, the starts to come, and how it is drawn."""
+"""The live view: its lines, the next starts, and when and how it is drawn."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def drawn(view: View, at: Micros = NOON, size: tuple[int, int] = (100, 20)) -> s
     return "\n".join(line.plain.rstrip() for line in view.lines(*size, at))
 
 
-def test_the_whole_picture():
+def test_the_view_shows_next_running_and_finished_runs_and_counts():
     picture = shown(
         NodeJoined("web-1", "boot", NOON), TermWon(0, 3),
         AttemptEnded(finish(name="heartbeat", run_id=40)),
@@ -76,7 +76,7 @@ def test_the_whole_picture():
     )
 
 
-def test_a_node_that_has_nothing_to_do_yet():
+def test_an_idle_node_is_shown():
     assert shown(NodeJoined("one", "boot", NOON)).split("\n")[1:] == [
         "onthedot  node one · follows · shop.db",
         "running   nothing",
@@ -94,7 +94,7 @@ def test_a_node_that_has_nothing_to_do_yet():
         ([NodeDraining("one", True), NodeDraining("one", False)], "follows"),
     ],
 )
-def test_the_role(events: list[Event], role: str):
+def test_the_view_shows_the_role_of_the_node(events: list[Event], role: str):
     assert f"node one · {role} · shop.db" in shown(NodeJoined("one", "boot", NOON), *events)
 
 
@@ -107,17 +107,17 @@ def test_the_role(events: list[Event], role: str):
         (AttemptEnded(finish(DEAD, began=False)), "dead     : OSError: no"),
     ],
 )
-def test_what_has_ended_says_how(event: Event, row: str):
+def test_a_finished_run_shows_its_outcome(event: Event, row: str):
     [found] = [line for line in shown(event).split("\n") if line.startswith("finished")]
     assert found.split() == ["finished", "import", "run", "41", *row.split()]
 
 
-def test_a_retry_is_among_what_comes_next():
+def test_a_retry_is_shown_among_the_next_starts():
     picture = shown(AttemptEnded(finish(failure(), retry=Retry(5))))
     assert "next      import  12:00:03.250  in 3.2 s   run 41 again, try 2 of 5" in picture
 
 
-def test_while_it_drains_it_says_what_it_waits_for():
+def test_a_drain_shows_the_runs_that_it_waits_for():
     events = [started(lease_id=f"l{number}", run_id=number) for number in range(1, 6)]
     picture = shown(*events, DrainBegun(5), jobs=(EVERY_TEN,), at=NOON + 2 * SECOND, size=(120, 20))
     waits = "draining: waits for import run 1, import run 2, import run 3 and 2 more, up to 28 s"
@@ -126,12 +126,12 @@ def test_while_it_drains_it_says_what_it_waits_for():
     assert shown(DrainBegun(0)).endswith("draining: the last verdicts are written")
 
 
-def test_more_attempts_than_rows_are_counted():
+def test_attempts_beyond_the_rows_are_counted():
     picture = shown(*(started(lease_id=f"l{number}", run_id=number) for number in range(30)))
     assert "          … and 23 attempts more, on 30 of 64 seats" in picture
 
 
-def test_progress_without_an_end_and_beyond_it():
+def test_progress_without_or_beyond_its_end_is_shown():
     def told(*progress: float) -> str:
         return shown(started(), RunProgressed(lease(), Progress(*progress)))
 
@@ -140,18 +140,18 @@ def test_progress_without_an_end_and_beyond_it():
     assert "3 done" in told(3, 0)
 
 
-def test_progress_of_an_attempt_that_has_ended_is_nobodys():
+def test_progress_of_a_finished_attempt_is_ignored():
     assert "running   nothing" in shown(started(), AttemptEnded(finish()), RunProgressed(lease(), Progress(1, 2)))
 
 
 @pytest.mark.parametrize("event", [EventsLeftOut(7), NodeLeft("one", 0)])
-def test_attempts_whose_end_may_have_been_missed_are_not_shown_for_ever(event: Event):
+def test_attempts_are_cleared_when_events_were_lost_or_the_node_left(event: Event):
     assert "running   nothing" in shown(started(), event)
 
 
 @pytest.mark.parametrize("height", range(1, 25))
 @pytest.mark.parametrize("width", [1, 20, 40, 80, 200])
-def test_it_fits_every_terminal(width: int, height: int):
+def test_the_view_fits_every_terminal(width: int, height: int):
     events = [started(lease_id=f"l{number}", run_id=number, name="名前" * 20) for number in range(30)]
     view = new_view(EVERY_TEN)
     for event in (*ONE_OF_EACH, *events, AttemptEnded(finish(failure(), name="x" * 90))):
@@ -170,7 +170,7 @@ def test_names_and_errors_cannot_forge_lines():
     assert "\x1b" not in picture
 
 
-def test_jobs_that_are_paused_or_deleted_have_no_next_instant_and_edits_count():
+def test_next_starts_follow_pauses_deletions_and_edits():
     view = new_view(EVERY_TEN)
     assert "12:00:10" in drawn(view)
     record = JobRecord(1, 1, EVERY_TEN, JobState.PAUSED, NOON, NOON)
@@ -181,18 +181,18 @@ def test_jobs_that_are_paused_or_deleted_have_no_next_instant_and_edits_count():
     assert "tick  12:05:00" in drawn(view)
     assert "12:00:10" not in drawn(view)
     view.stored = [], False
-    assert "tick  12:05:00" in drawn(view), "not all of them were read"
+    assert "tick  12:05:00" in drawn(view), "an incomplete list of jobs deletes none"
     view.stored = [], True
     assert "next" not in drawn(view)
 
 
-def test_the_last_words_are_the_counts():
+def test_the_last_line_has_the_counts():
     view = new_view()
     view.heed(started(), NOON)
     assert view.last_words().plain.startswith("so far    1 started, 0 succeeded")
 
 
-def test_where_there_is_no_room_what_never_happened_is_left_out():
+def test_a_narrow_view_leaves_out_zero_counts():
     counts = shown(started(), AttemptEnded(finish()), size=(64, 20)).split("\n")[-2]
     assert counts == "so far    1 started, 1 succeeded; late p50 1.2 ms, p99 1.2 ms"
 
@@ -201,7 +201,7 @@ def job(name: str, *schedules: Schedule) -> Job:
     return Job(name=name, task=Sleep(duration=otd.Retry().delay), schedules=schedules)
 
 
-def test_the_first_ones_of_all_schedules_in_order():
+def test_next_starts_of_all_schedules_are_in_order():
     upcoming = NextStarts([job("a", otd.every("10s"), otd.every("5m")), job("b", otd.every("15s")), job("c")], NOON)
     assert upcoming.next(3, NOON) == [
         NextStart(NOON + 10 * SECOND, "a"),
@@ -213,14 +213,14 @@ def test_the_first_ones_of_all_schedules_in_order():
     assert upcoming.next(1, later) == [NextStart(later + 10 * SECOND, "a")]
 
 
-def test_a_schedule_that_has_ended_is_gone():
+def test_a_past_schedule_has_no_next_start():
     once = job("once", otd.at("2026-01-01T12:00:30Z"))
     upcoming = NextStarts([once], NOON)
     assert upcoming.next(5, NOON) == [NextStart(NOON + 30 * SECOND, "once")]
     assert upcoming.next(5, NOON + 30 * SECOND) == []
 
 
-def test_a_fixed_delay_goes_on_when_its_run_has_ended():
+def test_a_fixed_delay_starts_again_after_the_end_of_its_run():
     made = otd.gap("10s")
     assert isinstance(made, FixedDelay)
     poll = job("poll", made)
@@ -232,7 +232,7 @@ def test_a_fixed_delay_goes_on_when_its_run_has_ended():
     assert upcoming.next(5, NOON + SECOND) == [NextStart(ended.ended_at + 10 * SECOND, "poll")]
 
 
-def test_jitter_is_part_of_when():
+def test_next_starts_include_jitter():
     spread = otd.every("1m", jitter="30s")
     jittered = job("spread", spread)
     upcoming, at = NextStarts([jittered], NOON), NOON
@@ -246,7 +246,7 @@ def test_jitter_is_part_of_when():
     assert found == [due_of(jittered, spread)(slot) for slot in slots]
 
 
-def test_a_retry_goes_when_it_begins_or_its_instant_has_passed():
+def test_a_retry_disappears_when_it_begins_or_its_instant_has_passed():
     upcoming = NextStarts([], NOON)
     failed = finish(failure())
     upcoming.ended(failed)
@@ -258,8 +258,8 @@ def test_a_retry_goes_when_it_begins_or_its_instant_has_passed():
     assert upcoming.next(5, failed.verdict.due_at) == []
 
 
-class Turned:
-    """A clock that the test turns."""
+class ManualClock:
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.passed: Micros = 0
@@ -272,10 +272,10 @@ class Turned:
 
 
 class Terminal:
-    """A live printer, and what a person sees of it."""
+    """A live printer, and the screen that a person sees."""
 
     def __init__(self, *, width: int = 100, height: int = 24) -> None:
-        self.clock = Turned()
+        self.clock = ManualClock()
         self.file = io.StringIO()
         console = Console(file=self.file, force_terminal=True, width=width, height=height, highlight=False)
         view = View(store="shop.db", jobs=(), seats=64, grace=30 * SECOND, now=NOON)
@@ -296,7 +296,7 @@ def terminal() -> Iterator[Terminal]:
     made = Terminal()
     made.printer.of(NodeJoined("one", "boot", NOON), NOON)
     yield made
-    made.printer.close()  # standard output belongs to it until then
+    made.printer.close()  # it captures standard output until then
 
 
 def test_lines_scroll_above_the_view(terminal: Terminal):
@@ -309,11 +309,11 @@ def test_lines_scroll_above_the_view(terminal: Terminal):
     assert rows[3].startswith("────")
     assert rows[4] == "onthedot  node one · follows · shop.db"
     assert rows[5].startswith("running   import  run 41  1.0 s")
-    assert sum("onthedot" in row for row in rows) == 1, "it is drawn in place"
+    assert sum("onthedot" in row for row in rows) == 1, "the view must be redrawn in place"
     assert terminal.screen().cursor_hidden
 
 
-def test_it_is_drawn_four_times_a_second_at_the_most(terminal: Terminal):
+def test_the_view_is_drawn_at_most_four_times_a_second(terminal: Terminal):
     draws = 0
     for step in range(1_000):  # two seconds, an event every 2 ms
         terminal.clock.passed = step * 2_000
@@ -322,10 +322,10 @@ def test_it_is_drawn_four_times_a_second_at_the_most(terminal: Terminal):
         draws += terminal.file.tell() > before
     assert draws == 8
     terminal.printer.close()
-    assert sum("succeeded in" in row for row in terminal.rows()) == 1_000, "no line is lost"
+    assert sum("succeeded in" in row for row in terminal.rows()) == 1_000, "no line may be lost"
 
 
-def test_it_is_looked_at_again_soon_while_something_waits_or_runs(terminal: Terminal):
+def test_the_next_draw_is_sooner_while_lines_wait_or_runs_run(terminal: Terminal):
     printer = terminal.printer
     printer.write(["hello"])
     assert printer.pause_in(NOON) == LOOK_EVERY
@@ -339,7 +339,7 @@ def test_it_is_looked_at_again_soon_while_something_waits_or_runs(terminal: Term
     assert printer.pause_in(NOON) == DRAW_EVERY
 
 
-def test_at_the_end_the_lines_and_the_counts_stay(terminal: Terminal):
+def test_lines_and_counts_stay_after_the_end(terminal: Terminal):
     terminal.printer.write(terminal.printer.of(started(), NOON))
     terminal.printer.close()
     first, counts, *rest = terminal.rows()
@@ -350,7 +350,7 @@ def test_at_the_end_the_lines_and_the_counts_stay(terminal: Terminal):
 
 
 @pytest.mark.parametrize(("width", "height"), [(20, 5), (40, 8), (10, 2), (80, 24)])
-def test_small_terminals(width: int, height: int):
+def test_the_view_works_on_small_terminals(width: int, height: int):
     terminal = Terminal(width=width, height=height)
     terminal.printer.write(["hello"])
     rows = terminal.rows()

@@ -1,4 +1,4 @@
-"""The exit code of a drain, and its reasons."""
+"""The result of a drain: its exit code and the reasons that it prints."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def ended(*events) -> DrainResult:
     return ending
 
 
-def test_only_what_ran_when_the_drain_began_counts():
+def test_only_attempts_that_ran_at_the_start_of_the_drain_count():
     early = AttemptEnded(lost(7, "early", OUT_OF_REACH.error))
     assert ended(early, DrainBegun(0), NodeLeft("n", 0)).code(hurried=False) == 0
     assert ended(DrainBegun(1, (8,)), early, NodeLeft("n", 0)).code(hurried=False) == 0
 
 
-def test_what_was_armed_when_the_signal_came_counts():
+def test_attempts_that_start_during_the_signal_count():
     late = lost(7, "late", OUT_OF_REACH.error)
     events = DrainBegun(0), AttemptStarted(late.lease, 1), AttemptEnded(late), NodeLeft("n", 0)
     assert ended(*events).code(hurried=False) == 1
 
 
-def test_each_reason_is_told_by_itself():
+def test_each_reason_has_its_own_message():
     ending = ended(
         DrainBegun(4, (1, 2, 3, 4)),
         AttemptEnded(lost(1, "slow", STOPPED.error)),
@@ -54,6 +54,6 @@ def test_each_reason_is_told_by_itself():
     ]
 
 
-def test_a_second_signal_is_not_to_blame_for_the_store():
+def test_a_failed_store_gives_exit_code_1_also_after_a_second_signal():
     for event in (AttemptEnded(lost(1, "cut", OUT_OF_REACH.error)), NodeLeft("n", 0, 1)):
         assert ended(DrainBegun(1, (1,)), event).code(hurried=True) == 1

@@ -1,4 +1,4 @@
-"""`onthedot worker` and `onthedot server`: who plans and who executes may be different processes, or several."""
+"""`onthedot worker` and `onthedot server`: planning and executing in separate processes, and in several of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def gone(pid: int) -> bool:
 def wait_until(found: Callable[[], bool], what: str) -> None:
     give_up_at = time.monotonic() + 30
     while not found():
-        assert time.monotonic() < give_up_at, f"waited in vain for {what}"
+        assert time.monotonic() < give_up_at, f"timed out waiting for {what}"
         time.sleep(0.02)
 
 
@@ -50,7 +50,7 @@ def nodes(call: Call, folder: Path) -> list[dict[str, Any]]:
 
 
 def both_nodes(call: Call, folder: Path) -> dict[str, int]:
-    """The process ids of w-1 and w-2, once both have said hello: one may be executing before the other is up."""
+    """Wait until both nodes are registered, and return their process ids by node id."""
     wait_until(lambda: len(nodes(call, folder)) == 2, "two nodes in the store")
     return {node["node_id"]: node["pid"] for node in nodes(call, folder)}
 
@@ -85,7 +85,7 @@ def test_up_plans_and_executes_a_program(program: Path, tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_server_needs_no_program(program: Path, tmp_path: Path):
-    with started(tmp_path, "worker", "app.py") as w:  # it stores the jobs; nobody plans further
+    with started(tmp_path, "worker", "app.py") as w:  # the worker stores the jobs and does not plan
         w.until("started", "tick")
         with started(tmp_path, "server", "--db", "shop.db") as server:
             server.until("leads (term 1)")
@@ -98,7 +98,7 @@ def test_a_server_needs_no_program(program: Path, tmp_path: Path):
 def test_a_worker_needs_no_program_for_jobs_made_by_the_command_line(
     tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, processes: tuple[str, ...]
 ):
-    """`store check` advises it as it is, and then has nothing to say."""
+    """`store check` suggests the command exactly so, and is silent afterwards."""
     monkeypatch.chdir(tmp_path)
     with started(tmp_path, "server", "--no-api") as server:
         server.until("leads (term 1)")
@@ -114,22 +114,22 @@ def test_a_worker_needs_no_program_for_jobs_made_by_the_command_line(
 
 
 @pytest.mark.slow
-def test_several_processes_are_several_nodes_that_end_together(program: Path, tmp_path: Path, call: Call):
-    with started(tmp_path, "worker", "app.py", "--processes", "2", "--node-id", "w", "--seats", "3") as family:
-        family.until("w-1  ", "started", "tick")
-        family.until("w-2  ", "started", "tick")
+def test_several_processes_are_several_nodes_that_stop_together(program: Path, tmp_path: Path, call: Call):
+    with started(tmp_path, "worker", "app.py", "--processes", "2", "--node-id", "w", "--seats", "3") as group:
+        group.until("w-1  ", "started", "tick")
+        group.until("w-2  ", "started", "tick")
         shown = {node["node_id"]: node for node in nodes(call, tmp_path)}
         assert sorted(shown) == ["w-1", "w-2"]
         assert [node["seats"] for node in shown.values()] == [3, 3]
-        family.signal(signal.SIGTERM)
-        assert family.end() == 0
-        assert family.has("left", "node w-1")
-        assert family.has("left", "node w-2")
+        group.signal(signal.SIGTERM)
+        assert group.end() == 0
+        assert group.has("left", "node w-1")
+        assert group.has("left", "node w-2")
 
 
 def free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody has: anywhere, because others look for some at the same time, and
-    below those that the kernel gives to whoever connects."""
+    """The first of `count` free ports in a row. It is random, because other tests search at the same time, and below
+    the range that the kernel uses for outgoing connections."""
     for port in random.sample(range(20_000, 32_000, count), 100):
         with ExitStack() as taken:
             try:
@@ -151,36 +151,36 @@ def has_begun(port: int) -> bool:
 
 
 @pytest.mark.slow
-def test_each_process_tells_its_metrics_at_a_port_of_its_own(program: Path, tmp_path: Path):
+def test_each_process_serves_metrics_at_its_own_port(program: Path, tmp_path: Path):
     port = free_ports(2)
     options = ("--processes", "2", "--node-id", "w", "--metrics", f"127.0.0.1:{port}", "--roles", "planner,worker")
-    with started(tmp_path, "worker", "app.py", *options) as family:
-        family.until("w-1  ", "started", "tick")
-        family.until("w-2  ", "started", "tick")
+    with started(tmp_path, "worker", "app.py", *options) as group:
+        group.until("w-1  ", "started", "tick")
+        group.until("w-2  ", "started", "tick")
         for number in range(2):
-            assert family.has(f"w-{number + 1}  metrics", f"http://127.0.0.1:{port + number}/metrics")
+            assert group.has(f"w-{number + 1}  metrics", f"http://127.0.0.1:{port + number}/metrics")
             wait_until(partial(has_begun, port + number), f"an attempt of process {number + 1}")
-        family.signal(signal.SIGTERM)
-        assert family.end() == 0
+        group.signal(signal.SIGTERM)
+        assert group.end() == 0
     with pytest.raises(OSError, match="refused"):
         scraped(port)
 
 
 @pytest.mark.slow
-def test_a_port_that_is_lost_to_somebody_else_does_not_end_the_others(program: Path, tmp_path: Path, call: Call):
+def test_a_process_that_lost_its_port_is_retried_without_stopping_the_others(program: Path, tmp_path: Path, call: Call):
     port = free_ports(2)
     options = ("--processes", "2", "--node-id", "w", "--metrics", f"127.0.0.1:{port}", "--lease", "2s")
-    with started(tmp_path, "worker", "app.py", "--roles", "planner,worker", *options) as family:
-        family.until("w-1  ", "started", "tick")
-        family.until("w-2  ", "started", "tick")
+    with started(tmp_path, "worker", "app.py", "--roles", "planner,worker", *options) as group:
+        group.until("w-1  ", "started", "tick")
+        group.until("w-2  ", "started", "tick")
         pid = both_nodes(call, tmp_path)["w-2"]
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: gone(pid), "the end of w-2")
         with socket.create_server(("127.0.0.1", port + 1)):
-            family.until("process w-2 ended with 2; it starts again")
-        family.until("w-2  metrics", f":{port + 1}/metrics")
-        family.signal(signal.SIGTERM)
-        assert family.end() == 0
+            group.until("process w-2 ended with 2; it starts again")
+        group.until("w-2  metrics", f":{port + 1}/metrics")
+        group.signal(signal.SIGTERM)
+        assert group.end() == 0
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_port_that_is_lost_to_somebody_else_does_not_end_the_others(program: P
         (["--metrics", "65535", "--processes", "2"], "expected a port with room for 2 processes above it, got 65535"),
     ],
 )
-def test_metrics_that_cannot_be_are_refused(program: Path, call: Call, said: list[str], told: str):
+def test_bad_metrics_addresses_are_refused(program: Path, call: Call, said: list[str], told: str):
     result = call("worker", program, *said)
     assert result.exit_code == 2
     assert told in result.output
@@ -199,38 +199,38 @@ def test_metrics_that_cannot_be_are_refused(program: Path, call: Call, said: lis
 @pytest.mark.slow
 def test_a_process_that_dies_is_started_again(program: Path, tmp_path: Path, call: Call):
     options = ("--processes", "2", "--node-id", "w", "--roles", "planner,worker", "--lease", "2s")
-    with started(tmp_path, "worker", "app.py", *options) as family:
-        family.until("w-2  ", "started", "tick")
+    with started(tmp_path, "worker", "app.py", *options) as group:
+        group.until("w-2  ", "started", "tick")
         os.kill(both_nodes(call, tmp_path)["w-1"], signal.SIGKILL)
-        family.until("process w-1 ended with -9; it starts again in 1 s")
-        family.until("w-1  ", "started", "tick")
-        family.signal(signal.SIGINT)
-        assert family.end() == 0
+        group.until("process w-1 ended with -9; it starts again in 1 s")
+        group.until("w-1  ", "started", "tick")
+        group.signal(signal.SIGINT)
+        assert group.end() == 0
 
 
 @pytest.mark.slow
 def test_no_process_outlives_the_command(program: Path, tmp_path: Path, call: Call):
-    with started(tmp_path, "worker", "app.py", "--processes", "2", "--node-id", "w") as family:
-        family.until("w-2  ", "started", "tick")
+    with started(tmp_path, "worker", "app.py", "--processes", "2", "--node-id", "w") as group:
+        group.until("w-2  ", "started", "tick")
         pids = both_nodes(call, tmp_path)
-        family.kill()
+        group.kill()
         wait_until(lambda: all(gone(pid) for pid in pids.values()), "its processes to end")
     assert [node["state"] for node in nodes(call, tmp_path)] == ["left", "left"]
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_ends_all_of_them(program: Path, tmp_path: Path):
-    with started(tmp_path, "worker", "app.py", "--processes", "2") as family:
-        family.until("started", "tick")
-        family.stop_reading()
-        family.wait(30)
+def test_a_closed_output_ends_all_processes(program: Path, tmp_path: Path):
+    with started(tmp_path, "worker", "app.py", "--processes", "2") as group:
+        group.until("started", "tick")
+        group.stop_reading()
+        group.wait(30)
 
 
 @pytest.mark.slow
-def test_json_lines_say_whose_they_are(program: Path, tmp_path: Path):
-    with started(tmp_path, "worker", "app.py", "--processes", "2", "--node-id", "w", "--json", "--for", "2s") as family:
-        assert family.end() == 0
-    lines = [json.loads(line) for line in family.seen]
+def test_json_lines_name_their_process(program: Path, tmp_path: Path):
+    with started(tmp_path, "worker", "app.py", "--processes", "2", "--node-id", "w", "--json", "--for", "2s") as group:
+        assert group.end() == 0
+    lines = [json.loads(line) for line in group.seen]
     assert {line["process"] for line in lines} == {"w-1", "w-2"}
     assert [line["event"] for line in lines if line["process"] == "w-1"][::100][0] == "Opening"
 
@@ -246,7 +246,7 @@ def test_json_lines_say_whose_they_are(program: Path, tmp_path: Path):
         (("server", "--store", "nix:"), "store URL: expected"),
     ],
 )
-def test_bad_input_is_told_in_one_line(arguments: tuple[str, ...], expected: str, call: Call, tmp_path, monkeypatch):
+def test_bad_input_is_refused(arguments: tuple[str, ...], expected: str, call: Call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "app.py").write_text(PROGRAM)
     result = call(*arguments)
@@ -255,7 +255,7 @@ def test_bad_input_is_told_in_one_line(arguments: tuple[str, ...], expected: str
     assert "Traceback" not in result.output
 
 
-def test_a_store_that_is_an_object_is_refused(call: Call, tmp_path: Path, monkeypatch):
+def test_a_scheduler_with_a_store_object_is_refused(call: Call, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (
         "import onthedot as otd\nfrom onthedot.stores.memory import MemoryStore\nsched = otd.Scheduler(MemoryStore())\n"

@@ -1,4 +1,4 @@
-"""The sample jobs do what the first minutes with onthedot should show."""
+"""The sample jobs: a heartbeat, a report, a job that fails twice, and a sleep."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def samples() -> otd.Scheduler:
     return sched
 
 
-def test_there_are_three_handlers_and_a_sleep():
+def test_the_samples_are_three_handlers_and_a_sleep():
     jobs = samples().jobs
     assert list(jobs) == ["heartbeat", "minute_report", "flaky_import", "nap"]
     assert [isinstance(job.task, Call) for job in jobs.values()] == [True, True, True, False]
 
 
-def test_heartbeat_beats_and_flaky_import_needs_three_tries():
+def test_heartbeat_runs_and_flaky_import_needs_three_attempts():
     async def live() -> Harness:
         harness = Harness(datetime.fromisoformat("2026-01-01T12:00:01+00:00"))
         await harness.start(samples())
-        await harness.advance("28s")  # not over a full minute: plain functions need threads, and here are none
+        await harness.advance("28s")  # minute_report is a plain function, which needs threads; here are none
         await harness.stop()
         return harness
 
@@ -44,6 +44,6 @@ def test_heartbeat_beats_and_flaky_import_needs_three_tries():
     assert waits == [1, 2]
 
 
-def test_minute_report_says_how_much_room_is_left():
+def test_minute_report_returns_the_free_disk_space():
     handler = samples().registry.get("minute_report")
     assert handler.function()["disk_free_gb"] >= 0

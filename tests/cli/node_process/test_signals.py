@@ -1,4 +1,4 @@
-"""How a node's process ends when its store is away: its exit code and its reason are true, before, during and after."""
+"""Signals to a node whose store is unavailable: the exit code and the printed reason are right."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def program(tmp_path: Path) -> str:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[sqlite3.Connection]:
-    """Nobody else writes to the store until this is rolled back."""
+    """Lock the store against other writers, until a rollback or the end of the block."""
     other = sqlite3.connect(folder / "onthedot.db", isolation_level=None, timeout=30)
     other.execute("BEGIN IMMEDIATE")
     try:
@@ -57,10 +57,10 @@ def locked(folder: Path) -> Iterator[sqlite3.Connection]:
         other.close()
 
 
-# ── after it was cut off ─────────────────────────────────────────────────────────────────────────────────────
+# ── after the start ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_was_cut_off_before_the_signal_is_no_fault_of_the_drain(tmp_path: Path, program: str):
+def test_an_attempt_stopped_before_the_signal_does_not_fail_the_drain(tmp_path: Path, program: str):
     with started(tmp_path, "up", program, "--no-api", "--lease", "4s") as node:
         node.until("started", "nap")
         with locked(tmp_path) as other:
@@ -73,7 +73,7 @@ def test_what_was_cut_off_before_the_signal_is_no_fault_of_the_drain(tmp_path: P
     assert not node.has("Error")
 
 
-def test_what_is_cut_off_during_the_drain_is_told_as_that(tmp_path: Path, program: str):
+def test_an_attempt_stopped_by_an_outage_during_the_drain_is_reported(tmp_path: Path, program: str):
     with started(tmp_path, "up", program, "--no-api", "--lease", "4s", "--grace", "2m") as node:
         node.until("started", "nap")
         node.signal(signal.SIGTERM)
@@ -86,7 +86,7 @@ def test_what_is_cut_off_during_the_drain_is_told_as_that(tmp_path: Path, progra
     assert not node.has("--grace")
 
 
-def test_an_outcome_that_could_not_be_stored_is_told_as_that(tmp_path: Path, program: str):
+def test_an_outcome_that_could_not_be_stored_is_reported(tmp_path: Path, program: str):
     with started(tmp_path, "up", program, "--no-api", "--grace", "1s") as node:
         node.until("started", "nap")
         with locked(tmp_path):
@@ -98,19 +98,19 @@ def test_an_outcome_that_could_not_be_stored_is_told_as_that(tmp_path: Path, pro
     assert not node.has("--grace")
 
 
-# ── before it has started ────────────────────────────────────────────────────────────────────────────────────
+# ── before the start ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 @contextmanager
 def silent_server() -> Iterator[socket.socket]:
-    """It takes connections, and says nothing."""
+    """A server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(60)
         yield server
 
 
 @pytest.mark.parametrize("arguments", [("up",), ("server",), ("worker", "naps.py", "--processes", "2")])
-def test_a_signal_while_the_store_does_not_answer_is_an_ordinary_stop(tmp_path: Path, program: str, arguments):
+def test_a_signal_while_the_store_does_not_answer_stops_cleanly(tmp_path: Path, program: str, arguments):
     with silent_server() as server:
         url = f"postgresql://user@127.0.0.1:{server.getsockname()[1]}/jobs"
         with started(tmp_path, *arguments, "--store", url) as node:
@@ -122,7 +122,7 @@ def test_a_signal_while_the_store_does_not_answer_is_an_ordinary_stop(tmp_path: 
     assert not node.has("Error")
 
 
-def test_a_signal_while_the_program_is_loaded_is_an_ordinary_stop(tmp_path: Path):
+def test_a_signal_while_the_program_is_loaded_stops_cleanly(tmp_path: Path):
     (tmp_path / "slow.py").write_text(SLOW)
     with started(tmp_path, "up", "slow.py") as node:
         wait_until((tmp_path / "loading").exists, "the program to be loaded")
@@ -131,7 +131,7 @@ def test_a_signal_while_the_program_is_loaded_is_an_ordinary_stop(tmp_path: Path
     assert node.has("stopped before the node had started")
 
 
-def test_a_start_that_fails_by_itself_is_exit_code_1(tmp_path: Path):
+def test_a_failed_start_has_exit_code_1(tmp_path: Path):
     with silent_server() as server:
         url = f"postgresql://user@127.0.0.1:{server.getsockname()[1]}/jobs"
     with started(tmp_path, "up", "--no-api", "--store", url) as node:

@@ -1,4 +1,4 @@
-"""systemd: a real process tells a real socket when it is ready, alive and stopping; SIGHUP drains."""
+"""systemd: a node reports that it is ready, alive and stopping to a socket, and SIGHUP starts a drain."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Listener:
         return self._socket.recv(4096).decode().split("\n")
 
     def until(self, line: str) -> list[str]:
-        """What is told with the first message that has this line."""
+        """Read to the first message that has this line, and return its lines."""
         while True:
             lines = self.heard()
             if line in lines:
@@ -83,7 +83,7 @@ def test_the_variables_are_taken_from_the_environment():
 
 
 @pytest.mark.parametrize("listener", ["path", "abstract"], indirect=True)
-def test_what_is_told(listener: Listener):
+def test_messages_follow_the_protocol(listener: Listener):
     notifier = Notifier(listener.name)
     notifier.ready("two\nlines")
     notifier.stopping(5 * SECOND)
@@ -93,12 +93,12 @@ def test_what_is_told(listener: Listener):
     assert listener.heard() == ["WATCHDOG=1"]
 
 
-def test_a_socket_that_is_not_there_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_a_missing_socket_is_only_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     Notifier(str(tmp_path / "nowhere")).ready("ready")
     assert "systemd could not be told 'READY=1'" in caplog.text
 
 
-def test_signs_of_life_end_when_one_loop_hangs(listener: Listener):
+def test_watchdog_messages_end_when_one_loop_hangs(listener: Listener):
     hangs = threading.Event()
 
     def ping(answer: Callable[[], None]) -> None:
@@ -110,26 +110,26 @@ def test_signs_of_life_end_when_one_loop_hangs(listener: Listener):
     for _ in range(3):
         assert listener.heard() == ["WATCHDOG=1"]
     hangs.set()
-    while not listener.has_nothing(0.05):  # what was on its way
+    while not listener.has_nothing(0.05):  # messages sent before
         pass
     assert listener.has_nothing(0.05)
     watchdog.stop()
 
 
-def test_a_group_is_ready_and_alive_when_all_are(listener: Listener):
-    lives = {0, 1}
-    family = NotifierGroup(Notifier(listener.name, 2 * SECOND), 2, lives.__contains__)
+def test_a_group_is_ready_and_alive_when_all_its_processes_are(listener: Listener):
+    living = {0, 1}
+    family = NotifierGroup(Notifier(listener.name, 2 * SECOND), 2, living.__contains__)
     try:
         one, other = (Notifier.take(family.environment(number)) for number in range(2))
         assert (one.watchdog, other.watchdog) == (2 * SECOND, 2 * SECOND)
         one.alive()
         one.alive()
-        one.ready("works")  # the last of its messages: the group is ready when it has read all of them
+        one.ready("works")  # sent last, so that the group has read its other messages when it is ready
         other.ready("works")
         assert listener.heard() == ["READY=1", "STATUS=2 nodes ready"]
         other.alive()
         assert listener.heard() == ["WATCHDOG=1"]
-        lives.remove(1)  # it has died, and starts again soon
+        living.remove(1)  # this process died, and will be restarted
         one.alive()
         assert listener.heard() == ["WATCHDOG=1"]
         one.stopping(SECOND)
@@ -165,7 +165,7 @@ def notifying(monkeypatch: pytest.MonkeyPatch, listener: Listener, **more: str) 
 
 
 @pytest.mark.slow
-def test_a_node_tells_when_it_is_ready_alive_and_stopping(
+def test_a_node_reports_that_it_is_ready_alive_and_stopping(
     tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "naps.py").write_text(NAP)
@@ -181,8 +181,8 @@ def test_a_node_tells_when_it_is_ready_alive_and_stopping(
         node.signal(signal.SIGHUP)
         node.signal(signal.SIGHUP)
         assert "EXTEND_TIMEOUT_USEC=50000000" in listener.until("STOPPING=1")
-        listener.until("WATCHDOG=1")  # the drain is no silence
-        node.signal(signal.SIGHUP)  # it never hurries
+        listener.until("WATCHDOG=1")  # also during the drain
+        node.signal(signal.SIGHUP)  # SIGHUP never shortens the drain
         wake(tmp_path)
         assert node.end() == 0
     assert (tmp_path / "woken").exists()
@@ -190,7 +190,7 @@ def test_a_node_tells_when_it_is_ready_alive_and_stopping(
 
 
 @pytest.mark.slow
-def test_a_node_whose_engine_hangs_sends_no_more_signs(
+def test_a_node_that_hangs_sends_no_watchdog_messages(
     tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ):
     with (
@@ -199,7 +199,7 @@ def test_a_node_whose_engine_hangs_sends_no_more_signs(
     ):
         listener.until("READY=1")
         listener.until("WATCHDOG=1")
-        node.signal(signal.SIGSTOP)  # all of its loops
+        node.signal(signal.SIGSTOP)  # stops all its loops
         while not listener.has_nothing(0.6):
             pass
         node.signal(signal.SIGCONT)
@@ -207,7 +207,7 @@ def test_a_node_whose_engine_hangs_sends_no_more_signs(
 
 
 @pytest.mark.slow
-def test_several_processes_are_ready_when_all_are(tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch):
+def test_several_processes_are_ready_together(tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "app.py").write_text(PROGRAM)
     with (
         notifying(monkeypatch, listener, WATCHDOG_USEC="1000000"),
@@ -223,7 +223,7 @@ def test_several_processes_are_ready_when_all_are(tmp_path: Path, listener: List
 
 
 @pytest.mark.slow
-def test_a_hangup_drains_a_server(tmp_path: Path):
+def test_sighup_drains_a_server(tmp_path: Path):
     with started(tmp_path, "server", "--listen", "127.0.0.1:0") as node:
         node.until("Ctrl-C drains")
         node.signal(signal.SIGHUP)
@@ -242,7 +242,7 @@ def test_nohup_is_respected(tmp_path: Path):
     try:
         assert any("Ctrl-C drains" in line for line in process.stdout)
         process.send_signal(signal.SIGHUP)
-        assert any("finished" in line for line in process.stdout)  # it goes on
+        assert any("finished" in line for line in process.stdout)  # the node continues
         process.send_signal(signal.SIGTERM)
         assert any("left" in line for line in process.stdout)
         assert process.wait(30) == 0
@@ -274,7 +274,7 @@ def units() -> dict[str, configparser.RawConfigParser]:
     return found
 
 
-def test_the_units_of_the_page_name_what_there_is():
+def test_the_units_of_the_install_page_are_valid():
     assert sorted(units()) == ["onthedot-server.service", "onthedot-worker.service"]
     for unit in units().values():
         assert set(unit.sections()) == set(DIRECTIVES)

@@ -1,4 +1,4 @@
-"""The documents' own routes, with the documents' words."""
+"""Compatible routes and field names: those of the requirement documents work on our jobs and runs."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ async def test_a_periodic_job_is_submitted_read_and_cancelled(there: Served):
     assert (await there.client.delete(where, headers=user)).status_code == 404
 
 
-async def test_a_job_without_a_frequency_runs_once_and_has_a_name(there: Served):
+async def test_a_job_without_a_frequency_runs_once_and_gets_a_name(there: Served):
     made = (await submit(there, there.keys.add(Role.EDITOR), noop=True)).json()
     assert made["name"].startswith("job-")
-    assert made["frequency"] is None, "it was given none"
+    assert made["frequency"] is None, "the request had no frequency"
     [run] = await there.there.verbs().list_runs(made["name"])
     assert run.state == "scheduled"
 
 
-def test_the_documents_words_are_ours():
+def test_field_names_of_the_documents_are_translated():
     assert in_our_words({"name": "a", "frequency": "1h30m", "is_recurring": True, "run": "make"}) == {
         "name": "a",
         "schedule": "1h30m",
@@ -106,14 +106,14 @@ def test_the_documents_words_are_ours():
         {"name": "a", "payload": {"x": 1}, "noop": True},
     ],
 )
-async def test_what_is_no_job_is_told_and_nothing_is_stored(there: Served, wrong: dict[str, Any]):
+async def test_an_invalid_job_is_refused_and_nothing_is_stored(there: Served, wrong: dict[str, Any]):
     answer = await submit(there, there.keys.add(Role.ADMIN), **wrong)
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"]
     assert await there.there.verbs().list_jobs() == []
 
 
-async def test_a_user_submits_for_itself_and_what_it_may(there: Served):
+async def test_a_user_submits_only_permitted_jobs_and_only_for_itself(there: Served):
     user = there.keys.add(Role.EDITOR, owner="u003")
     assert (await submit(there, user, name="a", user_id="u004", noop=True)).status_code == 403
     assert (await submit(there, user, name="a", run="rm -rf /")).status_code == 403
@@ -124,7 +124,7 @@ async def test_a_user_submits_for_itself_and_what_it_may(there: Served):
     assert (await submit(there, boss, name="b", user_id="u004", noop=True)).json()["user_id"] == "u004"
 
 
-async def test_jobs_by_user_and_status(there: Served):
+async def test_jobs_are_listed_by_user_and_status(there: Served):
     boss = there.keys.add(Role.ADMIN)
     for number, user in enumerate(["u003", "u004", "u003"]):
         await submit(there, boss, name=f"j{number}", user_id=user, frequency="0 9 * * *", noop=True)
@@ -154,7 +154,7 @@ async def test_jobs_by_user_and_status(there: Served):
         "/api/v1/job_status/{}",
     ],
 )
-async def test_a_foreign_job_is_not_there(there: Served, route: str):
+async def test_a_job_of_others_is_answered_as_missing(there: Served, route: str):
     boss = there.keys.add(Role.ADMIN)
     made = (await submit(there, boss, name="a", user_id="u003", noop=True)).json()
     where = route.format(made["job_id"])
@@ -172,7 +172,7 @@ async def test_a_foreign_job_is_not_there(there: Served, route: str):
 
 
 @pytest.mark.parametrize("kind", ["text/yaml", "application/yaml; charset=utf-8", "application/x-yaml"])
-async def test_the_documents_file_is_submitted(there: Served, kind: str):
+async def test_the_example_file_of_the_document_can_be_submitted(there: Served, kind: str):
     coder = there.keys.add(Role.EDITOR, may_code=True, owner="u909")
     headers = {**coder, "Content-Type": kind}
     made = await there.client.post("/api/v1/submit_job", content=FILE, headers=headers)
@@ -208,7 +208,7 @@ async def test_a_submitted_file_may_have_four_fields(there: Served):
     sent = {"name": "a", "noop": True, "schedule": {"cron": "30 0 2 *", "seconds": True}}
     again = await there.client.put("/api/v1/jobs/a", json=sent, headers=coder)
     assert again.status_code == 200, again.text
-    assert again.json()["revision"] == told["revision"], "it says the same"
+    assert again.json()["revision"] == told["revision"], "the definition is the same"
     refused = await there.client.put("/api/v1/jobs/a", json={**sent, "schedule": "30 0 2 *"}, headers=coder)
     assert refused.status_code == 422
     patch = {"timeout": "1m"}
@@ -242,12 +242,12 @@ async def test_a_file_is_stored_as_a_whole_or_not_at_all(there: Served):
     assert await status("jobs: [", coder) == 422
     assert await status(FILE, coder, "application/json") == 415
     assert await status(FILE, coder, "multipart/form-data") == 415
-    assert await status(FILE, coder, "text/plain") == 415  # what any web page can have sent without being asked
+    assert await status(FILE, coder, "text/plain") == 415  # any web page can send this type without a preflight
     assert (await ask.post("/api/v1/submit_job", content=FILE.encode(), headers=coder)).status_code == 415
     assert [record.job.name for record in await there.there.verbs().list_jobs()] == ["theirs"]
 
 
-async def test_every_problem_of_a_file_is_told_with_its_place(there: Served):
+async def test_every_problem_of_a_file_is_reported_with_its_position(there: Served):
     wrong = "jobs:\n  - name: a b\n    noop: true\n  - name: c\n    schedule: sometimes\n    noop: true\n"
     headers = {**there.keys.add(Role.EDITOR), "Content-Type": "text/yaml"}
     answer = await there.client.post("/api/v1/submit_job", content=wrong, headers=headers)
@@ -257,11 +257,11 @@ async def test_every_problem_of_a_file_is_told_with_its_place(there: Served):
     assert await there.there.verbs().list_jobs() == []
 
 
-# ── what really ran ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_ran_has_a_history_and_logs(tmp_path: Path):
-    """A node beside the server, on one file: one job succeeds, one fails, one runs until it is told to end."""
+async def test_runs_have_a_history_and_logs(tmp_path: Path):
+    """A node and a server share one file. One job succeeds, one fails, and one runs until the test ends it."""
     url = f"sqlite:///{tmp_path / 'documents.db'}"
     sched = otd.Scheduler(url, settings=otd.Settings(node_id="w001"))
     begun, end = asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""A server with one job, whoever is needed to ask it, and a node behind it."""
+"""Fixtures: a server with two jobs, callers with different rights, and a node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.server.kit import Served, served
 from tests.server.worker import Worker
 
 STRANGERS = ({"namespaces": ("other",)}, {"owner": "bob", "only_own": True})
-"""Principals for whom nothing of ann's in the default namespace is there."""
+"""Principals that cannot see ann's objects in the default namespace."""
 
 
 @pytest.fixture

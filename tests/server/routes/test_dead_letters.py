@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: listed, grouped, replayed and discarded, by those whose they are."""
+"""The routes of dead letters: list, group, replay and discard, for callers that can see the runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def listed(server: Served, who: dict[str, str], query: str = "") -> list[i
     return [letter["run_id"] for letter in answer.json()["items"]]
 
 
-# ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── lists and groups ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_letters_are_listed_page_by_page(server: Served, viewer: dict[str, str], worker: Worker):
@@ -48,7 +48,7 @@ async def test_letters_are_listed_page_by_page(server: Served, viewer: dict[str,
     assert (seen, following) == (ids[::-1], None)
 
 
-async def test_letters_are_grouped_by_what_they_died_of(server: Served, viewer: dict[str, str], worker: Worker):
+async def test_letters_are_grouped_by_error(server: Served, viewer: dict[str, str], worker: Worker):
     one, two, other = await died(server, worker, "ValueError: no 1", "ValueError: no 2", "KeyError: x")
     groups = [
         GroupOut.model_validate(group)
@@ -64,11 +64,11 @@ async def test_letters_are_grouped_by_what_they_died_of(server: Served, viewer: 
 
 
 @pytest.mark.parametrize("query", ["limit=0", "after=x", "since=soon", "job=%00"])
-async def test_questions_that_cannot_be_understood(server: Served, viewer: dict[str, str], query: str):
+async def test_invalid_queries_are_refused(server: Served, viewer: dict[str, str], query: str):
     assert (await server.client.get(f"{LETTERS}?{query}", headers=viewer)).status_code == 422
 
 
-async def test_letters_of_others_are_not_there(server: Served, worker: Worker, operator: dict[str, str]):
+async def test_letters_of_others_are_answered_as_missing(server: Served, worker: Worker, operator: dict[str, str]):
     [run_id] = await died(server, worker, "boom")
     own = server.keys.add(Role.ADMIN, owner="bob", only_own=True)
     elsewhere = server.keys.add(Role.ADMIN, namespaces=("other",))
@@ -83,13 +83,13 @@ async def test_letters_of_others_are_not_there(server: Served, worker: Worker, o
     assert await listed(server, operator) == [run_id]
 
 
-async def test_who_may_only_look_does_nothing_about_them(server: Served, viewer: dict[str, str]):
+async def test_a_viewer_cannot_replay_or_discard(server: Served, viewer: dict[str, str]):
     for verb in ("replay", "discard"):
         answer = await server.client.post(f"{LETTERS}/{verb}", json={"run_ids": [1]}, headers=viewer)
         assert answer.status_code == 403
 
 
-# ── replaying ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── replays ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def replayed(server: Served, who: dict[str, str], **said: Any) -> ReplayedOut:
@@ -98,7 +98,7 @@ async def replayed(server: Served, who: dict[str, str], **said: Any) -> Replayed
     return ReplayedOut.model_validate(answer.json())
 
 
-async def test_letters_are_replayed_by_their_numbers_once(server: Served, operator: dict[str, str], worker: Worker):
+async def test_letters_chosen_by_run_id_are_replayed_once(server: Served, operator: dict[str, str], worker: Worker):
     ids = await died(server, worker, "a", "b", "c")
     dry = await replayed(server, operator, run_ids=ids[:2], dry_run=True)
     assert (dry.letters, dry.run_ids) == (2, [])
@@ -110,7 +110,9 @@ async def test_letters_are_replayed_by_their_numbers_once(server: Served, operat
     assert await listed(server, operator) == [ids[2]]
 
 
-async def test_letters_that_match_are_replayed_with_a_rate(server: Served, operator: dict[str, str], worker: Worker):
+async def test_letters_chosen_by_filter_are_replayed_at_a_rate(
+    server: Served, operator: dict[str, str], worker: Worker
+):
     ids = await died(server, worker, "ValueError: 1", "ValueError: 2", "KeyError: 3")
     [_, group] = (await server.client.get(f"{LETTERS}/groups", headers=operator)).json()
     said = {"fingerprint": group["fingerprint"], "rate": {"most": 1, "per": "10s"}}
@@ -122,7 +124,7 @@ async def test_letters_that_match_are_replayed_with_a_rate(server: Served, opera
     assert await listed(server, operator) == [ids[2]]
 
 
-async def test_of_numbers_that_cannot_all_be_replayed_none_is(server: Served, operator: dict[str, str], worker: Worker):
+async def test_if_one_run_id_cannot_be_replayed_none_is(server: Served, operator: dict[str, str], worker: Worker):
     [dead] = await died(server, worker, "boom")
     waits = (await server.there.verbs().submit("mail", delay="1h")).id
     answer = await server.client.post(f"{LETTERS}/replay", json={"run_ids": [dead, waits]}, headers=operator)
@@ -149,19 +151,21 @@ BAD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("said", BAD)
-async def test_replays_that_cannot_be_understood(server: Served, operator: dict[str, str], said: dict[str, Any]):
+async def test_invalid_replays_are_refused(server: Served, operator: dict[str, str], said: dict[str, Any]):
     answer = await server.client.post(f"{LETTERS}/replay", json=said, headers=operator)
     assert answer.status_code == 422, answer.text
 
 
-async def test_more_than_the_limit_are_refused(server: Served, operator: dict[str, str], worker: Worker):
+async def test_a_replay_of_more_letters_than_the_limit_is_refused(
+    server: Served, operator: dict[str, str], worker: Worker
+):
     await died(server, worker, "a", "b")
     answer = await server.client.post(f"{LETTERS}/replay", json={"limit": 1}, headers=operator)
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "limit")
     assert len(await listed(server, operator)) == 2
 
 
-async def test_only_own_letters_are_replayed(server: Served, worker: Worker):
+async def test_a_replay_by_filter_takes_only_letters_of_the_caller(server: Served, worker: Worker):
     await server.there.verbs().put(otd.Job(name="theirs", task=Call(handler="theirs"), owner="bob"))
     await died(server, worker, "boom")
     [own] = await died(server, worker, "boom", job="theirs")
@@ -171,10 +175,10 @@ async def test_only_own_letters_are_replayed(server: Served, worker: Worker):
     assert len(await server.there.verbs().dead_runs()) == 1
 
 
-# ── discarding ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── discards ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_letters_are_discarded_for_a_reason(server: Served, operator: dict[str, str], worker: Worker):
+async def test_letters_are_discarded_with_a_reason(server: Served, operator: dict[str, str], worker: Worker):
     ids = await died(server, worker, "a", "b")
     said = {"run_ids": [ids[0], ids[0]], "why": "sent by hand"}
     answer = await server.client.post(f"{LETTERS}/discard", json=said, headers=operator)
@@ -189,37 +193,37 @@ async def test_letters_are_discarded_for_a_reason(server: Served, operator: dict
 
 
 @pytest.mark.parametrize("said", [{}, {"run_ids": []}, {"run_ids": [1], "why": "x" * 201}, {"run_ids": [1], "x": 1}])
-async def test_discards_that_cannot_be_understood(server: Served, operator: dict[str, str], said: dict[str, Any]):
+async def test_invalid_discards_are_refused(server: Served, operator: dict[str, str], said: dict[str, Any]):
     assert (await server.client.post(f"{LETTERS}/discard", json=said, headers=operator)).status_code == 422
 
 
-# ── what is on record ────────────────────────────────────────────────────────────────────────────────────────
+# ── audit ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def on_record(server: Served, by: Principal = LOCAL) -> list[tuple[str, str, str, str, Any]]:
+async def audited(server: Served, by: Principal = LOCAL) -> list[tuple[str, str, str, str, Any]]:
     found = await audit.read(server.there.store, by=by)
     return [(entry.verb, entry.object, entry.namespace, entry.owner, entry.after) for entry in found]
 
 
-async def test_only_what_was_discarded_is_on_record(server: Served, operator: dict[str, str], worker: Worker):
+async def test_exactly_the_discarded_letters_are_audited(server: Served, operator: dict[str, str], worker: Worker):
     one, two = await died(server, worker, "a", "b")
     waits = (await server.there.verbs().submit("mail", delay="1h")).id
     said = {"run_ids": [one, waits], "why": "known"}
     assert (await server.client.post(f"{LETTERS}/discard", json=said, headers=operator)).json() == {"discarded": 1}
     entry = ("letters.discard", f"run/default/mail/{one}", "default", "ann", {"why": "known"})
-    assert await on_record(server) == [entry]
+    assert await audited(server) == [entry]
     await server.client.post(f"{LETTERS}/discard", json=said, headers=operator)
-    assert await on_record(server) == [entry]
+    assert await audited(server) == [entry]
 
     async def away(settled: object) -> list[bool]:
         raise StoreUnavailable("gone for a while")
 
     server.there.store.settle_dead = away  # type: ignore[method-assign]
     refused = await server.client.post(f"{LETTERS}/discard", json={"run_ids": [two]}, headers=operator)
-    assert (refused.status_code, await on_record(server)) == (503, [entry])
+    assert (refused.status_code, await audited(server)) == (503, [entry])
 
 
-async def test_a_replay_by_numbers_is_on_record_where_the_runs_belong(
+async def test_a_replay_by_run_ids_is_audited_with_namespace_and_owner_of_each_run(
     server: Served, operator: dict[str, str], worker: Worker
 ):
     far = otd.Job(name="far", namespace="team", task=Call(handler="far"), owner="bob")
@@ -232,24 +236,26 @@ async def test_a_replay_by_numbers_is_on_record_where_the_runs_belong(
         ("letters.replay", f"run/default/mail/{here}", "default", "ann", {"run_id": done.run_ids[0]}),
         ("letters.replay", f"run/team/far/{there}", "team", "bob", {"run_id": done.run_ids[1]}),
     ]
-    assert await on_record(server) == entries
-    await replayed(server, operator, run_ids=[here, there])  # the same runs: nothing happens
-    assert await on_record(server) == entries
+    assert await audited(server) == entries
+    await replayed(server, operator, run_ids=[here, there])  # a repeated replay changes nothing
+    assert await audited(server) == entries
 
 
-async def test_who_replays_only_its_own_can_read_that_it_did(server: Served, worker: Worker):
+async def test_a_caller_can_read_the_audit_of_its_own_replay(server: Served, worker: Worker):
     await server.there.verbs().put(otd.Job(name="theirs", task=Call(handler="theirs"), owner="bob"))
     await died(server, worker, "boom", job="theirs")
     bob = server.keys.add(Role.ADMIN, owner="bob", only_own=True)
     done = await replayed(server, bob)
     [who] = server.keys.known.values()
     told = {"run_ids": done.run_ids, "runs": 1}
-    assert await on_record(server, who) == [("letters.replay", "namespace/default", "default", "bob", told)]
-    await replayed(server, bob)  # nothing is left
-    assert len(await on_record(server)) == 1
+    assert await audited(server, who) == [("letters.replay", "namespace/default", "default", "bob", told)]
+    await replayed(server, bob)  # no letter is left
+    assert len(await audited(server)) == 1
 
 
-async def test_of_numbers_whose_job_is_gone_none_is_replayed(server: Served, operator: dict[str, str], worker: Worker):
+async def test_if_the_job_of_one_run_id_is_removed_none_is_replayed(
+    server: Served, operator: dict[str, str], worker: Worker
+):
     [kept] = await died(server, worker, "a")
     [orphan] = await died(server, worker, "b", job="greet")
     await server.there.verbs().remove("greet")
@@ -257,10 +263,10 @@ async def test_of_numbers_whose_job_is_gone_none_is_replayed(server: Served, ope
     answer = await server.client.post(f"{LETTERS}/replay", json=said, headers=operator)
     assert (answer.status_code, answer.json()["error"]) == (404, "UnknownJob")
     assert await listed(server, operator) == [orphan, kept]
-    assert await on_record(server) == []
+    assert await audited(server) == []
 
 
-async def test_a_letter_does_not_run_the_job_of_another_that_has_the_name_now(server: Served, worker: Worker):
+async def test_a_replay_does_not_run_a_new_job_of_another_owner_with_the_same_name(server: Served, worker: Worker):
     ann = server.keys.add(Role.OPERATOR, owner="ann", only_own=True)
     [dead] = await died(server, worker, "a")
     await server.there.verbs().remove("mail")

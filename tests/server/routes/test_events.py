@@ -1,4 +1,4 @@
-"""What happens in the cluster, over HTTP: to each what is theirs, and to one that was away what it has missed."""
+"""The stream of events: each follower gets the events that it can see, and the missed ones after a break."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVENTS = "/api/v1/events"
 
 
 @pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
+def poll_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "POLL_EVERY", 0.02)
     monkeypatch.setattr(events, "LEAST_PAUSE", 0.001)
 
@@ -31,7 +31,7 @@ async def ended(server: Served, worker: Worker) -> int:
     return run_id
 
 
-async def test_starts_and_ends_are_told(server: Served, viewer: dict[str, str], worker: Worker):
+async def test_starts_and_ends_of_runs_are_sent(server: Served, viewer: dict[str, str], worker: Worker):
     async with reading(server.app, EVENTS, viewer) as reader:
         await reader.ping()
         run_id = (await server.there.verbs().submit("mail")).id
@@ -46,7 +46,7 @@ async def test_starts_and_ends_are_told(server: Served, viewer: dict[str, str], 
     assert end.id == f"{run.ended_at}.{run_id}"
 
 
-async def test_one_that_was_away_is_told_what_it_has_missed(server: Served, viewer: dict[str, str], worker: Worker):
+async def test_a_follower_that_returns_gets_the_missed_events(server: Served, viewer: dict[str, str], worker: Worker):
     ids = [await ended(server, worker) for _ in range(5)]
     run = await server.there.verbs().get_run(ids[1])
     assert run is not None
@@ -59,9 +59,7 @@ async def test_one_that_was_away_is_told_what_it_has_missed(server: Served, view
     assert missed == ids[2:]
 
 
-async def test_what_ended_before_is_not_told_to_one_who_begins_now(
-    server: Served, viewer: dict[str, str], worker: Worker
-):
+async def test_a_new_follower_gets_no_past_events(server: Served, viewer: dict[str, str], worker: Worker):
     await ended(server, worker)
     async with reading(server.app, EVENTS, viewer) as reader:
         await reader.ping()
@@ -69,7 +67,7 @@ async def test_what_ended_before_is_not_told_to_one_who_begins_now(
         assert (await reader.next("ended")).data["run_id"] == run_id
 
 
-async def test_what_is_of_others_is_not_told(
+async def test_events_of_others_are_not_sent(
     server: Served, viewer: dict[str, str], stranger: dict[str, str], worker: Worker
 ):
     first = await ended(server, worker)
@@ -87,14 +85,14 @@ async def test_what_is_of_others_is_not_told(
         assert foreign.events.empty()
 
 
-async def test_many_followers_cost_one_look(
+async def test_many_followers_share_one_query(
     server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
 ):
-    looks, find_runs = 0, server.there.store.queries.find_runs
+    query_count, find_runs = 0, server.there.store.queries.find_runs
 
     async def counted(*args: Any, **options: Any) -> Any:
-        nonlocal looks
-        looks += 1
+        nonlocal query_count
+        query_count += 1
         return await find_runs(*args, **options)
 
     monkeypatch.setattr(events, "POLL_EVERY", 0.5)
@@ -117,13 +115,13 @@ async def test_many_followers_cost_one_look(
         for _ in range(50):
             await ready.acquire()
         await ended(server, worker)
-    most = 5 + (time.monotonic() - began) / events.LEAST_PAUSE  # one after the other, however long it took
-    assert (told, looks < most) == (50, True)
+    most = 5 + (time.monotonic() - began) / events.LEAST_PAUSE  # one query after the other, on any machine
+    assert (told, query_count < most) == (50, True)
     await asyncio.sleep(0)
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "onthedot events"]
 
 
-async def test_one_that_does_not_read_is_told_how_much_it_has_missed(
+async def test_a_slow_follower_is_told_how_many_events_it_missed(
     server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(FollowerQueue.__init__, "__kwdefaults__", {"most": 3})
@@ -142,10 +140,10 @@ async def test_one_that_does_not_read_is_told_how_much_it_has_missed(
         assert len(told) < 10
         assert told[-1].data["count"] >= 10 - len(told)
         ids.append(await ended(server, worker))
-        assert (await slow.next("ended")).data["run_id"] == ids[-1]  # and goes on
+        assert (await slow.next("ended")).data["run_id"] == ids[-1]  # it continues afterwards
 
 
-async def test_a_full_mailbox_counts_and_keeps_the_order():
+async def test_a_full_queue_counts_lost_events_and_keeps_the_order():
     box = FollowerQueue(LOCAL, most=2)
     box.put([FeedEvent(number, "default", "", b"%d" % number) for number in range(1, 6)])
     taken = [await box.take() for _ in range(3)]
@@ -157,7 +155,7 @@ async def test_a_full_mailbox_counts_and_keeps_the_order():
     assert again.sent == b"6"
 
 
-async def test_a_store_that_is_away_for_a_while_costs_nothing(
+async def test_no_event_is_lost_while_the_store_is_unavailable(
     server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
 ):
     find_runs, failed = server.there.store.queries.find_runs, 0
@@ -178,16 +176,16 @@ async def test_a_store_that_is_away_for_a_while_costs_nothing(
 
 
 @pytest.mark.parametrize("last", ["x", "1", "1.", "-1.2", "1.r.2", "9" * 40 + ".1"])
-async def test_an_id_that_is_none_is_told(server: Served, viewer: dict[str, str], last: str):
+async def test_an_invalid_event_id_is_refused(server: Served, viewer: dict[str, str], last: str):
     answer = await server.client.get(EVENTS, headers={**viewer, "Last-Event-ID": last})
     assert answer.status_code == 422
 
 
-async def test_to_hear_of_runs_is_a_permission(server: Served):
+async def test_following_events_needs_a_permission(server: Served):
     assert (await server.client.get(EVENTS, headers=server.keys.add(Role.WORKER))).status_code == 403
 
 
-async def test_there_are_only_so_many_followers(server: Served, viewer: dict[str, str]):
+async def test_the_number_of_followers_is_limited(server: Served, viewer: dict[str, str]):
     server.app.state.followers.most = 1
     async with reading(server.app, EVENTS, viewer):
         assert (await server.client.get(EVENTS, headers=viewer)).status_code == 429

@@ -1,4 +1,4 @@
-"""Metrics over HTTP."""
+"""The route of metrics: it reports the cluster and this node, to callers that may see all of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.observe.sample_events import started
 from tests.server.kit import served
 
 
-async def test_how_the_cluster_stands_and_what_this_node_did():
+async def test_metrics_report_the_cluster_and_this_node():
     counters = Counters()
     counters(started())
     async with served(counters=counters) as there:
@@ -27,14 +27,14 @@ async def test_how_the_cluster_stands_and_what_this_node_did():
         assert (await there.client.get("/metrics", headers={**viewer, **accept})).text.endswith("# EOF\n")
 
 
-async def test_a_server_without_a_node_tells_of_the_cluster():
+async def test_a_server_without_a_node_reports_the_cluster():
     async with served() as there:
         text = (await there.client.get("/metrics", headers=there.keys.add(Role.VIEWER))).text
     assert "onthedot_shards 1.0" in text
     assert "onthedot_attempts" not in text
 
 
-async def test_a_key_can_be_for_metrics_alone():
+async def test_a_key_can_be_limited_to_metrics():
     async with served() as there:
         probe = there.keys.add(Role.VIEWER, scopes=(Permission.METRICS_READ,))
         assert (await there.client.get("/metrics", headers=probe)).status_code == 200
@@ -42,14 +42,14 @@ async def test_a_key_can_be_for_metrics_alone():
 
 
 @pytest.mark.parametrize("narrow", [{"namespaces": ("team",)}, {"owner": "ann", "only_own": True}])
-async def test_who_sees_a_part_is_told_no_names_of_others(narrow):
+async def test_a_caller_with_limited_visibility_gets_no_metrics(narrow):
     async with served() as there:
         answer = await there.client.get("/metrics", headers=there.keys.add(Role.VIEWER, **narrow))
     assert answer.status_code == 403
     assert answer.json()["detail"].startswith("metrics: expected a key for all namespaces and owners")
 
 
-async def test_metrics_are_compressed_for_who_takes_that():
+async def test_metrics_are_compressed_if_the_client_accepts_it():
     async with served() as there:
         viewer = there.keys.add(Role.VIEWER)
         plain = await there.client.get("/metrics", headers={**viewer, "Accept-Encoding": "gzip;q=0, identity"})

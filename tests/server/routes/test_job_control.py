@@ -1,4 +1,4 @@
-"""Pause, resume, skip, move and backfill over HTTP."""
+"""The routes that control a job: pause, resume, skip-next, move-next and backfill."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onthedot.model.task import Noop
 from tests.server.kit import Served, served
 
 DAILY = otd.Job(name="daily", task=Noop(), owner="ann", schedules=(otd.cron("0 9 * * *", id="d"),))
-DEEDS = ["pause", "resume", "skip-next", "move-next", "backfill"]
+CHANGES = ["pause", "resume", "skip-next", "move-next", "backfill"]
 BODIES: dict[str, dict[str, Any]] = {"move-next": {"to": "now"}, "backfill": {"start": "2026-01-01T00:00Z"}}
 
 
@@ -25,36 +25,36 @@ async def there() -> AsyncGenerator[Served]:
         yield server
 
 
-async def ask(there: Served, deed: str, headers: dict[str, str], job: str = "daily", **body: Any) -> Any:
-    return await there.client.post(f"/api/v1/jobs/{job}/{deed}", json=body, headers=headers)
+async def ask(there: Served, change: str, headers: dict[str, str], job: str = "daily", **body: Any) -> Any:
+    return await there.client.post(f"/api/v1/jobs/{job}/{change}", json=body, headers=headers)
 
 
-@pytest.mark.parametrize("deed", DEEDS)
-async def test_a_viewer_changes_nothing_and_a_stranger_finds_nothing(there: Served, deed: str):
-    body = BODIES.get(deed, {})
-    refused = await ask(there, deed, there.keys.add(Role.VIEWER), **body)
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_viewer_is_refused_and_a_stranger_finds_no_job(there: Served, change: str):
+    body = BODIES.get(change, {})
+    refused = await ask(there, change, there.keys.add(Role.VIEWER), **body)
     assert refused.status_code == 403
     assert "jobs:control" in refused.json()["detail"]
     for whose in ({"namespaces": ("other",)}, {"owner": "bob", "only_own": True}):
-        assert (await ask(there, deed, there.keys.add(Role.ADMIN, **whose), **body)).status_code == 404
-    assert (await ask(there, deed, there.keys.add(Role.OPERATOR), job="none", **body)).status_code == 404
+        assert (await ask(there, change, there.keys.add(Role.ADMIN, **whose), **body)).status_code == 404
+    assert (await ask(there, change, there.keys.add(Role.OPERATOR), job="none", **body)).status_code == 404
     record = await there.there.verbs().get_job("daily")
     assert record is not None
     assert record.state == "active"
     assert await there.there.verbs().list_runs() == []
 
 
-@pytest.mark.parametrize("deed", DEEDS)
-async def test_what_nobody_knows_is_told(there: Served, deed: str):
+@pytest.mark.parametrize("change", CHANGES)
+async def test_an_unknown_field_is_refused(there: Served, change: str):
     operator = there.keys.add(Role.OPERATOR)
-    answer = await ask(there, deed, operator, **BODIES.get(deed, {}), misspelt=1)
+    answer = await ask(there, change, operator, **BODIES.get(change, {}), misspelt=1)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == "misspelt"
 
 
-@pytest.mark.parametrize("deed", ["pause", "resume", "skip-next"])
-async def test_no_body_is_an_empty_one(there: Served, deed: str):
-    answer = await there.client.post(f"/api/v1/jobs/daily/{deed}", headers=there.keys.add(Role.OPERATOR))
+@pytest.mark.parametrize("change", ["pause", "resume", "skip-next"])
+async def test_a_missing_body_counts_as_an_empty_one(there: Served, change: str):
+    answer = await there.client.post(f"/api/v1/jobs/daily/{change}", headers=there.keys.add(Role.OPERATOR))
     assert answer.status_code == 200, answer.text
 
 
@@ -69,13 +69,13 @@ async def test_a_pause_has_a_reason_and_an_end(there: Served):
 
 
 @pytest.mark.parametrize("until", ["yesterday", "2001-01-01T00:00Z", "2099-01-01T00:00", "", "+", "a\x00", "+1h" * 99])
-async def test_what_is_no_end_of_a_pause(there: Served, until: str):
+async def test_an_invalid_end_of_a_pause_is_refused(there: Served, until: str):
     answer = await ask(there, "pause", there.keys.add(Role.OPERATOR), until=until)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == "until"
 
 
-async def test_a_resume_can_be_looked_at_before(there: Served):
+async def test_a_resume_can_be_previewed(there: Served):
     operator = there.keys.add(Role.OPERATOR)
     not_paused = (await ask(there, "resume", operator)).json()
     assert (not_paused["was_paused"], not_paused["slots"], not_paused["released"]) == (False, [], 0)
@@ -91,7 +91,7 @@ async def test_a_resume_can_be_looked_at_before(there: Served):
     assert (await ask(there, "resume", operator, missed="some")).status_code == 422
 
 
-async def test_the_next_slot_is_moved(there: Served):
+async def test_the_next_slot_is_moved_or_skipped(there: Served):
     operator = there.keys.add(Role.OPERATOR)
     [first, second] = (await there.client.get("/api/v1/jobs/daily/next?count=2", headers=operator)).json()["items"]
     moved = (await ask(there, "move-next", operator, to="+2h")).json()
@@ -105,7 +105,7 @@ async def test_the_next_slot_is_moved(there: Served):
     assert again.status_code == 409
 
 
-async def test_what_is_no_slot(there: Served):
+async def test_invalid_slots_are_refused(there: Served):
     operator = there.keys.add(Role.OPERATOR)
     assert (await ask(there, "skip-next", operator, slot="2099-01-01T10:00Z")).status_code == 404
     assert (await ask(there, "skip-next", operator, slot="2001-01-01T09:00Z")).status_code == 409
@@ -116,7 +116,7 @@ async def test_what_is_no_slot(there: Served):
     assert await there.there.verbs().list_runs() == []
 
 
-async def test_a_backfill_can_be_looked_at_before_and_is_made_once(there: Served):
+async def test_a_backfill_can_be_previewed_and_repeated(there: Served):
     operator = there.keys.add(Role.OPERATOR)
     asked = {"start": "2026-01-01T00:00Z", "end": "2026-01-08T00:00Z"}
     preview = (await ask(there, "backfill", operator, **asked, dry_run=True)).json()
@@ -129,7 +129,7 @@ async def test_a_backfill_can_be_looked_at_before_and_is_made_once(there: Served
     assert (again["created"], again["existing"], again["run_ids"]) == (0, 7, done["run_ids"])
 
 
-async def test_a_start_of_a_backfill_that_is_no_point_in_time_is_told(there: Served):
+async def test_a_relative_start_of_a_backfill_is_refused(there: Served):
     answer = await ask(there, "backfill", there.keys.add(Role.OPERATOR), start="-2h", end="2026-01-08T00:00Z")
     assert answer.status_code == 422
     assert "start: expected a point in time like '2026-01-01T09:00+01:00'" in answer.text
@@ -150,7 +150,7 @@ async def test_a_start_of_a_backfill_that_is_no_point_in_time_is_told(there: Ser
         ({"start": 3}, "start"),
     ],
 )
-async def test_what_is_no_range(there: Served, asked: dict[str, Any], field: str):
+async def test_an_invalid_range_is_refused(there: Served, asked: dict[str, Any], field: str):
     answer = await ask(there, "backfill", there.keys.add(Role.OPERATOR), **asked)
     assert answer.status_code == 422
     assert field in [wrong["field"] for wrong in answer.json()["errors"]]

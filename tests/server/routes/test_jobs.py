@@ -1,4 +1,4 @@
-"""The routes about jobs: list, read, create, replace, patch, delete, and when they run next."""
+"""The routes of jobs: list, read, create, replace, patch and delete, and their next instants."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def listed(filled: Served, headers: dict[str, str], **params: Any) -> list
         ({"namespace": "none"}, []),
     ],
 )
-async def test_jobs_are_found_by_what_they_are_like(filled: Served, params: dict[str, str], found: list[str]):
+async def test_jobs_are_filtered(filled: Served, params: dict[str, str], found: list[str]):
     assert await listed(filled, filled.keys.add(Role.VIEWER), **params) == found
 
 
@@ -72,13 +72,13 @@ async def test_jobs_are_found_by_what_they_are_like(filled: Served, params: dict
         ({"owner": "bob", "only_own": True, "namespaces": ("other",)}, {}, ["other/aa"]),
     ],
 )
-async def test_a_list_has_what_is_there_for_whoever_asks(
+async def test_a_list_has_the_jobs_that_the_caller_can_see(
     filled: Served, whose: dict[str, Any], params: dict[str, str], found: list[str]
 ):
     assert await listed(filled, filled.keys.add(Role.ADMIN, **whose), **params) == found
 
 
-async def test_pages_follow_one_another(filled: Served):
+async def test_jobs_are_listed_page_by_page(filled: Served):
     viewer = filled.keys.add(Role.VIEWER)
     seen, after = [], None
     for _ in range(10):
@@ -106,13 +106,13 @@ async def test_pages_follow_one_another(filled: Served):
         ({"after": encode_cursor(RunCursor(True, 1, 1))}, "after"),
     ],
 )
-async def test_what_is_no_question(filled: Served, params: dict[str, Any], field: str):
+async def test_invalid_queries_are_refused(filled: Served, params: dict[str, Any], field: str):
     answer = await filled.client.get("/api/v1/jobs", params=params, headers=filled.keys.add(Role.VIEWER))
     assert answer.status_code == 422
     assert [wrong["field"] for wrong in answer.json()["errors"]] == [field]
 
 
-async def test_who_is_shown_a_near_name_sees_the_job(filled: Served):
+async def test_only_visible_names_are_suggested(filled: Served):
     ann, bob = filled.keys.add(Role.VIEWER), filled.keys.add(Role.VIEWER, owner="bob", only_own=True)
     ask = filled.client
     assert "did you mean 'aa'" in (await ask.get("/api/v1/jobs/aaa?namespace=other", headers=ann)).json()["detail"]
@@ -122,7 +122,7 @@ async def test_who_is_shown_a_near_name_sees_the_job(filled: Served):
 
 
 @pytest.mark.parametrize("name", ["%00", "a%20b", "x" * 101, "-a", "%F0%9F%98%80"])
-async def test_what_is_no_name_is_told(filled: Served, name: str):
+async def test_an_invalid_name_is_refused(filled: Served, name: str):
     answer = await filled.client.get(f"/api/v1/jobs/{name}", headers=filled.keys.add(Role.VIEWER))
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == "path.job"
@@ -136,7 +136,7 @@ async def test_a_job_has_a_tag_that_changes_with_its_definition(filled: Served):
     assert (await filled.client.get("/api/v1/jobs/a", headers=viewer)).headers["etag"] != first
 
 
-async def test_every_definition_that_it_had(filled: Served):
+async def test_all_revisions_of_a_job_are_listed(filled: Served):
     viewer = filled.keys.add(Role.VIEWER)
     for seconds in (1, 2, 3):
         await filled.there.verbs().put(otd.Job(name="a", task=Noop(), owner="ann", timeout=timedelta(seconds=seconds)))
@@ -159,7 +159,7 @@ async def test_every_definition_that_it_had(filled: Served):
 # ── next ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_next_instants_leave_out_what_was_skipped(filled: Served):
+async def test_the_next_instants_leave_out_skipped_slots(filled: Served):
     operator = filled.keys.add(Role.OPERATOR)
     ask = filled.client
     before = (await ask.get("/api/v1/jobs/c/next?count=3", headers=operator)).json()["items"]
@@ -170,7 +170,7 @@ async def test_the_next_instants_leave_out_what_was_skipped(filled: Served):
     assert all(one["slot_at"].endswith("T09:00:00.000000Z") for one in before)
 
 
-async def test_many_schedules_come_in_one_order(filled: Served):
+async def test_the_next_instants_of_many_schedules_are_in_order(filled: Served):
     rules = (otd.every("90s"), otd.every("60s"), otd.gap("10m"), otd.at("2099-01-01T00:00Z"))
     await filled.there.verbs().put(otd.Job(name="many", task=Noop(), schedules=rules))
     answer = await filled.client.get("/api/v1/jobs/many/next?count=1000", headers=filled.keys.add(Role.VIEWER))
@@ -179,13 +179,13 @@ async def test_many_schedules_come_in_one_order(filled: Served):
     assert slots == sorted(slots)
 
 
-async def test_a_job_without_a_schedule_has_none(filled: Served):
+async def test_a_job_without_a_schedule_has_no_next_instants(filled: Served):
     answer = await filled.client.get("/api/v1/jobs/a/next", headers=filled.keys.add(Role.VIEWER))
     assert answer.json() == {"job": "a", "namespace": "default", "state": "active", "items": []}
 
 
 @pytest.mark.parametrize("count", ["0", "1001", "x", "-1"])
-async def test_nobody_counts_without_bound(filled: Served, count: str):
+async def test_an_invalid_count_of_instants_is_refused(filled: Served, count: str):
     answer = await filled.client.get(f"/api/v1/jobs/c/next?count={count}", headers=filled.keys.add(Role.VIEWER))
     assert answer.status_code == 422
 
@@ -230,7 +230,7 @@ async def test_a_job_is_created_once(there: Served):
     assert record.job == NAP
 
 
-async def test_of_many_who_create_the_same_one_does(there: Served):
+async def test_concurrent_creations_of_a_job_give_one_job(there: Served):
     keys = [there.keys.add(Role.EDITOR, owner=f"o{number}") for number in range(8)]
     answers = await asyncio.gather(
         *(there.client.post("/api/v1/jobs", json=body(NAP), headers=headers) for headers in keys)
@@ -238,7 +238,7 @@ async def test_of_many_who_create_the_same_one_does(there: Served):
     assert sorted(answer.status_code for answer in answers) == [201, *[409] * 7]
 
 
-async def test_what_is_sent_back_as_it_was_read_is_the_same(there: Served):
+async def test_a_definition_sent_back_unchanged_makes_no_revision(there: Served):
     editor = there.keys.add(Role.EDITOR)
     rules = (otd.cron("0 9 * * *"), otd.every("1h"))
     job = otd.Job(name="full", task=Call(handler="f"), schedules=rules, args={"a": [1, None]})
@@ -248,7 +248,7 @@ async def test_what_is_sent_back_as_it_was_read_is_the_same(there: Served):
     assert same.json()["revision"] == 1
 
 
-async def test_a_wrong_definition_is_told_and_nothing_is_stored(there: Served):
+async def test_an_invalid_definition_is_refused_and_nothing_is_stored(there: Served):
     editor = there.keys.add(Role.EDITOR)
     for wrong in (body(NAP, name="a b"), body(NAP, max_recoveries=-1), body(NAP, nmae="x"), {}, {"name": "nap"}):
         answer = await there.client.post("/api/v1/jobs", json=wrong, headers=editor)
@@ -270,7 +270,7 @@ async def test_every_problem_of_a_definition_has_its_path(there: Served):
     assert "did you mean 'queue'" in told["quue"]
 
 
-async def test_a_circle_is_refused(there: Served):
+async def test_a_cycle_of_dependencies_is_refused(there: Served):
     editor = there.keys.add(Role.EDITOR)
     first = otd.Job(name="a", task=Noop(), after=otd.After("b"))
     second = otd.Job(name="b", task=Noop(), after=otd.After("a"))
@@ -295,7 +295,7 @@ async def test_put_creates_and_replaces(there: Served):
 
 
 @pytest.mark.parametrize("field", ["name", "namespace"])
-async def test_a_job_keeps_its_name_and_its_namespace(there: Served, field: str):
+async def test_the_name_and_namespace_of_a_job_cannot_change(there: Served, field: str):
     admin = there.keys.add(Role.ADMIN)
     await there.there.verbs().put(NAP)
     for ask in (there.client.put, there.client.patch):
@@ -304,7 +304,7 @@ async def test_a_job_keeps_its_name_and_its_namespace(there: Served, field: str)
         assert answer.json()["errors"][0]["field"] == field
 
 
-async def test_a_patch_changes_what_it_names(there: Served):
+async def test_a_patch_changes_only_its_fields(there: Served):
     editor = there.keys.add(Role.EDITOR)
     await there.there.verbs().put(replace(NAP, max_recoveries=5, args={"a": 1, "b": 2}))
     patch = {"max_recoveries": None, "queue": "mail", "args": {"a": None, "c": 3}}
@@ -321,8 +321,8 @@ async def test_a_patch_changes_what_it_names(there: Served):
     assert wrong.status_code == 422
 
 
-def test_a_merge_patch_does_what_its_rfc_says():
-    """The examples of RFC 7396."""
+def test_a_merge_patch_follows_rfc_7396():
+    """The cases are the examples of the RFC."""
     table = [
         ({"a": "b"}, {"a": "c"}, {"a": "c"}),
         ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
@@ -342,10 +342,10 @@ def test_a_merge_patch_does_what_its_rfc_says():
         assert patched(target, patch) == made
 
 
-# ── races ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── concurrent changes ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_who_names_what_was_read_overwrites_nothing_else(there: Served):
+async def test_a_change_with_a_stale_tag_is_refused(there: Served):
     editor = there.keys.add(Role.EDITOR)
     ask, where = there.client, "/api/v1/jobs/nap"
     old = (await ask.put(where, json=body(NAP), headers=editor)).headers["etag"]
@@ -368,7 +368,7 @@ async def test_who_names_what_was_read_overwrites_nothing_else(there: Served):
     assert (await ask.delete(where, headers={**editor, "If-Match": "*"})).status_code == 200
 
 
-async def test_a_job_that_was_made_anew_is_another(there: Served):
+async def test_the_tag_of_a_deleted_job_does_not_fit_a_new_one(there: Served):
     editor = there.keys.add(Role.EDITOR)
     ask, where = there.client, "/api/v1/jobs/nap"
     old = (await ask.put(where, json=body(NAP), headers=editor)).headers["etag"]
@@ -378,7 +378,7 @@ async def test_a_job_that_was_made_anew_is_another(there: Served):
 
 
 @pytest.mark.parametrize("header", ["", "3", '"a', '"a" "b"', "*, *", '"a",'])
-async def test_a_tag_that_cannot_be_read_is_told(there: Served, header: str):
+async def test_an_invalid_tag_is_refused(there: Served, header: str):
     await there.there.verbs().put(NAP)
     headers = {**there.keys.add(Role.EDITOR), "If-Match": header}
     answer = await there.client.delete("/api/v1/jobs/nap", headers=headers)
@@ -387,7 +387,7 @@ async def test_a_tag_that_cannot_be_read_is_told(there: Served, header: str):
     assert await stored(there) is not None
 
 
-async def test_of_many_who_edit_what_they_read_one_does(there: Served):
+async def test_of_concurrent_edits_with_one_tag_one_succeeds(there: Served):
     editor = there.keys.add(Role.EDITOR)
     tag = (await there.client.put("/api/v1/jobs/nap", json=body(NAP), headers=editor)).headers["etag"]
     headers = {**editor, "If-Match": tag}
@@ -409,10 +409,10 @@ async def test_patches_of_different_options_are_all_kept(there: Served):
     assert record.job.args == {f"a{n}": n for n in range(5)}
 
 
-# ── who may ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── permissions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_who_may_not_write_programs_neither_makes_nor_changes_nor_deletes_them(there: Served):
+async def test_programs_need_a_permission_to_create_change_or_delete(there: Served):
     plain, coder = there.keys.add(Role.EDITOR), there.keys.add(Role.EDITOR, may_code=True)
     await there.there.verbs().put(SHELL)
     await there.there.verbs().put(NAP)
@@ -436,8 +436,10 @@ async def test_who_may_not_write_programs_neither_makes_nor_changes_nor_deletes_
     assert (await ask.delete("/api/v1/jobs/shell", headers=plain)).status_code == 200
 
 
-async def test_a_program_that_comes_between_is_not_overwritten(there: Served, monkeypatch: pytest.MonkeyPatch):
-    """Somebody makes a program of the job after it was looked at: whoever may not write those is refused."""
+async def test_a_program_stored_between_check_and_write_is_not_overwritten(
+    there: Served, monkeypatch: pytest.MonkeyPatch
+):
+    """The job becomes a program after the check. A caller that may not write programs is refused."""
     plain = there.keys.add(Role.EDITOR)
     await there.there.verbs().put(NAP)
     store, verbs = there.there.store, there.there.verbs()
@@ -467,13 +469,13 @@ async def test_a_program_that_comes_between_is_not_overwritten(there: Served, mo
         assert record.job.task == SHELL.task
 
 
-async def test_scopes_narrow_what_may_be_written(there: Served):
+async def test_scopes_limit_which_jobs_may_be_written(there: Served):
     narrow = there.keys.add(Role.ADMIN, scopes=frozenset({Permission.JOBS_WRITE}))
     assert (await there.client.post("/api/v1/jobs", json=body(SHELL), headers=narrow)).status_code == 403
     assert (await there.client.post("/api/v1/jobs", json=body(NAP), headers=narrow)).status_code == 201
 
 
-async def test_only_an_admin_says_whose_a_job_is(there: Served):
+async def test_only_an_administrator_sets_the_owner_of_a_job(there: Served):
     editor, admin = there.keys.add(Role.EDITOR, owner="bob"), there.keys.add(Role.ADMIN, owner="root")
     ask = there.client
     refused = await ask.post("/api/v1/jobs", json=body(NAP, owner="ann"), headers=editor)
@@ -487,7 +489,7 @@ async def test_only_an_admin_says_whose_a_job_is(there: Served):
     assert made.json()["owner"] == "root"
 
 
-async def test_what_is_foreign_is_not_there_and_not_overwritten(there: Served):
+async def test_a_job_of_others_is_answered_as_missing_and_not_overwritten(there: Served):
     await there.there.verbs().put(NAP)
     elsewhere = there.keys.add(Role.EDITOR, namespaces=("other",))
     own = there.keys.add(Role.EDITOR, owner="bob", only_own=True)
@@ -510,7 +512,7 @@ async def test_what_is_foreign_is_not_there_and_not_overwritten(there: Served):
 # ── delete ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_deleted_job_is_gone_with_what_waited(there: Served):
+async def test_deleting_a_job_cancels_its_waiting_runs(there: Served):
     editor = there.keys.add(Role.EDITOR)
     await there.there.verbs().put(NAP)
     await there.there.verbs().submit("nap", delay="1h")
@@ -534,12 +536,12 @@ async def verbs_in_audit(there: Served) -> list[str]:
     return [one.verb for one in await audit.read(there.there.store)]
 
 
-@pytest.mark.parametrize("door", ["put", "sources", "post", "patch", "file"])
-async def test_a_definition_pauses_its_job_by_every_door(there: Served, door: str):
+@pytest.mark.parametrize("route", ["put", "sources", "post", "patch", "file"])
+async def test_a_definition_can_pause_its_job_by_every_route(there: Served, route: str):
     editor = there.keys.add(Role.EDITOR, owner="ann")
     said = body(NAP, paused=PAUSED)
     ask = there.client
-    match door:
+    match route:
         case "put":
             told = await ask.put("/api/v1/jobs/nap", json=said, headers=editor)
         case "post":
@@ -561,7 +563,7 @@ async def test_a_definition_pauses_its_job_by_every_door(there: Served, door: st
     assert await verbs_in_audit(there) == ["jobs.create", "jobs.pause", "jobs.resume"]
 
 
-async def test_who_may_not_pause_may_not_write_that_a_job_is_paused(there: Served):
+async def test_a_definition_with_a_pause_needs_the_permission_to_pause(there: Served):
     writer = there.keys.add(Role.EDITOR, owner="ann", scopes=(Permission.JOBS_WRITE, Permission.JOBS_READ))
     for path, said in (
         ("/api/v1/jobs/nap", body(NAP, paused=True)),
@@ -579,7 +581,7 @@ UPCOMING = "/api/v1/upcoming"
 
 @pytest.fixture
 async def jobs(server: Served) -> None:
-    """Jobs of two owners in two namespaces; one is paused, one starts every second."""
+    """Store jobs of two owners in two namespaces. One is paused, and one starts every second."""
     for name, owner, namespace, every in (
         ("tick", "ann", "default", "1s"),
         ("daily", "bob", "default", "1d"),
@@ -600,7 +602,9 @@ async def told(server: Served, who: dict[str, str], **query: Any) -> UpcomingOut
     return UpcomingOut.model_validate(answer.json())
 
 
-async def test_it_is_in_order_and_a_dense_job_is_told_once(server: Served, viewer: dict[str, str], jobs: None):
+async def test_upcoming_runs_are_in_order_and_a_frequent_job_appears_once(
+    server: Served, viewer: dict[str, str], jobs: None
+):
     found = await told(server, viewer, limit=4)
     assert [one.job for one in found.items[:2]] == ["tick", "daily"]
     assert (found.items[0].every_s, found.items[0].run_id) == (1.0, None)
@@ -609,7 +613,7 @@ async def test_it_is_in_order_and_a_dense_job_is_told_once(server: Served, viewe
     assert (found.paused, found.read_until, len(found.items)) == (1, None, 4)
 
 
-async def test_namespaces_and_owners(server: Served, viewer: dict[str, str], jobs: None):
+async def test_upcoming_runs_are_limited_to_visible_jobs(server: Served, viewer: dict[str, str], jobs: None):
     assert {one.job for one in (await told(server, viewer, namespace="team")).items} == {"weekly"}
     bob = server.keys.add(Role.ADMIN, owner="bob", only_own=True)
     of_bob = await told(server, bob)
@@ -623,6 +627,8 @@ async def test_namespaces_and_owners(server: Served, viewer: dict[str, str], job
 
 
 @pytest.mark.parametrize("query", [{"limit": 0}, {"limit": 1001}, {"until": "soon"}, {"until": "tomorrow"}])
-async def test_what_is_wrong_is_refused(server: Served, viewer: dict[str, str], query: dict[str, Any]):
+async def test_invalid_queries_of_upcoming_runs_are_refused(
+    server: Served, viewer: dict[str, str], query: dict[str, Any]
+):
     answer = await server.client.get(UPCOMING, params=query, headers=viewer)
     assert answer.status_code in (400, 422), answer.text

@@ -1,4 +1,4 @@
-"""Signing on over HTTP, with an identity provider and the keys of a real store."""
+"""The routes of logins and sessions: sign-on with an identity provider, and the audit of logins."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def sign_on(there: Served, issuer: Issuer, **more: Any) -> Any:
     return await there.client.post("/api/v1/login", json={"id_token": token})
 
 
-async def test_somebody_signs_on_works_and_logs_out(there: Served, issuer: Issuer):
+async def test_a_user_signs_on_works_and_logs_out(there: Served, issuer: Issuer):
     made = await there.client.post("/api/v1/users", json=ANN, headers=await admin(there))
     assert (made.status_code, made.json()["sign_on"]) == (201, True)
     answer = await sign_on(there, issuer)
@@ -56,7 +56,7 @@ async def test_somebody_signs_on_works_and_logs_out(there: Served, issuer: Issue
     assert verbs == ["users.create", "login", "logout"]
 
 
-async def test_a_token_is_taken_once_and_kept_nowhere(there: Served, issuer: Issuer, tmp_path: Path):
+async def test_an_id_token_works_once_and_is_not_stored(there: Served, issuer: Issuer, tmp_path: Path):
     await there.client.post("/api/v1/users", json=ANN, headers=await admin(there))
     token = signed(claims(issuer.url, there.there.clock.now()))
     assert (await there.client.post("/api/v1/login", json={"id_token": token})).status_code == 200
@@ -69,24 +69,24 @@ async def test_a_token_is_taken_once_and_kept_nowhere(there: Served, issuer: Iss
 
 def stored_bytes(folder: Path) -> bytes:
     found = b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
-    assert b"ann@example.org" in found, "one looks at the right files"
+    assert b"ann@example.org" in found, "the files must hold the user"
     return found
 
 
-async def test_a_stranger_of_the_provider_is_nobody_here(there: Served, issuer: Issuer):
+async def test_a_person_without_a_user_is_refused(there: Served, issuer: Issuer):
     answer = await sign_on(there, issuer, email="eve@example.org")
     assert answer.status_code == 401
     assert "onthedot users create NAME --sign-on" in answer.json()["detail"]
 
 
-async def test_a_provider_that_is_away_is_told_as_that(there: Served, issuer: Issuer):
+async def test_an_unavailable_provider_is_answered_with_503(there: Served, issuer: Issuer):
     issuer.answers["/keys"] = (500, b"")
     answer = await sign_on(there, issuer)
     assert (answer.status_code, answer.json()["title"]) == (503, "The identity provider does not answer")
     assert answer.headers["retry-after"] == "60"
 
 
-async def test_a_server_that_believes_nobody_says_so():
+async def test_a_server_without_sign_on_names_the_option():
     async with served() as there:
         answer = await there.client.post("/api/v1/login", json={"id_token": "a.b.c"})
     assert (answer.status_code, "--sign-on" in answer.json()["detail"]) == (422, True)
@@ -100,16 +100,16 @@ async def test_a_server_that_believes_nobody_says_so():
         {"name": "ann", "role": "viewer", "sign_on": True},
     ],
 )
-async def test_a_user_has_a_password_or_signs_on(body: dict[str, Any], there: Served):
+async def test_a_user_has_either_a_password_or_sign_on(body: dict[str, Any], there: Served):
     assert (await there.client.post("/api/v1/users", json=body, headers=await admin(there))).status_code == 422
 
 
 @pytest.mark.parametrize("body", [{"id_token": "a.b.c", "token": "x"}, {"id_token": "a.b.c", "username": "ann"}])
-async def test_one_way_in_at_a_time(body: dict[str, str], there: Served):
+async def test_a_login_takes_exactly_one_kind_of_credentials(body: dict[str, str], there: Served):
     assert (await there.client.post("/api/v1/login", json=body)).status_code == 422
 
 
-# ── what is on record ────────────────────────────────────────────────────────────────────────────────────────────
+# ── audit ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def entries(there: Served) -> list[dict[str, Any]]:
@@ -122,7 +122,7 @@ async def link(there: Served) -> str:
     return await sessions.issue_token(there.there.store, "up", Grant(role=Role.ADMIN))
 
 
-async def test_a_sign_in_by_link_is_on_record_and_so_is_a_refused_one(there: Served):
+async def test_accepted_and_refused_links_are_audited(there: Served):
     token = await link(there)
     assert (await there.client.get("/", params={"token": token})).status_code == 303
     assert (await there.client.get("/", params={"token": token})).status_code == 401
@@ -142,7 +142,7 @@ async def test_a_sign_in_by_link_is_on_record_and_so_is_a_refused_one(there: Ser
 
 
 @pytest.mark.slow
-async def test_refused_logins_are_on_record_without_what_was_typed(there: Served):
+async def test_refused_logins_are_audited_without_the_typed_text(there: Served):
     await users.create(there.there.store, "ann", "a good long password", Grant(role=Role.VIEWER))
     typed = ["ann", "hunter2", "not a name at all", *["ann"] * 5]
     answers = [await there.client.post("/api/v1/login", json={"username": name, "password": "no"}) for name in typed]
@@ -154,7 +154,7 @@ async def test_refused_logins_are_on_record_without_what_was_typed(there: Served
     assert "hunter2" not in str(found)
 
 
-async def test_a_refused_id_token_is_on_record(there: Served, issuer: Issuer):
+async def test_a_refused_id_token_is_audited(there: Served, issuer: Issuer):
     assert (await sign_on(there, issuer, email="eve@example.org")).status_code == 401
     assert (await there.client.post("/api/v1/login", json={"id_token": "a.b.c"})).status_code == 401
     issuer.answers["/keys"] = (500, b"")
@@ -163,7 +163,7 @@ async def test_a_refused_id_token_is_on_record(there: Served, issuer: Issuer):
     assert (second["verb"], second["object"]) == ("login.refused", "id_token")
 
 
-async def test_strangers_cannot_fill_the_audit():
+async def test_audit_entries_of_refused_logins_are_limited():
     async with served(real=True, rate=10_000.0, burst=10_000) as there:
         for _ in range(REFUSED_FROM_ADDRESS + 5):
             assert (await there.client.post("/api/v1/login", json={"token": "x"})).status_code == 401
@@ -189,7 +189,7 @@ async def listed(there: Served, headers: dict[str, str]) -> list[dict[str, Any]]
     return items
 
 
-async def test_everybody_lists_and_ends_their_own_sessions(there: Served):
+async def test_a_user_lists_and_ends_its_own_sessions(there: Served):
     for name in ("ann@example.org", "bob@example.org"):
         await users.create(there.there.store, name, None, Grant(role=Role.VIEWER))
     ann, also_ann, bob = [await opened_by(there, f"{name}@example.org") for name in ("ann", "ann", "bob")]
@@ -210,7 +210,7 @@ async def test_everybody_lists_and_ends_their_own_sessions(there: Served):
     )  # fmt: skip
 
 
-async def test_an_administrator_lists_and_ends_those_of_everybody(there: Served):
+async def test_an_administrator_lists_and_ends_all_sessions(there: Served):
     await users.create(there.there.store, "ann@example.org", None, Grant(role=Role.VIEWER))
     ann = await opened_by(there, "ann@example.org")
     assert (await there.client.get("/", params={"token": await link(there)})).status_code == 303
@@ -229,8 +229,8 @@ async def test_an_administrator_lists_and_ends_those_of_everybody(there: Served)
     assert first.json() == {"items": [], "next": None}
 
 
-async def test_a_part_of_the_administration_sees_its_part(there: Served):
-    """Those whom it could have let in; and a key without `keys:manage` has no sessions of its own."""
+async def test_an_administrator_of_one_namespace_sees_no_sessions_with_more_rights(there: Served):
+    """A key without `keys:manage` sees none either: it has no sessions of its own."""
     await there.client.get("/", params={"token": await link(there)})
     grants = [Grant(role=Role.ADMIN, namespaces=("night",)), Grant(role=Role.EDITOR)]
     for grant in grants:
@@ -238,7 +238,7 @@ async def test_a_part_of_the_administration_sees_its_part(there: Served):
         assert await listed(there, {"Authorization": f"Bearer {issued.text}"}) == []
 
 
-async def test_what_is_over_is_not_listed(there: Served):
+async def test_ended_sessions_are_not_listed(there: Served):
     await users.create(there.there.store, "ann@example.org", None, Grant(role=Role.VIEWER))
     await opened_by(there, "ann@example.org")
     await sessions.open_session(there.there.store, "old", grant=Grant(role=Role.VIEWER), now=1)

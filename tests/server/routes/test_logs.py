@@ -1,4 +1,4 @@
-"""What runs have said over HTTP: ranges of it, and all that comes, to any number of readers."""
+"""The routes of logs: ranges of the output of a run, and a live stream of it for many followers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXT = "".join(record.text for record in RECORDS)
 
 
 @pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
+def poll_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "POLL_EVERY", 0.01)
 
 
@@ -40,7 +40,7 @@ def path_of(run_id: int, rest: str = "") -> str:
     return f"/api/v1/runs/{run_id}/logs{rest}"
 
 
-# ── a range ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── ranges ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_records_have_instants_streams_and_steps(server: Served, viewer: dict[str, str], worker: Worker):
@@ -58,7 +58,7 @@ async def test_records_have_instants_streams_and_steps(server: Served, viewer: d
     assert ([one.text for one in page.items], page.next) == ([RECORDS[1].text], 2)
 
 
-async def test_text_is_a_file_that_no_browser_shows(server: Served, viewer: dict[str, str], worker: Worker):
+async def test_text_is_sent_as_a_download(server: Served, viewer: dict[str, str], worker: Worker):
     run_id = await submitted(server)
     lease = await worker.take_one()
     await worker.keep(lease, [Record(1, "out", "", "<script>alert(1)</script>")])
@@ -74,7 +74,9 @@ async def test_text_is_a_file_that_no_browser_shows(server: Served, viewer: dict
     assert (behind.text, "x-next-offset" in behind.headers) == ("", False)
 
 
-async def test_of_each_attempt_what_there_is(server: Served, viewer: dict[str, str], worker: Worker):
+async def test_logs_have_the_stored_or_live_output_of_each_attempt(
+    server: Served, viewer: dict[str, str], worker: Worker
+):
     run_id = await submitted(server)
     lease = await worker.take_one()
     await worker.keep(lease, RECORDS)
@@ -89,12 +91,12 @@ async def test_of_each_attempt_what_there_is(server: Served, viewer: dict[str, s
 
 
 @pytest.mark.parametrize("query", ["format=html", "offset=-1", "limit=0", "limit=2000000", "attempt=0", "attempt=x"])
-async def test_ranges_that_cannot_be_understood(server: Served, viewer: dict[str, str], query: str):
+async def test_invalid_ranges_are_refused(server: Served, viewer: dict[str, str], query: str):
     run_id = await submitted(server)
     assert (await server.client.get(path_of(run_id, f"?{query}"), headers=viewer)).status_code == 422
 
 
-async def test_output_of_others_is_not_there(server: Served, stranger: dict[str, str], worker: Worker):
+async def test_logs_of_others_are_answered_as_missing(server: Served, stranger: dict[str, str], worker: Worker):
     run_id = await submitted(server)
     await worker.say(await worker.take_one(), "hush\n")
     for path in ("", "?format=text", "/follow"):
@@ -103,7 +105,7 @@ async def test_output_of_others_is_not_there(server: Served, stranger: dict[str,
         assert "hush" not in answer.text
 
 
-async def test_to_read_output_is_a_permission(server: Served):
+async def test_reading_logs_needs_a_permission(server: Served):
     run_id = await submitted(server)
     worker_key = server.keys.add(Role.WORKER)
     for path in ("", "/follow"):
@@ -111,12 +113,10 @@ async def test_to_read_output_is_a_permission(server: Served):
         assert (answer.status_code, "logs:read" in answer.text) == (403, True)
 
 
-# ── all that comes ───────────────────────────────────────────────────────────────────────────────────────────
+# ── following ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_follower_is_told_everything_once_and_then_the_end(
-    server: Served, viewer: dict[str, str], worker: Worker
-):
+async def test_a_follower_gets_each_line_once_and_then_the_end(server: Served, viewer: dict[str, str], worker: Worker):
     run_id = await submitted(server)
     async with reading(server.app, path_of(run_id, "/follow"), viewer) as reader:
         assert (reader.status, reader.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
@@ -147,11 +147,11 @@ async def test_live_lines_have_instants_streams_and_steps(server: Served, viewer
         assert (await server.client.get(path_of(run_id, "?format=text"), headers=viewer)).text == TEXT
         await worker.keep(lease, RECORDS)
         await worker.end(lease)
-        [end] = await reader.rest()  # nothing is told twice
+        [end] = await reader.rest()  # no line is sent twice
     assert end.event == "end"
 
 
-async def test_a_follower_goes_on_where_it_was(server: Served, viewer: dict[str, str], worker: Worker):
+async def test_a_follower_resumes_where_it_stopped(server: Served, viewer: dict[str, str], worker: Worker):
     run_id = await submitted(server)
     lease = await worker.take_one()
     await worker.say(lease, "one\ntwo ")
@@ -163,7 +163,7 @@ async def test_a_follower_goes_on_where_it_was(server: Served, viewer: dict[str,
     async with await follow(None) as reader:
         first = await reader.next()
     assert (first.data["text"], first.id) == ("one\ntwo ", "1.n.8")
-    await worker.keep(lease, RECORDS)  # the same, in other pieces and with its rest
+    await worker.keep(lease, RECORDS)  # the same text, in other pieces and complete
     await worker.end(lease)
     async with await follow(first.id) as reader:
         *told, end = await reader.rest()
@@ -176,7 +176,7 @@ async def test_a_follower_goes_on_where_it_was(server: Served, viewer: dict[str,
         assert reader.status == 204
 
 
-async def test_attempts_follow_one_another(server: Served, viewer: dict[str, str], worker: Worker):
+async def test_a_follower_gets_all_attempts_of_a_run(server: Served, viewer: dict[str, str], worker: Worker):
     run_id = await submitted(server)
     async with reading(server.app, path_of(run_id, "/follow"), viewer) as reader:
         for number in (1, 2, 3):
@@ -190,7 +190,7 @@ async def test_attempts_follow_one_another(server: Served, viewer: dict[str, str
     assert told[-1].data["error"] == "boom"
 
 
-async def test_what_a_note_has_lost_is_told(server: Served, viewer: dict[str, str], worker: Worker):
+async def test_a_follower_is_told_of_lost_characters(server: Served, viewer: dict[str, str], worker: Worker):
     run_id = await submitted(server)
     lease = await worker.take_one()
     await worker.say(lease, "head\n")
@@ -204,7 +204,7 @@ async def test_what_a_note_has_lost_is_told(server: Served, viewer: dict[str, st
         assert (await reader.next()).data["text"] == "more\n"
 
 
-async def test_a_run_that_says_nothing_ends_as_well(server: Served, viewer: dict[str, str]):
+async def test_the_stream_of_a_silent_run_ends(server: Served, viewer: dict[str, str]):
     run_id = await submitted(server)
     async with reading(server.app, path_of(run_id, "/follow"), viewer) as reader:
         await server.there.verbs().cancel(run_id)
@@ -213,27 +213,27 @@ async def test_a_run_that_says_nothing_ends_as_well(server: Served, viewer: dict
 
 
 @pytest.mark.parametrize("last", ["x", "1.n", "1.n.-1", "0x1.n.1", "1.n." + "9" * 30, "1.q.1"])
-async def test_an_id_that_is_none_is_told(server: Served, viewer: dict[str, str], last: str):
+async def test_an_invalid_event_id_is_refused(server: Served, viewer: dict[str, str], last: str):
     run_id = await submitted(server)
     headers = {**viewer, "Last-Event-ID": last}
     assert (await server.client.get(path_of(run_id, "/follow"), headers=headers)).status_code == 422
 
 
-# ── many who follow ──────────────────────────────────────────────────────────────────────────────────────────
+# ── many followers ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_many_followers_cost_one_look(
+async def test_many_followers_share_one_query(
     server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
 ):
     run_id = await submitted(server)
     lease = await worker.take_one()
     await worker.say(lease, "one\n")
-    looks, list_logs, looked = 0, server.there.store.queries.list_logs, asyncio.Event()
+    query_count, list_logs, query_seen = 0, server.there.store.queries.list_logs, asyncio.Event()
 
     async def counted(run: int) -> Any:
-        nonlocal looks
-        looks += 1
-        looked.set()
+        nonlocal query_count
+        query_count += 1
+        query_seen.set()
         return await list_logs(run)
 
     monkeypatch.setattr(logs, "POLL_EVERY", 0.2)
@@ -247,13 +247,13 @@ async def test_many_followers_cost_one_look(
 
         for _ in range(50):
             group.create_task(one())
-        await looked.wait()
+        await query_seen.wait()
         await worker.say(lease, "one\ntwo\n")
-    assert looks < 15
+    assert query_count < 15
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("onthedot follow")]
 
 
-async def test_one_that_does_not_read_holds_nothing_and_nobody(
+async def test_a_follower_that_does_not_read_is_disconnected(
     server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(event_stream, "SEND_TIMEOUT", 0.5)
@@ -267,12 +267,12 @@ async def test_one_that_does_not_read_holds_nothing_and_nobody(
             await worker.end(lease)
             told = await reader.rest()
         assert sum(len(one.data["text"]) for one in told[:-1]) == 100 * len(text)
-        await asyncio.wait_for(frozen.ended.wait(), 10)  # it is let go
+        await asyncio.wait_for(frozen.ended.wait(), 10)  # the server closes its stream
         assert frozen.events.empty()
     assert server.app.state.followers.count == 0
 
 
-async def test_there_are_only_so_many_followers(server: Served, viewer: dict[str, str]):
+async def test_the_number_of_followers_is_limited(server: Served, viewer: dict[str, str]):
     server.app.state.followers.most = 1
     run_id = await submitted(server)
     async with reading(server.app, path_of(run_id, "/follow"), viewer):
@@ -282,7 +282,7 @@ async def test_there_are_only_so_many_followers(server: Served, viewer: dict[str
         assert reader.status == 200
 
 
-async def test_one_principal_has_only_so_many_of_them(server: Served, viewer: dict[str, str]):
+async def test_the_followers_of_one_principal_are_limited(server: Served, viewer: dict[str, str]):
     server.app.state.followers.most_each = 2
     run_id, other = await submitted(server), server.keys.add(Role.VIEWER)
     async with (
@@ -298,7 +298,7 @@ async def test_one_principal_has_only_so_many_of_them(server: Served, viewer: di
         assert reader.status == 200
 
 
-async def test_sessions_of_one_user_share_their_places(server: Served):
+async def test_sessions_of_one_user_share_a_limit_of_followers(server: Served):
     server.app.state.followers.most_each = 1
     at_home, at_work = ({"Authorization": f"Bearer {where}"} for where in ("home", "work"))
     for text in ("home", "work"):
@@ -307,7 +307,7 @@ async def test_sessions_of_one_user_share_their_places(server: Served):
         assert (await server.client.get("/api/v1/events", headers=at_work)).status_code == 429
 
 
-async def test_who_come_at_the_same_time_are_counted(server: Served, viewer: dict[str, str]):
+async def test_concurrent_followers_are_counted(server: Served, viewer: dict[str, str]):
     server.app.state.followers.most_each = 3
     async with AsyncExitStack() as stack:
         came = await asyncio.gather(
@@ -316,7 +316,7 @@ async def test_who_come_at_the_same_time_are_counted(server: Served, viewer: dic
         assert sorted(reader.status for reader in came) == [200] * 3 + [429] * 7
 
 
-async def test_who_is_locked_out_follows_no_longer(
+async def test_a_stream_ends_when_the_key_is_revoked(
     server: Served, viewer: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(event_stream, "CHECK_EVERY", 0.01)
@@ -334,9 +334,7 @@ async def test_a_server_that_stops_ends_every_stream(server: Served, viewer: dic
         assert await reader.rest() == []
 
 
-async def test_quiet_streams_say_that_they_are_there(
-    server: Served, viewer: dict[str, str], monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_quiet_stream_sends_pings(server: Served, viewer: dict[str, str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(logs, "PING_EVERY", 0.01)
     monkeypatch.setattr(logs, "POLL_EVERY", 0.1)
     run_id = await submitted(server)
@@ -357,7 +355,7 @@ async def test_quiet_streams_say_that_they_are_there(
         ("application/json", "?format=text", "text/plain; charset=utf-8"),
     ],
 )
-async def test_text_or_json_as_the_client_accepts(
+async def test_the_client_chooses_text_or_json(
     server: Served, viewer: dict[str, str], worker: Worker, accept: str, query: str, kind: str
 ):
     run_id = await submitted(server)
@@ -369,7 +367,7 @@ async def test_text_or_json_as_the_client_accepts(
     assert (answer.text == TEXT) == kind.startswith("text/plain")
 
 
-async def test_an_error_is_text_for_who_accepts_that(server: Served, viewer: dict[str, str]):
+async def test_an_error_is_text_if_the_client_accepts_only_that(server: Served, viewer: dict[str, str]):
     answer = await server.client.get(path_of(99), headers={**viewer, "Accept": "text/plain", "X-Request-Id": "r-7"})
     assert (answer.status_code, answer.headers["content-type"]) == (404, "text/plain; charset=utf-8")
     assert answer.text.startswith("There is no such thing: there is no run 99")

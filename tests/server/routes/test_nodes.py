@@ -1,4 +1,4 @@
-"""Nodes, terms and shards over HTTP."""
+"""The routes of nodes, terms and shards: they list them, drain nodes, and change the number of shards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def register(there: Served, name: str, **more: Any) -> None:
 # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_who_is_there_and_who_leads(there: Served):
+async def test_nodes_are_listed_with_state_and_leader(there: Served):
     for name in ("web-1", "web-2"):
         await register(there, name)
     await there.there.store.campaign("web-1-1", ttl=10 * SECOND)
@@ -48,7 +48,7 @@ async def test_who_is_there_and_who_leads(there: Served):
     assert [(term["shard"], term["node_id"], term["current"]) for term in terms["items"]] == [(0, "web-1", True)]
 
 
-async def test_a_node_is_drained_and_goes_on(there: Served):
+async def test_a_drain_can_be_started_and_ended(there: Served):
     admin = there.keys.add(Role.ADMIN)
     await register(there, "web-1")
     drained = await there.client.post("/api/v1/nodes/web-1/drain", json={}, headers=admin)
@@ -63,7 +63,7 @@ async def test_a_node_is_drained_and_goes_on(there: Served):
     assert "did you mean 'web-1'" in missing.json()["detail"]
 
 
-async def test_the_layout_is_changed_by_who_has_read_it(there: Served):
+async def test_a_change_of_shards_needs_the_current_version(there: Served):
     admin = there.keys.add(Role.ADMIN)
     ask = there.client
     assert (await ask.put("/api/v1/shards", json={"shards": 4, "version": 1}, headers=admin)).json() == {
@@ -86,7 +86,7 @@ async def test_only_an_admin_changes_the_cluster(there: Served, role: Role):
 
 
 @pytest.mark.parametrize("whose", [{"namespaces": ("default",)}, {"owner": "ann", "only_own": True}])
-async def test_what_all_share_is_not_changed_by_who_sees_a_part(there: Served, whose: dict[str, Any]):
+async def test_shared_objects_are_not_changed_by_a_restricted_administrator(there: Served, whose: dict[str, Any]):
     await register(there, "web-1")
     await there.there.store.share_queue("mail", {"tenant-x": 3})
     admin = there.keys.add(Role.ADMIN, **whose)

@@ -1,4 +1,4 @@
-"""The page for people, and the cookie that lets them in."""
+"""The status page and its cookie: the cookie opens the page only, and requests need the CSRF token too."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ async def there() -> AsyncGenerator[Served]:
 
 
 async def sign_in(there: Served, **more: object) -> str:
-    """Open the link, as a browser does; what the page's scripts can send beside the cookie."""
+    """Open the link, as a browser does. Return the CSRF token, which scripts of the page send beside the cookie."""
     grant = Grant(role=Role.ADMIN, **more)  # type: ignore[arg-type]
     token = await sessions.issue_token(there.there.store, "up", grant)
-    preview = await there.client.head("/", params={"token": token})  # uses nothing up
+    preview = await there.client.head("/", params={"token": token})  # HEAD does not use the token
     assert "set-cookie" not in preview.headers
     answer = await there.client.get("/", params={"token": token})
     path, _, csrf = answer.headers["location"].partition("#csrf=")
@@ -44,14 +44,14 @@ async def sign_in(there: Served, **more: object) -> str:
     return csrf
 
 
-async def test_a_stranger_is_told_how_to_come_in(there: Served):
+async def test_the_page_explains_how_to_sign_in(there: Served):
     answer = await there.client.get("/")
     assert answer.status_code == 401
     assert "onthedot keys create" in answer.text
     assert "mine" not in answer.text
 
 
-async def test_the_link_lets_in_once_and_shows_what_there_is(there: Served):
+async def test_the_link_opens_the_page_with_jobs_and_runs(there: Served):
     await sign_in(there)
     run = await there.there.verbs().submit("mine")
     page = await there.client.get("/")
@@ -64,7 +64,7 @@ async def test_the_link_lets_in_once_and_shows_what_there_is(there: Served):
     assert (await there.client.get("/style.css")).headers["content-type"].startswith("text/css")
 
 
-async def test_what_is_not_theirs_is_not_shown(there: Served):
+async def test_the_page_shows_only_visible_jobs(there: Served):
     await sign_in(there, owner="bob", only_own=True)
     assert "mine" not in (await there.client.get("/")).text
 
@@ -75,8 +75,8 @@ PAUSE = "/api/v1/jobs/mine/pause"
 OWN = {"Origin": "http://server"}
 
 
-async def test_a_cookie_opens_the_page_and_nothing_else(there: Served):
-    """Servers at other ports of the host are sent it, too: they must not get further with it than this."""
+async def test_the_cookie_opens_the_page_and_no_other_route(there: Served):
+    """Browsers also send it to servers at other ports of the host. Those must not be able to use it for more."""
     await sign_in(there)
     assert (await there.client.get("/")).status_code == 200
     for path in ("/api/v1/jobs/mine", "/api/v1/whoami", "/api/v1/audit", "/api/v1/keys", "/jobs", "/metrics"):
@@ -87,7 +87,7 @@ async def test_a_cookie_opens_the_page_and_nothing_else(there: Served):
     assert (await there.client.get("/api/v1/version")).status_code == 200
 
 
-async def test_what_a_cookie_holds_is_no_key(there: Served):
+async def test_the_cookie_and_the_csrf_token_are_no_keys(there: Served):
     csrf = await sign_in(there)
     [cookie] = there.client.cookies.jar
     assert cookie.value is not None
@@ -98,14 +98,14 @@ async def test_what_a_cookie_holds_is_no_key(there: Served):
         assert (await there.client.post("/api/v1/login", json={"token": text})).status_code == 401
 
 
-async def test_a_session_of_a_program_is_no_cookie(there: Served):
+async def test_the_token_of_a_session_is_no_cookie(there: Served):
     token = await sessions.issue_token(there.there.store, "up", Grant(role=Role.ADMIN))
     session = (await there.client.post("/api/v1/login", json={"token": token})).json()["token"]
     for text in (session, session.replace("ots_", "otp_")):
         assert (await there.client.get("/", headers={"Cookie": f"onthedot-80={text}"})).status_code == 401
 
 
-async def test_the_page_reads_and_writes_with_its_second_text(there: Served):
+async def test_the_page_reads_and_writes_with_the_csrf_token(there: Served):
     csrf = {"X-CSRF-Token": await sign_in(there)}
     assert (await there.client.get("/api/v1/whoami", headers=csrf)).json()["role"] == "admin"
     assert (await there.client.post(PAUSE, json={}, headers={**csrf, **OWN})).status_code == 200
@@ -113,7 +113,7 @@ async def test_the_page_reads_and_writes_with_its_second_text(there: Served):
     assert await there.there.store.documents.list_documents("session") == []
 
 
-async def test_a_write_of_the_page_says_where_it_comes_from(there: Served):
+async def test_a_write_of_the_page_needs_its_own_origin(there: Served):
     csrf = {"X-CSRF-Token": await sign_in(there)}
     assert (await there.client.post(PAUSE, json={}, headers=csrf)).status_code == 401
     for origin in ("http://server:81", "http://evil.example", "null"):
@@ -124,9 +124,9 @@ async def test_a_write_of_the_page_says_where_it_comes_from(there: Served):
     assert record.state == "active"
 
 
-async def test_the_second_text_is_good_with_its_own_cookie_only(there: Served):
+async def test_the_csrf_token_is_valid_with_its_own_cookie_only(there: Served):
     first = await sign_in(there)
-    second = await sign_in(there)  # another session, in the cookie's place
+    second = await sign_in(there)  # its cookie replaces the first one
     [cookie] = there.client.cookies.jar
     wrong = ["", "x", first, second[:-1], f"{second[:-1]}{'0' if second[-1] != '0' else '1'}", cookie.value or ""]
     for text in wrong:
@@ -146,8 +146,8 @@ async def test_the_second_text_is_good_with_its_own_cookie_only(there: Served):
         ("https://server:8443", "__Host-onthedot-8443"),
     ],
 )
-async def test_the_name_of_the_cookie_has_the_port(there: Served, url: str, name: str):
-    """Browsers keep one set of cookies for all ports of a host: two servers must not take each other's place."""
+async def test_the_name_of_the_cookie_contains_the_port(there: Served, url: str, name: str):
+    """Browsers share cookies between all ports of a host. Two servers must not replace each other's cookie."""
     token = await sessions.issue_token(there.there.store, "up", Grant(role=Role.ADMIN))
     answer = await there.client.get(f"{url}/", params={"token": token})
     said, *attributes = answer.headers["set-cookie"].split("; ")
@@ -158,8 +158,8 @@ async def test_the_name_of_the_cookie_has_the_port(there: Served, url: str, name
     assert (await there.client.get(f"{url}/")).status_code == 200
 
 
-def test_servers_at_two_ports_share_a_jar_and_nothing_else(tmp_path: Path):
-    """Real servers, and a jar that sends cookies to every port, as browsers do."""
+def test_servers_at_two_ports_cannot_use_each_others_cookies(tmp_path: Path):
+    """The client sends cookies to every port, as browsers do."""
     servers = []
     for number in range(2):
         url = f"sqlite:///{tmp_path / f'{number}.db'}"
@@ -172,7 +172,7 @@ def test_servers_at_two_ports_share_a_jar_and_nothing_else(tmp_path: Path):
                 assert browser.get(f"{server.url}/?token={once}").status_code == 200
             assert [browser.get(server.url).status_code for server in servers] == [200, 200]
             sent = browser.get(servers[0].url).request.headers["cookie"]
-            assert sent.count("otp_") == 2, "this jar is shared between ports, or the test shows nothing"
+            assert sent.count("otp_") == 2, "the client must send both cookies to each port"
             for server in servers:
                 for path in ("/api/v1/whoami", "/api/v1/jobs"):
                     assert browser.get(server.url + path).status_code == 401
@@ -181,7 +181,7 @@ def test_servers_at_two_ports_share_a_jar_and_nothing_else(tmp_path: Path):
             server.stop()
 
 
-async def test_text_is_text(there: Served):
+async def test_text_of_users_is_escaped_on_the_page(there: Served):
     await there.there.verbs().put(otd.Job(name="evil", task=Noop()))
     await there.there.verbs().pause("evil", reason=HOSTILE)
     run = await there.there.verbs().submit("evil", delay="1h")

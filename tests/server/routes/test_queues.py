@@ -1,4 +1,4 @@
-"""Queues over HTTP: listed, paused, resumed and shared."""
+"""The routes of queues: list, pause, resume and share."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ async def test_a_queue_is_paused_shared_and_resumed(there: Served):
     assert unshared["weights"] is None
 
 
-async def test_a_queue_that_nobody_uses_is_a_slip(there: Served):
+async def test_an_unknown_queue_is_refused_with_a_suggestion(there: Served):
     operator = there.keys.add(Role.OPERATOR)
-    for deed, body in (("pause", {}), ("resume", None), ("share", {"weights": {}})):
-        answer = await there.client.post(f"/api/v1/queues/mial/{deed}", json=body, headers=operator)
+    for change, body in (("pause", {}), ("resume", None), ("share", {"weights": {}})):
+        answer = await there.client.post(f"/api/v1/queues/mial/{change}", json=body, headers=operator)
         assert answer.status_code == 404
         assert "did you mean 'mail'" in answer.json()["detail"]
     assert (await there.client.get("/api/v1/queues", headers=operator)).json()["items"] == []
 
 
 @pytest.mark.parametrize("weights", [{"a": 0}, {"a": 1001}, {"a": "3"}, {"a": 1.5}, [], {"a\x00": 1}, "all"])
-async def test_what_is_no_share(there: Served, weights: Any):
+async def test_invalid_weights_are_refused(there: Served, weights: Any):
     operator = there.keys.add(Role.OPERATOR)
     answer = await there.client.post("/api/v1/queues/mail/share", json={"weights": weights}, headers=operator)
     assert answer.status_code == 422
 
 
-async def test_a_viewer_only_looks(there: Served):
+async def test_a_viewer_can_only_list_queues(there: Served):
     for role in (Role.VIEWER, Role.WORKER):
         headers = there.keys.add(role)
         assert (await there.client.get("/api/v1/queues", headers=headers)).status_code == 200
-        for deed in ("pause", "resume", "share"):
-            body: dict[str, Any] = {"weights": {}} if deed == "share" else {}
+        for change in ("pause", "resume", "share"):
+            body: dict[str, Any] = {"weights": {}} if change == "share" else {}
             assert (
-                await there.client.post(f"/api/v1/queues/mail/{deed}", json=body, headers=headers)
+                await there.client.post(f"/api/v1/queues/mail/{change}", json=body, headers=headers)
             ).status_code == 403

@@ -1,4 +1,4 @@
-"""The index, the OpenAPI document and the page made of it: for everybody, without a key, a script or another host."""
+"""The index, the OpenAPI document and its page: complete, readable without a key, and without scripts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onthedot.server.routes.reference import LINKS, page_of
 from tests.server.kit import served
 
 
-async def test_the_document_is_the_one_that_the_command_prints():
+async def test_the_document_equals_the_output_of_the_command():
     async with served() as there:
         answer = await there.client.get("/openapi.json")
         again = await there.client.get("/openapi.json")
@@ -20,7 +20,7 @@ async def test_the_document_is_the_one_that_the_command_prints():
     assert again.content == answer.content
 
 
-async def test_the_index_leads_to_what_is_there():
+async def test_every_link_of_the_index_works():
     async with served() as there:
         answer = await there.client.get("/api/v1")
         assert (answer.status_code, answer.json()["name"], answer.json()["links"]) == (200, "onthedot", LINKS)
@@ -47,7 +47,7 @@ async def test_the_page_shows_every_operation():
     assert re.findall(r"<(script|style|img|iframe|form|object)\b", answer.text) == []
 
 
-def test_text_of_a_document_is_no_markup():
+def test_text_of_the_document_is_escaped_on_the_page():
     operation = {
         "operationId": "x",
         "description": "a <b> and `c<d>`",

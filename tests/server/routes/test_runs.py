@@ -1,4 +1,4 @@
-"""Runs, attempts and skipped slots over HTTP."""
+"""The routes of runs, attempts and skipped slots: submit, list, wait, cancel and retry."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ async def submitted(server: Served, who: dict[str, str], **said: Any) -> int:
     return Submitted.model_validate(answer.json()).run_id
 
 
-# ── asking for one ───────────────────────────────────────────────────────────────────────────────────────────
+# ── submits ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_run_is_stored_when_it_is_answered(server: Served, operator: dict[str, str]):
+async def test_a_run_is_stored_before_the_answer(server: Served, operator: dict[str, str]):
     said = {"job": "mail", "args": {"to": "ann"}, "delay": "10m", "expires": "1h"}
     answer = await server.client.post(RUNS, json=said, headers=operator)
     assert (answer.status_code, answer.json()["created"]) == (201, True)
@@ -45,7 +45,7 @@ async def test_a_run_is_stored_when_it_is_answered(server: Served, operator: dic
     assert 590 < (run.due_at - run.created_at) / SECOND < 610
 
 
-async def test_a_key_in_the_body_is_the_jobs_and_gives_one_run(server: Served, operator: dict[str, str]):
+async def test_a_key_in_the_body_gives_one_run_for_all_callers(server: Served, operator: dict[str, str]):
     other = server.keys.add(Role.OPERATOR)
     first = await server.client.post(RUNS, json={"job": "mail", "key": "7"}, headers=operator)
     again = await server.client.post(RUNS, json={"job": "mail", "key": "7"}, headers=other)
@@ -56,7 +56,7 @@ async def test_a_key_in_the_body_is_the_jobs_and_gives_one_run(server: Served, o
 
 
 @pytest.mark.parametrize("path", [RUNS, "/api/v1/jobs/mail/trigger"])
-async def test_an_idempotency_key_gives_one_run_to_each_caller(server: Served, operator: dict[str, str], path: str):
+async def test_an_idempotency_key_gives_one_run_for_each_caller(server: Served, operator: dict[str, str], path: str):
     other = server.keys.add(Role.OPERATOR)
     body = {"job": "mail"} if path == RUNS else {}
     key = {"Idempotency-Key": "7"}
@@ -69,7 +69,7 @@ async def test_an_idempotency_key_gives_one_run_to_each_caller(server: Served, o
     assert (await server.client.post(path, json=changed, headers={**operator, **key})).status_code == 409
 
 
-async def test_nobody_can_send_the_key_that_is_made_for_another(server: Served, operator: dict[str, str]):
+async def test_the_key_of_another_caller_cannot_be_forged(server: Served, operator: dict[str, str]):
     await server.client.post(RUNS, json={"job": "mail"}, headers={**operator, "Idempotency-Key": "7"})
     [run] = await server.there.verbs().list_runs()
     forged = "idempotency:" + "0" * 64
@@ -99,7 +99,7 @@ BAD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("said", BAD)
-async def test_what_cannot_be_asked_for_is_told_and_stores_nothing(
+async def test_an_invalid_submit_is_refused_and_stores_nothing(
     server: Served, operator: dict[str, str], said: dict[str, Any]
 ):
     answer = await server.client.post(RUNS, json=said, headers=operator)
@@ -120,7 +120,7 @@ async def test_what_cannot_be_asked_for_is_told_and_stores_nothing(
         b'\xef\xbb\xbf{"job":"mail"}',
     ],
 )
-async def test_json_that_is_none_is_told(server: Served, operator: dict[str, str], body: bytes):
+async def test_invalid_json_is_refused(server: Served, operator: dict[str, str], body: bytes):
     headers = {**operator, "Content-Type": "application/json"}
     answer = await server.client.post(RUNS, content=body, headers=headers)
     assert answer.status_code == 422, answer.text
@@ -128,13 +128,13 @@ async def test_json_that_is_none_is_told(server: Served, operator: dict[str, str
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/yaml", ""])
-async def test_other_kinds_of_bodies_are_not_read(server: Served, operator: dict[str, str], kind: str):
+async def test_bodies_of_other_types_are_refused(server: Served, operator: dict[str, str], kind: str):
     headers = {**operator, "Content-Type": kind}
     answer = await server.client.post(RUNS, content=b'{"job":"mail"}', headers=headers)
     assert answer.status_code == 415
 
 
-async def test_a_job_that_is_not_theirs_is_not_there(server: Served, stranger: dict[str, str]):
+async def test_a_job_of_others_is_answered_as_missing(server: Served, stranger: dict[str, str]):
     answer = await server.client.post(RUNS, json={"job": "mail"}, headers=stranger)
     assert answer.status_code == 404
     assert (await server.client.post("/api/v1/jobs/mail/trigger", headers=stranger)).status_code == 404
@@ -152,16 +152,16 @@ async def test_names_of_others_are_not_suggested(server: Served):
     ("method", "path"),
     [("POST", RUNS), ("POST", "/api/v1/jobs/mail/trigger"), ("POST", f"{RUNS}/1/cancel"), ("POST", f"{RUNS}/1/retry")],
 )
-async def test_who_may_only_look_changes_nothing(server: Served, viewer: dict[str, str], method: str, path: str):
+async def test_a_viewer_cannot_submit_cancel_or_retry(server: Served, viewer: dict[str, str], method: str, path: str):
     answer = await server.client.request(method, path, json={}, headers=viewer)
     assert answer.status_code == 403
     assert "runs:control" in answer.json()["detail"]
 
 
-# ── triggering ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── triggers ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_trigger_takes_what_the_job_declares(server: Served, operator: dict[str, str]):
+async def test_a_trigger_takes_declared_parameters(server: Served, operator: dict[str, str]):
     answer = await server.client.post("/api/v1/jobs/greet/trigger", json={"args": {"name": "bob"}}, headers=operator)
     assert answer.status_code == 201
     run = await server.there.verbs().get_run(answer.json()["run_id"])
@@ -171,13 +171,13 @@ async def test_a_trigger_takes_what_the_job_declares(server: Served, operator: d
 
 
 @pytest.mark.parametrize("said", [{"args": {"x": 1}}, {"argv": ["id"]}, {"task": {}}, {"args": "x"}, []])
-async def test_a_trigger_takes_nothing_else(server: Served, operator: dict[str, str], said: Any):
+async def test_a_trigger_refuses_other_fields(server: Served, operator: dict[str, str], said: Any):
     answer = await server.client.post("/api/v1/jobs/greet/trigger", json=said, headers=operator)
     assert answer.status_code == 422
     assert await server.there.verbs().list_runs() == []
 
 
-# ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── lists ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_runs_are_listed_page_by_page(server: Served, operator: dict[str, str], viewer: dict[str, str]):
@@ -194,9 +194,7 @@ async def test_runs_are_listed_page_by_page(server: Served, operator: dict[str, 
     assert seen == ids
 
 
-async def test_runs_are_found_by_what_they_are(
-    server: Served, operator: dict[str, str], viewer: dict[str, str], worker: Worker
-):
+async def test_runs_are_filtered(server: Served, operator: dict[str, str], viewer: dict[str, str], worker: Worker):
     done = await submitted(server, operator)
     await worker.end(await worker.take_one())
     waits = await submitted(server, operator, delay="1h")
@@ -232,13 +230,13 @@ async def test_runs_are_found_by_what_they_are(
         "job=%00",
     ],
 )
-async def test_questions_that_cannot_be_understood(server: Served, viewer: dict[str, str], query: str):
+async def test_invalid_queries_are_refused(server: Served, viewer: dict[str, str], query: str):
     answer = await server.client.get(f"{RUNS}?{query}", headers=viewer)
     assert answer.status_code == 422
     assert answer.json()["errors"] or answer.json()["detail"]
 
 
-async def test_runs_of_others_are_not_there(
+async def test_runs_of_others_are_answered_as_missing(
     server: Served, operator: dict[str, str], stranger: dict[str, str], worker: Worker
 ):
     run_id = await submitted(server, operator)
@@ -261,11 +259,11 @@ async def test_runs_of_others_are_not_there(
 
 @pytest.mark.parametrize("run_id", ["0", "-1", "x", str(2**60), "9" * 30])
 @pytest.mark.parametrize("path", ["", "/result", "/attempts", "/logs", "/artifacts"])
-async def test_a_number_that_no_run_can_have(server: Served, viewer: dict[str, str], run_id: str, path: str):
+async def test_an_invalid_run_id_is_refused(server: Served, viewer: dict[str, str], run_id: str, path: str):
     assert (await server.client.get(f"{RUNS}/{run_id}{path}", headers=viewer)).status_code == 422
 
 
-async def test_one_run_and_its_attempts(
+async def test_a_run_and_its_attempts_are_returned(
     server: Served, operator: dict[str, str], viewer: dict[str, str], worker: Worker
 ):
     run_id = await submitted(server, operator, args={"to": "😀"})
@@ -282,7 +280,9 @@ async def test_one_run_and_its_attempts(
 # ── results ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_result_is_waited_for(server: Served, operator: dict[str, str], viewer: dict[str, str], worker: Worker):
+async def test_a_request_can_wait_for_the_result(
+    server: Served, operator: dict[str, str], viewer: dict[str, str], worker: Worker
+):
     run_id = await submitted(server, operator)
     early = await server.client.get(f"{RUNS}/{run_id}/result", headers=viewer)
     assert (early.status_code, early.json()["state"]) == (202, "scheduled")
@@ -295,7 +295,7 @@ async def test_a_result_is_waited_for(server: Served, operator: dict[str, str], 
     assert ResultOut.model_validate(answer.json()).result == {"pages": 3}
 
 
-async def test_a_result_of_a_run_that_failed_says_so(
+async def test_the_result_of_a_failed_run_has_its_error(
     server: Served, operator: dict[str, str], viewer: dict[str, str], worker: Worker
 ):
     run_id = await submitted(server, operator)
@@ -306,17 +306,17 @@ async def test_a_result_of_a_run_that_failed_says_so(
 
 
 @pytest.mark.parametrize("wait", ["61s", "0s", "-1s", "soon", "1y", ""])
-async def test_a_wait_has_bounds(server: Served, viewer: dict[str, str], operator: dict[str, str], wait: str):
+async def test_an_invalid_wait_is_refused(server: Served, viewer: dict[str, str], operator: dict[str, str], wait: str):
     run_id = await submitted(server, operator)
     answer = await server.client.get(f"{RUNS}/{run_id}/result", params={"wait": wait}, headers=viewer)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == "wait"
 
 
-# ── ending ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── cancel and retry ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_cancel_tells_what_became_of_it(server: Served, operator: dict[str, str], worker: Worker):
+async def test_a_cancel_returns_what_it_did(server: Served, operator: dict[str, str], worker: Worker):
     waits, runs = await submitted(server, operator, delay="1h"), await submitted(server, operator)
     lease = await worker.take_one()
 
@@ -336,7 +336,7 @@ async def test_a_cancel_tells_what_became_of_it(server: Served, operator: dict[s
     assert (await server.client.post(f"{RUNS}/{waits}/cancel", json={"x": 1}, headers=operator)).status_code == 422
 
 
-async def test_a_retry_is_a_new_run_from_a_step(server: Served, operator: dict[str, str], worker: Worker):
+async def test_a_retry_creates_a_run_that_begins_at_a_step(server: Served, operator: dict[str, str], worker: Worker):
     steps = otd.Steps(steps=(otd.Step(name="one", argv=("true",)), otd.Step(name="two", argv=("false",))))
     await server.there.verbs().put(otd.Job(name="build", task=steps))
     run_id = await submitted(server, operator, job="build")
@@ -355,7 +355,7 @@ async def test_a_retry_is_a_new_run_from_a_step(server: Served, operator: dict[s
     assert new.origin == run_id
 
 
-async def test_a_handlers_run_is_not_retried_but_submitted(server: Served, operator: dict[str, str], worker: Worker):
+async def test_a_run_of_a_handler_cannot_be_retried(server: Served, operator: dict[str, str], worker: Worker):
     await server.there.verbs().put(otd.Job(name="plain", task=Call(handler="plain")))
     run_id = await submitted(server, operator, job="plain")
     await worker.end(await worker.take_one(), RunState.DEAD)
@@ -364,7 +364,7 @@ async def test_a_handlers_run_is_not_retried_but_submitted(server: Served, opera
     assert "submit 'plain' instead" in answer.json()["detail"]
 
 
-async def test_every_change_is_told_to_the_audit(server: Served, operator: dict[str, str]):
+async def test_every_change_is_audited(server: Served, operator: dict[str, str]):
     run_id = await submitted(server, operator, args={"secret": "hush"})
     await server.client.post("/api/v1/jobs/mail/trigger", headers=operator)
     await server.client.post(f"{RUNS}/{run_id}/cancel", headers=operator)
@@ -374,7 +374,7 @@ async def test_every_change_is_told_to_the_audit(server: Served, operator: dict[
     assert "hush" not in str(told)
 
 
-async def test_a_retry_does_not_run_the_job_of_another_that_has_the_name_now(server: Served, worker: Worker):
+async def test_a_retry_does_not_run_a_new_job_of_another_owner_with_the_same_name(server: Served, worker: Worker):
     ann = server.keys.add(Role.OPERATOR, owner="ann", only_own=True)
     run_id = await submitted(server, ann, job="greet")
     await worker.end(await worker.take_one(), RunState.DEAD, error="exit code 1")
@@ -388,7 +388,7 @@ async def test_a_retry_does_not_run_the_job_of_another_that_has_the_name_now(ser
 ATTEMPTS = "/api/v1/attempts"
 
 
-async def test_attempts_are_found_by_who_tried(server: Served, viewer: dict[str, str], worker: Worker, tmp_path: Path):
+async def test_attempts_are_filtered_by_worker(server: Served, viewer: dict[str, str], worker: Worker, tmp_path: Path):
     other = Worker(server.there, tmp_path, "worker-2")
     run_id = (await server.there.verbs().submit("mail")).id
     await worker.end(await worker.take_one(), RunState.SCHEDULED, error="boom")
@@ -408,18 +408,18 @@ async def test_attempts_are_found_by_who_tried(server: Served, viewer: dict[str,
     assert await found(f"limit=2&after={first['next']}") == newest_first[2:]
 
 
-async def test_attempts_of_others_are_not_there(server: Served, stranger: dict[str, str], worker: Worker):
+async def test_attempts_of_others_are_not_listed(server: Served, stranger: dict[str, str], worker: Worker):
     await server.there.verbs().submit("mail")
     await worker.end(await worker.take_one())
     assert (await server.client.get(ATTEMPTS, headers=stranger)).json() == {"items": [], "next": None}
 
 
 @pytest.mark.parametrize("query", ["limit=0", "after=x", "since=soon", "worker=%00"])
-async def test_questions_about_attempts_that_cannot_be_understood(server: Served, viewer: dict[str, str], query: str):
+async def test_invalid_queries_of_attempts_are_refused(server: Served, viewer: dict[str, str], query: str):
     assert (await server.client.get(f"{ATTEMPTS}?{query}", headers=viewer)).status_code == 422
 
 
-async def test_nobody_asks_without_a_key(server: Served):
+async def test_attempts_need_a_key(server: Served):
     assert (await server.client.get(ATTEMPTS)).status_code == 401
 
 
@@ -427,7 +427,7 @@ OWNERS = {"mine": ("default", "bob"), "own": ("default", "bob"), "theirs": ("def
 
 
 async def waiting_at(server: Served, *holders: str) -> tuple[int, list[int]]:
-    """A run of bob's that waits at a gate, and the runs that hold it."""
+    """Create a run of bob's that waits at a gate. Return it and the runs that hold the gate."""
     store = server.there.store
     await store.register(Node(id="worker-1", incarnation="i"), ttl=600 * SECOND)
     runs: list[int] = []
@@ -455,19 +455,19 @@ GATE = "the gate limit:printer, which is held by"
 BOB: dict[str, Any] = {"owner": "bob", "only_own": True}
 
 
-async def test_who_sees_everything_is_told_who_holds_a_gate(server: Served):
+async def test_holders_of_a_gate_are_named_to_a_caller_that_sees_all(server: Served):
     run, [own, theirs, far] = await waiting_at(server, "own", "theirs", "far")
     assert await told(server, run) == ([own, theirs, far], f"{GATE} run {own}, {theirs}, {far}")
 
 
-async def test_runs_of_others_are_not_named(server: Served):
+async def test_holders_of_others_are_counted_and_not_named(server: Served):
     run, [own, theirs, _] = await waiting_at(server, "own", "theirs", "far")
     assert await told(server, run, **BOB) == ([own], f"{GATE} run {own} and 2 other runs")
     here = await told(server, run, namespaces=("default",))
     assert here == ([own, theirs], f"{GATE} run {own}, {theirs} and another run")
 
 
-async def test_one_that_is_anothers_is_another(server: Served):
+async def test_a_single_holder_of_others_is_not_named(server: Served):
     run, [_] = await waiting_at(server, "far")
     assert await told(server, run, namespaces=("default",)) == ([], f"{GATE} another run")
 
@@ -476,7 +476,7 @@ SKIPS = "/api/v1/skips"
 
 
 async def skipped(server: Served, name: str, owner: str = "ann", namespace: str = "default") -> None:
-    """A job of whose slots one is left out, and has no run."""
+    """Create a job and skip one of its slots."""
     verbs = server.there.verbs(namespace)
     task, schedules = Call(handler=name), (otd.gap("1h", id="hourly"),)
     await verbs.put(otd.Job(name=name, task=task, owner=owner, namespace=namespace, schedules=schedules))
@@ -490,7 +490,7 @@ async def jobs_shown(server: Served, who: dict[str, str], **query: Any) -> list[
     return [f"{one.namespace}/{one.job}" for one in LeftOutList.model_validate(answer.json()).items]
 
 
-async def test_why_a_slot_did_not_run(server: Served, viewer: dict[str, str]):
+async def test_a_skipped_slot_has_its_reason(server: Served, viewer: dict[str, str]):
     await skipped(server, "poll")
     [one] = (await server.client.get(SKIPS, headers=viewer)).json()["items"]
     assert (one["job"], one["namespace"], one["schedule"]) == ("poll", "default", "hourly")
@@ -499,7 +499,7 @@ async def test_why_a_slot_did_not_run(server: Served, viewer: dict[str, str]):
     assert (one["first"], one["recorded_at"]) == (iso(record.first), iso(record.recorded_at))
 
 
-async def test_they_are_those_of_a_job_and_of_a_namespace(server: Served, viewer: dict[str, str]):
+async def test_skips_are_filtered_by_job_and_namespace(server: Served, viewer: dict[str, str]):
     await skipped(server, "poll")
     await skipped(server, "sweep")
     await skipped(server, "far", namespace="team")
@@ -510,7 +510,7 @@ async def test_they_are_those_of_a_job_and_of_a_namespace(server: Served, viewer
     assert await jobs_shown(server, viewer, namespace="team") == ["team/far"]
 
 
-async def test_the_older_ones_are_on_the_next_page(server: Served, viewer: dict[str, str]):
+async def test_skips_are_listed_page_by_page_newest_first(server: Served, viewer: dict[str, str]):
     for name in ("poll", "sweep", "tick"):
         await skipped(server, name)
     found: list[str] = []
@@ -524,7 +524,7 @@ async def test_the_older_ones_are_on_the_next_page(server: Served, viewer: dict[
         assert (await server.client.get(SKIPS, params={"after": wrong}, headers=viewer)).status_code == 422
 
 
-async def test_what_is_skipped_meanwhile_moves_no_page(server: Served, viewer: dict[str, str]):
+async def test_new_skips_do_not_move_the_next_page(server: Served, viewer: dict[str, str]):
     for name in ("poll", "sweep", "tick"):
         await skipped(server, name)
     page = (await server.client.get(SKIPS, params={"limit": "2"}, headers=viewer)).json()
@@ -533,8 +533,8 @@ async def test_what_is_skipped_meanwhile_moves_no_page(server: Served, viewer: d
     assert await jobs_shown(server, viewer, limit=2, after=page["next"]) == ["default/poll"]
 
 
-async def test_a_page_is_one_question_to_the_store(server: Served, monkeypatch: pytest.MonkeyPatch):
-    """Also for a caller that sees its own jobs only: no job is read, and no more ranges than a page has."""
+async def test_a_page_of_skips_needs_one_query(server: Served, monkeypatch: pytest.MonkeyPatch):
+    """This also holds for a caller that sees its own jobs only: no job is read."""
     for number in range(20):
         await skipped(server, f"theirs{number}", owner="ann")
     await skipped(server, "poll", owner="bob")
@@ -552,7 +552,7 @@ async def test_a_page_is_one_question_to_the_store(server: Served, monkeypatch: 
     assert asked == [5]
 
 
-async def test_those_of_others_are_not_there(server: Served):
+async def test_skips_of_others_are_not_listed(server: Served):
     await skipped(server, "poll")
     await skipped(server, "theirs", owner="bob")
     bob = server.keys.add(Role.ADMIN, owner="bob", only_own=True)
@@ -562,7 +562,7 @@ async def test_those_of_others_are_not_there(server: Served):
     assert (await server.client.get(SKIPS, headers=elsewhere)).status_code == 404
 
 
-async def test_a_name_that_was_anothers_brings_nothing_of_theirs(server: Served, viewer: dict[str, str]):
+async def test_a_new_job_with_a_used_name_does_not_show_old_skips(server: Served, viewer: dict[str, str]):
     await skipped(server, "poll")
     await server.there.verbs().remove("poll")
     bob = server.keys.add(Role.ADMIN, owner="bob", only_own=True)
@@ -573,5 +573,5 @@ async def test_a_name_that_was_anothers_brings_nothing_of_theirs(server: Served,
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "job=%00", "namespace=a%20b"])
-async def test_questions_for_skips_that_cannot_be_understood(server: Served, viewer: dict[str, str], query: str):
+async def test_invalid_queries_of_skips_are_refused(server: Served, viewer: dict[str, str], query: str):
     assert (await server.client.get(f"{SKIPS}?{query}", headers=viewer)).status_code == 422
