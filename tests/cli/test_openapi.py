@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+import onthedot.server
 from onthedot.define.schema import job_schema
 from onthedot.server.permissions import ROUTE_PERMISSIONS
 from tests.cli.conftest import Call
@@ -148,6 +149,7 @@ def test_the_document_is_the_same_every_time(call: Call, document: dict[str, Any
 
 def test_without_the_server_the_error_names_the_extra(call: Call, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "fastapi", None)
+    monkeypatch.setattr(onthedot, "server", onthedot.server)  # the package that is imported meanwhile is not kept
     for name in [name for name in sys.modules if name.startswith("onthedot.server")]:
         monkeypatch.delitem(sys.modules, name)
     result = call("openapi")
