@@ -449,10 +449,10 @@ def trigger(
         held = "; the job is paused, and the run waits until it is resumed" if record.state is JobState.PAUSED else ""
         click.echo(f"run {run.id} of {plain(run.job)} is stored{held}", err=follow)
     if follow:
-        click.get_current_context().exit(_follow(url, run.id, as_json=as_json))
+        click.get_current_context().exit(follow_run(url, run.id, as_json=as_json))
 
 
-def _follow(url: str, run_id: int, *, as_json: bool) -> int:
+def follow_run(url: str, run_id: int, *, as_json: bool) -> int:
     """Print the output of the run until it ends. Return the exit code."""
     from onthedot.cli.logs import LogPrinter, tell_run
 
