@@ -137,7 +137,7 @@ def check_exists(url: str) -> None:
     if path is not None and not (path.exists() and path.stat().st_size):
         raise click.UsageError(
             f"store: expected a database at '{path}', found none; "
-            f"make one with 'onthedot store migrate --db {path}', or name another with --db"
+            f"go to the folder that has it, or name it with --db; 'onthedot store migrate --db {path}' makes a new one"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -13,7 +13,7 @@ import click
 
 from onthedot.cli.connect import call_server, query, read_store
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.options import read_time, store_url, with_debug, with_json, with_server, with_utc
+from onthedot.cli.options import read_time, refuse_program, store_url, with_debug, with_json, with_server, with_utc
 from onthedot.cli.terminal import (
     clock_change,
     echo_table,
@@ -38,7 +38,7 @@ from onthedot.operations.next_slots import gather, look_ahead
 from onthedot.rules.next_slots import coming
 from onthedot.rules.next_slots import upcoming as order_starts
 from onthedot.runners.injection import injection_risks
-from onthedot.schedules import cron_fields, describe, parse, slots, to_text
+from onthedot.schedules import cron_fields, describe, next_after, parse, slots, to_text
 from onthedot.schedules.instants import format_instant, read_instant
 from onthedot.schedules.lint import ScheduleWarning
 from onthedot.schedules.lint import lint as find_odd
@@ -141,7 +141,7 @@ def _next_rows(schedule: Schedule, instants: list[Micros], now: Micros, where: t
         [
             f"{local:%a} {local_time(instant, where)}",
             format_instant(to_datetime(instant)),
-            relative(instant, now) + (f"   ← clocks go {change}" if change else ""),
+            relative(instant, now) + _remarks(schedule, local, change),
         ]
         for instant, local, change in _with_changes(instants, where)
     ]
@@ -149,6 +149,20 @@ def _next_rows(schedule: Schedule, instants: list[Micros], now: Micros, where: t
     if isinstance(schedule, FixedDelay):
         lines.append("the following ones depend on when its runs end")
     return lines
+
+
+def _remarks(schedule: Schedule, local: datetime, change: str | None) -> str:
+    """What a clock change does to this line."""
+    told = [f"clocks go {change}"] if change else []
+    other = local.replace(fold=1 - local.fold)  # the same time on the clock, before or after they go back
+    if other.utcoffset() != local.utcoffset() and not _starts_at(schedule, to_micros(other.astimezone(UTC))):
+        which = "second" if local.fold else "first"
+        told.append(f"{local:%H:%M} comes twice, and it starts once: the {which} time")
+    return f"   ← {'; '.join(told)}" if told else ""
+
+
+def _starts_at(schedule: Schedule, instant: Micros) -> bool:
+    return next_after(schedule, instant - 1, origin=instant - 1) == instant
 
 
 def _with_changes(instants: list[Micros], where: tzinfo) -> list[tuple[Micros, datetime, str | None]]:
@@ -385,6 +399,7 @@ def lint(
       onthedot lint jobs.yaml --exit-code
       onthedot lint --db onthedot.db
     """
+    refuse_program("FILE", words)
     if seconds and (not words or words[0].endswith(_FILES)):
         raise click.UsageError("--seconds: expected with EXPR only, got it without; jobs say their own")
     is_file = bool(words) and words[0].endswith(_FILES)
