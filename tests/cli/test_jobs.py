@@ -120,6 +120,7 @@ async def test_the_parents_of_a_job_are_shown_in_the_schedule_column(tmp_path: P
     assert [line[-2:] for line in cells(shown)[1:] if len(line) < 6 or line[0] == "alarm"] == [
         ["-", "after any of clean, load, if it fails"],
         ["-", "after clean, load"],
+        ["no node is living: nothing starts until one is"],
     ]
     jobs = json.loads((await asyncio.to_thread(call_jobs, "--db", str(path), "--json")).output)
     assert jobs[1]["after"] == {"jobs": ["clean", "load"], "any": False, "on": "success"}

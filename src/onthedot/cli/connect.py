@@ -22,7 +22,7 @@ import click
 import onthedot as otd
 from onthedot.cli.errors import BadInput
 from onthedot.cli.options import INSECURE, KEY_FILE
-from onthedot.clock import SystemClock
+from onthedot.clock import Micros, SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import KeyRefused
 from onthedot.settings import Settings
@@ -120,6 +120,11 @@ def read_store(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
     """Call `read` with the store, which must exist. Nothing in it is changed."""
     check_exists(url)
     return asyncio.run(_read(url, read))
+
+
+async def has_living_node(store: Store, now: Micros) -> bool:
+    """Whether a node of this store lives."""
+    return bool(await store.queries.list_nodes(living=True, limit=1, now=now))
 
 
 def check_exists(url: str) -> None:

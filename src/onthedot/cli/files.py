@@ -399,7 +399,7 @@ def export(names: tuple[str, ...], form: str, namespace: str | None, store: str 
 
     url = store_url(store, db)
     if form == "csv":
-        found = jobs_shown(url, SystemClock().now(), None)
+        found = jobs_shown(url, SystemClock().now(), None).jobs
     else:
         found = [Shown(record, [], None) for record in query(url, lambda verbs: verbs.list_jobs())]
     shown = _chosen(found, names, namespace)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from onthedot.cli.connect import call_server, query, read_store
+from onthedot.cli.connect import call_server, has_living_node, query, read_store
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import read_time, refuse_program, store_url, with_debug, with_json, with_server, with_utc
 from onthedot.cli.terminal import (
+    NOBODY_LIVES,
     clock_change,
     echo_table,
     in_zone,
@@ -238,25 +239,30 @@ def upcoming(
     if job is not None:
         _show_job(url, job, namespace or "default", limit, end, now, as_json=as_json)
         return
-    found = _read_upcoming(url, now, limit, end, namespace)
+    found, is_alive = _read_upcoming(url, now, limit, end, namespace)
     if as_json:
         told = {"starts": found.starts, "paused": found.paused, "read_until": optional_iso(found.read_until)}
         click.echo(json.dumps(told, indent=2))
     else:
         _echo_upcoming(found, now, limit)
+        if found.starts and not is_alive:
+            click.echo(NOBODY_LIVES)
 
 
-def _read_upcoming(url: str, now: Micros, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
+def _read_upcoming(
+    url: str, now: Micros, limit: int, until: Micros | None, namespace: str | None
+) -> tuple[Upcoming, bool]:
+    """The next starts, and whether a node lives."""
     from onthedot.client import views
 
-    async def read(store: Store) -> Upcoming:
+    async def read(store: Store) -> tuple[Upcoming, bool]:
         wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
         found = await gather(store, now, limit=limit, until=until, wanted=wanted)
         starts = [start_fields(one) for one in order_starts(found, now, limit=limit, until=until)]
-        return views.Upcoming(starts, found.paused, found.read_until)
+        return views.Upcoming(starts, found.paused, found.read_until), await has_living_node(store, now)
 
-    async def asked(client: Client) -> Upcoming:
-        return await views.upcoming(client.server, limit=limit, until=until, namespace=namespace)
+    async def asked(client: Client) -> tuple[Upcoming, bool]:
+        return await views.upcoming(client.server, limit=limit, until=until, namespace=namespace), True
 
     return call_server(url, asked) if is_server(url) else read_store(url, read)
 
@@ -321,17 +327,19 @@ def _show_job(
 ) -> None:
     from onthedot.client import views
 
-    async def read(store: Store) -> tuple[str, list[Mapping[str, Any]]]:
+    async def read(store: Store) -> tuple[str, list[Mapping[str, Any]], bool]:
         record = await find_job(store, job, namespace=namespace)
         ahead = await look_ahead(store, record.id, now, limit=limit)
-        return str(record.state), [coming_fields(one) for one in coming(ahead, now, limit)]
+        starts = [coming_fields(one) for one in coming(ahead, now, limit)]
+        return str(record.state), starts, await has_living_node(store, now)
 
+    is_alive = True
     if is_server(url):
         state, found = call_server(
             url, lambda client: views.next_of(client.server, job, count=limit, namespace=namespace)
         )
     else:
-        state, found = read_store(url, read)
+        state, found, is_alive = read_store(url, read)
     starts = [one for one in found if until is None or read_iso(one["due_at"]) <= until]
     if as_json:
         click.echo(json.dumps({"job": job, "namespace": namespace, "state": state, "starts": starts}, indent=2))
@@ -344,6 +352,8 @@ def _show_job(
         echo_table(*((heads, rows) if any(row[-1] for row in rows) else (heads[:-1], [row[:-1] for row in rows])))
     else:
         click.echo(f"job {plain(job)} has no start that is known")
+    if starts and not is_alive:
+        click.echo(NOBODY_LIVES)
 
 
 # ── lint ─────────────────────────────────────────────────────────────────────────────────────────────────────────
