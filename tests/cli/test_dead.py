@@ -204,8 +204,13 @@ def test_a_replay_of_all_names_the_new_runs(call: Call, box: Path):
 
 
 def test_a_replay_can_be_followed(call: Call, box: Path, monkeypatch: pytest.MonkeyPatch):
-    followed = []
-    monkeypatch.setattr(dead, "follow_run", lambda url, run_id, as_json: followed.append((run_id, as_json)) or 1)
+    followed: list[tuple[int, bool]] = []
+
+    def follow(url: str, run_id: int, *, as_json: bool) -> int:
+        followed.append((run_id, as_json))
+        return 1
+
+    monkeypatch.setattr(dead, "follow_run", follow)
     result = call("dead", "replay", "2", "--follow", "--db", box)
     assert (result.exit_code, result.stdout, followed) == (1, "", [(5, False)])
     assert result.stderr == "run 5 of charge is stored; it repeats run 2\n"

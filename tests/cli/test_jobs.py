@@ -82,8 +82,12 @@ def test_reading_changes_nothing(call: Call, database: Path):
     ("pragma", "message"),
     [
         (
+            "user_version = 1",
+            "expected schema version 3, got 1: an older onthedot wrote it; 'onthedot store migrate --db ",
+        ),
+        (
             "user_version = 0",
-            "expected schema version 3, got 0: an older onthedot wrote it; 'onthedot store migrate --db ",
+            "expected the tables of onthedot, found none; 'onthedot store migrate --db ",
         ),
         (
             "user_version = 99",
@@ -305,12 +309,12 @@ WRITING = [
 def test_a_change_does_not_migrate_a_database_of_another_version(call: Call, database: Path, arguments: list[str]):
     """Nodes of the other version may be running on the file."""
     db = sqlite3.connect(database)
-    db.execute("PRAGMA user_version = 0")
+    db.execute("PRAGMA user_version = 1")
     db.close()
     before = database.read_bytes()
     result = call(*arguments, "--db", database)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "expected schema version 3, got 0" in result.stderr
+    assert "expected schema version 3, got 1" in result.stderr
     assert database.read_bytes() == before
 
 

@@ -330,7 +330,7 @@ def _show_job(
     async def read(store: Store) -> tuple[str, list[Mapping[str, Any]], bool]:
         record = await find_job(store, job, namespace=namespace)
         ahead = await look_ahead(store, record.id, now, limit=limit)
-        starts = [coming_fields(one) for one in coming(ahead, now, limit)]
+        starts: list[Mapping[str, Any]] = [coming_fields(one) for one in coming(ahead, now, limit)]
         return str(record.state), starts, await has_living_node(store, now)
 
     is_alive = True
