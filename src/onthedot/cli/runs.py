@@ -244,8 +244,8 @@ class Shown:
 @with_debug
 def show(run_id: int, store: str | None, db: str | None, as_json: bool) -> None:
     """Show everything about the run with the number RUN: its trigger, what it waits for, and each of its attempts. Of
-    an attempt it shows when it was due, and how long after that it was reserved, armed, started and ended. It only
-    reads.
+    an attempt it shows when it was due, and how long after that it was reserved, armed, started and ended. RESERVED is
+    negative if a worker took the run before it was due, which is usual. It only reads.
 
     \b
     Examples:
