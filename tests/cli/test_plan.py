@@ -174,8 +174,8 @@ def test_a_job_of_another_file_is_not_overwritten(call: Call, file: Path, tmp_pa
     assert (taken.exit_code, f"~ backup: changed (until now from {file.name})" in taken.stdout) == (0, True)
 
 
-def test_a_job_without_a_start_soon_says_when_it_starts_first(call: Call, file: Path, stand: Stand):
-    stand("2026-06-01T12:00Z")
+def test_a_job_without_a_start_soon_says_when_it_starts_first(call: Call, file: Path, set_clock: SetClock):
+    set_clock("2026-06-01T12:00Z")
     file.write_text(
         "jobs:\n"
         "  - {name: yearly, schedule: '30 2 25 12 *', run: echo hi}\n"

@@ -13,6 +13,7 @@ from click.testing import Result
 
 import onthedot as otd
 from onthedot.clock import SECOND
+from onthedot.ids import LeaseIds
 from onthedot.model.errors import UnknownRun
 from onthedot.model.job import Call as CallTask
 from onthedot.model.job import Job
@@ -375,7 +376,7 @@ def test_the_node_is_shown_if_there_are_several(call: Call, cluster: Path):
         store = await SqliteStore.open(cluster)
         disk = (await store.put_job(Job(name="disk", task=CallTask(handler="disk")), now=seconds(-9))).record
         await store.submit([NewRun(disk.id, "submit:1", seconds(-1))], now=seconds(-9))
-        ask = ReserveRequest("web-2-i", ["m1"], 1, tasks=frozenset({"call:disk"}), number=1)
+        ask = ReserveRequest("web-2-i", LeaseIds("m", 1), 1, tasks=frozenset({"call:disk"}), number=1)
         assert len((await store.reserve(ask, now=seconds(0))).armed) == 1
         await store.close()
 

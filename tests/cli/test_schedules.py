@@ -252,16 +252,18 @@ def test_a_program_is_no_file_of_jobs(
 
 
 @pytest.mark.parametrize("arguments", [["jobs"], ["upcoming"], ["upcoming", "tick"], ["upcoming", "--job", "tick"]])
-def test_starts_that_nobody_would_make_have_a_note(call: Call, database: Path, stand: Stand, arguments: list[str]):
+def test_starts_that_nobody_would_make_have_a_note(
+    call: Call, database: Path, set_clock: SetClock, arguments: list[str]
+):
     note = "no node is living: nothing starts until one is\n"
     assert note not in call(*arguments, "--db", database).output, "its lease has not ended"
-    stand("2026-03-28T12:01:00+01:00")
+    set_clock("2026-03-28T12:01:00+01:00")
     assert call(*arguments, "--db", database).output.endswith(note)
     assert "note" not in call(*arguments, "--db", database, "--json").output
     json.loads(call(*arguments, "--db", database, "--json").output)
 
 
-def test_without_starts_there_is_no_such_note(call: Call, database: Path, stand: Stand):
-    stand("2026-03-28T12:01:00+01:00")
+def test_without_starts_there_is_no_such_note(call: Call, database: Path, set_clock: SetClock):
+    set_clock("2026-03-28T12:01:00+01:00")
     assert "living" not in call("upcoming", "on_demand", "--db", database).output
     assert "living" not in call("upcoming", "--until", "+1ms", "--db", database).output

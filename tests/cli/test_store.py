@@ -72,9 +72,9 @@ def test_the_docstring_examples_of_processes_are_true():
     assert not doctest.testmod(processes).failed
 
 
-def test_check_names_the_drain_of_the_only_planner(call: Call, cluster: Path, stand):
+def test_check_names_the_drain_of_the_only_planner(call: Call, cluster: Path, set_clock):
     assert call("node", "drain", "web-1", "--db", cluster).exit_code == 0
-    stand("2026-03-28T12:00:10+01:00")  # the term of web-1 has ended, and so has web-2
+    set_clock("2026-03-28T12:00:10+01:00")  # the term of web-1 has ended, and so has web-2
     found = json.loads(call("store", "check", "--db", cluster, "--json").output)
     assert found["problems"] == [
         "no node leads: the only planner is draining (web-1); start another one, "

@@ -48,8 +48,8 @@ def test_a_line_that_cannot_be_mapped_gets_a_remark():
     )
     [to_file] = [told.pop(line) for line in list(told) if "/var/log/backup.log" in told[line]]
     assert to_file == (
-        "its output goes to /var/log/backup.log: 'onthedot logs' has none of it; without the redirection it is kept "
-        "for each run"
+        "its output goes to /var/log/backup.log: the log of its runs does not have it; without the redirection it is "
+        "kept for each run"
     )
     assert told.pop(14) == "'0~59': a random minute there; here 'H(0-59)', which the job's name chooses and which stays"
     assert "minute: expected 0-59, got '61'" in told.pop(18)
@@ -140,9 +140,12 @@ def test_each_style_of_a_line_is_read_without_remarks(line: str, cron: str, task
         ("0 4 * * * cd shop && ./a", "it uses its user's home directory"),
         ("0 4 * * * ~/bin/a", "it uses its user's home directory"),
         ("0 4 * * * a $HOME/log", "it uses its user's home directory"),
-        ("0 4 * * * a>>/l", "its output goes to /l: 'onthedot logs' has none of it"),
-        ("0 4 * * * a 1> /var/log/x.log 2>&1", "its output goes to /var/log/x.log: 'onthedot logs' has none of it"),
-        ("0 4 * * * a &>> x.log", "its output goes to x.log: 'onthedot logs' has none of it"),
+        ("0 4 * * * a>>/l", "its output goes to /l: the log of its runs does not have it"),
+        (
+            "0 4 * * * a 1> /var/log/x.log 2>&1",
+            "its output goes to /var/log/x.log: the log of its runs does not have it",
+        ),
+        ("0 4 * * * a &>> x.log", "its output goes to x.log: the log of its runs does not have it"),
         ("TZ=UTC\n0 4 * * * a", "if you meant the times, write CRON_TZ, or give --tz"),
         ("0 4 * * * -ns a", "'-ns' before the command: the job does not overlap itself"),
         ("#0 5 * * * old\n0 4 * * * a", "'#0 5 * * * old': a job that is commented out; not imported"),

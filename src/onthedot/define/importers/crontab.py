@@ -202,7 +202,7 @@ def _add(found: ImportResult, state: _State, number: int, line: str) -> None:
                              "'directory' and HOME in 'env'")  # fmt: skip
     to_file = _TO_FILE.search(script)
     if to_file is not None:
-        found.remark(number, f"its output goes to {to_file[1][:80]}: 'onthedot logs' has none of it; without the "
+        found.remark(number, f"its output goes to {to_file[1][:80]}: the log of its runs does not have it; without the "
                              "redirection it is kept for each run")  # fmt: skip
     named = name_of(script)
     job = {
