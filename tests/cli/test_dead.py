@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import onthedot as otd
+from onthedot.cli import dead
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
 from tests.cli.conftest import Call
@@ -114,7 +115,8 @@ def test_discard_of_more_than_the_limit_changes_nothing(call: Call, box: Path):
 
 def test_a_replay_by_run_id_creates_one_run_each(call: Call, box: Path):
     result = call("dead", "replay", "1", "3", "--db", box)
-    assert (result.exit_code, result.output) == (0, "2 dead letters: 2 new runs\n")
+    stored = "run 5 of charge is stored; it repeats run 1\nrun 6 of charge is stored; it repeats run 3\n"
+    assert (result.exit_code, result.output) == (0, stored)
     again = json.loads(call("dead", "replay", "1", "3", "--db", box, "--json").output)
     assert again["run_ids"] == [5, 6]
     assert [group["count"] for group in groups(call, box)] == [2]
@@ -148,7 +150,7 @@ def test_letters_are_discarded_by_run_id_or_all(call: Call, box: Path):
     assert "RUN: expected dead letters only, got 1 that are none" in again.output
     assert "settled   discarded:sent by hand" in call("show", "1", "--db", box).output
     assert json.loads(call("dead", "discard", "--all", "--db", box, "--json").output)["discarded"] == 1
-    assert call("dead", "list", "--db", box).output == "no dead letters match\n"
+    assert call("dead", "list", "--db", box).output == "there are no dead letters\n"
     assert len(json.loads(call("runs", "--state", "dead", "--db", box, "--json").output)) == 4
 
 
@@ -180,3 +182,45 @@ def test_bad_input_is_refused_and_changes_nothing(call: Call, box: Path, argumen
 @pytest.mark.parametrize("name", ["list", "show", "replay", "discard"])
 def test_each_command_has_help_with_examples(call: Call, name: str):
     assert f"Examples:\n    onthedot dead {name}" in call("dead", name, "--help").output
+
+
+def test_a_list_that_was_narrowed_says_that_nothing_matches(call: Call, box: Path):
+    for narrow in (["--job", "none"], ["--since", "-1s"], ["--namespace", "team"]):
+        assert call("dead", "list", "--db", box, *narrow).output == "no dead letters match\n"
+
+
+def test_a_second_replay_names_the_run_that_is_there(call: Call, box: Path):
+    assert call("dead", "replay", "1", "--db", box).output == "run 5 of charge is stored; it repeats run 1\n"
+    again = call("dead", "replay", "1", "2", "--db", box)
+    first, second = again.output.splitlines()
+    assert first.startswith("run 1 was replayed before, as run 5: no new run; 'onthedot show 5 --db ")
+    assert second == "run 6 of charge is stored; it repeats run 2"
+    assert again.exit_code == 0
+
+
+def test_a_replay_of_all_names_the_new_runs(call: Call, box: Path):
+    result = call("dead", "replay", "--all", "--yes", "--db", box)
+    assert result.output == "4 dead letters: 4 new runs; runs 5, 6, 7, 8\n"
+
+
+def test_a_replay_can_be_followed(call: Call, box: Path, monkeypatch: pytest.MonkeyPatch):
+    followed: list[tuple[int, bool]] = []
+
+    def follow(url: str, run_id: int, *, as_json: bool) -> int:
+        followed.append((run_id, as_json))
+        return 1
+
+    monkeypatch.setattr(dead, "follow_run", follow)
+    result = call("dead", "replay", "2", "--follow", "--db", box)
+    assert (result.exit_code, result.stdout, followed) == (1, "", [(5, False)])
+    assert result.stderr == "run 5 of charge is stored; it repeats run 2\n"
+    assert call("dead", "replay", "2", "-f", "--json", "--db", box).output == ""
+    assert followed[1:] == [(5, True)]
+
+
+@pytest.mark.parametrize("given", [["1", "2"], ["--all"]])
+def test_only_one_replay_can_be_followed(call: Call, box: Path, given: list[str]):
+    result = call("dead", "replay", *given, "--follow", "--db", box)
+    assert result.exit_code == 2
+    assert f"--follow: expected one RUN, got {'2' if '2' in given else 'none'}" in result.output
+    assert sum(int(str(group["count"])) for group in groups(call, box)) == 4

@@ -54,7 +54,8 @@ from tests.cli.started import started
         (["next", "@daily", "-n", "100000"], "100000 is not in the range 1<=x<=1000"),
         (
             ["jobs", "--db", "gone.db"],
-            "expected a database at 'gone.db', found none; make one with 'onthedot store migrate --db gone.db'",
+            "expected a database at 'gone.db', found none; go to the folder that has it, or name it with --db; "
+            "'onthedot store migrate --db gone.db' makes a new one",
         ),
         (["jobs", "--store", "memory:"], "expected one that other processes can read, got 'memory:'"),
         (
@@ -217,6 +218,7 @@ FILLED_IN = {  # suggestions with capitals or fields (\0): what the test calls i
     f"onthedot logs {FIELD} -f": "onthedot logs 1 -f",
     "onthedot next EXPR": "onthedot next '0 9 * * *'",
     "onthedot keys revoke KEY": "onthedot keys revoke KEY",
+    f"onthedot plan {FIELD}": "onthedot plan app.py",
     f"onthedot resume {FIELD}": "onthedot resume nightly",
     "onthedot secret set NAME": "onthedot secret set TOKEN",
     f"onthedot runs --job {FIELD}": "onthedot runs --job nightly",
@@ -247,6 +249,7 @@ def test_every_suggestion_of_a_message_works(tmp_path: Path, call: Call, monkeyp
     monkeypatch.setenv("EDITOR", "true")
     monkeypatch.setenv("OTD_SECRETS_KEY", base64.b64encode(bytes(32)).decode())
     (tmp_path / "jobs.yaml").write_text("jobs:\n  - name: nightly\n    schedule: 0 2 * * *\n    run: echo hello\n")
+    (tmp_path / "app.py").write_text("import onthedot as otd\n\nsched = otd.Scheduler('sqlite:///onthedot.db')\n")
     for first in ("apply jobs.yaml", "trigger nightly", "up --no-api --plain --for 2s"):
         assert call(*shlex.split(first)).exit_code == 0, first
     assert CliRunner().invoke(cli, ["users", "create", "ann"], input=PASSWORD).exit_code == 0
@@ -269,7 +272,7 @@ def test_every_suggestion_of_a_message_works(tmp_path: Path, call: Call, monkeyp
 def test_a_suggestion_names_the_store_of_the_command(call: Call, tmp_path: Path):
     db = tmp_path / "shop.db"
     missing = call("users", "list", "--db", db)
-    assert f"make one with 'onthedot store migrate --db {db}'" in missing.output
+    assert f"'onthedot store migrate --db {db}' makes a new one" in missing.output
     assert call("store", "migrate", "--db", db).exit_code == 0
     assert f"make one with 'onthedot users create NAME --db {db}'" in call("users", "list", "--db", db).output
     assert f"'onthedot runs --db {db}' lists them" in call("show", "7", "--db", db).output

@@ -82,8 +82,12 @@ def test_reading_changes_nothing(call: Call, database: Path):
     ("pragma", "message"),
     [
         (
+            "user_version = 1",
+            "expected schema version 3, got 1: an older onthedot wrote it; 'onthedot store migrate --db ",
+        ),
+        (
             "user_version = 0",
-            "expected schema version 3, got 0: an older onthedot wrote it; 'onthedot store migrate --db ",
+            "expected the tables of onthedot, found none; 'onthedot store migrate --db ",
         ),
         (
             "user_version = 99",
@@ -120,6 +124,7 @@ async def test_the_parents_of_a_job_are_shown_in_the_schedule_column(tmp_path: P
     assert [line[-2:] for line in cells(shown)[1:] if len(line) < 6 or line[0] == "alarm"] == [
         ["-", "after any of clean, load, if it fails"],
         ["-", "after clean, load"],
+        ["no node is living: nothing starts until one is"],
     ]
     jobs = json.loads((await asyncio.to_thread(call_jobs, "--db", str(path), "--json")).output)
     assert jobs[1]["after"] == {"jobs": ["clean", "load"], "any": False, "on": "success"}
@@ -304,12 +309,12 @@ WRITING = [
 def test_a_change_does_not_migrate_a_database_of_another_version(call: Call, database: Path, arguments: list[str]):
     """Nodes of the other version may be running on the file."""
     db = sqlite3.connect(database)
-    db.execute("PRAGMA user_version = 0")
+    db.execute("PRAGMA user_version = 1")
     db.close()
     before = database.read_bytes()
     result = call(*arguments, "--db", database)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "expected schema version 3, got 0" in result.stderr
+    assert "expected schema version 3, got 1" in result.stderr
     assert database.read_bytes() == before
 
 

@@ -172,3 +172,29 @@ def test_a_job_of_another_file_is_not_overwritten(call: Call, file: Path, tmp_pa
     assert "more" not in call("jobs", "--db", db).stdout
     taken = call("apply", str(other), "--db", db, "--take-over")
     assert (taken.exit_code, f"~ backup: changed (until now from {file.name})" in taken.stdout) == (0, True)
+
+
+def test_a_job_without_a_start_soon_says_when_it_starts_first(call: Call, file: Path, set_clock: SetClock):
+    set_clock("2026-06-01T12:00Z")
+    file.write_text(
+        "jobs:\n"
+        "  - {name: yearly, schedule: '30 2 25 12 *', run: echo hi}\n"
+        "  - {name: over, schedule: at 2026-05-01T09:00Z, run: echo hi}\n"
+        "  - {name: asked, run: echo hi}\n"
+        "  - {name: held, paused: true, schedule: '30 2 25 12 *', run: echo hi}\n"
+    )
+    told = call("plan", file, "--utc", "--no-load").output
+    assert told == (
+        "+ yearly: created\n"
+        "    no start in the next 30 days; the first is 2026-12-25 02:30:00 +00:00\n"
+        "+ over: created\n"
+        "    no start in the next 30 days, and none later\n"
+        "+ asked: created\n"
+        "+ held: created (paused)\n"
+        "jobs.yaml: 4 jobs would change\n"
+    )
+    call("apply", file)
+    file.write_text("jobs:\n  - {name: yearly, schedule: '30 2 26 12 *', run: echo hi}\n")
+    told = call("plan", file, "--utc", "--no-load").output
+    assert "the first is 2026-12-26 02:30:00 +00:00\n" in told
+    assert "it starts as before" not in told

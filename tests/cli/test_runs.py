@@ -13,12 +13,16 @@ from click.testing import Result
 
 import onthedot as otd
 from onthedot.clock import SECOND
+from onthedot.ids import LeaseIds
 from onthedot.model.errors import UnknownRun
-from onthedot.model.run import RunState
+from onthedot.model.job import Call as CallTask
+from onthedot.model.job import Job
+from onthedot.model.run import NewRun, RunState
 from onthedot.operations.open_verbs import opened
 from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.values import ReserveRequest
 from onthedot.testing import Harness, run_virtual
-from tests.cli.conftest import AskStore, Call
+from tests.cli.conftest import AskStore, Call, seconds
 from tests.runners.program.plain_guard import guard
 
 TABLE = r"""
@@ -356,3 +360,27 @@ async def test_the_library_finds_no_run_with_an_impossible_id(database: Path, nu
         for refused in (verbs.retry_run(number), verbs.replay(number), verbs.result(number)):
             with pytest.raises(UnknownRun, match=f"there is no run {number}: expected"):
                 await refused
+
+
+def test_only_the_runs_of_one_node(call: Call, cluster: Path):
+    held = json.loads(call("runs", "--node", "web-1", "--db", cluster, "--json").stdout)
+    assert held
+    assert {run["node"] for run in held} == {"web-1"}
+    assert numbers(call("runs", "--node", "web-1", "--db", cluster)) == [run["run_id"] for run in held]
+    assert call("runs", "--node", "web-2", "--db", cluster).output == "no runs match\n"
+    assert "NODE" not in call("runs", "--db", cluster).output, "only one node had any of them"
+
+
+def test_the_node_is_shown_if_there_are_several(call: Call, cluster: Path):
+    async def reserve() -> None:
+        store = await SqliteStore.open(cluster)
+        disk = (await store.put_job(Job(name="disk", task=CallTask(handler="disk")), now=seconds(-9))).record
+        await store.submit([NewRun(disk.id, "submit:1", seconds(-1))], now=seconds(-9))
+        ask = ReserveRequest("web-2-i", LeaseIds("m", 1), 1, tasks=frozenset({"call:disk"}), number=1)
+        assert len((await store.reserve(ask, now=seconds(0))).armed) == 1
+        await store.close()
+
+    asyncio.run(reserve())
+    head, *rows = (re.split(r" {2,}", line) for line in call("runs", "--db", cluster).output.splitlines())
+    assert head[-2:] == ["NODE", "NOTE"]
+    assert {("mail", "web-1"), ("disk", "web-2"), ("scan", "-")} <= {(row[1], row[7]) for row in rows}

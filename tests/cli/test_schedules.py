@@ -222,3 +222,48 @@ def test_bad_input_is_refused(call: Call, database: Path, arguments: list[str], 
     result = call("upcoming", "--db", database, *arguments)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("fold", "remarks"),
+    [
+        ("first", ["", "02:30 comes twice, and it starts once: the first time", "clocks go back 1h"]),
+        ("second", ["", "clocks go back 1h; 02:30 comes twice, and it starts once: the second time", ""]),
+        ("both", ["", "", "clocks go back 1h"]),
+    ],
+)
+def test_a_time_that_comes_twice_has_a_remark(call: Call, fold: str, remarks: list[str]):
+    asked = ("next", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2026-10-23T12:00Z", "-n", "3")
+    assert [row.partition("← ")[2] for row in rows(call(*asked, "--fold", fold))] == remarks
+    hourly = rows(call("next", "30 * * * *", "--tz", "Europe/Berlin", "--from", "2026-10-24T23:45Z", "-n", "3"))
+    assert [row.partition("← ")[2] for row in hourly] == ["", "clocks go back 1h", ""], "it starts at both"
+
+
+@pytest.mark.parametrize("program", ["app.py", "app.py:sched", "none.py"])
+@pytest.mark.parametrize("command", ["check", "lint"])
+def test_a_program_is_no_file_of_jobs(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, program: str
+):
+    (tmp_path / "app.py").write_text("import onthedot as otd\n\nsched = otd.Scheduler('memory:')\n")
+    monkeypatch.chdir(tmp_path)
+    result = call(command, program)
+    told = f"FILE: expected YAML or JSON, got '{program}', which is a Python program; use 'onthedot plan {program}'"
+    assert (result.exit_code, told in result.output) == (2, True), result.output
+
+
+@pytest.mark.parametrize("arguments", [["jobs"], ["upcoming"], ["upcoming", "tick"], ["upcoming", "--job", "tick"]])
+def test_starts_that_nobody_would_make_have_a_note(
+    call: Call, database: Path, set_clock: SetClock, arguments: list[str]
+):
+    note = "no node is living: nothing starts until one is\n"
+    assert note not in call(*arguments, "--db", database).output, "its lease has not ended"
+    set_clock("2026-03-28T12:01:00+01:00")
+    assert call(*arguments, "--db", database).output.endswith(note)
+    assert "note" not in call(*arguments, "--db", database, "--json").output
+    json.loads(call(*arguments, "--db", database, "--json").output)
+
+
+def test_without_starts_there_is_no_such_note(call: Call, database: Path, set_clock: SetClock):
+    set_clock("2026-03-28T12:01:00+01:00")
+    assert "living" not in call("upcoming", "on_demand", "--db", database).output
+    assert "living" not in call("upcoming", "--until", "+1ms", "--db", database).output

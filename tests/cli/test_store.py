@@ -70,3 +70,27 @@ def test_check_lists_problems(call: Call, cluster: Path, set_clock):
 def test_the_docstring_examples_of_processes_are_true():
     assert doctest.testmod(processes).attempted
     assert not doctest.testmod(processes).failed
+
+
+def test_check_names_the_drain_of_the_only_planner(call: Call, cluster: Path, set_clock):
+    assert call("node", "drain", "web-1", "--db", cluster).exit_code == 0
+    set_clock("2026-03-28T12:00:10+01:00")  # the term of web-1 has ended, and so has web-2
+    found = json.loads(call("store", "check", "--db", cluster, "--json").output)
+    assert found["problems"] == [
+        "no node leads: the only planner is draining (web-1); start another one, "
+        "or end a drain with 'node drain web-1 --undo'"
+    ]
+    assert call("node", "drain", "web-1", "--undo", "--db", cluster).exit_code == 0
+    found = json.loads(call("store", "check", "--db", cluster, "--json").output)
+    assert "see 'onthedot nodes" in found["problems"][0]
+
+
+def test_without_tables_it_names_the_command_that_makes_them(call: Call, tmp_path: Path):
+    path = tmp_path / "empty.db"
+    with sqlite3.connect(path) as db:
+        db.execute(f"PRAGMA application_id = {0x4F544431}")
+    db.close()
+    told = call("jobs", "--db", path)
+    assert told.exit_code == 2
+    assert "expected the tables of onthedot, found none" in told.output
+    assert f"'onthedot store migrate --db {path}' makes them" in told.output

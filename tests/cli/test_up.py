@@ -266,3 +266,15 @@ def test_plain_lines_replace_the_live_view_on_request_or_on_a_dumb_terminal(
         assert up.end() == 0
     assert "so far" not in up.screen.text()
     assert "one" in up.screen.text()
+
+
+def test_without_a_program_it_adds_no_samples_to_a_store_with_other_jobs(tmp_path: Path, call: Call):
+    (tmp_path / "jobs.yaml").write_text("jobs:\n  - {name: backup, run: echo done, schedule: every 1s}\n")
+    database = tmp_path / "onthedot.db"
+    assert call("apply", tmp_path / "jobs.yaml", "--db", database).exit_code == 0
+    with started(tmp_path, "up", "--no-api") as node:
+        node.until("samples", "none added: this store has jobs of its own", "'onthedot up app.py'")
+        node.until("finished", "backup", "succeeded in")
+        node.signal(signal.SIGINT)
+        assert node.end() == 0
+    assert [job["job"] for job in json.loads(call("jobs", "--db", database, "--json").output)] == ["backup"]

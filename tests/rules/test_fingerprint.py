@@ -89,3 +89,42 @@ def test_hostile_text_takes_little_time(text: str):
     began = time.process_time()
     common_text(text)
     assert time.process_time() - began < 0.2
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("E: 404 of http://a.example.org/x", "E: 404 of http://a.example.org/y?page=7#top"),
+        ("E: 'https://a.example.org/x' is away", "E: 'https://a.example.org/y' is away"),
+        ("E: https://ann:one@a.example.org/x", "E: https://bob:two@a.example.org/x"),
+        ("E: http://a.example.org:8080/x", "E: http://a.example.org:8081/x"),
+        ("E: http://[::1]:80/x", "E: http://[::1]:80/y"),
+        ("E: file:///a/b", "E: file:///c"),
+    ],
+)
+def test_the_path_of_a_url_does_not_count(one: str, two: str):
+    assert same(one, two), (common_text(one), common_text(two))
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("E: no answer from http://a.example.org/x", "E: no answer from http://b.example.org/x"),
+        ("E: no answer from 'http://a.example.org/x'", "E: no answer from 'http://b.example.org/x'"),
+        ("E: http://a.example.org: refused", "E: https://a.example.org: refused"),
+    ],
+)
+def test_the_host_of_a_url_counts(one: str, two: str):
+    assert not same(one, two), common_text(one)
+
+
+def test_a_url_is_shown_with_its_host_and_without_its_password():
+    told = "E: <https://ann:secret@api.example.org:8443/orders/7?key=1>, and 'http://b.example.org' too"
+    assert common_text(told) == "E: <https://api.example.org:<n><path>>, and http://b.example.org too"
+
+
+@pytest.mark.parametrize("text", ["a://" * 1_000, "'a://b" * 800, "a" * 4_000 + "://", "x://" + "@" * 4_000])
+def test_no_url_takes_long(text: str):
+    began = time.process_time()
+    common_text(text)
+    assert time.process_time() - began < 0.2

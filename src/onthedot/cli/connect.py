@@ -22,7 +22,7 @@ import click
 import onthedot as otd
 from onthedot.cli.errors import BadInput
 from onthedot.cli.options import INSECURE, KEY_FILE
-from onthedot.clock import SystemClock
+from onthedot.clock import Micros, SystemClock
 from onthedot.model.addresses import is_server
 from onthedot.model.errors import KeyRefused
 from onthedot.settings import Settings
@@ -122,6 +122,11 @@ def read_store(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
     return asyncio.run(_read(url, read))
 
 
+async def has_living_node(store: Store, now: Micros) -> bool:
+    """Whether a node of this store lives."""
+    return bool(await store.queries.list_nodes(living=True, limit=1, now=now))
+
+
 def check_exists(url: str) -> None:
     """Refuse a store that does not exist, or that other processes cannot see."""
     if is_server(url):
@@ -137,7 +142,7 @@ def check_exists(url: str) -> None:
     if path is not None and not (path.exists() and path.stat().st_size):
         raise click.UsageError(
             f"store: expected a database at '{path}', found none; "
-            f"make one with 'onthedot store migrate --db {path}', or name another with --db"
+            f"go to the folder that has it, or name it with --db; 'onthedot store migrate --db {path}' makes a new one"
         )
 
 

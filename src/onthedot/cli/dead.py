@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from onthedot.cli.connect import call, query
-from onthedot.cli.errors import BadInput, Command, Group
+from onthedot.cli.errors import BadInput, Command, Group, on_this_store
 from onthedot.cli.options import (
     ASK_ABOVE,
     RUN,
@@ -22,18 +22,22 @@ from onthedot.cli.options import (
     with_range,
     with_server,
 )
+from onthedot.cli.runs import follow_run
 from onthedot.cli.terminal import echo_more, echo_table, in_zone, moment, reader_time
 from onthedot.clock import Micros, SystemClock, to_micros
 from onthedot.model.errors import DefinitionError, StateError, UnknownRun
 from onthedot.model.events import Event, RunsReplayed
 from onthedot.model.policies import Rate
 from onthedot.model.run import RunRecord
-from onthedot.observe.formats import count, iso
+from onthedot.observe.formats import count, iso, plain
 from onthedot.observe.json_fields import run_fields
 from onthedot.operations.dead_letters import DeadLetters, Replayed, is_letter
 
 if TYPE_CHECKING:
     from onthedot.operations.verbs import Verbs
+
+_FEW = 10
+"""How many new runs are named one by one."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -99,7 +103,7 @@ def list_groups(store: str | None, db: str | None, as_json: bool, **asked: Any) 
     if as_json:
         click.echo(json.dumps([_group_as_json(group) for group in groups], indent=2))
     else:
-        _echo_groups(groups)
+        _echo_groups(groups, narrowed=_is_narrowed(asked))
         if sum(group.count for group in groups) >= asked["limit"]:
             click.echo(f"only the newest {asked['limit']} dead letters are counted; --limit sets how many")
 
@@ -150,8 +154,9 @@ def with_choice(function: F) -> F:
 @dead.command(cls=Command, short_help="Run dead letters again.")
 @with_choice
 @click.option("--rate", "pace", metavar="N/TIME", help="Start them at this rate: 10/s, 100/m, 1/30s.")
+@click.option("-f", "--follow", is_flag=True, help="Print the output of the new run until it ends. With one RUN only.")
 @with_server
-@with_json("one JSON object")
+@with_json("one JSON object; with --follow one per line: the output of the new run, and at last that run")
 @with_debug
 def replay(
     run_ids: tuple[int, ...],
@@ -159,33 +164,45 @@ def replay(
     dry_run: bool,
     yes: bool,
     pace: str | None,
+    follow: bool,
     store: str | None,
     db: str | None,
     as_json: bool,
     **asked: Any,
 ) -> None:
     """Run dead letters again: those with the numbers RUN, or all that match, the oldest first. Each gets one new run,
-    with the arguments and the slot of the old one. A second replay makes no second run.
+    with the arguments and the slot of the old one. A second replay makes no second run, and names the first one.
+
+    --follow prints the output of the new run until it ends, and exits with 0 if the run succeeded, else 1. Ctrl-C stops
+    following (130), and the run continues.
 
     \b
     Examples:
       onthedot dead replay 41 42
+      onthedot dead replay 41 --follow
       onthedot dead replay --fingerprint 3f9a1c0b77e2 --rate 10/s --dry-run
       onthedot dead replay --job nightly_report --since -24h --yes
       onthedot dead replay --all --rate 100/m --json
     """
     rate = None if pace is None else _read_rate(pace)
     _check_choice(run_ids, everything, {**asked, "rate": pace, "dry-run": dry_run})
-    asks, box = _may_ask(yes or dry_run or as_json), _box(asked)
+    if follow and len(set(run_ids)) != 1:
+        raise click.UsageError(f"--follow: expected one RUN, got {len(set(run_ids)) or 'none'}")
+    asks, box, url = _may_ask(yes or dry_run or as_json), _box(asked), store_url(store, db)
 
-    async def work(verbs: Verbs) -> Replayed:
+    async def work(verbs: Verbs) -> tuple[Replayed, list[str]]:
         if run_ids:
             return await _replay_these(verbs, run_ids)
-        return await _replay_box(verbs, {**box, "rate": rate}, dry_run=dry_run, asks=asks)
+        return await _replay_box(verbs, {**box, "rate": rate}, dry_run=dry_run, asks=asks), []
 
     tell = _tell if sys.stderr.isatty() else None
-    done = call(store_url(store, db), work, namespace=asked["namespace"], tell=tell)
-    click.echo(json.dumps(_replayed_as_json(done), indent=2) if as_json else _in_words(done))
+    done, lines = call(url, work, namespace=asked["namespace"], tell=tell)
+    if not as_json:
+        click.echo("\n".join(lines or [_in_words(done) + _named(done.run_ids)]), err=follow)
+    elif not follow:
+        click.echo(json.dumps(_replayed_as_json(done), indent=2))
+    if follow:
+        click.get_current_context().exit(follow_run(url, done.run_ids[0], as_json=as_json))
 
 
 @dead.command(cls=Command, short_help="Discard dead letters.")
@@ -239,15 +256,23 @@ def discard(
         raise BadInput(f"RUN: expected dead letters only, got {len(set(run_ids)) - done} that are none")
 
 
-async def _replay_these(verbs: Verbs, run_ids: tuple[int, ...]) -> Replayed:
+async def _replay_these(verbs: Verbs, run_ids: tuple[int, ...]) -> tuple[Replayed, list[str]]:
+    """Replay these runs. Return the result, and a line about each."""
     ids: list[int] = []
+    lines: list[str] = []
     for run_id in dict.fromkeys(run_ids):
         try:
-            ids.append((await verbs.replay(run_id)).id)
+            run = await verbs.replay(run_id)
         except (StateError, UnknownRun) as error:
             asked_for = f"; asked for before that: {', '.join(map(str, ids))}" if ids else ""
             raise BadInput(f"RUN: {error}{asked_for}") from error
-    return Replayed(len(ids), run_ids=tuple(ids))
+        ids.append(run.id)
+        if run.created:
+            lines.append(f"run {run.id} of {plain(run.job)} is stored; it repeats run {run_id}")
+        else:
+            seen = f"run {run_id} was replayed before, as run {run.id}: no new run; 'onthedot show {run.id}' shows it"
+            lines.append(on_this_store(seen))
+    return Replayed(len(ids), run_ids=tuple(ids)), lines
 
 
 async def _replay_box(verbs: Verbs, box: dict[str, Any], *, dry_run: bool, asks: bool) -> Replayed:
@@ -269,6 +294,11 @@ def _tell(event: Event) -> None:
 
 def _may_ask(settled: bool) -> bool:
     return not settled and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _is_narrowed(asked: dict[str, Any]) -> bool:
+    """Whether only some of the dead letters were asked for."""
+    return asked["namespace"] != "default" or any(asked[name] is not None for name in ("job", "since", "until"))
 
 
 def _check_choice(run_ids: tuple[int, ...], everything: bool, asked: dict[str, Any]) -> None:
@@ -307,9 +337,9 @@ def _read_rate(text: str) -> Rate:
 # ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _echo_groups(groups: list[DeadLetters]) -> None:
+def _echo_groups(groups: list[DeadLetters], *, narrowed: bool) -> None:
     if not groups:
-        click.echo("no dead letters match")
+        click.echo("no dead letters match" if narrowed else "there are no dead letters")
         return
     now = SystemClock().now()
     rows = [
@@ -363,6 +393,18 @@ def _run_as_json(run: RunRecord) -> dict[str, Any]:
 
 def _in_words(done: Replayed) -> str:
     return done.in_words(lambda at: reader_time(to_micros(at), exact=False))
+
+
+def _named(run_ids: tuple[int, ...]) -> str:
+    """The numbers of the new runs: all of a few, else the first and the last.
+
+    >>> print(_named((5, 6)), _named(()), _named(tuple(range(5, 105))))
+    ; runs 5, 6  ; runs 5 to 104
+    """
+    if len(run_ids) > _FEW:
+        return f"; runs {min(run_ids)} to {max(run_ids)}"
+    numbers = ", ".join(map(str, run_ids))
+    return f"; {'run' if len(run_ids) == 1 else 'runs'} {numbers}" if run_ids else ""
 
 
 def _replayed_as_json(done: Replayed) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import click
 from onthedot.cli.connect import call, check_exists, query
 from onthedot.cli.errors import BAD_INPUT, BadInput, Command
 from onthedot.cli.jobs import jobs_shown
-from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_store
+from onthedot.cli.options import refuse_program, store_url, with_debug, with_json, with_server, with_store
 from onthedot.cli.terminal import task_in_words
 from onthedot.clock import SystemClock
 from onthedot.define.check import missing_parents, parents_first
@@ -78,6 +78,7 @@ def check(files: tuple[str, ...], schema: bool, as_json: bool) -> None:
         return
     if not files:
         raise click.UsageError("expected the name of a file, got none; 'onthedot check jobs.yaml'")
+    refuse_program("FILE", files)
     checked = check_together([check_file(file) for file in files])
     if as_json:
         click.echo(json.dumps({"files": [_checked_as_json(one) for one in checked]}, indent=2))
@@ -398,7 +399,7 @@ def export(names: tuple[str, ...], form: str, namespace: str | None, store: str 
 
     url = store_url(store, db)
     if form == "csv":
-        found = jobs_shown(url, SystemClock().now(), None)
+        found = jobs_shown(url, SystemClock().now(), None).jobs
     else:
         found = [Shown(record, [], None) for record in query(url, lambda verbs: verbs.list_jobs())]
     shown = _chosen(found, names, namespace)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from onthedot.cli.connect import call, call_server, query, read_store
+from onthedot.cli.connect import call, call_server, has_living_node, query, read_store
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import read_ahead, store_url, with_debug, with_json, with_namespace, with_server, with_utc
 from onthedot.cli.terminal import (
+    NOBODY_LIVES,
     echo_more,
     echo_table,
     in_words,
@@ -68,29 +69,39 @@ def jobs(store: str | None, db: str | None, limit: int | None, namespace: str | 
       onthedot jobs --db /var/lib/shop/onthedot.db --json
     """
     now, most = SystemClock().now(), limit or (None if as_json else MOST)
-    found = jobs_shown(store_url(store, db), now, None if most is None else most + 1, namespace)
+    found, is_alive = jobs_shown(store_url(store, db), now, None if most is None else most + 1, namespace)
     jobs = found[:most]
     if as_json:
         click.echo(json.dumps([_job_as_json(job) for job in jobs], indent=2))
     elif jobs:
         _echo_jobs(jobs, now)
+        if not is_alive and any(entry.at is not None for job in jobs for entry in job.next):
+            click.echo(NOBODY_LIVES)
     else:
         click.echo("no jobs are stored")
     if len(jobs) < len(found):
         echo_more(len(jobs), "job", "--limit sets how many", as_json=as_json)
 
 
-def jobs_shown(url: str, now: Micros, most: int | None, namespace: str | None = None) -> list[Shown]:
-    """The jobs of a store or a server, at most so many (None: all), with their next starts and last runs."""
+class ListedJobs(NamedTuple):
+    """Jobs with their next starts and last runs, and whether a node lives."""
+
+    jobs: list[Shown]
+    is_alive: bool = True
+
+
+def jobs_shown(url: str, now: Micros, most: int | None, namespace: str | None = None) -> ListedJobs:
+    """The jobs of a store or a server, at most so many (None: all)."""
     wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
 
-    async def read(store: Store) -> list[Shown]:
-        return [await shown(store, record, now) for record in await all_jobs(store.queries, wanted, most)]
+    async def read(store: Store) -> ListedJobs:
+        records = await all_jobs(store.queries, wanted, most)
+        return ListedJobs([await shown(store, one, now) for one in records], await has_living_node(store, now))
 
-    async def asked(client: Client) -> list[Shown]:
+    async def asked(client: Client) -> ListedJobs:
         from onthedot.client import views
 
-        return await views.jobs_shown(client.server, limit=most, namespace=namespace)
+        return ListedJobs(await views.jobs_shown(client.server, limit=most, namespace=namespace))
 
     return call_server(url, asked) if is_server(url) else read_store(url, read)
 

@@ -109,7 +109,8 @@ def drain(name: str, undo: bool, store: str | None, db: str | None, as_json: boo
     """Drain the living node NAME: it takes no more work. Its running attempts continue, and so do the runs that it has
     reserved for the next two seconds.
 
-    The node keeps running, and may lead. 'onthedot nodes' shows it as draining. After a restart it takes work again.
+    The node keeps running, and no longer leads: another planner does. If there is none, nothing new is planned until
+    the drain ends. 'onthedot nodes' shows it as draining. After a restart it takes work again.
 
     \b
     Examples:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, tzinfo
 from typing import Any, TypeVar
 
@@ -133,6 +133,15 @@ def store_url(store: str | None, db: str | None) -> str:
     if db is not None and "://" in db:
         raise click.UsageError(f"--db: expected the name of a file, got a URL, {shown_url(db)!r}; give it as --store")
     return f"sqlite:///{db}" if db is not None else store or os.environ.get("ONTHEDOT_STORE") or DEFAULT_STORE
+
+
+def refuse_program(what: str, given: Iterable[str]) -> None:
+    """Refuse a Python program where a file of jobs is expected."""
+    for name in given:
+        if name.partition(":")[0].endswith(".py"):
+            raise BadInput(
+                f"{what}: expected YAML or JSON, got {name!r}, which is a Python program; use 'onthedot plan {name}'"
+            )
 
 
 # ── points in time ───────────────────────────────────────────────────────────────────────────────────────────

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +16,11 @@ from onthedot.cli.options import reader_zone, store_url, with_debug, with_json, 
 from onthedot.cli.program import load_program
 from onthedot.cli.terminal import HeatMap, colours_wanted, echo_heat, in_zone, reader_time
 from onthedot.clock import SECOND, Micros, SystemClock
-from onthedot.define.differences import Difference, load_per_hour
-from onthedot.model.job import Job
+from onthedot.define.differences import HORIZON, Difference, load_per_hour
+from onthedot.model.job import Job, job_name
 from onthedot.observe.formats import count, iso, length, optional_iso, plain
-from onthedot.operations.apply import Applied
+from onthedot.operations.apply import Applied, shown
+from onthedot.schedules import due_of, next_after
 from onthedot.stores.connect import sqlite_path
 
 # ── plan ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -68,7 +69,7 @@ def plan(
     if as_json:
         click.echo(json.dumps(_changes_as_json(changes), indent=2))
     else:
-        _echo_plan(changes, "would change")
+        _echo_plan(changes, asked, "would change")
         if changes.changes and not no_load:
             _echo_load(asked)
     if exit_code and changes.changes:
@@ -116,13 +117,13 @@ def apply(
     if prune and not yes and not as_json and sys.stdin.isatty():
         planned = _applied(asked._replace(dry_run=True), url)
         if any(one.kind == "removed" for one in planned.differences):
-            _echo_plan(planned, "would change")
+            _echo_plan(planned, asked, "would change")
             click.confirm("Remove and change these?", abort=True)
     changes = _applied(asked, url)
     if as_json:
         click.echo(json.dumps(_changes_as_json(changes), indent=2))
     else:
-        _echo_plan(changes, "changed")
+        _echo_plan(changes, asked, "changed")
 
 
 # ── applying a program ───────────────────────────────────────────────────────────────────────────────────────────
@@ -162,9 +163,9 @@ def _applied(asked: _Request, url: str) -> Applied:
     )
 
 
-def _echo_plan(applied: Applied, verb: str) -> None:
+def _echo_plan(applied: Applied, asked: _Request, verb: str) -> None:
     """Print the changes for people."""
-    for line in _change_lines(applied):
+    for line in _change_lines(applied, {shown(job_name(job)): job for job in asked.jobs}):
         click.echo(line)
     click.echo(f"{plain(applied.source)}: {count(applied.changes, 'job')} {verb}" if applied.changes else "no changes")
 
@@ -186,14 +187,14 @@ _FEW = 3
 _MOST_FIELDS = 12
 
 
-def _change_lines(applied: Applied) -> Iterator[str]:
+def _change_lines(applied: Applied, jobs: Mapping[str, Job]) -> Iterator[str]:
     """Lines for each changed job; unchanged jobs are only counted."""
     for one in applied.differences:
         if one.kind != "unchanged":
             yield f"{_SIGNS[one.kind]} {plain(one.name)}: {one.kind}{_notes(applied, one)}"
             if one.kind == "changed":
                 yield from _fields(one)
-            yield from _starts(one)
+            yield from _starts(one, _first_start(one, jobs))
     same = sum(one.kind == "unchanged" for one in applied.differences)
     if same:
         yield f"= {count(same, 'job')} unchanged"
@@ -233,7 +234,20 @@ def _value_text(value: Any) -> str:
     return "nothing" if value is None else plain(json.dumps(value, ensure_ascii=False), most=80)
 
 
-def _starts(one: Difference) -> Iterator[str]:
+def _first_start(one: Difference, jobs: Mapping[str, Job]) -> str:
+    """When a job starts first that does not start within the next 30 days; else empty."""
+    job = None if one.kind == "removed" else jobs.get(one.name)
+    if job is None or not job.schedules or (job.paused is not None and job.paused.on):
+        return ""
+    now = SystemClock().now()
+    slots = [(schedule, next_after(schedule, now, origin=now)) for schedule in job.schedules]
+    starts = [due_of(job, schedule)(slot) for schedule, slot in slots if slot is not None]
+    if not starts:
+        return "no start in the next 30 days, and none later"
+    return f"no start in the next 30 days; the first is {_moment(min(starts))}" if min(starts) > now + HORIZON else ""
+
+
+def _starts(one: Difference, first: str) -> Iterator[str]:
     """The changes in time: how many starts, and the first few."""
     if one.moved:
         shifts = {move.new - move.old for move in one.moved}
@@ -247,7 +261,9 @@ def _starts(one: Difference) -> Iterator[str]:
         if instants:
             yield f"    {_counted(one, len(instants), what)}:"
             yield from _few([_moment(instant) for instant in instants[: _FEW + 1]])
-    if one.kind == "changed" and not one.starts_change:
+    if first:
+        yield f"    {first}"
+    elif one.kind == "changed" and not one.starts_change:
         yield "    it starts as before"
 
 

@@ -65,6 +65,7 @@ _PARTS: list[tuple[Iterable[RunState], int]] = [
     "--state", "states", multiple=True, type=click.Choice([str(state) for state in RunState]),
     help="Only runs in this state; may be given several times.",
 )  # fmt: skip
+@click.option("--node", metavar="NAME", help="Only runs that this node holds, or had last.")
 @with_range("runs that are due, or ended,")
 @click.option(
     "-n",
@@ -84,6 +85,7 @@ def runs(
     job: str | None,
     namespace: str,
     states: tuple[str, ...],
+    node: str | None,
     since: datetime | None,
     until: datetime | None,
     count: int,
@@ -92,24 +94,25 @@ def runs(
     """List runs: running ones, the next few that wait (all of them with --state scheduled), then finished ones, the
     latest first. 'onthedot show' shows everything about one run.
 
-    LATE is how long after its due time a run started. TOOK is how long it took, or has taken so far (…). --since and
-    --until compare the end of a run, or its due time if it has not ended.
+    LATE is how long after its due time a run started. TOOK is how long it took, or has taken so far (…). NODE is shown
+    if several nodes had these runs. --since and --until compare the end of a run, or its due time if it has not ended.
 
     \b
     Examples:
       onthedot runs --since yesterday
       onthedot runs --since 'monday 03:00' --until 'monday 04:00' --job nightly_report
       onthedot runs --state dead --state lost
+      onthedot runs --node web-1 --since -1h
       onthedot runs --job nightly_report -n 5 --json
     """
     url = store_url(store, db)
     wanted = [RunState(state) for state in states] or None
-    with_skips = not as_json and (wanted is None or RunState.SKIPPED in wanted)
+    with_skips = not as_json and node is None and (wanted is None or RunState.SKIPPED in wanted)
 
     check_range(since, until)
 
     async def read(verbs: Verbs) -> tuple[list[RunRecord], list[SkipRecord]]:
-        runs = await _list(verbs, job, namespace, wanted, count + 1, Between(since, until))
+        runs = await _list(verbs, job, namespace, wanted, count + 1, Chosen(node, since, until))
         skips: list[SkipRecord] = []
         if with_skips:
             skips = await verbs.list_skips(job, since=since, until=until, limit=NEWEST_SKIPS + 1)
@@ -125,15 +128,16 @@ def runs(
         echo_more(len(runs), "run", "-n sets how many", as_json=as_json)
 
 
-class Between(NamedTuple):
-    """A range of time; None: no limit."""
+class Chosen(NamedTuple):
+    """Which runs: of a node, in a range of time; None: of all."""
 
+    node: str | None
     since: datetime | None
     until: datetime | None
 
 
 async def _list(
-    verbs: Verbs, job: str | None, namespace: str, states: list[RunState] | None, count: int, between: Between
+    verbs: Verbs, job: str | None, namespace: str, states: list[RunState] | None, count: int, chosen: Chosen
 ) -> list[RunRecord]:
     if job is not None and await verbs.get_job(job) is None:
         known = await near_names(queries_of(verbs), job, JobFilter(namespaces=(namespace,)))
@@ -141,15 +145,17 @@ async def _list(
     runs: list[RunRecord] = []
     for some, most in _PARTS if states is None else [(states, count)]:
         limit = min(most, count - len(runs))
-        runs += await verbs.list_runs(job, states=some, limit=limit, **between._asdict()) if limit else []
+        runs += await verbs.list_runs(job, states=some, limit=limit, **chosen._asdict()) if limit else []
     return runs
 
 
 def _echo_runs(runs: list[RunRecord], skips: list[SkipRecord]) -> None:
     now = SystemClock().now()
     if runs:
-        headings = ["RUN", "JOB", "STATE", in_zone("DUE", now), "LATE", "TOOK", "TRIES", "NOTE"]
-        echo_table(headings, [_run_row(run, now) for run in runs])
+        several = len({run.node for run in runs if run.node}) > 1
+        headings = ["RUN", "JOB", "STATE", in_zone("DUE", now), "LATE", "TOOK", "TRIES"]
+        headings += ["NODE", "NOTE"] if several else ["NOTE"]
+        echo_table(headings, [_run_row(run, now, with_node=several) for run in runs])
     else:
         click.echo("no runs match")
     for skip in skips[:NEWEST_SKIPS]:
@@ -161,7 +167,7 @@ def _echo_runs(runs: list[RunRecord], skips: list[SkipRecord]) -> None:
         click.echo(f"these are the newest {NEWEST_SKIPS} ranges of skipped slots; 'onthedot skips' lists more")
 
 
-def _run_row(run: RunRecord, now: Micros) -> list[str]:
+def _run_row(run: RunRecord, now: Micros, *, with_node: bool) -> list[str]:
     began = run.started_at if run.started_at is not None else run.running_since
     late = "-" if began is None else length(began - run.due_at)
     return [
@@ -172,6 +178,7 @@ def _run_row(run: RunRecord, now: Micros) -> list[str]:
         late,
         took(run, now),
         str(run.attempts),
+        *([run.node or "-"] if with_node else []),
         _note(run),
     ]
 
@@ -237,8 +244,8 @@ class Shown:
 @with_debug
 def show(run_id: int, store: str | None, db: str | None, as_json: bool) -> None:
     """Show everything about the run with the number RUN: its trigger, what it waits for, and each of its attempts. Of
-    an attempt it shows when it was due, and how long after that it was reserved, armed, started and ended. It only
-    reads.
+    an attempt it shows when it was due, and how long after that it was reserved, armed, started and ended. RESERVED is
+    negative if a worker took the run before it was due, which is usual. It only reads.
 
     \b
     Examples:
@@ -449,10 +456,10 @@ def trigger(
         held = "; the job is paused, and the run waits until it is resumed" if record.state is JobState.PAUSED else ""
         click.echo(f"run {run.id} of {plain(run.job)} is stored{held}", err=follow)
     if follow:
-        click.get_current_context().exit(_follow(url, run.id, as_json=as_json))
+        click.get_current_context().exit(follow_run(url, run.id, as_json=as_json))
 
 
-def _follow(url: str, run_id: int, *, as_json: bool) -> int:
+def follow_run(url: str, run_id: int, *, as_json: bool) -> int:
     """Print the output of the run until it ends. Return the exit code."""
     from onthedot.cli.logs import LogPrinter, tell_run
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from onthedot.cli.connect import call_server, query, read_store
+from onthedot.cli.connect import call_server, has_living_node, query, read_store
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.options import read_time, store_url, with_debug, with_json, with_server, with_utc
+from onthedot.cli.options import read_time, refuse_program, store_url, with_debug, with_json, with_server, with_utc
 from onthedot.cli.terminal import (
+    NOBODY_LIVES,
     clock_change,
     echo_table,
     in_zone,
@@ -38,7 +39,7 @@ from onthedot.operations.next_slots import gather, look_ahead
 from onthedot.rules.next_slots import coming
 from onthedot.rules.next_slots import upcoming as order_starts
 from onthedot.runners.injection import injection_risks
-from onthedot.schedules import cron_fields, describe, parse, slots, to_text
+from onthedot.schedules import cron_fields, describe, next_after, parse, slots, to_text
 from onthedot.schedules.instants import format_instant, read_instant
 from onthedot.schedules.lint import ScheduleWarning
 from onthedot.schedules.lint import lint as find_odd
@@ -141,7 +142,7 @@ def _next_rows(schedule: Schedule, instants: list[Micros], now: Micros, where: t
         [
             f"{local:%a} {local_time(instant, where)}",
             format_instant(to_datetime(instant)),
-            relative(instant, now) + (f"   ← clocks go {change}" if change else ""),
+            relative(instant, now) + _remarks(schedule, local, change),
         ]
         for instant, local, change in _with_changes(instants, where)
     ]
@@ -149,6 +150,20 @@ def _next_rows(schedule: Schedule, instants: list[Micros], now: Micros, where: t
     if isinstance(schedule, FixedDelay):
         lines.append("the following ones depend on when its runs end")
     return lines
+
+
+def _remarks(schedule: Schedule, local: datetime, change: str | None) -> str:
+    """What a clock change does to this line."""
+    told = [f"clocks go {change}"] if change else []
+    other = local.replace(fold=1 - local.fold)  # the same time on the clock, before or after they go back
+    if other.utcoffset() != local.utcoffset() and not _starts_at(schedule, to_micros(other.astimezone(UTC))):
+        which = "second" if local.fold else "first"
+        told.append(f"{local:%H:%M} comes twice, and it starts once: the {which} time")
+    return f"   ← {'; '.join(told)}" if told else ""
+
+
+def _starts_at(schedule: Schedule, instant: Micros) -> bool:
+    return next_after(schedule, instant - 1, origin=instant - 1) == instant
 
 
 def _with_changes(instants: list[Micros], where: tzinfo) -> list[tuple[Micros, datetime, str | None]]:
@@ -224,25 +239,30 @@ def upcoming(
     if job is not None:
         _show_job(url, job, namespace or "default", limit, end, now, as_json=as_json)
         return
-    found = _read_upcoming(url, now, limit, end, namespace)
+    found, is_alive = _read_upcoming(url, now, limit, end, namespace)
     if as_json:
         told = {"starts": found.starts, "paused": found.paused, "read_until": optional_iso(found.read_until)}
         click.echo(json.dumps(told, indent=2))
     else:
         _echo_upcoming(found, now, limit)
+        if found.starts and not is_alive:
+            click.echo(NOBODY_LIVES)
 
 
-def _read_upcoming(url: str, now: Micros, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
+def _read_upcoming(
+    url: str, now: Micros, limit: int, until: Micros | None, namespace: str | None
+) -> tuple[Upcoming, bool]:
+    """The next starts, and whether a node lives."""
     from onthedot.client import views
 
-    async def read(store: Store) -> Upcoming:
+    async def read(store: Store) -> tuple[Upcoming, bool]:
         wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
         found = await gather(store, now, limit=limit, until=until, wanted=wanted)
         starts = [start_fields(one) for one in order_starts(found, now, limit=limit, until=until)]
-        return views.Upcoming(starts, found.paused, found.read_until)
+        return views.Upcoming(starts, found.paused, found.read_until), await has_living_node(store, now)
 
-    async def asked(client: Client) -> Upcoming:
-        return await views.upcoming(client.server, limit=limit, until=until, namespace=namespace)
+    async def asked(client: Client) -> tuple[Upcoming, bool]:
+        return await views.upcoming(client.server, limit=limit, until=until, namespace=namespace), True
 
     return call_server(url, asked) if is_server(url) else read_store(url, read)
 
@@ -307,17 +327,19 @@ def _show_job(
 ) -> None:
     from onthedot.client import views
 
-    async def read(store: Store) -> tuple[str, list[Mapping[str, Any]]]:
+    async def read(store: Store) -> tuple[str, list[Mapping[str, Any]], bool]:
         record = await find_job(store, job, namespace=namespace)
         ahead = await look_ahead(store, record.id, now, limit=limit)
-        return str(record.state), [coming_fields(one) for one in coming(ahead, now, limit)]
+        starts: list[Mapping[str, Any]] = [coming_fields(one) for one in coming(ahead, now, limit)]
+        return str(record.state), starts, await has_living_node(store, now)
 
+    is_alive = True
     if is_server(url):
         state, found = call_server(
             url, lambda client: views.next_of(client.server, job, count=limit, namespace=namespace)
         )
     else:
-        state, found = read_store(url, read)
+        state, found, is_alive = read_store(url, read)
     starts = [one for one in found if until is None or read_iso(one["due_at"]) <= until]
     if as_json:
         click.echo(json.dumps({"job": job, "namespace": namespace, "state": state, "starts": starts}, indent=2))
@@ -330,6 +352,8 @@ def _show_job(
         echo_table(*((heads, rows) if any(row[-1] for row in rows) else (heads[:-1], [row[:-1] for row in rows])))
     else:
         click.echo(f"job {plain(job)} has no start that is known")
+    if starts and not is_alive:
+        click.echo(NOBODY_LIVES)
 
 
 # ── lint ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -385,6 +409,7 @@ def lint(
       onthedot lint jobs.yaml --exit-code
       onthedot lint --db onthedot.db
     """
+    refuse_program("FILE", words)
     if seconds and (not words or words[0].endswith(_FILES)):
         raise click.UsageError("--seconds: expected with EXPR only, got it without; jobs say their own")
     is_file = bool(words) and words[0].endswith(_FILES)

@@ -390,8 +390,9 @@ def skips(
     as_json: bool,
 ) -> None:
     """List slots that were skipped before they had a run, the newest first. Each line is a range of slots of one
-    schedule, with the reason. 'onthedot runs --state skipped' lists skipped runs. A start that was skipped by hand is
-    listed when its time is planned; until then 'onthedot upcoming JOB' leaves it out.
+    schedule, with the reason. Runs that were skipped (overlap, missed) are not here: 'onthedot runs --state skipped'
+    lists them, and below them the newest of these ranges. A start that was skipped by hand is listed when its time is
+    planned; until then 'onthedot upcoming JOB' leaves it out.
 
     \b
     Examples:
@@ -412,7 +413,7 @@ def skips(
         _echo_skips(skips, SystemClock().now())
     else:
         click.echo(
-            "no skipped slots match; 'onthedot runs --state skipped' lists skipped runs; "
+            "no skipped slots match; 'onthedot runs --state skipped' lists runs that were skipped (overlap, missed); "
             "a start that 'skip-next' leaves out is listed when its time is planned"
         )
     if len(skips) < len(found):

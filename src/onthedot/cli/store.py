@@ -20,6 +20,7 @@ from onthedot.stores.addresses import shown_url
 from onthedot.stores.connect import open_store, sqlite_path
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import RunFilter, all_runs
+from onthedot.stores.values import Node
 
 
 @click.group(cls=Group)
@@ -136,7 +137,7 @@ async def _check(store: Store) -> Checked:
     if jobs and living and not workers:
         problems.append("no living node works: nothing is executed; start 'onthedot worker'")
     if planners and not terms:
-        problems.append("no node leads, though there are planners: see 'onthedot nodes' and their clocks")
+        problems.append(_without_leader(planners))
     if overdue:
         at_least = "at least " if overdue >= _MOST else ""
         problems.append(f"{at_least}{count(overdue, 'run')} due for more than a minute, and not started")
@@ -144,6 +145,16 @@ async def _check(store: Store) -> Checked:
     leads = names.get(terms[0].incarnation, "") if terms else ""
     by_state = {str(state): number for state, number in sorted(runs.items())}
     return Checked(len(jobs), by_state, overdue, len(living), len(planners), len(workers), leads, problems)
+
+
+def _without_leader(planners: list[Node]) -> str:
+    """Why no node leads."""
+    draining = [plain(node.id) for node in planners if node.draining]
+    if len(draining) < len(planners):
+        return "no node leads, though there are planners: see 'onthedot nodes' and their clocks"
+    are = "planner is" if len(draining) == 1 else "planners are"
+    undo = f"end a drain with 'node drain {draining[0]} --undo'"
+    return f"no node leads: the only {are} draining ({', '.join(draining)}); start another one, or {undo}"
 
 
 def _echo(url: str, found: Checked) -> None:

@@ -67,6 +67,10 @@ def skip_in_words(reason: str) -> str:
     return _BY_HAND.get(reason, reason)
 
 
+NOBODY_LIVES = "no node is living: nothing starts until one is"
+"""A note below starts that were read from a store."""
+
+
 # ── instants: in the reader's zone (`options.reader_zone`), everywhere ───────────────────────────────────────
 
 

@@ -249,9 +249,10 @@ def read_metrics(ctx: click.Context, param: click.Parameter, value: str | None) 
 @with_debug
 def up(program: str | None, plain: bool, **options: Any) -> None:
     """Run one node that plans and executes PROGRAM's jobs, on its store. Without PROGRAM it runs sample jobs, on an
-    SQLite file in the current directory. PROGRAM is a Python file that defines a scheduler (app.py, or app.py:name if
-    it has several), a module (shop.jobs), or a YAML file with jobs that are commands and steps (jobs.yaml). Options
-    override the program's settings.
+    SQLite file in the current directory. If that store has jobs of its own, it adds no samples and runs the stored jobs
+    that need no handler. PROGRAM is a Python file that defines a scheduler (app.py, or app.py:name if it has several),
+    a module (shop.jobs), or a YAML file with jobs that are commands and steps (jobs.yaml). Options override the
+    program's settings.
 
     It serves the HTTP API on this machine. On a terminal it prints a link with a one-time token that signs you in;
     elsewhere it names the command that makes one ('onthedot sessions link').

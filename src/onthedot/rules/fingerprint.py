@@ -1,8 +1,8 @@
 """Computes the fingerprint of a failed run. Failures with the same cause have the same one. Pure.
 
 Errors with the same cause have almost the same text: they differ in ids, addresses, paths and quotes. These are taken
-out, and the rest is hashed together with the job and the type of the error. Exit codes and signals stay: they tell what
-went wrong.
+out, and the rest is hashed together with the job and the type of the error. Exit codes, signals and the host of a URL
+stay: they tell what went wrong.
 """
 
 from __future__ import annotations
@@ -17,11 +17,17 @@ _NUMBER = re.compile(r"(\b(?:exit (?:code|status)|signal) -?\d+|\bSIG[A-Z]{3,6}[
 """A number; in the group, one that is an exit code or a signal."""
 
 # Each of them looks at a character a bounded number of times, whatever the text is.
+_URL = re.compile(
+    r"(?<!\w)(['\"`]?)([a-z][a-z0-9+.-]{0,30}://)"  # an opening quote and the scheme
+    r"(?:[^\s/?#@'\"`<>()]{0,200}@)?([^\s/?#@;,'\"`<>()]{0,250})"  # user and password, which go; the host
+    r"([/?#][^\s:;,'\"`()<>]*)?\1",
+    re.IGNORECASE,
+)
 _PARTS = (
     (re.compile(r"(?<!\w)(['\"`])[^'\"`\n]{0,200}\1(?!\w)"), "<text>"),
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE), "<n>"),
     (re.compile(r"\b0x[0-9a-f]+\b|\b(?=[a-f]{0,40}\d)[0-9a-f]{8,}\b", re.IGNORECASE), "<n>"),
-    (re.compile(r"(?<![\w>])(?:[A-Za-z]:\\|~?/)[^\s:;,'\"`()<>]+"), "<path>"),
+    (re.compile(r"(?<![\w>/])(?:[A-Za-z]:\\|~?/(?!/)|(?<!:)//)[^\s:;,'\"`()<>]+"), "<path>"),
 )
 
 _TYPED = re.compile(r"([A-Za-z_][\w.]{0,200}): ?")
@@ -42,13 +48,20 @@ def common_text(error: str) -> str:
 
     >>> common_text("order 4711 of 'ann' is not in /srv/in/4711.csv (0x7f3a91bc)")
     'order <n> of <text> is not in <path> (<n>)'
+    >>> common_text("no answer from http://a.example.org/orders/7?page=2")
+    'no answer from http://a.example.org<path>'
     >>> common_text("step 'load': exit code 137")
     'step <text>: exit code 137'
     """
-    kept = error[:_MOST]
+    kept = _URL.sub(_host, error[:_MOST])
     for pattern, instead in _PARTS:
         kept = pattern.sub(instead, kept)
     return " ".join(_NUMBER.sub(lambda match: match[1] or "<n>", kept).split())
+
+
+def _host(url: re.Match[str]) -> str:
+    """A URL without what differs: the scheme and the host, and whether there was a path."""
+    return f"{url[2]}{url[3]}{'<path>' if url[4] else ''}"
 
 
 def fingerprint(namespace: str, job: str, error: str) -> str:

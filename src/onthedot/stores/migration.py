@@ -24,11 +24,17 @@ class Migration(NamedTuple):
 
 
 def check_version(where: str, found: int, newest: int, *, current: bool = False) -> None:
-    """`StoreUnusable` for tables that a newer onthedot made; with `current` also for those of an older one."""
+    """`StoreUnusable` for tables that a newer onthedot made. With `current` also for those of an older one, and if
+    there are none (version 0)."""
     if found > newest:
         raise StoreUnusable(
             f"{where}: expected schema version {newest} or older, got {found}: a newer onthedot wrote it; "
             "upgrade this one"
+        )
+    if current and not found:
+        raise StoreUnusable(
+            f"{where}: expected the tables of onthedot, found none; 'onthedot store migrate' makes them; "
+            "a node does so when it starts"
         )
     if current and found < newest:
         raise StoreUnusable(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,11 @@ def test_a_line_that_cannot_be_mapped_gets_a_remark():
     assert told.pop(4).startswith("MAILTO=ops@example.org: no mail is sent")
     assert told.pop(12) == (
         "'@reboot /usr/local/bin/warm-cache': it names no time; start it with systemd or with a program; left out"
+    )
+    [to_file] = [told.pop(line) for line in list(told) if "/var/log/backup.log" in told[line]]
+    assert to_file == (
+        "its output goes to /var/log/backup.log: the log of its runs does not have it; without the redirection it is "
+        "kept for each run"
     )
     assert told.pop(14) == "'0~59': a random minute there; here 'H(0-59)', which the job's name chooses and which stays"
     assert "minute: expected 0-59, got '61'" in told.pop(18)
@@ -133,7 +139,14 @@ def test_each_style_of_a_line_is_read_without_remarks(line: str, cron: str, task
         ("0 4 * * * ./a", "it uses its user's home directory"),
         ("0 4 * * * cd shop && ./a", "it uses its user's home directory"),
         ("0 4 * * * ~/bin/a", "it uses its user's home directory"),
-        ("0 4 * * * a > $HOME/log", "it uses its user's home directory"),
+        ("0 4 * * * a $HOME/log", "it uses its user's home directory"),
+        ("0 4 * * * a>>/l", "its output goes to /l: the log of its runs does not have it"),
+        (
+            "0 4 * * * a 1> /var/log/x.log 2>&1",
+            "its output goes to /var/log/x.log: the log of its runs does not have it",
+        ),
+        ("0 4 * * * a &>> x.log", "its output goes to x.log: the log of its runs does not have it"),
+        ("TZ=UTC\n0 4 * * * a", "if you meant the times, write CRON_TZ, or give --tz"),
         ("0 4 * * * -ns a", "'-ns' before the command: the job does not overlap itself"),
         ("#0 5 * * * old\n0 4 * * * a", "'#0 5 * * * old': a job that is commented out; not imported"),
     ],
@@ -241,3 +254,23 @@ def test_equal_lines_get_different_stable_names():
     found = names(*["0 1 * * * backup"] * 5)
     assert len(set(found)) == 5
     assert found == names(*["0 1 * * * backup"] * 5)
+
+
+def test_a_file_in_the_home_directory_has_both_remarks():
+    home, to_file = one("0 4 * * * a > $HOME/log")[1]
+    assert home.startswith("it uses its user's home directory")
+    assert to_file.startswith("its output goes to $HOME/log: ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["a > /dev/null 2>&1", "a >/dev/null", "a 2>> /err.log", "a 2>&1", "a > /x | b", "echo '->'", "a -> b", "a >&2"],
+)
+def test_output_that_is_kept_or_thrown_away_needs_no_remark(command: str):
+    assert one(f"0 4 * * * {command}")[1] == []
+
+
+def test_no_line_takes_long():
+    began = time.process_time()
+    read_crontab("\n".join(f"0 4 * * * a {sign * 5_000}" for sign in (">", "> ", "1>", ">x ", "\\>")))
+    assert time.process_time() - began < 0.5

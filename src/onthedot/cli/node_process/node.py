@@ -19,7 +19,7 @@ from onthedot.cli.node_process import signals
 from onthedot.cli.node_process.banner import Banner, PreviousState, read_previous_state
 from onthedot.cli.node_process.endpoints import Api, Endpoint, Metrics
 from onthedot.cli.node_process.event_printer import EventPrinter, JsonPrinter, PeoplePrinter, Printer
-from onthedot.cli.node_process.samples import add_samples
+from onthedot.cli.node_process.samples import NONE_ADDED, add_missing_samples
 from onthedot.cli.node_process.signals import StopSignals
 from onthedot.cli.node_process.systemd import Notifier, Watchdog
 from onthedot.cli.options import DEFAULT_STORE, reader_zone, store_url
@@ -60,15 +60,15 @@ def run_program(program: str | None, given: NodeOptions, *, plain: bool, samples
     # Measured: next to threads that are busy in Python, the engine's thread wakes four times sooner.
     sys.setswitchinterval(0.0005)
     scheduler = _scheduler(program, given)
-    if samples:
-        add_samples(scheduler)
     url = scheduler.store
     if not isinstance(url, str):
         raise BadInput("PROGRAM: expected a scheduler with the URL of a store, got a store as an object; give --store")
     shape = output_form(as_json=given.as_json, plain=plain)
     watch = _end_with_parent if given.with_parent else None
     beside = _endpoints(scheduler, url, given, api)
-    return asyncio.run(run_node(scheduler, url, given.duration, shape, on_signals=watch, beside=beside))
+    return asyncio.run(
+        run_node(scheduler, url, given.duration, shape, samples=samples, on_signals=watch, beside=beside)
+    )
 
 
 def _scheduler(program: str | None, given: NodeOptions) -> Scheduler:
@@ -109,17 +109,19 @@ async def run_node(
     duration: Micros | None,
     shape: OutputForm,
     *,
+    samples: bool = False,
     on_signals: Callable[[StopSignals], None] | None = None,
     beside: Sequence[Endpoint] = (),
 ) -> int:
-    """Run a program's node until it is asked to stop and has drained. Return the exit code. `on_signals` receives the
-    object that can stop it."""
+    """Run a program's node until it is asked to stop and has drained. Return the exit code. `samples` adds the sample
+    jobs, unless the store has jobs of its own. `on_signals` receives the object that can stop it."""
     settings = scheduler.settings
     notifier = Notifier.take(os.environ)
     watchdog = Watchdog(notifier, [partial(ping_engine, scheduler), *(one.ping for one in beside)])
     stopping = StopSignals(scheduler.stop_now)
     if on_signals is not None:
         on_signals(stopping)
+    told = [("samples", NONE_ADDED)] if samples and not await add_missing_samples(scheduler, url) else []
     view = _view(scheduler, url) if shape == "live" else None
     printer = EventPrinter(_printer(scheduler, shape, view), SystemClock(), on_broken=stopping.drain)
     result = DrainResult()
@@ -129,7 +131,7 @@ async def run_node(
     async def start() -> None:
         # Before the start, which creates the store.
         found = await read_previous_state(url, SystemClock().now(), scheduler.jobs.values())
-        told = [pair for one in beside for pair in await asyncio.to_thread(one.start)]
+        told.extend([pair for one in beside for pair in await asyncio.to_thread(one.start)])
         await _start(scheduler, url, printer, found, tuple(told), as_json=shape == "json")
 
     with stopping.signals():

@@ -1,6 +1,6 @@
 """Defines the sample jobs of `onthedot up`: three handlers and a sleep, small enough to read.
 
-They use only `import onthedot`: copy them, and change them.
+They use only `import onthedot`: copy them, and change them. A store that has jobs of its own gets none of them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,43 @@ import shutil
 from datetime import timedelta
 
 import onthedot as otd
+from onthedot.model.task import Call
+from onthedot.stores.connect import open_store, sqlite_path
+
+NONE_ADDED = "none added: this store has jobs of its own; for those that need your program: 'onthedot up app.py'"
+"""What `onthedot up` prints if the store has jobs of its own."""
+
+
+async def add_missing_samples(sched: otd.Scheduler, url: str) -> bool:
+    """Define the sample jobs, unless the store has other jobs. Then define only the samples that it already has, and
+    return False."""
+    samples = otd.Scheduler("memory:")
+    add_samples(samples)
+    stored = await _stored_samples(url, samples.jobs)
+    if stored is None:
+        add_samples(sched)
+        return True
+    for name in stored:
+        job = samples.jobs[name]
+        if isinstance(job.task, Call):
+            sched.registry.add(name, samples.registry.get(name).function)
+        sched.add(job)
+    return False
+
+
+async def _stored_samples(url: str, samples: dict[str, otd.Job]) -> list[str] | None:
+    """The samples that the store has; None if it has no other jobs."""
+    path = sqlite_path(url)
+    if url.startswith("memory:") or (path is not None and not path.exists()):
+        return None
+    store = await open_store(url)
+    try:
+        jobs = len(await store.queries.list_jobs(limit=len(samples) + 1))
+        records = [await store.queries.get_job(name, namespace="default") for name in samples]
+    finally:
+        await store.close()
+    stored = [record.job.name for record in records if record and record.job == samples[record.job.name]]
+    return stored if jobs > len(stored) else None
 
 
 def add_samples(sched: otd.Scheduler) -> None:

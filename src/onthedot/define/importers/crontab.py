@@ -33,6 +33,8 @@ _TIME = re.compile(r"(?:@[a-z]+|(?:[0-9*][0-9*,/~-]*\s+){2}(?:\S+\s+){2}[0-9A-Za
 _STDIN = re.compile(r"(?<!\\)%")
 _NEEDS_HOME = re.compile(r"(?:^|[\s;&|(\"'=])(?:\.{1,2}/|~(?=[/\s]|$)|cd\s+[^/\s\"'$~-])|\$\{?HOME\b")
 _CD = re.compile(r"^cd\s+/\S*\s*&&\s*\.{1,2}/")
+_TO_FILE = re.compile(r"(?:(?<![\d<>=&|\\-])|(?<=\s)[1&])>>?\s*(?!&|/dev/null\b)([^\s&|;<>()'\"]+)(?:\s+2>\s*&1)?\s*\Z")
+"""The output of a command goes to a file."""
 _SEQUENCE = re.compile(r";|\n|(?<!&)&(?![&>0-9])")
 _USERS = frozenset({
     "root", "www-data", "nobody", "daemon", "postgres", "mysql", "nginx", "apache", "http", "ubuntu", "admin",
@@ -154,7 +156,8 @@ def _set(found: ImportResult, state: _State, line: int, name: str, value: str) -
         case _:
             state.env[name] = as_it_is(value)
             if name == "TZ":
-                found.remark(line, f"TZ={value}: commands get it as a variable; it does not move times, as in cron")
+                told = "commands get it as a variable; it does not move times, as in cron"
+                found.remark(line, f"TZ={value}: {told}; if you meant the times, write CRON_TZ, or give --tz")
 
 
 def _set_zone(found: ImportResult, state: _State, line: int, value: str) -> None:
@@ -197,6 +200,10 @@ def _add(found: ImportResult, state: _State, number: int, line: str) -> None:
         where = f"the home directory of {owner}" if owner else "its user's home directory"
         found.remark(number, f"it uses {where}: here a run starts in an empty directory, which is its HOME, too; set "
                              "'directory' and HOME in 'env'")  # fmt: skip
+    to_file = _TO_FILE.search(script)
+    if to_file is not None:
+        found.remark(number, f"its output goes to {to_file[1][:80]}: the log of its runs does not have it; without the "
+                             "redirection it is kept for each run")  # fmt: skip
     named = name_of(script)
     job = {
         "name": named.name, "owner": owner, "schedule": _schedule(found, state, number, when), **_task(state, script),
