@@ -4,8 +4,8 @@ A program sends a session as it sends a key. A browser sends it in a cookie. The
 which no program can use as a key. The cookie alone opens the page only: browsers send cookies to every port of a host,
 so another server there may have read it. For the API, the page also sends a second text, which only its own origin has.
 
-A session of a user has the grant that the user has at the moment (`users.py`). Another session has its own grant, from
-the one-time token that was exchanged for it.
+A session of a user has the grant that the user has at the moment (`users.py`). Any other session has its own grant,
+from the one-time token that was exchanged for it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Session:
 class Stored(NamedTuple):
     """A stored session or one-time token. `user` and `epoch` are empty if it has a grant of its own.
 
-    `csrf` is the proof of the page's second text; empty: it is no page's session. `source` is the address from which it
-    was opened.
+    `csrf` is the proof of the page's second text; empty if it is not a page's session. `source` is the address from
+    which it was opened.
     """
 
     name: str
@@ -175,6 +175,6 @@ def _write(stored: Stored) -> str:
 
 def _refused() -> LoginRefused:
     return LoginRefused(
-        "token: expected one that was not used yet and has not ended, got another; "
+        "token: expected one that was not used yet and has not expired, got one that is not valid; "
         "'onthedot sessions link' makes a new link, or use a key ('onthedot keys create NAME')"
     )

@@ -38,7 +38,7 @@ class Retention:
     failures_age: Micros | None = 90 * DAY
     """The same for dead and lost runs. Ranges of skipped slots, ended nodes and old terms are kept as long."""
     failures_count: int | None = 100_000
-    """Dead and lost runs go only when that many newer runs of their job have finished."""
+    """Of dead and lost runs: those beyond this number of newer ones of their job go, too."""
 
     def __post_init__(self) -> None:
         problems = []

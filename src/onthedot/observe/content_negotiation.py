@@ -11,8 +11,8 @@ _MOST = 50  # parts of a header that are read
 
 
 def preferred(accept: str, offered: Sequence[str]) -> str | None:
-    """The media type of those offered that the header `Accept` wants most; of equals the first. An empty header takes
-    anything. None if it wants none of them.
+    """Return the offered media type that the header `Accept` prefers, and of equal ones the first. An empty header
+    accepts anything. None if the header accepts none of them.
 
     >>> offered = ("application/json", "text/plain")
     >>> [preferred(accept, offered) for accept in ("", "*/*", "text/plain", "text/*;q=0.9, application/json;q=0.1")]

@@ -1,4 +1,4 @@
-"""The handles of one submitted run: its id, and shortcuts to the verbs about it, to await or blocking."""
+"""The handles of a submitted run: its id, and shortcuts to its verbs. `Run` is awaited, and `BlockingRun` blocks."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Run(RunHandle):
     """
 
     verbs: Verbs = field(kw_only=True, repr=False)
-    """The front door that it came from."""
+    """The scheduler or client that returned it."""
 
     async def result(self, *, timeout: Duration | None = None) -> Json:
         """Wait for the end, and return what the handler returned. See `Verbs.result` for the errors.
@@ -130,7 +130,7 @@ class BlockingRun(RunHandle):
     """
 
     verbs: BlockingVerbs = field(kw_only=True, repr=False)
-    """The front door that it came from."""
+    """The scheduler or client that returned it."""
 
     def result(self, *, timeout: Duration | None = None) -> Json:
         """Wait for the end, and return what the handler returned. See `Verbs.result` for the errors.

@@ -1,4 +1,4 @@
-"""Collects the progress and log lines of one attempt until they are written. Costs its handler next to nothing."""
+"""Collects the progress and log lines of one attempt until they are written. Costs the handler almost no time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from onthedot.output.records import Mark, encode_mark, without_marks
 from onthedot.stores.values import Note
 
 CHECKPOINT_LIMIT = 64 * 1024
-"""Most characters of JSON in a checkpoint: it points at data, and does not carry it."""
+"""The most characters of JSON in a checkpoint: it should point to data, not contain it."""
 
 LOG_LIMIT = 64 * 1024
-"""Characters of an attempt's log that are kept, with its marks: the first half of them, and the last."""
+"""How many characters of an attempt's log are kept, with its marks: half from the beginning, half from the end."""
 
 
 def encode_checkpoint(value: Any) -> str:
@@ -29,7 +29,7 @@ def encode_checkpoint(value: Any) -> str:
 
 
 def encode_result(value: Any, limit: int) -> str | None:
-    """A result as JSON, None for none; `ArgumentsError` if it is not JSON or has more than `limit` characters."""
+    """A result as JSON, None for None; `ArgumentsError` if it is not JSON or has more than `limit` characters."""
     return None if value is None else _encode("result", value, limit)
 
 
@@ -68,12 +68,12 @@ class BoundedLog:
         self._mark: Mark | None = None  # of the newest line
         self._encoded = ""
         self._head: list[str] = []
-        self._tail: deque[tuple[str, str, str]] = deque()  # the mark before a line, the line, and the mark that holds
+        self._tail: deque[tuple[str, str, str]] = deque()  # (mark before the line, line, mark that applies to it)
         self._tail_size = 0
         self._left_out = 0
 
     def add(self, text: str, mark: Mark | None = None) -> None:
-        """Add one line, or several, and their mark. Without a mark the whole log has none."""
+        """Add one line, or several, and their mark. Give a mark with every call, or with none."""
         line = without_marks(text.encode(errors="backslashreplace").decode()) + "\n"  # no surrogate can be stored
         front = ""
         if mark is not None and (self._mark is None or not self._mark.covers(mark)):
@@ -83,7 +83,7 @@ class BoundedLog:
             self._head.append(front + line)
             self._room -= len(front) + len(line)
             return
-        self._room = 0  # what comes later belongs to the tail, also when it is short
+        self._room = 0  # all later lines go to the tail, even if they are short
         most = max(1, self._half - len(self._encoded))
         if len(line) > most:
             self._left_out += len(line) - most
@@ -124,13 +124,13 @@ class Notes:
         self._log: BoundedLog | None = None
 
     def progress(self, progress: Progress) -> bool:
-        """Remember the newest progress; whether this is the first news since the last `take`."""
+        """Remember the newest progress. Returns whether this is the first news since the last `take`."""
         with self._lock:
             self._progress = progress
             return self._is_first()
 
     def log(self, text: str, mark: Mark) -> bool:
-        """Remember a line; whether this is the first news since the last `take`."""
+        """Remember a line. Returns whether this is the first news since the last `take`."""
         with self._lock:
             self._log = self._log or BoundedLog()
             self._log.add(text, mark)

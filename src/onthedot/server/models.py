@@ -58,7 +58,7 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=200,
-        description="A request with the same key again returns the run of the first request. Each API key has its own "
+        description="Another request with the same key returns the run of the first request. Each API key has its own "
         "idempotency keys.",
     ),
 ]

@@ -1,7 +1,7 @@
 """The store in memory: the moves of `stores/sql/` on an in-memory SQLite database. It ends with its process.
 
 For tests, for virtual time, and to try things out. Every call is done at once, on the thread that makes it: nothing
-here waits. A new store is a copy of a template, which takes 0.3 ms; to make its tables takes 12 ms.
+here waits. A new store is a copy of a template, which takes 0.3 ms. Creating the tables would take 12 ms.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ P = ParamSpec("P")
 
 _NAME = "memory:"
 
-# Room for every statement of the moves: a statement that is prepared again costs as much as ten runs of it.
+# Room for every statement of the moves: preparing one again costs as much as executing it ten times.
 _STATEMENTS = 512
 
 
@@ -57,7 +57,7 @@ class SqliteMemory:
         self.clock = clock
         self.hints = Hints()
         self.records = Records()
-        self.lock = threading.Lock()  # a program's loop may ask while the engine's does
+        self.lock = threading.Lock()  # the program's loop and the engine's may call at the same time
         self.db = sqlite3.connect(
             ":memory:", isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
         )
@@ -74,7 +74,7 @@ class SqliteMemory:
                 answer: T = run_now(move(tx, *args, **named))
                 self.db.execute("COMMIT")
             except BaseException as error:
-                self.records.forget()  # what was read of this transaction may never have been
+                self.records.forget()  # definitions read in it may never be committed
                 roll_back(self.db)
                 if isinstance(error, sqlite3.Error):
                     raise translate(error, _NAME) from error
@@ -119,7 +119,8 @@ class SqliteMemory:
         return About("memory", "", "nothing: it ends with its process")
 
     async def close(self) -> None:
-        """Nothing to do: a test may still look at what is stored. The connection is closed with its last user."""
+        """Nothing to do: a test may still look at what is stored. The connection is closed when
+        nothing refers to the database any more."""
 
 
 async def _finish_plain(tx: Transaction, finishes: Sequence[Finish]) -> frozenset[str]:
@@ -130,7 +131,7 @@ async def _finish_plain(tx: Transaction, finishes: Sequence[Finish]) -> frozense
 
 
 class Statement(NamedTuple):
-    """One statement of a committed transaction, and whose it was."""
+    """One statement of a committed transaction, with the run and the fence of its attempt."""
 
     run_id: int
     fence: int
@@ -139,7 +140,7 @@ class Statement(NamedTuple):
 
 
 class Statements:
-    """A connection that only takes notes. It has the usual verbs, and every query finds nothing."""
+    """A connection that only records its statements. It has the usual methods, and every query finds nothing."""
 
     def __init__(self) -> None:
         self.noted: list[tuple[str, tuple[Any, ...]]] = []
@@ -190,7 +191,7 @@ async def complete(tx: Tx, finish: Finish, keep: Callable[[], None]) -> bool:
 
 
 class _EffectsFailed(Exception):
-    """An error of a database of the handler's, which is raised as it is. One of ours is told in our words."""
+    """An error of the handler's own database. It is raised unchanged; an error of our database is translated."""
 
     def __init__(self, error: sqlite3.Error) -> None:
         super().__init__()
@@ -198,7 +199,7 @@ class _EffectsFailed(Exception):
 
 
 class MemoryTransaction:
-    """See `Transaction`. The handler's connection only takes notes, or is one of its own: SQLite has one writer."""
+    """See `Transaction`. The handler's connection records statements, or is a separate one: SQLite has one writer."""
 
     def __init__(self, store: MemoryStore, connection: Any) -> None:
         self._store = store

@@ -48,7 +48,7 @@ class Api:
         self._settings = settings
         self._counters = counters
         self._serving: HttpServer | None = None
-        # Here, because it starts on another thread, where click does not know what the command was given.
+        # Made here: `start` runs on another thread, where click does not know the options of the command.
         self._make_key = on_this_store("'onthedot keys create NAME'")
         self._make_link = on_this_store("'onthedot sessions link URL'")
 
@@ -75,17 +75,17 @@ class Api:
 
     def _missing(self) -> str:
         if find_spec("fastapi") is None or find_spec("uvicorn") is None:
-            return "none: it is not installed (pip install 'onthedot[server]')"
+            return "not available: the HTTP API is not installed (pip install 'onthedot[server]')"
         if self._url.startswith("memory:"):
-            return "none: a store in memory is for this program alone; name another with --store"
+            return "not available: only this program can use a store in memory; choose another store with --store"
         return ""
 
     def _told(self, serving: HttpServer) -> str:
         if self._given.insecure:
-            return f"{serving.url} (lets everybody on this machine in)"
+            return f"{serving.url} (without keys: everybody on this machine has access)"
         if not self._given.link:
             return f"{serving.url} ({self._make_key} makes a key)"
-        if not self._given.terminal:  # what is kept or read by others must not let them in
+        if not self._given.terminal:  # otherwise anybody who reads the log could sign in
             link = self._make_link.replace("URL", serving.url, 1)
             return f"{serving.url} ({link} makes a link to sign in with)"
 
@@ -101,7 +101,9 @@ class Api:
         usual = self._listen()
         if not usual.elsewhere or serving.url.endswith(f":{usual.port}"):
             return []
-        return [("port", f"{usual.port} is taken by another program, so this is another; --listen HOST:PORT sets one")]
+        return [
+            ("port", f"{usual.port} is taken by another program, so the API uses another; --listen HOST:PORT sets it")
+        ]
 
     def _warnings(self, serving: HttpServer) -> list[tuple[str, str]]:
         if self._listen().is_loopback or serving.url.startswith("https:"):
@@ -109,7 +111,7 @@ class Api:
         return [
             (
                 "warning",
-                "the API listens beyond this machine in plain HTTP: others in between can read keys and passwords; "
+                "the API listens beyond this machine in plain HTTP: others on the network can read keys and passwords; "
                 "give --tls-cert, or listen on 127.0.0.1 behind a proxy that speaks HTTPS",
             )
         ]
@@ -148,5 +150,5 @@ class Metrics:
             self._door.stop()
 
     def ping(self, answer: Callable[[], None]) -> None:
-        """Call `answer` at once: there is no event loop, each request has its own thread."""
+        """Call `answer` at once: there is no event loop, because each request has its own thread."""
         answer()

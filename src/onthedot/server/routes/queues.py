@@ -23,7 +23,7 @@ routes = Routes(prefix="/api/v1", tags=["queues"])
 Unused = Annotated[bool, Query(description="Allow a queue that no job and no node uses yet.")]
 
 
-class QueueSaidOut(BaseModel):
+class QueueSettingsOut(BaseModel):
     """The settings of a queue."""
 
     queue: str = Field(examples=["mail"])
@@ -36,8 +36,8 @@ class QueueSaidOut(BaseModel):
     )
 
 
-class QueueOut(QueueSaidOut):
-    """A queue and the numbers of its runs, of all namespaces."""
+class QueueOut(QueueSettingsOut):
+    """A queue, and how many runs it has, over all namespaces."""
 
     waiting: int = Field(examples=[12])
     due: int = Field(description="Waiting runs whose due time has passed.", examples=[2])
@@ -53,7 +53,7 @@ class QueuesOut(BaseModel):
 
 
 class PauseQueue(Body):
-    """The reason of a pause."""
+    """The reason for a pause."""
 
     reason: Line = Field("", max_length=500, examples=["the provider is down"])
 
@@ -62,7 +62,8 @@ class ShareQueue(Body):
     """The weights of a shared queue."""
 
     weights: dict[Line, int] | None = Field(
-        description="Weight of each value of the jobs' `share`; others have 1. null: first come, first served.",
+        description="Weights of values of the argument that the jobs name as `share`. A value that is not listed has "
+        "weight 1. null: first come, first served.",
         examples=[{"big_tenant": 3}],
     )
 
@@ -75,7 +76,7 @@ async def list_queues(opened: StoreDep, who: Who) -> Any:
     return {"items": found if whole else [{**one, "weights": None} for one in found], "next": None}
 
 
-@routes.post("/queues/{queue}/pause", response_model=QueueSaidOut, responses={404: {}})
+@routes.post("/queues/{queue}/pause", response_model=QueueSettingsOut, responses={404: {}})
 async def pause_queue(
     request: Request, opened: StoreDep, who: Who, queue: QueueName, body: PauseQueue, unused: Unused = False
 ) -> Any:
@@ -87,7 +88,7 @@ async def pause_queue(
     return queue_settings(changed)
 
 
-@routes.post("/queues/{queue}/resume", response_model=QueueSaidOut, responses={404: {}})
+@routes.post("/queues/{queue}/resume", response_model=QueueSettingsOut, responses={404: {}})
 async def resume_queue(request: Request, opened: StoreDep, who: Who, queue: QueueName, unused: Unused = False) -> Any:
     """Resume a queue. One that is not paused does not change."""
     await _check(opened, who, queue, unused=unused)
@@ -96,7 +97,7 @@ async def resume_queue(request: Request, opened: StoreDep, who: Who, queue: Queu
     return queue_settings(changed)
 
 
-@routes.post("/queues/{queue}/share", response_model=QueueSaidOut, responses={404: {}})
+@routes.post("/queues/{queue}/share", response_model=QueueSettingsOut, responses={404: {}})
 async def share_queue(
     request: Request, opened: StoreDep, who: Who, queue: QueueName, body: ShareQueue, unused: Unused = False
 ) -> Any:
@@ -110,7 +111,7 @@ async def share_queue(
 
 
 async def _check(opened: OpenStore, who: Principal, queue: str, *, unused: bool) -> None:
-    """Raise 404 for a queue that nothing uses, which is probably a typing error, unless `unused` is set."""
+    """Raise 404 if nothing uses the queue, unless `unused` is set: the name is probably misspelt."""
     check_unrestricted(who, "queue")
     refused = None if unused else await why_unused(opened.store.queries, queue)
     if refused is not None:

@@ -1,9 +1,9 @@
 """Finds jobs, runs, attempts and skips for people: along an index that has them in order, some rows at a time.
 
-    runs        of a few jobs: along each job's own index, and merged; else along that of all
-    live        by `runs_due`; of jobs with few live runs, those are sorted
-    finished    by `history_ended`, or `history_job_ended`; what did not succeed by `history_unsuccessful`
-    attempts    by `attempts_node`: of one node, or of each, and merged
+    runs        of a few jobs: along the index of each job, merged; of others: along the index of all runs
+    live        along `runs_due`; if the jobs have few live runs, these are read and sorted
+    finished    along `history_ended` or `history_job_ended`; without succeeded runs: along `history_unsuccessful`
+    attempts    along `attempts_node`: of one node, or of each node, merged
     skips       by id
 
 If not all of an index matches, a first statement finds where to stop after `SCANNED` rows, and a second one reads what
@@ -29,12 +29,12 @@ from onthedot.stores.values import most
 
 T = TypeVar("T")
 P = TypeVar("P", bound=tuple[int, ...])
-Lines = Sequence[tuple[Any, ...]]  # what each of several lines is about; see `Tx.scan`
+Lines = Sequence[tuple[Any, ...]]  # the values of each of several lines; see `Tx.scan`
 
 LINES = 20
-"""How many jobs a filter may name for each to be looked through on its own."""
+"""If a filter matches at most this many jobs, each is searched along its own index."""
 
-_LAST_NAME = "\U0010ffff"  # behind every other
+_LAST_NAME = "\U0010ffff"  # sorts after every other name
 _LAST_REVISION = 2**31 - 1
 
 
@@ -50,7 +50,8 @@ class Line(NamedTuple):
 
 _SEEN = "($1[[::text[] ]] IS NULL OR j.namespace {in1}) AND ($2[[::text]] IS NULL OR j.owner = $2)"
 
-# A route is a queue, a tab and labels with commas between; before it may be that it waits for the leader.
+# A route is a queue, a tab, and labels with commas between them. If the run waits for the leader, `!leader` and a tab
+# come first.
 _LABELLED = r"""($3[[::text]] IS NULL OR
 [[$3 = ANY(string_to_array(split_part(replace(j.route, E'!leader\t', ''), E'\t', 2), ','))]]
 <<(instr($3, ',') = 0 AND
@@ -59,7 +60,7 @@ _LABELLED = r"""($3[[::text]] IS NULL OR
 _OF_JOB = f"""{_SEEN} AND {_LABELLED} AND ($4[[::text]] IS NULL OR j.name = $4)
 AND ($5[[::bigint]] IS NULL OR j.id = $5)"""
 
-# By the first of these that is asked for.
+# Jobs are found by the first of these fields that the filter has.
 FIND_JOBS_BY = {
     name: sql(f"SELECT j.id, {_OF_JOB} FROM jobs j WHERE {by} LIMIT $6")  # noqa: S608 - constants of this file
     for name, by in {
@@ -80,14 +81,15 @@ AND ($8[[::text]] IS NULL OR coalesce(a.node, '') = $8)"""
 
 
 def _along(text: str, at: str, tail: str, *, first: int, job: str, newest_first: bool) -> tuple[str, list[str]]:
-    """A text with SPAN and JOB in it, for PostgreSQL, and in three parts for SQLite, whose indexes serve no range over
-    an instant and a rowid. SPAN is what lies behind one place, up to and with another: the values from `$first` on.
-    With the number of a value for `job` it goes along the index of each of some jobs."""
+    """Fill in SPAN and JOB in a text. Returns the statement for PostgreSQL, and three parts for SQLite, whose indexes
+    cannot find a range over an instant and a rowid. SPAN becomes the condition "after one place, and up to another,
+    included"; the places are the values from `$first` on. With `job`, the placeholder of the jobs' ids, such as `$14`,
+    PostgreSQL's statement goes along the index of each of these jobs."""
     number = f"{at[0]}.id"
     a, i, b, j = (f"${first + n}" for n in range(4))
     less, more, end = (">", "<", 0) if newest_first else ("<", ">", LAST)
     span = f"({at}, {number}) {more} ({a}::bigint, {i}::bigint) AND ({at}, {number}) {less}= ({b}::bigint, {j}::bigint)"
-    if newest_first:  # the instants once more by themselves: months that lie apart are not looked into
+    if newest_first:  # the instants alone once more: PostgreSQL then skips the partitions of other months
         span += f" AND {at} <= {a} AND {at} >= {b}"
     postgres = text.replace("SPAN", span).replace("JOB", "line.job_id") + tail
     if job:
@@ -103,7 +105,7 @@ def _along(text: str, at: str, tail: str, *, first: int, job: str, newest_first:
 
 
 def _line(runs: str, places: str, at: str, column: int, *, newest_first: bool = False, of_jobs: bool = False) -> Line:
-    """Runs in the order of the instants `at`, which are the given `column` of `runs`, and of their ids."""
+    """The statements for runs in the order of the instants `at` and the ids. `column` is its number in `runs`."""
     down = " DESC" if newest_first else ""
     tail = f" ORDER BY {column}{down}, 1{down} LIMIT $13"
     postgres, parts = _along(runs, at, tail, first=9, job="$14" if of_jobs else "", newest_first=newest_first)
@@ -111,7 +113,7 @@ def _line(runs: str, places: str, at: str, column: int, *, newest_first: bool = 
     tail = f" ORDER BY 1{down}, 2{down} LIMIT 1 OFFSET $5 - 1"
     postgres, parts = _along(places, at, tail, first=1, job="$6" if of_jobs else "", newest_first=newest_first)
     in_parts = " UNION ALL ".join(f"SELECT * FROM ({part}{tail})" for part in parts)  # noqa: S608
-    return Line(listing, sql(postgres, sqlite=in_parts + " LIMIT 1"))  # in the first part that has so many
+    return Line(listing, sql(postgres, sqlite=in_parts + " LIMIT 1"))  # of the first part with that many rows
 
 
 LIVE_LINE = _line(
@@ -136,7 +138,7 @@ ENDED_LINE = _ended_line("history_ended", "true")
 UNSUCCESSFUL_LINE = _ended_line("history_unsuccessful", "h.state <> 'succeeded'")
 ENDED_OF_JOB_LINE = _ended_line("history_job_ended", "h.job_id = JOB", of_jobs=True)
 
-# In the order of the key, so that PostgreSQL reads nothing else to count them.
+# In the order of the index `runs_key`, so that PostgreSQL counts them from this index alone.
 COUNT_LIVE_OF_JOBS = sql(
     """
     SELECT count(*) FROM (
@@ -200,12 +202,12 @@ def _listed(names: Iterable[str] | None) -> list[str] | None:
 
 
 def _is_everything(wanted: queries.RunFilter) -> bool:
-    """Whether every run of a line that is about all of them matches."""
+    """Whether the filter has no condition except `since` and `until`: on a line over all jobs every run matches."""
     return wanted == queries.RunFilter(since=wanted.since, until=wanted.until)
 
 
 async def _jobs_of(tx: Tx, wanted: queries.RunFilter) -> list[int] | None:
-    """The jobs that a filter is about, if they are few; None: it may be any."""
+    """The jobs that a filter can match, if they are few. None if they are many, or if any job can match."""
     by = next((name for name in FIND_JOBS_BY if getattr(wanted, name) is not None), None)
     if by is None:
         return None
@@ -214,20 +216,20 @@ async def _jobs_of(tx: Tx, wanted: queries.RunFilter) -> list[int] | None:
 
 
 async def _scan(tx: Tx, statement: Statement[T], lines: Lines | None, *values: object) -> list[Iterable[T]]:
-    """The rows of each line; None: the statement is about one."""
+    """The rows of each line. `lines` is None if the statement has only one line."""
     return [await tx.rows(statement, *values)] if lines is None else await tx.scan(statement, lines, *values)
 
 
 async def _stop(tx: Tx, statement: Statement[P], lines: Lines | None, *values: object) -> P | None:
-    """Where to stop, so that no more than about `SCANNED` rows are read. What lies behind the first stop of any line is
-    left for the next page: of another line there may be something between."""
+    """Where to stop, so that no more than about `SCANNED` rows are read. All lines stop at the first stop of any line:
+    after it, that line has rows that were not read. They come on the next page, in order with those of the others."""
     rows = max(1, SCANNED // max(1, 1 if lines is None else len(lines)))
     return max((row for scan in await _scan(tx, statement, lines, *values, rows) for row in scan), default=None)
 
 
 # ── attempts ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-# One step for each node that has any.
+# One step for each node that has attempts.
 LIST_NODES = sql("""
     WITH RECURSIVE tried (node) AS (
         SELECT (SELECT a.node FROM attempts a ORDER BY a.node LIMIT 1)
