@@ -304,3 +304,14 @@ def test_zone_data_is_checked(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(doctor, "ZoneInfo", missing)
     assert (doctor.zones().state, doctor.zones().is_fault) == ("missing", True)
+
+
+async def test_tables_of_an_application_that_would_go_into_the_store(postgres_url: str):
+    """The tests' role is called like the default schema, and so its own tables would be made there."""
+    await (await PostgresStore.open(postgres_url)).close()
+    found = (await seen(postgres_url))["tables"]
+    assert (found.state, found.is_fault) == ("broken", False)
+    assert found.found.startswith("the search path of the role onthedot (")
+    assert found.remedy.endswith("ALTER ROLE onthedot SET search_path = public")
+    await (await PostgresStore.open(f"{postgres_url}?schema=jobs")).close()
+    assert "tables" not in await seen(f"{postgres_url}?schema=jobs")

@@ -163,6 +163,9 @@ def _connection(url: str) -> list[Finding]:
 def _store_findings(shown: str, about: About, settings: Settings) -> Iterator[Finding]:
     yield Finding("store", "ok", f"{shown}: {about.product} {about.version}, tables up to date", wanted=True)
     yield Finding("kept", "ok", about.promise)
+    if about.caution:
+        found, _, remedy = about.caution.partition("; ")
+        yield Finding("tables", "broken", found, "its data may be split between two schemas", remedy)
     pools = [f"{settings.seats} seats and {settings.processes} processes execute"] if settings.works else []
     pools += (
         [f"{settings.batch} runs to a write are planned, {settings.lookahead // SECOND} s ahead"]

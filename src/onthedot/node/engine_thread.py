@@ -12,13 +12,14 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from onthedot.access.audit_recorder import Recorder
 from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
 from onthedot.ids import Ids
 from onthedot.loop_thread import ping_loop
-from onthedot.model.errors import StateError
+from onthedot.model.errors import StateError, StoreUnavailable
 from onthedot.model.events import Events
 from onthedot.model.job import Job
 from onthedot.node.engine import Engine
@@ -31,6 +32,8 @@ from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
 
 T = TypeVar("T")
+
+logger = logging.getLogger("onthedot")
 
 _CALM: Micros = 50 * MILLISECOND  # between two looks while no start is late: some 0.1 % of a core
 _BUSY: Micros = 5 * MILLISECOND
@@ -110,8 +113,8 @@ class EngineThread:
             return
         store = await open_store(self._given, clock=self._clock) if isinstance(self._given, str) else self._given
         url = self._given if isinstance(self._given, str) else None
-        if url is not None and (trouble := exposed(url)):
-            logging.getLogger("onthedot").warning("the connection to %s is %s", shown_url(url), trouble)
+        if url is not None:
+            await _warn_of_store(url, store)
         output: NodeOutput | None = None
         courtesy = GiveWay(application_loop, self._clock)
         try:
@@ -215,6 +218,15 @@ class EngineThread:
             if future.cancelled() and asking is not None and not asking.cancelling():  # not we, but the engine's end
                 raise StateError("the scheduler stopped before it could answer; ask again when it runs") from None
             raise
+
+
+async def _warn_of_store(url: str, store: Store) -> None:
+    """Log what can go wrong with this store's configuration."""
+    if trouble := exposed(url):
+        logger.warning("the connection to %s is %s", shown_url(url), trouble)
+    with suppress(StoreUnavailable):  # the engine asks again, and reports it
+        if caution := (await store.about()).caution:
+            logger.warning("%s: %s", shown_url(url), caution)
 
 
 class GiveWay:

@@ -192,6 +192,7 @@ class About(NamedTuple):
     version: str
     promise: str  # what is left of what was acknowledged, when the machine that keeps it dies
     connections: int = 0  # that one event loop of a node may have open at the most; 0: none are counted
+    caution: str = ""  # what can go wrong with this configuration, and after a semicolon what to do; empty: nothing
 
 
 class Note(NamedTuple):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import psycopg
 import pytest
 
+import onthedot as otd
 from onthedot.model.errors import DefinitionError
 from onthedot.stores.addresses import exposed
 from onthedot.stores.connect import open_store
+from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.connections import read_url
 
 
@@ -92,3 +97,45 @@ async def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     with pytest.raises(DefinitionError, match=r"pip install 'onthedot\[postgres\]'"):
         await open_store("postgresql://db/shop")
+
+
+@contextmanager
+def role_of(url: str, name: str, settings: str = "") -> Iterator[str]:
+    """A role that may make schemas in this database; the URL with it. Afterwards it is gone, with all that it owns."""
+    database = url.rpartition("/")[2]
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'x'; GRANT CREATE ON DATABASE {database} TO {name}; {settings}")
+        try:
+            yield url.replace(url.split("//")[1].split("@")[0], f"{name}:x")
+        finally:
+            db.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
+
+
+REMEDY = "ALTER ROLE shop_role SET search_path = public"
+
+
+@pytest.mark.parametrize(
+    ("schema", "settings", "mixed"),
+    [
+        ("shop_role", "", True),  # the default path is "$user", public
+        ("onthedot", "", False),
+        ("onthedot", "ALTER ROLE shop_role SET search_path = public, onthedot", True),
+        ("shop_role", REMEDY, False),
+    ],
+)
+async def test_a_schema_in_the_search_path_of_its_role_gives_a_warning(
+    schema: str, settings: str, mixed: bool, postgres_url: str, caplog: pytest.LogCaptureFixture
+):
+    with role_of(postgres_url, "shop_role", settings) as url:
+        store = await PostgresStore.open(f"{url}?schema={schema}")
+        caution = (await store.about()).caution
+        await store.close()
+        async with otd.Scheduler(f"{url}?schema={schema}"):
+            warnings = [record.getMessage() for record in caplog.records if "search path" in record.getMessage()]
+    assert bool(caution) == mixed
+    assert len(warnings) == mixed
+    for text in (caution, *warnings) if mixed else ():
+        assert "the search path of the role shop_role (" in text
+        assert f"the schema {schema} of the store" in text
+        assert text.endswith("; use another role, or, if your tables are in public, " + REMEDY)
+        assert ":x@" not in text

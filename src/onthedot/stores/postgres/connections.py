@@ -347,6 +347,28 @@ async def connect_for_effects(dsn: str, address: Address) -> Connection:
     return db
 
 
+# Settings of an engine's session hide the role's own search path, so this needs a connection as applications have it.
+OWN_PATH = "SELECT quote_ident(current_user), current_setting('search_path'), $1 = ANY(current_schemas(false))"
+
+
+async def warn_of_mixed_tables(address: Address) -> str:
+    """What is wrong if the schema is in the role's own search path, and what to do; empty if it is not.
+
+    It is there if the role is called like the schema: the default path is `"$user", public`."""
+    db = await connect_for_effects(address.dsn, address)
+    try:
+        [(role, path, mixed)] = await db.fetch(OWN_PATH, address.schema, timeout=address.timeout)
+    finally:
+        await end(db)
+    if not mixed:
+        return ""
+    return (
+        f"the search path of the role {role} ({path}) has the schema {address.schema} of the store: tables that an "
+        f"application with this role names without a schema are looked for and made among the store's; use another role, "
+        f"or, if your tables are in public, ALTER ROLE {role} SET search_path = public"
+    )
+
+
 # ── prepared statements ────────────────────────────────────────────────────────────────────────────────────────
 
 # To parse a statement, asyncpg sends Parse, Describe and Flush, and waits for the answer. A client that freezes there

@@ -31,6 +31,7 @@ from onthedot.stores.postgres.connections import (
     connect_for_effects,
     is_limited,
     prepare_statements,
+    warn_of_mixed_tables,
 )
 from onthedot.stores.postgres.errors import TROUBLE, is_broken, is_missing_partition, is_overrun, translate
 from onthedot.stores.postgres.fast_finish import FINISH
@@ -175,7 +176,11 @@ class PostgresDatabase:
         [(version, fsync, commit)] = await self.read(Transaction.rows, TELL_PROMISE)
         lost = "nothing" if fsync == "on" and commit != "off" else "the last moments"
         promise = f"fsync {fsync}, synchronous_commit {commit}; a crash of the server's machine may lose {lost}"
-        return About("PostgreSQL", version, promise, self.address.connections)
+        try:
+            caution = await warn_of_mixed_tables(self.address)
+        except Exception as error:
+            raise translate(error, self.address.shown) from error
+        return About("PostgreSQL", version, promise, self.address.connections, caution)
 
     async def finish_plain(self, finishes: Sequence[Finish]) -> frozenset[str]:
         ends = [one.ended_at for one in finishes]
