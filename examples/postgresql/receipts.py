@@ -1,7 +1,8 @@
 """A shop on PostgreSQL: an order and its receipt are one commit, and the receipt is written exactly once.
 
 It needs a database `shop` that you may write to: `createdb shop && python receipts.py`. Set the server and the user as
-for any program of PostgreSQL (`PGPORT`, `PGUSER`, `PGPASSWORD`).
+for any program of PostgreSQL (`PGPORT`, `PGUSER`, `PGPASSWORD`). No user of yours should be called `onthedot`, like the
+schema of the store: its own tables would be created there.
 """
 
 import asyncio
@@ -30,15 +31,17 @@ async def nightly_report(ctx: otd.Context, region: str = "eu") -> dict[str, int]
 @sched.job(queue="mail", guarantee="exactly_once", concurrency=otd.Limit(10, key="tenant"))
 async def send_receipt(ctx: otd.Context, tenant: str, order: int) -> None:
     async with ctx.transaction() as db:  # your write, the check of the fence, and the success: one commit
-        await db.execute("update orders set receipted = true where id = $1", order)
+        await db.execute("update public.orders set receipted = true where id = $1", order)
 
 
 async def main() -> None:
     async with asyncpg.create_pool("postgresql://localhost/shop", min_size=1) as pool:
-        await pool.execute("create table if not exists orders (id serial primary key, receipted bool default false)")
+        await pool.execute(
+            "create table if not exists public.orders (id serial primary key, receipted bool default false)"
+        )
         async with sched:  # starts a node; at the end it lets running jobs finish
             async with pool.acquire() as db, db.transaction():
-                oid = await db.fetchval("insert into orders default values returning id")
+                oid = await db.fetchval("insert into public.orders default values returning id")
                 run = await sched.submit(
                     send_receipt.call(tenant="t1", order=oid),
                     connection=db,
@@ -47,7 +50,7 @@ async def main() -> None:
                     expires="1h",
                 )
             await run.result(timeout="30s")
-            print("receipted:", await pool.fetchval("select receipted from orders where id = $1", oid))
+            print("receipted:", await pool.fetchval("select receipted from public.orders where id = $1", oid))
             await (await sched.trigger(nightly_report)).result(timeout="30s")
             print("reported")
 

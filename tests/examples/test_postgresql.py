@@ -67,3 +67,17 @@ async def test_the_first_sketch_runs_word_for_word(shop: str):
             assert await names["run"].state() is otd.RunState.SUCCEEDED
             report = await sched.trigger("nightly_report")
             assert await report.result(timeout="30s") == {"pages": 100}
+
+
+@pytest.mark.slow
+def test_the_program_runs_again(shop: str, tmp_path: Path):
+    """Also for a user who is called like the store's schema: that schema comes first in its search path."""
+    for _ in range(2):
+        ended = subprocess.run(
+            [sys.executable, PROGRAM], cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=50,
+            check=False,
+        )  # fmt: skip
+        assert ended.stdout.splitlines() == ["receipted: True", "reported"], ended.stderr
+    with psycopg.connect(shop) as db:
+        found = db.execute("SELECT schemaname FROM pg_tables WHERE tablename = 'orders'").fetchall()
+    assert found == [("public",)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import asyncpg
 import psycopg
@@ -22,6 +24,7 @@ from onthedot.model.errors import (
     KeyConflict,
     RevisionConflict,
     StateError,
+    StoreUnusable,
     UnknownJob,
     UnknownRun,
 )
@@ -453,3 +456,118 @@ async def test_a_submit_is_audited_before_the_callers_transaction_ends(sched: ot
     await sched.stop()
     await sched.start()
     assert await recorded() == [{"runs": 1}, {"runs": 2}]
+
+
+SHOP = f"shop_{os.getpid()}"
+"""A role: other test processes have their own on the same server."""
+
+
+def granted() -> str:
+    """The statements of the documentation, which give the role `shop` what a submit needs; for `SHOP`."""
+    page = (Path(__file__).parents[3] / "docs" / "operate" / "postgresql.md").read_text()
+    [block] = [one for one in page.split("```sql")[1:] if "TO shop" in one]
+    return block.partition("```")[0].replace("TO shop", f"TO {SHOP}")
+
+
+@pytest.fixture
+def clerk_url(url: str) -> Iterator[str]:
+    """The database, for a role that owns nothing there, and may write its own tables only."""
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"CREATE ROLE {SHOP} LOGIN PASSWORD 'x'; GRANT ALL ON orders TO {SHOP}")
+        try:
+            yield url.replace(url.split("//")[1].split("@")[0], f"{SHOP}:x")
+        finally:
+            db.execute(f"DROP OWNED BY {SHOP}; DROP ROLE {SHOP}")
+
+
+async def submits_of_each_kind(sched: otd.Scheduler, caller: Caller) -> None:
+    await caller.do("INSERT INTO orders VALUES (7)")
+    first = await sched.submit(*call(7), connection=caller.connection, key="k")
+    assert first == await sched.submit(*call(7), connection=caller.connection, key="k")
+    await sched.submit(*call(8), connection=caller.connection)
+    await sched.submit_many([bound(9), bound(10)], keys=["a", "b"], connection=caller.connection)
+    await sched.submit_many([bound(11), bound(12)], connection=caller.connection)
+    await caller.do("INSERT INTO orders VALUES (8)")
+    await caller.commit()
+    assert await first.result(timeout="20s") == "t1: 7"
+    with pytest.raises(KeyConflict):  # of a run that has ended
+        await sched.submit(*call(8), connection=caller.connection, key="k")
+    await caller.rollback()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_documented_rights_suffice(kind: str, sched: otd.Scheduler, url: str, clerk_url: str):
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(granted())
+    async with KINDS[kind](clerk_url) as caller:
+        await submits_of_each_kind(sched, caller)
+    assert orders(url) == [7, 8]
+
+
+async def test_each_documented_right_is_needed(sched: otd.Scheduler, url: str, clerk_url: str):
+    statements = [one.strip() for one in granted().split(";") if one.strip()]
+    assert len(statements) >= 5
+    for missing in statements:
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute(granted())
+            db.execute(missing.replace("GRANT", "REVOKE").replace(" TO ", " FROM "))
+        async with by_asyncpg(clerk_url) as caller:
+            with pytest.raises(StoreUnusable, match="permission denied"):
+                await submits_of_each_kind(sched, caller)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_role_without_the_rights_is_refused_with_what_to_do(
+    kind: str, sched: otd.Scheduler, url: str, clerk_url: str
+):
+    words = (
+        "connection: expected a role that may submit runs in the schema onthedot, but the server says: .*"
+        "permission denied for schema onthedot.*; connect with the role of the store, or grant this role the rights"
+    )
+    async with KINDS[kind](clerk_url) as caller:
+        await caller.do("INSERT INTO orders VALUES (7)")
+        with pytest.raises(StoreUnusable, match=words):
+            await sched.submit(*call(7), connection=caller.connection)
+        await caller.do("INSERT INTO orders VALUES (8)")  # its transaction is usable
+        await caller.commit()
+    assert (orders(url), await sched.list_runs()) == ([7, 8], [])
+
+
+BOOKS = "DROP SCHEMA IF EXISTS books CASCADE; CREATE SCHEMA books; CREATE TABLE books.orders (id bigint PRIMARY KEY)"
+
+
+def books(url: str) -> list[int]:
+    with psycopg.connect(url, autocommit=True) as db:
+        written = [number for (number,) in db.execute("SELECT id FROM books.orders ORDER BY id")]
+        db.execute("DROP SCHEMA books CASCADE")
+    return written
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_the_callers_own_search_path_is_restored(fails: bool, sched: otd.Scheduler, caller: Caller, url: str):
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(BOOKS)
+    await caller.do("SET LOCAL search_path = books, public")
+    await sched.submit(*call(7), connection=caller.connection, key="k")
+    if fails:
+        with pytest.raises(KeyConflict):
+            await sched.submit(*call(8), connection=caller.connection, key="k")
+    await caller.do("INSERT INTO orders VALUES (1)")
+    await caller.commit()
+    await caller.do("INSERT INTO orders VALUES (2)")
+    await caller.commit()
+    assert (books(url), orders(url)) == ([1], [2])
+
+
+@pytest.mark.parametrize("by", [by_asyncpg, by_psycopg])
+async def test_a_search_path_that_the_caller_sets_holds_after_the_commit(by, sched: otd.Scheduler, url: str):
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(BOOKS)
+    async with by(url) as caller:
+        await caller.do("SET search_path = books, public")
+        await sched.submit(*call(7), connection=caller.connection)
+        await caller.do("INSERT INTO orders VALUES (1)")
+        await caller.commit()
+        await caller.do("INSERT INTO orders VALUES (2)")
+        await caller.commit()
+    assert (books(url), orders(url)) == ([1, 2], [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -111,22 +112,25 @@ def role_of(url: str, name: str, settings: str = "") -> Iterator[str]:
             db.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
 
 
-REMEDY = "ALTER ROLE shop_role SET search_path = public"
+SHOP = f"shop_role_{os.getpid()}"
+"""A role: other test processes have their own on the same server."""
+
+REMEDY = f"ALTER ROLE {SHOP} SET search_path = public"
 
 
 @pytest.mark.parametrize(
     ("schema", "settings", "mixed"),
     [
-        ("shop_role", "", True),  # the default path is "$user", public
+        (SHOP, "", True),  # the default path is "$user", public
         ("onthedot", "", False),
-        ("onthedot", "ALTER ROLE shop_role SET search_path = public, onthedot", True),
-        ("shop_role", REMEDY, False),
+        ("onthedot", f"ALTER ROLE {SHOP} SET search_path = public, onthedot", True),
+        (SHOP, REMEDY, False),
     ],
 )
 async def test_a_schema_in_the_search_path_of_its_role_gives_a_warning(
     schema: str, settings: str, mixed: bool, postgres_url: str, caplog: pytest.LogCaptureFixture
 ):
-    with role_of(postgres_url, "shop_role", settings) as url:
+    with role_of(postgres_url, SHOP, settings) as url:
         store = await PostgresStore.open(f"{url}?schema={schema}")
         caution = (await store.about()).caution
         await store.close()
@@ -135,7 +139,7 @@ async def test_a_schema_in_the_search_path_of_its_role_gives_a_warning(
     assert bool(caution) == mixed
     assert len(warnings) == mixed
     for text in (caution, *warnings) if mixed else ():
-        assert "the search path of the role shop_role (" in text
+        assert f"the search path of the role {SHOP} (" in text
         assert f"the schema {schema} of the store" in text
         assert text.endswith("; use another role, or, if your tables are in public, " + REMEDY)
         assert ":x@" not in text

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from onthedot.clock import Micros
-from onthedot.model.errors import DefinitionError, StateError
+from onthedot.model.errors import DefinitionError, StateError, StoreUnusable
 from onthedot.model.job import JobRecord
 from onthedot.model.run import NewRun
 from onthedot.stores.postgres.connections import Connection
@@ -49,6 +49,7 @@ TRIES = 5
 
 NO_TRANSACTION = "25P01"
 NO_TABLES = ("3F000", "42P01", "42703")
+NO_RIGHT = "42501"
 
 
 async def submit_within(
@@ -77,6 +78,8 @@ async def submit_within(
                 continue  # by somebody whose commit we have waited for: now we see it
             if code_of(error) in NO_TABLES:
                 raise _elsewhere(database) from error
+            if code_of(error) == NO_RIGHT:
+                raise _not_granted(database, error) from error
             raise
         await caller.execute(RELEASE)
         return joined
@@ -105,6 +108,15 @@ def _elsewhere(database: PostgresDatabase) -> StateError:
     return StateError(
         f"connection: expected one to the database of the store, {address.shown}, with its jobs in the "
         f"schema {address.schema}; got one to another; connect to the same database"
+    )
+
+
+def _not_granted(database: PostgresDatabase, error: Exception) -> StoreUnusable:
+    said = " ".join(str(getattr(error, "orig", None) or error).split())
+    return StoreUnusable(
+        f"connection: expected a role that may submit runs in the schema {database.address.schema}, but the server "
+        f"says: {said}; connect with the role of the store, or grant this role the rights that "
+        "docs/operate/postgresql.md lists"
     )
 
 

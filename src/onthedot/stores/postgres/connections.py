@@ -363,8 +363,8 @@ async def warn_of_mixed_tables(address: Address) -> str:
     if not mixed:
         return ""
     return (
-        f"the search path of the role {role} ({path}) has the schema {address.schema} of the store: tables that an "
-        f"application with this role names without a schema are looked for and made among the store's; use another role, "
+        f"the search path of the role {role} ({path}) has the schema {address.schema} of the store: an application "
+        "with this role finds and creates its own tables among the store's; use another role, "
         f"or, if your tables are in public, ALTER ROLE {role} SET search_path = public"
     )
 
