@@ -14,6 +14,9 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
         Mutant("nodes._beat", "await tx.do(SHORTEN_LEASES, now)", "pass",
                "nodes.a_beat_shortens_leases_after_the_clock_is_set_back"),
         Mutant("nodes._beat", "bool(draining)", "False", "queues.a_draining_node_gets_no_run"),
+        Mutant("nodes.BEAT", "draining OR $4", "draining AND $4 IN (true, false)",
+               "queues.a_beat_can_begin_the_drain"),
+        Mutant("nodes.BEAT", "draining OR $4", "$4", "queues.a_draining_node_gets_no_run"),
         Mutant("nodes.BEAT", "ttl = $3", "ttl = coalesce(ttl, $3)", "status.a_node_shows_the_length_of_its_lease"),
     ),
     "leave": (

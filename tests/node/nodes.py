@@ -42,7 +42,7 @@ class Nodes:
 
     async def boot(self, name: str, **settings: Any) -> Node:
         told: list[Any] = []
-        given = replace(self.sched.settings, node_id=name, **settings)
+        given = replace(self.sched.settings, **{"node_id": name} | settings)
         engine = Engine(self.store, self.sched.registry, given, Events([told.append]), self.clock, SeededIds(name))
         self.living[name] = Node(name, engine, told)
         await engine.start(list(self.sched.jobs.values()), asyncio.get_running_loop())

@@ -8,7 +8,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import SECOND, to_datetime, to_micros
-from onthedot.model.events import JobPut
+from onthedot.model.events import AttemptStarted, JobPut, NodeDraining, TermWon
 from onthedot.model.job import Call, Job
 from onthedot.model.run import NewRun, submit_trigger
 from onthedot.stores.memory import MemoryStore
@@ -341,3 +341,67 @@ def test_a_missing_parent_of_a_job_is_logged(caplog: pytest.LogCaptureFixture):
     run_virtual(scenario())
     [record] = [one for one in caplog.records if one.name == "onthedot.node"]
     assert record.getMessage() == ("job 'report': after: no job 'jbo' is stored; it does not start before there is one")
+
+
+def test_a_node_that_stops_is_shown_as_draining_until_it_leaves():
+    """The next one of the same name does not drain: it works at once."""
+
+    async def scenario() -> None:
+        sched = otd.Scheduler("memory:", settings=QUIET)
+        end = asyncio.Event()
+
+        @sched.job
+        async def long() -> None:
+            await end.wait()
+
+        async def shown() -> list[tuple[str, bool]]:
+            found = await nodes.store.queries.list_nodes(living=True, now=nodes.clock.now())
+            return [(node.id, node.draining) for node in found]
+
+        nodes = Nodes(sched)
+        old = await nodes.boot("a")
+        first = NewRun(await nodes.job("long"), submit_trigger("one"), nodes.clock.now())
+        await nodes.store.submit([first])
+        await asyncio.sleep(1)
+        stopping = asyncio.create_task(old.engine.stop(asyncio.Event()))
+        await asyncio.sleep(0.01)
+        assert await shown() == [("a", True)]
+        new = await nodes.boot("a again", node_id="a")
+        assert await shown() == [("a", False), ("a", True)]
+        await asyncio.sleep(10)  # two beats
+        assert await shown() == [("a", False), ("a", True)]
+        assert new.of(TermWon)  # the drain does not keep the term
+        await nodes.store.submit([NewRun(first.job_id, submit_trigger("two"), nodes.clock.now())])
+        await asyncio.sleep(1)
+        assert (len(old.of(AttemptStarted)), len(new.of(AttemptStarted))) == (1, 1)
+        end.set()
+        assert await stopping == 0
+        assert await shown() == [("a", False)]
+        assert old.of(NodeDraining) == new.of(NodeDraining) == []  # nobody has asked for it
+        await nodes.stop()
+
+    run_virtual(scenario())
+
+
+def test_an_operator_cannot_end_the_drain_of_a_node_that_stops():
+    async def scenario() -> None:
+        sched = otd.Scheduler("memory:", settings=QUIET)
+
+        @sched.job
+        async def long() -> None:
+            await asyncio.sleep(20)
+
+        nodes = Nodes(sched)
+        node = await nodes.boot("a")
+        await nodes.store.submit([NewRun(await nodes.job("long"), submit_trigger("one"), nodes.clock.now())])
+        await asyncio.sleep(1)
+        stopping = asyncio.create_task(node.engine.stop(asyncio.Event()))
+        await asyncio.sleep(1)
+        assert await nodes.store.drain("a", draining=False, now=nodes.clock.now()) == 1
+        await asyncio.sleep(6)
+        [shown] = await nodes.store.queries.list_nodes(living=True, now=nodes.clock.now())
+        assert shown.draining
+        assert await stopping == 0
+        assert node.of(NodeDraining) == []
+
+    run_virtual(scenario())

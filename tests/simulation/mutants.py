@@ -158,11 +158,11 @@ class ReapKeepsRunning(MemoryStore):
 class NodeClockForLeases(MemoryStore):
     """Leases have the instants of the nodes' clocks, which are seconds apart (db-scheduler#433)."""
 
-    async def beat(self, incarnation, *, ttl, now=None):
+    async def beat(self, incarnation, *, ttl, draining=False, now=None):
         at = self.clock.now() if now is None else now
         [name] = [node.id for node in await self.queries.list_nodes() if node.incarnation == incarnation] or ["a"]
         behind = {"a": 0, "b": 12, "c": 6}[name]
-        return await super().beat(incarnation, ttl=ttl, now=at - behind * SECOND)
+        return await super().beat(incarnation, ttl=ttl, draining=draining, now=at - behind * SECOND)
 
 
 # `arm` and `reserve` do not ask whether the node's lease has ended.

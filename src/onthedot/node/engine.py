@@ -253,6 +253,7 @@ class Engine:
         continues until the last verdict is written. Returns how many attempts were abandoned.
         """
         self.events.emit(DrainBegun(self._seats.taken, self._seats.run_ids))
+        self._membership.begin_leaving()
         await self._loop.stop(self._reserver, self._planner, self._armer, self._leadership)
         await self._try(self._leadership, self._leadership.resign())
         await self._try(self._reserver, self._armer.release_all())

@@ -54,6 +54,7 @@ class Membership(Service):
         self.tasks: frozenset[str] = frozenset()  # what this node's program can do
         self.tzdata = tzdata_version()
         self.draining = False
+        self._leaving = False  # this process stops: its drain does not end any more
         self.node_id = settings.node_id or f"{socket.gethostname()}-{ids.token()[:8]}"
         self.incarnation = ""
 
@@ -98,6 +99,11 @@ class Membership(Service):
         """Whether this node may still trust its lease."""
         return self._clock.steady() < self.deadline
 
+    def begin_leaving(self) -> None:
+        """Show this node as draining, with the next beat, which comes at once. It does not wait for the store."""
+        self._leaving = self.draining = True
+        self.wake()
+
     async def join(self) -> None:
         """Register under a new incarnation."""
         incarnation = self._ids.token()
@@ -118,7 +124,7 @@ class Membership(Service):
         del now
         try:
             beat = await self._beat()
-            if beat.draining != self.draining:
+            if beat.draining != self.draining and not self._leaving:
                 self.draining = beat.draining
                 self._events.emit(NodeDraining(self.node_id, beat.draining))
                 if not beat.draining:
@@ -135,7 +141,7 @@ class Membership(Service):
     async def _beat(self) -> Beat:
         fault_points.point("beat.before_write")
         sent = self._clock.steady()
-        beat = await self._store.beat(self.incarnation, ttl=self._settings.node_ttl)
+        beat = await self._store.beat(self.incarnation, ttl=self._settings.node_ttl, draining=self._leaving)
         self._trust_from(sent)
         self.heard(sent, beat.now)
         return beat

@@ -70,6 +70,7 @@ TITLES = {
     "quota": "A quota is used up",
     "method": "That cannot be done with it",
     "unavailable": "The store does not answer",
+    "draining": "This server is stopping",
     "busy": "Too many want to be let in at once",
     "away": "The identity provider does not answer",
     "broken": "Something broke here",

@@ -267,12 +267,14 @@ class Store(Protocol):
     async def register(self, node: values.Node, *, ttl: Micros, now: Micros | None = None) -> values.Beat:
         """Enter a new incarnation with a lease of `ttl`. Repeated, it is a beat; `NodeExpired` if it has ended."""
 
-    async def beat(self, incarnation: str, *, ttl: Micros, now: Micros | None = None) -> values.Beat:
+    async def beat(
+        self, incarnation: str, *, ttl: Micros, draining: bool = False, now: Micros | None = None
+    ) -> values.Beat:
         """Renew an incarnation's lease. A lease that has ended is renewed too, until the reaper has acted on its end:
         it takes the runs and ends the incarnation in one write. After that, `NodeExpired`.
 
         A lease of any node that ends later than one from now was written before the clock was set back: it ends one
-        from now, in the same write."""
+        from now, in the same write. With `draining` this incarnation takes no more work, as after `drain`."""
 
     async def leave(self, incarnation: str, *, now: Micros | None = None) -> None:
         """End an incarnation's lease and its terms now. Reserved runs are free at once; running ones are left to the

@@ -6,6 +6,7 @@ import pytest
 
 from onthedot.access.permissions import Permission, Role
 from onthedot.clock import SECOND
+from onthedot.model.events import DrainBegun
 from onthedot.observe.counters import Counters
 from onthedot.stores.values import Node
 from tests.observe.sample_events import started
@@ -58,3 +59,20 @@ async def test_metrics_are_compressed_if_the_client_accepts_it():
     assert (small.headers["content-encoding"], small.headers["vary"]) == ("gzip", "Accept-Encoding")
     assert int(small.headers["content-length"]) < int(plain.headers["content-length"]) / 2
     assert small.text == plain.text
+
+
+async def test_a_server_that_stops_is_not_ready():
+    """So that a load balancer sends its requests elsewhere, while this one waits for attempts."""
+    counters = Counters()
+    async with served(counters=counters) as there:
+        assert (await there.client.get("/api/v1/ready")).status_code == 200
+        counters(DrainBegun(1, (7,)))
+        answer = await there.client.get("/api/v1/ready")
+        assert (answer.status_code, answer.json()["type"].rpartition("/")[2]) == (503, "draining")
+        assert (await there.client.get("/api/v1/health")).status_code == 200
+        assert (await there.client.get("/api/v1/jobs", headers=there.keys.add(Role.VIEWER))).status_code == 200
+
+
+async def test_a_server_without_a_node_of_its_own_is_ready():
+    async with served() as there:
+        assert (await there.client.get("/api/v1/ready")).status_code == 200

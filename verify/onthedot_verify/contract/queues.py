@@ -270,6 +270,22 @@ async def check_a_draining_node_gets_no_run(bench: Workbench) -> None:
 
 
 @check
+async def check_a_beat_can_begin_the_drain(bench: Workbench) -> None:
+    """It drains this incarnation only: another one of the same node takes work."""
+    record = await bench.define()
+    await bench.submit(record)
+    old, new = (Node("one", incarnation, seats=4) for incarnation in ("one-1", "one-2"))
+    await bench.store.register(old, ttl=SECOND, now=bench.now)
+    assert (await bench.store.beat("one-1", ttl=SECOND, draining=True, now=bench.now)).draining is True
+    assert (await bench.store.beat("one-1", ttl=SECOND, now=bench.now)).draining is True
+    assert (await bench.store.register(new, ttl=SECOND, now=bench.now)).draining is False
+    found = {node.incarnation: node.draining for node in await bench.store.queries.list_nodes()}
+    assert found == {"one-1": True, "one-2": False}
+    assert await bench.take("one-1") == []
+    assert len(await bench.take("one-2")) == 1
+
+
+@check
 async def check_a_node_shows_what_it_serves(bench: Workbench) -> None:
     """Queues, labels, tasks and seats are stored as registered."""
     node = Node("n", "n-1", queues=("a", "b"), labels=("gpu",), tasks=("call:x",), seats=7)

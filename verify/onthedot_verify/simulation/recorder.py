@@ -304,6 +304,8 @@ class Recorder(PlacementRecorder):
 
     async def beat(self, incarnation: str, *, ttl: int, **options: Any) -> Beat:
         beat = await self._store.beat(incarnation, ttl=ttl, **options)
+        if options.get("draining"):
+            self._note("drain", inc=incarnation, draining=True)
         self._note("beat", inc=incarnation, ttl=ttl, cancels=[list(cancel) for cancel in beat.cancels])
         return beat
 

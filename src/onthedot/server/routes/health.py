@@ -14,6 +14,7 @@ from onthedot.observe.metrics import NodeMetrics, Snapshot, exposed
 from onthedot.operations.cluster import cluster_snapshot
 from onthedot.server.auth import StoreDep, Who, check_unrestricted
 from onthedot.server.compute import in_thread
+from onthedot.server.problems import Problem
 from onthedot.server.router import Routes
 
 routes = Routes()
@@ -52,8 +53,11 @@ async def health() -> Any:
 
 
 @routes.get("/api/v1/ready", tags=["server"], response_model=Health)
-async def ready(opened: StoreDep) -> Any:
-    """Readiness: the store answers as well. 503 if it does not."""
+async def ready(request: Request, opened: StoreDep) -> Any:
+    """Readiness: the store answers as well. 503 if it does not, and when this server has begun to stop."""
+    counters: Counters | None = request.app.state.counters
+    if counters is not None and "DrainBegun" in counters.events():
+        raise Problem(503, "draining", "this server's node drains, and the server stops after it; ask another server")
     await opened.store.tell_time()
     return {"status": "ok"}
 

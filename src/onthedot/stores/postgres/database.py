@@ -174,8 +174,8 @@ class PostgresDatabase:
 
     async def about(self) -> About:
         [(version, fsync, commit)] = await self.read(Transaction.rows, TELL_PROMISE)
-        lost = "nothing" if fsync == "on" and commit != "off" else "the last moments"
-        promise = f"fsync {fsync}, synchronous_commit {commit}; a crash of the server's machine may lose {lost}"
+        lost = "loses nothing" if fsync == "on" and commit != "off" else "may lose the last moments"
+        promise = f"fsync {fsync}, synchronous_commit {commit}; a crash of the server's machine {lost}"
         try:
             caution = await warn_of_mixed_tables(self.address)
         except Exception as error:

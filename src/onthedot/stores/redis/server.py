@@ -319,7 +319,8 @@ class Persistence:
     is_weak: bool = False  # without an append-only file a crash may lose many writes
 
     def __str__(self) -> str:
-        return f"{self.kept}; a crash of the server's machine may lose {self.lost or 'nothing'}"
+        lost = f"may lose {self.lost}" if self.lost else "loses nothing"
+        return f"{self.kept}; a crash of the server's machine {lost}"
 
 
 def check_server(info: Mapping[str, Any], shown: str) -> None:
@@ -340,6 +341,8 @@ def read_persistence(info: Mapping[str, Any], settings: Mapping[str, str]) -> Pe
     """
     >>> str(read_persistence({"aof_enabled": "1"}, {"appendfsync": "everysec"}))
     "append-only file, synced every second; a crash of the server's machine may lose the last one or two seconds"
+    >>> str(read_persistence({"aof_enabled": "1"}, {"appendfsync": "always"}))
+    "append-only file, synced with every write; a crash of the server's machine loses nothing"
     """
     if str(info.get("aof_enabled", "0")) == "1":
         sync = settings.get("appendfsync", "unknown")

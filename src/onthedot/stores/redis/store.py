@@ -449,8 +449,8 @@ class RedisStore:
     async def register(self, node: Node, *, ttl: Micros, now: Micros | None = None) -> Beat:
         return await self._beat(node.incarnation, ttl, now, node=node_fields(node))
 
-    async def beat(self, incarnation: str, *, ttl: Micros, now: Micros | None = None) -> Beat:
-        return await self._beat(incarnation, ttl, now)
+    async def beat(self, incarnation: str, *, ttl: Micros, draining: bool = False, now: Micros | None = None) -> Beat:
+        return await self._beat(incarnation, ttl, now, **({"draining": True} if draining else {}))
 
     async def _beat(self, incarnation: str, ttl: Micros, now: Micros | None, **fields: Any) -> Beat:
         read_at, answer = await self.redis.write_with_time("beat", now=now, incarnation=incarnation, ttl=ttl, **fields)

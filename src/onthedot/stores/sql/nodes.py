@@ -22,7 +22,10 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $8[[::bigint]] + $9[[::bigint]], fal
 ON CONFLICT (incarnation) DO NOTHING
 """)
 
-BEAT = sql("UPDATE nodes SET lease_until = $2, ttl = $3 WHERE incarnation = $1 AND NOT ended RETURNING draining")
+BEAT = sql("""
+UPDATE nodes SET lease_until = $2, ttl = $3, draining = draining OR $4
+WHERE incarnation = $1 AND NOT ended RETURNING draining
+""")
 
 # Leases written before the clock was set back. A node that beats at this moment does so itself.
 SHORTEN_LEASES = sql("""
@@ -62,15 +65,15 @@ async def register(tx: Tx, node: Node, *, ttl: Micros, now: Now = None) -> Beat:
     await tx.do(
         REGISTER, node.incarnation, node.id, node.host, node.pid, list(node.roles), offers, node.tzdata, at, ttl
     )
-    return await _beat(tx, node.incarnation, ttl, at)
+    return await _beat(tx, node.incarnation, ttl, at, draining=False)
 
 
-async def beat(tx: Tx, incarnation: str, *, ttl: Micros, now: Now = None) -> Beat:
-    return await _beat(tx, incarnation, ttl, await tx.clock(now))
+async def beat(tx: Tx, incarnation: str, *, ttl: Micros, draining: bool = False, now: Now = None) -> Beat:
+    return await _beat(tx, incarnation, ttl, await tx.clock(now), draining=draining)
 
 
-async def _beat(tx: Tx, incarnation: str, ttl: Micros, now: Micros) -> Beat:
-    draining = await tx.value(BEAT, incarnation, now + ttl, ttl)
+async def _beat(tx: Tx, incarnation: str, ttl: Micros, now: Micros, *, draining: bool) -> Beat:
+    draining = await tx.value(BEAT, incarnation, now + ttl, ttl, draining)
     if draining is None:
         raise NodeExpired(f"incarnation {incarnation}: it has ended; register a new one to go on")
     await tx.do(SHORTEN_LEASES, now)

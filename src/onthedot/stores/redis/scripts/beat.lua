@@ -1,5 +1,5 @@
 -- Registers an incarnation, or renews its lease: `Store.register` and `beat`.
--- ARGV     incarnation, ttl; node: the fields of a new incarnation
+-- ARGV     incarnation, ttl; node: the fields of a new incarnation; draining: true if it takes no more work
 -- returns  the lease's end, {lease, reason} for each attempt that has to stop, whether the node drains
 -- Uses: lines runs
 
@@ -24,6 +24,7 @@ for _, incarnation in ipairs(read_index('ZRANGEBYSCORE', P .. 'beats', '(' .. te
   local other = get('nodes', incarnation)
   renew(incarnation, other, other.ttl)
 end
+node.draining = node.draining or request.draining
 renew(request.incarnation, node, request.ttl)
 
 local stops = {}
