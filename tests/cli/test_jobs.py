@@ -386,3 +386,18 @@ def test_trigger_passes_declared_parameters_and_no_others(call: Call, cluster: P
     assert ask_store(lambda store: store.queries.count_runs()) == before
     assert call("trigger", "list", "--arg", "depth=2", "--db", cluster).exit_code == 0
     assert call("trigger", "list", "--db", cluster).exit_code == 0
+
+
+def test_an_edit_of_a_job_with_a_handler_names_the_program(call: Call, database: Path):
+    """A program that defines the job stores its own definition again when it starts."""
+    kinds = {
+        job["name"]: "call" in job
+        for job in json.loads(call("export", "--format", "json", "--db", database).stdout)["jobs"]
+    }
+    assert set(kinds.values()) == {True, False}
+    for name, is_handler in kinds.items():
+        told = call("edit", name, "--set", "timeout=7m", "--db", database)
+        assert told.stdout.startswith(f"job {name} is changed: revision ")
+        assert ("its next start undoes this" in told.stderr) == is_handler
+        again = call("edit", name, "--set", "timeout=7m", "--db", database)
+        assert (again.stdout, again.stderr) == (f"job {name} is as it was\n", "")

@@ -1,7 +1,8 @@
 """A whole node takes jobs from their definition to the verdict of each run, in virtual time on memory and SQLite."""
 
 import asyncio
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -403,5 +404,21 @@ def test_an_operator_cannot_end_the_drain_of_a_node_that_stops():
         assert shown.draining
         assert await stopping == 0
         assert node.of(NodeDraining) == []
+
+    run_virtual(scenario())
+
+
+def test_a_program_that_replaces_a_stored_definition_logs_it(caplog: pytest.LogCaptureFixture):
+    async def scenario() -> None:
+        nodes = Nodes(program())
+        first = await nodes.boot("a")
+        record = await nodes.store.queries.get_job("job")
+        assert record is not None
+        await first.engine.put_job(replace(record.job, timeout=timedelta(minutes=5)))
+        with caplog.at_level("INFO", "onthedot.node"):
+            await nodes.boot("b")
+        [told] = [record.getMessage() for record in caplog.records]
+        assert told == "job 'job': the stored definition was not this program's, which replaces it: revision 3"
+        await nodes.stop()
 
     run_virtual(scenario())

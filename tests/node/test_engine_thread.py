@@ -126,3 +126,18 @@ def test_a_busy_application_loop_does_not_stop_scheduling(tmp_path):
     lateness = asyncio.run(scenario())
     assert len(lateness) >= 12
     assert sorted(lateness)[len(lateness) // 2] < 0.25
+
+
+@pytest.mark.slow
+async def test_a_living_node_with_the_same_name_is_logged(tmp_path, caplog: pytest.LogCaptureFixture):
+    def node(name: str) -> otd.Scheduler:
+        return otd.Scheduler(f"sqlite:///{tmp_path / 'names.db'}", settings=otd.Settings(node_id=name))
+
+    async with node("web-1"), node("web-2"), node(""), node(""):
+        assert caplog.records == []
+        async with node("web-1"):
+            [told] = [record.getMessage() for record in caplog.records]
+            assert told.startswith("node 'web-1': another living node has this name (process ")
+        caplog.clear()
+    async with node("web-1"):  # those before it have left
+        assert caplog.records == []

@@ -284,3 +284,10 @@ def test_only_the_first_word_is_coloured():
 def test_columns_are_as_wide_as_the_longest_name():
     lines = Lines(late_after=SECOND, grace=SECOND, names=("import", "a_rather_long_job_name"), zone=UTC)
     assert printed(started(), lines).endswith("started    import                  run 41     +1.2 ms late")
+
+
+def test_a_drain_tells_of_armed_runs():
+    """They start after the line that says that no new work is taken."""
+    assert printed(DrainBegun(0, (), 1)).endswith("no new work is taken, but 1 armed run may still start")
+    both = printed(DrainBegun(3, (1, 2, 3), 2))
+    assert "no new work is taken, but 2 armed runs may still start; waiting for 3 attempts to end, up to " in both

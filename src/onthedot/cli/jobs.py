@@ -29,6 +29,7 @@ from onthedot.model.addresses import is_server
 from onthedot.model.errors import DefinitionError, RevisionConflict
 from onthedot.model.job import Job, JobRecord, JobState
 from onthedot.model.run import RunRecord
+from onthedot.model.task import Call
 from onthedot.observe.formats import count, iso, optional_iso, plain
 from onthedot.observe.json_fields import run_fields
 from onthedot.operations.next_slots import Next, Shown, shown
@@ -405,6 +406,14 @@ def edit(job: str, pairs: tuple[str, ...], namespace: str, store: str | None, db
         click.echo(f"job {plain(job)} is {put.record.state}")
     else:
         click.echo(f"job {plain(job)} is changed: revision {put.record.revision}")
+        if isinstance(record.job.task, Call):
+            click.echo(_DEFINED_ELSEWHERE, err=True)
+
+
+_DEFINED_ELSEWHERE = (
+    "its handler is in a program: if the program defines the job, too, its next start undoes this; "
+    "change it there as well"
+)
 
 
 def _refuse(job: str) -> JobRecord:

@@ -323,11 +323,12 @@ class StoreLost(NamedTuple):
 
 
 class DrainBegun(NamedTuple):
-    """The node drains: it takes no new work. These attempts have not ended yet; one that is being armed may still
-    start."""
+    """The node drains: it takes no new work. These attempts have not ended yet. `armed` runs are due in a moment, and
+    may still start here."""
 
     running: int
     run_ids: tuple[int, ...] = ()
+    armed: int = 0
 
 
 class EventsLeftOut(NamedTuple):

@@ -66,6 +66,11 @@ class Armer(Service):
         return len(self._held)
 
     @property
+    def arming(self) -> int:
+        """How many leases are being armed."""
+        return len(self._arming)
+
+    @property
     def free_seats(self) -> int:
         """Seats that are neither taken nor kept for a lease that is being armed."""
         return max(0, self._seats.free - len(self._arming))

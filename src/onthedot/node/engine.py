@@ -54,7 +54,7 @@ from onthedot.settings import Settings
 from onthedot.store_clock import StoreClock
 from onthedot.stores.hints import Hint, Loss
 from onthedot.stores.protocol import Store
-from onthedot.stores.values import PutJob
+from onthedot.stores.values import Node, PutJob
 
 logger = logging.getLogger("onthedot.node")
 
@@ -216,8 +216,19 @@ class Engine:
             record, is_paused = put.record, put.record.state is JobState.PAUSED
             stored = JobPut(job.name, put.change, record.revision, put.planned, put.withdrawn, job.namespace, is_paused)
             self.events.emit(stored)
+            if put.change == "changed":
+                logger.info(
+                    "job %r: the stored definition was not this program's, which replaces it: revision %d", job.name,
+                    record.revision,
+                )  # fmt: skip
         await self._warn_of_missing_parents(jobs)
         self._loop.start()
+
+    async def namesakes(self) -> list[Node]:
+        """Other living nodes with this node's name that do not drain."""
+        own = self._membership.incarnation
+        living = await self.store.queries.list_nodes(living=True)
+        return [node for node in living if node.id == self.node_id and node.incarnation != own and not node.draining]
 
     async def _warn_of_missing_parents(self, jobs: Sequence[Job]) -> None:
         """Log each job of the program whose `after` names a job that is not stored: the name may be mistyped."""
@@ -252,7 +263,7 @@ class Engine:
         When `hurry` is set or the grace is over, attempts are ended early, as far as that is possible. The heartbeat
         continues until the last verdict is written. Returns how many attempts were abandoned.
         """
-        self.events.emit(DrainBegun(self._seats.taken, self._seats.run_ids))
+        self.events.emit(DrainBegun(self._seats.taken, self._seats.run_ids, self._seats.unfired + self._armer.arming))
         self._membership.begin_leaving()
         await self._loop.stop(self._reserver, self._planner, self._armer, self._leadership)
         await self._try(self._leadership, self._leadership.resign())

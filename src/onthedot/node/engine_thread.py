@@ -121,6 +121,8 @@ class EngineThread:
             output = await open_node_output(self._settings, url, store, self._ids)
             self._engine = Engine(store, self._registry, self._settings, self._events, self._clock, self._ids, output)
             await self._engine.start(jobs, application_loop)
+            if self._settings.node_id:
+                await _warn_of_namesakes(self._engine)
             courtesy.start()
             ready()
             await self._until_stopped(self._engine)
@@ -227,6 +229,17 @@ async def _warn_of_store(url: str, store: Store) -> None:
     with suppress(StoreUnavailable):  # the engine asks again, and reports it
         if caution := (await store.about()).caution:
             logger.warning("%s: %s", shown_url(url), caution)
+
+
+async def _warn_of_namesakes(engine: Engine) -> None:
+    """Log other living nodes with the name that the settings give this one."""
+    with suppress(StoreUnavailable):
+        for node in await engine.namesakes():
+            logger.warning(
+                "node %r: another living node has this name (process %d on %s). If it was killed, its lease ends by "
+                "itself; if it works, give each node its own name, or 'node drain' and lists mix them up",
+                engine.node_id, node.pid, node.host,
+            )  # fmt: skip
 
 
 class GiveWay:

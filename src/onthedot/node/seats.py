@@ -82,6 +82,11 @@ class Seats:
         return max(0, self._seats - len(self._running))
 
     @property
+    def unfired(self) -> int:
+        """How many of them are armed, and start at their due instant."""
+        return len(self._unfired)
+
+    @property
     def run_ids(self) -> tuple[int, ...]:
         """The runs of all attempts."""
         return tuple(attempt.lease.run_id for attempt in self._running.values())

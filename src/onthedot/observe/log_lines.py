@@ -266,7 +266,7 @@ class Lines:
             case StoreLost():
                 return Line(at, "lost", _loss(event), "bad")
             case DrainBegun():
-                return Line(at, "draining", self._draining(event.running))
+                return Line(at, "draining", self._draining(event))
             case _:
                 return self._upkeep_line(event, at)
 
@@ -302,11 +302,14 @@ class Lines:
         text = f"{what}: {plain(event.error)}; trying again in {length(event.again_in)}"
         return Line(at, "output", text, "warning")
 
-    def _draining(self, running: int) -> str:
-        if not running:
-            return "no new work is taken; nothing is running"
-        waits = f"waiting for {count(running, 'attempt')} to end, up to {format_duration(self._grace)}"
-        return f"no new work is taken; {waits}; another Ctrl-C stops now"
+    def _draining(self, event: DrainBegun) -> str:
+        taken = "no new work is taken"
+        if event.armed:
+            taken += f", but {count(event.armed, 'armed run')} may still start"
+        if not event.running:
+            return taken if event.armed else f"{taken}; nothing is running"
+        waits = f"waiting for {count(event.running, 'attempt')} to end, up to {format_duration(self._grace)}"
+        return f"{taken}; {waits}; another Ctrl-C stops now"
 
     def _started(self, lease: Lease, started_at: Micros) -> Line:
         about = self._about(lease.record.job.name, lease.run_id)

@@ -49,6 +49,7 @@ def test_the_banner_of_a_first_start(in_berlin: None):
         "          flaky_import   every 20s          next 2026-01-01 13:00:20 +01:00, in 18.0 s",
         "          nap            every 15s          next 2026-01-01 13:00:15 +01:00, in 13.0 s  changed: revision 4",
         "planned   8 runs of 2 jobs",
+        "replaced  the stored definition of nap, by that of this program",
         "Ctrl-C drains and stops; a second one stops now",
         "",
     ]

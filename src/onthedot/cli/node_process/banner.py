@@ -91,6 +91,7 @@ class Banner:
         planned = {put.job: put.planned for put in self.changes.values() if put.planned}
         if planned:
             facts.append(("planned", f"{count(sum(planned.values()), 'run')} of {count(len(planned), 'job')}"))
+        facts += [("replaced", line) for line in self._replaced()]
         facts += [("warning", line) for line in self._warnings()]
         return [*(f"{name:<9} {text}" for name, text in facts), "Ctrl-C drains and stops; a second one stops now", ""]
 
@@ -142,6 +143,13 @@ class Banner:
         if put is None or put.change == "unchanged":
             return ""
         return "new" if put.change == "created" else f"changed: revision {put.revision}"
+
+    def _replaced(self) -> Iterator[str]:
+        """Stored jobs that this start changed: somebody may have edited them meanwhile."""
+        names = [plain(put.job) for put in self.changes.values() if put.change == "changed"]
+        if names:
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            yield f"the stored definition of {', '.join(names[:_MOST_NAMED])}{more}, by that of this program"
 
     def _warnings(self) -> Iterator[str]:
         """Jobs that this program cannot run: the first ten by name, then how many more."""
