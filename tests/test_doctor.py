@@ -60,7 +60,7 @@ async def test_a_file_that_is_no_store_is_broken(tmp_path: Path):
 
 async def test_a_postgresql_store_is_described(postgres_url: str):
     broken = (await findings(postgres_url))["store"]
-    assert "expected schema version 4, got 0" in broken.found
+    assert "expected the tables of onthedot, found none" in broken.found
     await (await PostgresStore.open(postgres_url)).close()
     found = await findings(f"{postgres_url}?connections=7")
     assert ": PostgreSQL 1" in found["store"].found
@@ -309,9 +309,9 @@ def test_zone_data_is_checked(monkeypatch: pytest.MonkeyPatch):
 async def test_tables_of_an_application_that_would_go_into_the_store(postgres_url: str):
     """The tests' role is called like the default schema, and so its own tables would be made there."""
     await (await PostgresStore.open(postgres_url)).close()
-    found = (await seen(postgres_url))["tables"]
+    found = (await findings(postgres_url))["tables"]
     assert (found.state, found.is_fault) == ("broken", False)
     assert found.found.startswith("the search path of the role onthedot (")
     assert found.remedy.endswith("ALTER ROLE onthedot SET search_path = public")
     await (await PostgresStore.open(f"{postgres_url}?schema=jobs")).close()
-    assert "tables" not in await seen(f"{postgres_url}?schema=jobs")
+    assert "tables" not in await findings(f"{postgres_url}?schema=jobs")

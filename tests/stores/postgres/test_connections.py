@@ -126,6 +126,7 @@ REMEDY = f"ALTER ROLE {SHOP} SET search_path = public"
         ("onthedot", f"ALTER ROLE {SHOP} SET search_path = public, onthedot", True),
         (SHOP, REMEDY, False),
     ],
+    ids=["named like the schema", "named otherwise", "path with the schema", "path without it"],
 )
 async def test_a_schema_in_the_search_path_of_its_role_gives_a_warning(
     schema: str, settings: str, mixed: bool, postgres_url: str, caplog: pytest.LogCaptureFixture
