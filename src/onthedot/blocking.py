@@ -1,6 +1,6 @@
-"""The scheduler's verbs for programs without an event loop: Flask, Django, a plain script.
+"""Offers the scheduler's verbs to programs without an event loop: Flask, Django, a plain script.
 
-A thread runs the event loop (`loop_thread.py`). Every verb is the scheduler's own, called there.
+A thread runs the event loop (`loop_thread.py`). Every verb calls the scheduler's own verb there.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 class BlockingScheduler(BlockingVerbs):
-    """A scheduler for programs without an event loop: the same verbs, and each returns when it is done.
+    """A scheduler for programs without an event loop. It has the same verbs, and each call returns when it is done.
 
-    `start` it once in each process (after a fork, not before), `stop` it at the end; or use `with`. Verbs may be called
-    on any thread, and so may the shortcuts of the `BlockingRun` that `submit` returns.
+    Call `start` once in each process (after a fork, not before), and `stop` at the end. Or use `with`. Verbs may be
+    called on any thread, and so may the shortcuts of the `BlockingRun` that `submit` returns.
 
     >>> import onthedot as otd
     >>> sched = otd.Scheduler("memory:")
@@ -41,7 +41,7 @@ class BlockingScheduler(BlockingVerbs):
         self._changing = threading.Lock()
 
     def start(self) -> None:
-        """Open the store, store the jobs, and begin. Handlers that are coroutines run on the thread's loop.
+        """Open the store, store the jobs, and start the node. Coroutine handlers run on the event loop of the thread.
 
         >>> blocking.start()
         >>> blocking.result(blocking.submit(add.call(2, 3)), timeout="10s")
@@ -60,7 +60,10 @@ class BlockingScheduler(BlockingVerbs):
             self._thread = thread
 
     def stop(self) -> None:
-        """Drain: take no new work, let attempts end (up to `settings.grace`), hand over, close. Twice is fine.
+        """Stop the node. It takes no new work, waits up to `settings.grace` for its attempts, hands over, and closes
+        the store.
+
+        A second call does nothing.
 
         >>> import atexit
         >>> blocking.start()
@@ -76,7 +79,7 @@ class BlockingScheduler(BlockingVerbs):
                     thread.close()
 
     def stop_now(self) -> None:
-        """Do not wait any longer for attempts: called on another thread while `stop` is waiting.
+        """Stop waiting for attempts. Call this on another thread while `stop` is waiting.
 
         >>> import threading
         >>> blocking.start()

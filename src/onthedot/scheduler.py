@@ -1,4 +1,4 @@
-"""The scheduler of a program: define jobs, start, submit, stop."""
+"""Defines the scheduler of a program: it defines jobs, starts, submits and stops."""
 
 from __future__ import annotations
 
@@ -39,12 +39,13 @@ T = TypeVar("T")
 
 
 def _words(given: Sequence[str]) -> tuple[str, ...]:
-    """A list of texts; a text by itself is none, and is left for the checks of a definition to tell."""
+    """Return a list of texts as a tuple. A single text is returned unchanged, because the checks of a definition refuse
+    it."""
     return given if isinstance(given, str) else tuple(given)  # type: ignore[return-value]  # said there
 
 
 class Scheduler(StoreVerbs):
-    """A node of onthedot inside a Python program, on a store given by its URL (or as an object, in tests).
+    """A node of onthedot inside a Python program. The store is given by its URL (or as an object, in tests).
 
     >>> import onthedot as otd
     >>> sched = otd.Scheduler("memory:")
@@ -90,11 +91,11 @@ class Scheduler(StoreVerbs):
     def job(self, function: Callable[..., Any] | None = None, /, **options: Unpack[HandlerOptions]) -> Any:
         """Define a job by decorating its handler: a coroutine or a plain function.
 
-        A first parameter named `ctx` receives a `Context`. The options are keyword arguments: `name` (without it, the
-        function's), `schedule` or `schedules`, `after`, `args`, `retry`, `timeout` and others; and the hooks
-        `on_success`, `on_failure` and `on_dead`. `HandlerOptions` explains each.
+        A first parameter named `ctx` receives a `Context`. The options are keyword arguments, such as `name` (default:
+        the name of the function), `schedule` or `schedules`, `after`, `args`, `retry`, `timeout`, and the hooks
+        `on_success`, `on_failure` and `on_dead`. `HandlerOptions` explains each option.
 
-        The result is still the function, with `call(…)` to submit: see `JobFunction`.
+        The result is still the function. It also has `call(…)` to submit it: see `JobFunction`.
 
         >>> @sched.job(schedule=otd.every("10s"), retry=otd.Retry(5, on=(ConnectionError,)), overlap="skip")
         ... def refresh(ctx: otd.Context, table: str = "prices") -> None: ...
@@ -130,7 +131,7 @@ class Scheduler(StoreVerbs):
         return define if function is None else define(function)
 
     def add(self, job: Job) -> Job:
-        """Define a job from a `Job` value. Its handler, if it calls one, must be registered.
+        """Define a job from a `Job` value. If the job calls a handler, the handler must be registered.
 
         >>> from datetime import timedelta
         >>> nap = otd.Sleep(duration=timedelta(seconds=1))
@@ -160,10 +161,10 @@ class Scheduler(StoreVerbs):
         stdin: str = "",
         **options: Unpack[ProgramOptions],
     ) -> Job:
-        """Define a job that runs a program: with its arguments as they are, or (`script`) a text for `/bin/sh -e`.
+        """Define a job that runs a program. Give its arguments (`argv`), or a text for `/bin/sh -e` (`script`).
 
-        It runs in a workspace of its own and succeeds with exit code 0. `env` is added to a small clean environment,
-        `directory` is inside the workspace or absolute. `ProgramOptions` explains the options.
+        The program runs in its own workspace, and succeeds with exit code 0. `env` is added to a small clean
+        environment. `directory` is inside the workspace, or an absolute path. `ProgramOptions` explains the options.
 
         >>> backup = sched.command("backup", ["pg_dump", "--file=all.sql"], schedule="@daily", isolation="sandbox")
         >>> backup.task.argv, backup.isolation
@@ -189,7 +190,7 @@ class Scheduler(StoreVerbs):
         """Define a job of several programs that run in order, in one workspace.
 
         `source` is checked out first: a `Source`, or the URL of a git repository. Files that match `artifacts` are kept
-        when the last step has ended. A worker that takes a run over goes on after the last step that ended.
+        when the last step has ended. If another worker takes over the run, it continues after the last finished step.
         `ProgramOptions` explains the options.
 
         >>> nightly = sched.steps(
@@ -205,7 +206,7 @@ class Scheduler(StoreVerbs):
         return self.add(build_job(task, {**options, "name": name}))
 
     def add_file(self, path: str | Path) -> list[Job]:
-        """Define the jobs of a YAML file: see `docs/guides/files.md` for what it may hold.
+        """Define the jobs of a YAML file. `docs/guides/files.md` explains the format.
 
         >>> import pathlib, tempfile
         >>> file = pathlib.Path(tempfile.mkdtemp(), "jobs.yaml")
@@ -225,7 +226,7 @@ class Scheduler(StoreVerbs):
 
     @property
     def hooks(self) -> Hooks:
-        """What is called after attempts of any job: `@sched.hooks.on_dead`, `on_failure`, `on_success`.
+        """The functions that are called after attempts of any job: `@sched.hooks.on_dead`, `on_failure`, `on_success`.
 
         >>> @sched.hooks.on_dead
         ... async def tell(ended: otd.Ended) -> None:
@@ -234,8 +235,9 @@ class Scheduler(StoreVerbs):
         return self.registry.hooks
 
     def secrets_from(self, provider: Provider) -> None:
-        """Let tasks find their secrets with this provider, too, after the environment, files and the store. Before
-        `start`. See `onthedot.runners.secrets.Provider`.
+        """Add a provider of secrets. Tasks ask it after the environment, files and the store. Call this before `start`.
+
+        See `onthedot.runners.secrets.Provider`.
 
         >>> class Vault:
         ...     name = "the vault"
@@ -254,10 +256,10 @@ class Scheduler(StoreVerbs):
     def subscribe(self, subscriber: Subscriber | EventBuffer) -> None:
         """Call a function with each event of this node, in order (see `onthedot.model.events`). Use it before `start`.
 
-        A function is called on a thread of its own, and cannot harm the engine: if it is slow, events beyond 10,000
-        that wait are left out, and `EventsLeftOut` tells it how many; if it raises, that is logged, and it is told of
-        the next event all the same. `stop` waits up to two seconds for it to hear the last ones. A `Mailbox` is only
-        filled: whoever made it reads it.
+        The function is called on its own thread, and cannot harm the engine. If it is slow and more than 10,000 events
+        wait, further events are dropped, and it receives `EventsLeftOut` with their number. If it raises an error, the
+        error is logged, and the function still receives the next event. `stop` waits up to two seconds for the function
+        to receive the last events. An `EventBuffer` is only filled, and the program that created it reads it.
 
         >>> told: list[str] = []
         >>> sched.subscribe(lambda event: told.append(type(event).__name__))
@@ -280,7 +282,7 @@ class Scheduler(StoreVerbs):
     # ── run ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def start(self) -> None:
-        """Open the store, store the jobs, and begin. Handlers that are coroutines run on this event loop.
+        """Open the store, store the jobs, and start the node. Coroutine handlers run on this event loop.
 
         >>> await sched.start()
         >>> len(await sched.list_jobs())
@@ -306,7 +308,8 @@ class Scheduler(StoreVerbs):
             raise
 
     async def stop(self) -> None:
-        """Drain: take no new work, let attempts end (up to `settings.grace`), hand over, close.
+        """Stop the node. It takes no new work, waits up to `settings.grace` for its attempts, hands over, and closes
+        the store.
 
         >>> await sched.start()
         >>> await sched.stop()
@@ -318,7 +321,7 @@ class Scheduler(StoreVerbs):
             await thread.stop()
 
     def stop_now(self) -> None:
-        """Do not wait any longer for attempts: called while `stop` is waiting.
+        """Stop waiting for attempts. Call this while `stop` is waiting.
 
         >>> import asyncio
         >>> await sched.start()
@@ -329,7 +332,7 @@ class Scheduler(StoreVerbs):
             thread.hurry()
 
     async def broken(self) -> None:
-        """Wait until the engine breaks, and raise what broke it. Returns if it is stopped in order.
+        """Wait until the engine fails, and raise its error. Returns if the engine is stopped normally.
 
         >>> import asyncio
         >>> async with sched:
@@ -394,7 +397,7 @@ class Scheduler(StoreVerbs):
         )
 
     def _name_of(self, function: Callable[..., Any]) -> str:
-        """The job that calls this function, whatever name it was given."""
+        """Return the name of the job that calls this function."""
         if not isinstance(function, JobFunction):
             for name, job in self.jobs.items():
                 if isinstance(job.task, Call) and self.registry.get(job.task.handler).function is function:
@@ -410,7 +413,8 @@ class Scheduler(StoreVerbs):
 
 
 def ping_engine(scheduler: Scheduler, answer: Callable[[], None]) -> None:
-    """Call this on the event loop of the scheduler's engine: a sign that it runs. At once if there is none."""
+    """Call `answer` on the event loop of the scheduler's engine, as a sign that the loop runs. Without an engine, call
+    it at once."""
     thread = scheduler._thread or scheduler._stopping
     if thread is None:
         answer()

@@ -1,4 +1,4 @@
-"""Every setting of a node, in one frozen object."""
+"""Defines every setting of a node, in one frozen object."""
 
 from __future__ import annotations
 
@@ -23,150 +23,164 @@ if TYPE_CHECKING:
 @explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a node behaves. Lengths of time are microseconds; the defaults suit production.
+    """The settings of a node. Lengths of time are in microseconds. The defaults suit production.
 
     >>> Settings(seats=8).node_ttl // SECOND
     15
     """
 
     node_id: str = ""
-    """The node's name; empty: generated at start."""
+    """The name of the node. If it is empty, a name is generated at start."""
 
     roles: tuple[str, ...] = ("planner", "worker")
-    """What this node does: plan when it leads, execute runs, or both. Upkeep is everybody's."""
+    """The work of this node: it plans when it is leader ("planner"), executes runs ("worker"), or does both. Every node
+    does upkeep."""
     seats: int = 64
-    """How many attempts run at once on this node."""
+    """The maximum number of attempts that run at once on this node."""
     processes: int = 8
-    """How many child processes this node has at most, for jobs with `isolation="process"`; what is more, waits."""
+    """The maximum number of child processes of this node, for jobs with `isolation="process"`. Further attempts wait.
+    """
     kill_after: Micros = 5 * SECOND
-    """How long a handler in a child process may go on when it was asked to end (SIGTERM), before it is killed."""
+    """The time that a handler in a child process has to end after it was asked to (SIGTERM). Then it is killed."""
     programs: bool | None = None
-    """Whether this worker runs commands and steps; None: if its own program defines such jobs. The command line says
-    yes for every node that it starts."""
+    """True if this worker runs commands and steps. None: it does so if its own program defines such jobs. The command
+    line sets True for every node that it starts."""
     least_isolation: Level = "none"
-    """The least that programs are kept apart here: jobs that ask for less are left to others."""
+    """The lowest isolation level for programs on this node. Jobs that ask for a lower level run on other workers."""
     programs_in: str = ""
-    """Where commands and steps begin that say no directory, check nothing out and leave no artifacts; empty: in the
-    run's own workspace."""
+    """The directory in which commands and steps start, if they name no directory, have no source and keep no artifacts.
+    If it is empty, they start in the workspace of the run."""
     spool: str = ""
-    """Where attempts have their workspaces, and their output waits until it is kept; empty: below
-    `$XDG_STATE_HOME/onthedot/spool`, or that in `~/.local/state`. Without either, root's workspaces are in
+    """The directory for workspaces, and for output that waits to be stored. If it is empty, it is
+    `$XDG_STATE_HOME/onthedot/spool`, or the same below `~/.local/state`. Without either, root's workspaces are in
     `/var/lib/onthedot/spool` (`OTD_STATE_DIR`)."""
     spool_bytes: int = 10 << 30
-    """How much output waits in the spool at most while the output store is away; then what waits longest is lost."""
+    """The maximum amount of output in the spool while the output store is unavailable. Beyond it, the output that has
+    waited longest is dropped."""
     cgroups: tuple[str, ...] = ()
-    """Directories of cgroups in which the guard may make one for each program: bounds then count for all its processes
-    together."""
+    """Directories of cgroups in which the guard may create a cgroup for each program. Bounds then apply to all
+    processes of the program together."""
     keep_workspaces: Micros = 86_400 * SECOND
-    """How long the workspace of a run that did not succeed is kept after its last use: to go on in it, or to look."""
+    """The time that the workspace of a run that did not succeed is kept after its last use. A retry can use it, and a
+    person can inspect it."""
     ahead: int = 64
-    """K: how many runs of the next `horizon` a worker may hold reserved (at most `seats`)."""
+    """The maximum number of runs due within `horizon` that a worker may reserve ahead (at most `seats`)."""
     batch: int = 500
-    """The most rows that one call to the store touches."""
+    """The maximum number of rows that one call to the store touches."""
     queues: tuple[str, ...] | None = None
-    """The queues this worker serves; None: those of the program's own jobs, and `default`."""
+    """The queues that this worker serves. None: the queues of the program's own jobs, and `default`."""
     labels: tuple[str, ...] = ()
-    """What this worker offers to jobs that need it, such as `gpu` or `region=eu`."""
+    """The labels that this worker offers to jobs that need them, such as `gpu` or `region=eu`."""
     assign_most: int = 64
-    """K: how many runs the leader gives to one worker, of jobs whose worker it chooses."""
+    """The maximum number of runs that the leader assigns to one worker, for jobs with `assignment="leader"`."""
 
     lookahead: Micros = 30 * SECOND
-    """How far ahead of their due instants runs are planned. Longer than a term, so that a dead leader's
-    successor finds the next runs already there."""
+    """The time before their due time at which runs are planned. It is longer than a term, so that the successor of a
+    dead leader finds the next runs in the store."""
     plan_every: Micros = 5 * SECOND
     """The longest time between two passes of the planner."""
     horizon: Micros = 2 * SECOND
-    """How far ahead of its due instant a worker may reserve a run."""
+    """The longest time before its due time at which a worker may reserve a run."""
     poll_every: Micros = 1 * SECOND
-    """The longest time between two looks for work, behind all hints."""
+    """The longest time between two polls for work. Hints usually wake the worker earlier."""
     arm_lead_min: Micros = 5 * MILLISECOND
     arm_lead_max: Micros = 500 * MILLISECOND
-    """`arm` is sent this long before the due instant: twice the 99th percentile of recent arms, within these."""
+    """The limits of the time by which `arm` is sent before the due time. This time is twice the 99th percentile of
+    recent arms."""
     lapse: Micros = 500 * MILLISECOND
-    """A reservation not armed this long after its due instant may be taken by others. A worker whose arms are slow asks
-    for three times as long as they take, and at most `node_ttl`."""
+    """The time after which other workers may take a reservation that was not armed. It counts from the due time. A
+    worker whose arms are slow asks for three times the duration of an arm, and at most `node_ttl`."""
     late_after: Micros = 30 * SECOND
-    """A slot that starts later than this is a catch-up, and subject to the job's `catch_up` policy."""
+    """A slot that starts later than this is a catch-up. The job's `catch_up` policy decides about it."""
 
     node_ttl: Micros = 15 * SECOND
     beat_every: Micros = 4 * SECOND
     margin: Micros = 3 * SECOND
-    """The node's lease, how often it is renewed, and how long before its end the node stops trusting it."""
+    """`node_ttl` is the length of the node's lease, and `beat_every` the time between two renewals. The node stops
+    trusting the lease `margin` before its end."""
     term_ttl: Micros = 10 * SECOND
     renew_every: Micros = 3 * SECOND
-    """The planner's term, and how often it is renewed."""
+    """`term_ttl` is the length of the planner's term, and `renew_every` the time between two renewals."""
     clock_every: Micros = SECOND // 4
-    """How often a node asks a store elsewhere for its time; what it cannot know of it, it waits before each start."""
+    """The time between two questions to a remote store for its clock. A node waits out the remaining uncertainty before
+    each start."""
     reap_every: Micros = 2 * SECOND
     expire_every: Micros = 1 * SECOND
-    """How often runs of dead nodes are recovered, and slots that came too late are skipped."""
+    """`reap_every` is the time between two searches for runs of dead nodes, which are then recovered. `expire_every` is
+    the time between two searches for slots that came too late, which are then skipped."""
     recount_every: Micros = 5 * SECOND
-    """How often gates are counted anew: a net under a promise that should never need it."""
+    """The time between two checks of all gates. The check repairs a gate that was left closed by mistake, which should
+    never happen."""
 
     http_allow: tuple[str, ...] = ()
-    """What HTTP jobs and git sources may reach beside the public internet: hosts such as `localhost`, networks such as
-    `10.0.0.0/8`."""
+    """The hosts and networks that HTTP jobs and git sources may reach in addition to the public internet, such as
+    `localhost` or `10.0.0.0/8`."""
     container_engine: str = ""
-    """Where the API of Docker or Podman is, such as `unix:///run/podman/podman.sock`; empty: where `DOCKER_HOST` says,
-    or at one of the usual places."""
+    """The address of the API of Docker or Podman, such as `unix:///run/podman/podman.sock`. If it is empty,
+    `DOCKER_HOST` or one of the usual addresses is used."""
     container_mounts: tuple[str, ...] = ()
-    """The directories that containers of jobs may be given, with all that is below them; none by default."""
+    """The directories that containers of jobs may mount, including everything below them. The default is none."""
 
     retention: Retention = field(default_factory=Retention)
-    """How long, and how many, finished runs are kept."""
+    """The age and the number of finished runs that are kept."""
     prune_every: Micros = 60 * SECOND
-    """How often the leader looks for what may go."""
+    """The time between two searches of the leader for runs to remove."""
 
     output: str = ""
-    """Where the output of attempts is kept: a directory, or `s3://bucket/prefix?endpoint=…&region=…`; empty: below
-    `$XDG_STATE_HOME/onthedot/output`. Each store has a folder of its own in it."""
+    """The place where the output of attempts is stored: a directory, or `s3://bucket/prefix?endpoint=…&region=…`. If it
+    is empty, it is below `$XDG_STATE_HOME/onthedot/output`. Each store has its own folder there."""
 
     api_rate: float = 50.0
-    """How many requests a second the HTTP server takes of each key, on the average."""
+    """The number of requests per second that the HTTP server accepts with each key, on average."""
     api_burst: int = 200
-    """How many of them at once."""
+    """The number of requests with one key that the HTTP server accepts at once."""
     api_followers: int = 200
-    """How many requests of the HTTP server may stay open at a time, to follow logs and events."""
+    """The maximum number of requests of the HTTP server that stay open to follow logs and events."""
     api_followers_each: int = 50
-    """How many of these one key may have, or one user with all sessions."""
+    """The maximum number of such requests for one key, or for one user with all sessions."""
     api_clients: int = 1_000
-    """How many connections the HTTP server holds at a time; fewer, if the process may open less than twice as many
+    """The maximum number of connections to the HTTP server. It is lower if the process may open less than twice as many
     files."""
     api_clients_per_address: int = 250
-    """How many connections the HTTP server takes from one address at a time (of IPv6, from one /64); behind a trusted
-    proxy, how many requests."""
+    """The maximum number of connections from one address to the HTTP server (for IPv6, from one /64). Behind a trusted
+    proxy, it is the maximum number of requests at once."""
     api_connections: int | None = None
-    """How many connections to the store the HTTP server has at most, beside those of planning and execution; None: as
-    many as the store's URL says for each event loop. Stores that count none have none of these."""
+    """The maximum number of connections from the HTTP server to the store, in addition to those for planning and
+    execution. None: the number that the store's URL sets for each event loop. It has no effect on stores that do not
+    count connections."""
 
     allow_hosts: tuple[str, ...] = ()
-    """The names that the HTTP server answers for beside those of the address that it listens on, such as
-    `jobs.example.org`: requests for other hosts are refused (421)."""
+    """The host names that the HTTP server answers for, in addition to the address that it listens on, such as
+    `jobs.example.org`. Requests for other hosts are refused (421)."""
     tls_cert: str = ""
-    """A file with the certificate chain of the HTTP server, in PEM: it then speaks HTTPS only. Empty: plain HTTP."""
+    """A file with the certificate chain of the HTTP server, in PEM. With it, the server accepts only HTTPS. If it is
+    empty, the server uses plain HTTP."""
     tls_key: str = ""
-    """A file with its private key, without a password; empty: the key is in the file of `tls_cert`."""
+    """A file with the private key of the certificate, without a password. If it is empty, the key is in the file of
+    `tls_cert`."""
     trusted_proxies: tuple[str, ...] = ()
-    """The proxies in front of the HTTP server: addresses and networks, such as `127.0.0.1` or `10.0.0.0/8`. Limits and
-    the audit use the address that these forward for; from all others, forwarded headers are ignored."""
+    """The addresses and networks of the proxies in front of the HTTP server, such as `127.0.0.1` or `10.0.0.0/8`.
+    Limits and the audit trail use the client address that these proxies forward. Forwarded headers from all other
+    addresses are ignored."""
     quota_jobs: int | None = None
-    """How many jobs one owner may have; None: any number. Quotas hold for what is asked of the HTTP server, but not for
-    admins."""
+    """The maximum number of jobs of one owner. None: no limit. Quotas apply to requests to the HTTP server, except
+    those of admins."""
     quota_runs: int | None = None
-    """How many runs of one owner's jobs may wait or run when more of them are asked for; None: any number."""
+    """The maximum number of waiting and running runs of one owner's jobs. The server refuses requests for more. None:
+    no limit."""
     quota_submits: int | None = None
-    """How many runs one owner may ask for in a minute, at each HTTP server; None: any number."""
+    """The maximum number of runs that one owner may submit per minute, at each HTTP server. None: no limit."""
 
     sign_on: str = ""
-    """The issuer of the identity provider whose ID tokens `POST /api/v1/login` takes, exactly as it names itself, such
-    as `https://example.eu.auth0.com/`; empty: none."""
+    """The issuer of the identity provider whose ID tokens `POST /api/v1/login` accepts, exactly as the provider writes
+    it, such as `https://example.eu.auth0.com/`. If it is empty, no tokens are accepted."""
     sign_on_client: str = ""
-    """What that provider calls this server: the client id that its tokens are for."""
+    """The client id of this server at that provider. Tokens must be issued for it."""
 
     grace: Micros = 30 * SECOND
-    """How long a stopping node waits for its attempts before it gives up on them."""
+    """The time that a stopping node waits for its attempts before it abandons them."""
     result_bytes: int = 256 * 1024
-    """The largest result, as JSON, that is kept with a run."""
+    """The largest result, as JSON, that is stored with a run."""
 
     def __post_init__(self) -> None:
         if texts := _refused_texts(self):  # all other checks would read the characters of the text
@@ -182,11 +196,11 @@ class Settings:
         if self.least_isolation not in ("none", "user", "sandbox"):
             problems.append(
                 f"least_isolation: expected 'none', 'user' or 'sandbox', got {self.least_isolation!r}; "
-                "it is about programs, not about handlers"
+                "it applies to programs, not to handlers"
             )
         if self.node_ttl > 3600 * SECOND:
             problems.append(
-                f"node_ttl: expected at most an hour, got {self.node_ttl} µs; a dead node is missed for that long"
+                f"node_ttl: expected at most an hour, got {self.node_ttl} µs; a dead node is not detected earlier"
             )
         if not self.roles or not set(self.roles) <= {"planner", "worker"}:
             problems.append(f"roles: expected 'planner', 'worker' or both, got {', '.join(self.roles) or 'none'}")
@@ -228,7 +242,7 @@ class Settings:
             raise DefinitionError(problems, subject="settings")
 
     def queues_for(self, jobs: Iterable[Job]) -> tuple[str, ...]:
-        """The queues that a worker serves whose program has these jobs.
+        """Return the queues of a worker whose program has these jobs.
 
         >>> from onthedot.model.job import Call, Job
         >>> mail = Job(name="mail", task=Call(handler="mail"), queue="mail")
@@ -241,7 +255,7 @@ class Settings:
 
     @property
     def plans(self) -> bool:
-        """Whether a node with these settings plans.
+        """True if a node with these settings plans.
 
         >>> Settings(roles=("worker",)).plans, Settings().plans
         (False, True)
@@ -250,7 +264,7 @@ class Settings:
 
     @property
     def works(self) -> bool:
-        """Whether it executes runs.
+        """True if a node with these settings executes runs.
 
         >>> Settings(roles=("planner",)).works, Settings().works
         (False, True)
@@ -258,7 +272,7 @@ class Settings:
         return "worker" in self.roles
 
     def with_leases(self, length: timedelta | Micros) -> Settings:
-        """The same settings with the node's lease at `length` and the periods around it in proportion.
+        """Return these settings with a node lease of `length`, and with the related periods in proportion.
 
         >>> Settings().with_leases(timedelta(seconds=30)).beat_every // SECOND
         8
@@ -282,7 +296,8 @@ class Settings:
 
 
 def _refused_texts(settings: Settings) -> list[str]:
-    """A problem for each setting that takes names and got one text: a text is a sequence of its characters."""
+    """Return a problem for each setting that expects names and received one text. A text is a sequence of its
+    characters."""
     problems = []
     for one in fields(settings):
         value = getattr(settings, one.name)

@@ -336,7 +336,7 @@ async def test_runs_are_listed_and_cancelled(doors: Doors):
     assert (await verbs.cancel(999)).kind == "unknown"
     with pytest.raises(otd.RunFailed, match=rf"run {runs[0]} is cancelled \(not needed\)"):
         await runs[0].result(timeout="5s")
-    with pytest.raises(TimeoutError, match=f"run {runs[1]} has not ended in time; it goes on"):
+    with pytest.raises(TimeoutError, match=f"run {runs[1]} has not ended in time; it continues"):
         await runs[1].result(timeout="50ms")
 
 

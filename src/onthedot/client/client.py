@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ONE_WAIT = 20 * SECOND
-"""How long one request waits for an end. Proxies close connections that are silent for longer."""
+"""The time that one request waits for the end of a run. Proxies close connections that are silent for longer."""
 _RECORDS = 1_000
 _LETTERS = "/api/v1/dead-letters"
 _LETTERS_AT_ONCE = 1_000
@@ -78,12 +78,14 @@ _LETTERS_AT_ONCE = 1_000
 class Client(Verbs):
     """The verbs of a `Scheduler` over HTTP, with the same results and the same errors.
 
-    `url` is the server's address, `key` an API key (`onthedot keys create`), and `namespace` where jobs are looked up
-    by name. A key goes to another machine over `https://` only: plain `http://` raises `DefinitionError` unless
-    `insecure` is set, because others on the way could read the key. `AccessDenied` means that the key may not do this,
-    `KeyRefused` that no valid key was sent, and `StoreUnavailable` that the server or its store cannot be reached.
-    Requests that only read or that make a run are retried a few times with backoff; the run is still made once.
-    Use a client on one event loop, and close it or use `async with`. `transport` replaces the sockets.
+    `url` is the server's address, and `key` an API key (`onthedot keys create`). Jobs are looked up in `namespace`. A
+    key is sent to another machine only over `https://`. Plain `http://` raises `DefinitionError` unless `insecure` is
+    set, because others on the network could read the key. `AccessDenied` means that the key may not do this.
+    `KeyRefused` means that no valid key was sent. `StoreUnavailable` means that the server or its store cannot be
+    reached.
+
+    Requests that only read, and requests that make a run, are retried a few times with backoff. The run is still made
+    only once. Use a client on one event loop, and close it or use `async with`. `transport` replaces the sockets.
 
     >>> from datetime import timedelta
     >>> import onthedot as otd
@@ -113,7 +115,7 @@ class Client(Verbs):
         self.namespace = namespace
 
     async def close(self) -> None:
-        """Close the connections to the server. It may be called twice.
+        """Close the connections to the server. A second call does nothing.
 
         >>> client = Client("http://127.0.0.1:7411")
         >>> await client.close()
@@ -272,7 +274,7 @@ class Client(Verbs):
         return Run(run.id, job="" if made is None else made.job, created=True, verbs=self)
 
     async def _new_run(self, path: str, name: str, body: dict[str, Any], *, own_key: str = "") -> Run:
-        """Make a run. A request without its own key gets one, so that it can be sent twice."""
+        """Make a run. A request without a key receives a generated one, so that it can safely be sent twice."""
         headers = {} if own_key else {"Idempotency-Key": self.server.ids.token()}
         query = {} if path.startswith("/api/v1/runs/") else self._here
         told = await self.server.ask("POST", path, query=query, body=body, headers=headers, repeat=True)
@@ -352,7 +354,7 @@ class Client(Verbs):
         while True:
             left = _ONE_WAIT if until is None else min(_ONE_WAIT, until - clock.steady())
             if left <= 0:
-                raise TimeoutError(f"run {run_number(run_id)} has not ended in time; it goes on")
+                raise TimeoutError(f"run {run_number(run_id)} has not ended in time; it continues")
             query = {"wait": format_duration(left)}
             told = await self.server.ask("GET", run_path(run_id, "result"), query=query)
             if RunState(told["state"]) in TERMINAL:
@@ -430,7 +432,7 @@ class Client(Verbs):
         return done
 
     async def _discard(self, ids: list[int], why: str) -> int:
-        """Return how many were discarded. If one is unknown the server refuses all, so send them one by one."""
+        """Return how many were discarded. If one run is unknown, the server refuses all, so send them one by one."""
         try:
             told = await self.server.ask("POST", f"{_LETTERS}/discard", body={"run_ids": ids, "why": why})
             return int(told["discarded"])
@@ -479,7 +481,7 @@ class Client(Verbs):
     def _in_period(
         self, job: str | None, since: datetime | str | None, until: datetime | str | None
     ) -> dict[str, str | None]:
-        """The query for one job, or for all jobs of the namespace, between two instants."""
+        """Return the query for one job, or for all jobs of the namespace, between two instants."""
         return {
             "namespace": self.namespace,
             "job": job,
@@ -497,10 +499,10 @@ class Client(Verbs):
 
 
 class BlockingClient(BlockingVerbs):
-    """A `Client` for programs without an event loop: the same verbs, and each returns when it is done.
+    """A `Client` for programs without an event loop. It has the same verbs, and each call returns when it is done.
 
-    Verbs may be called on any thread. The first one starts a thread, which ends with `close`. After a fork, make
-    another client. `submit` returns a `BlockingRun`.
+    Verbs may be called on any thread. The first call starts a thread, and `close` ends it. After a fork, make another
+    client. `submit` returns a `BlockingRun`.
 
     >>> import onthedot as otd
     >>> from onthedot.model.host_port import Listen
@@ -519,7 +521,7 @@ class BlockingClient(BlockingVerbs):
         self._changing = threading.Lock()
 
     def close(self) -> None:
-        """Close the connections and end the thread. It may be called twice; the next verb starts another thread.
+        """Close the connections and end the thread. A second call does nothing. The next verb starts another thread.
 
         >>> client.close()
         """

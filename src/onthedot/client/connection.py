@@ -55,7 +55,7 @@ class ServerConnection:
         return f"ServerConnection({self.url!r})"  # without its key
 
     async def close(self) -> None:
-        """Close the connections. It may be called twice; the next request opens new ones."""
+        """Close the connections. A second call does nothing. The next request opens new ones."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -70,8 +70,8 @@ class ServerConnection:
         headers: Mapping[str, str] | None = None,
         repeat: bool | None = None,
     ) -> Any:
-        """Send a request and return the JSON of its answer. A refusal is raised as the library's own error.
-        `repeat` allows a retry after the server may have acted (None: only for GET)."""
+        """Send a request and return the JSON of its answer. A refusal is raised as the library's own error. `repeat`
+        allows a retry after the server may have acted (None: only for GET)."""
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         answer = await self.send(
             method,
@@ -95,8 +95,8 @@ class ServerConnection:
         repeat: bool = False,
         seconds: float = ANSWER,
     ) -> httpx2.Response:
-        """Send a request, at most five times, with backoff and jitter. It retries if the request never arrived, if the
-        server answered 429, or if `repeat` is set and the error is transient. Refusals are raised."""
+        """Send a request, at most five times, with backoff and jitter. A request is retried if it never arrived, or if
+        the server answered 429. With `repeat`, it is also retried after other transient errors. Refusals are raised."""
         began = self._clock.steady()
         tries = 0
         while True:
@@ -112,11 +112,12 @@ class ServerConnection:
                 return answer
 
     async def pause(self, tries: int, after: float | None = None) -> None:
-        """Wait before the next try, after this many tries."""
+        """Wait before the next try. `tries` is the number of tries so far."""
         await asyncio.sleep(self._delay(tries, after))
 
     def _delay(self, tries: int, after: float | None) -> float:
-        """Double the delay each time, half of it random; or the server's Retry-After if that is longer."""
+        """Return the delay before the next try. It doubles each time, and half of it is random. A longer Retry-After of
+        the server replaces it."""
         longest: float = min(FIRST_DELAY * 2.0**tries, LONGEST_DELAY)
         delay = longest * (0.5 + self.ids.fraction() / 2)
         return delay if after is None else min(max(delay, after), LONGEST_DELAY)
@@ -219,7 +220,7 @@ class _Transient(Exception):
 
 
 def check_url(url: str) -> str:
-    """Return a server's address without the slash at its end; `DefinitionError` if it is no address.
+    """Return a server's address without a slash at its end. Raises `DefinitionError` if it is not an address.
 
     >>> check_url("https://jobs.example.org/")
     'https://jobs.example.org'
@@ -258,7 +259,7 @@ def check_way(url: str) -> None:
 
 
 def _stays_here(url: str) -> bool:
-    """Whether this is plain HTTP to this machine."""
+    """True if this is plain HTTP to this machine."""
     parts = urlsplit(url)
     return parts.scheme == "http" and is_loopback(parts.hostname or "")
 

@@ -35,7 +35,7 @@ _OF_STATUS: dict[int, type[OnTheDotError]] = {
 
 
 def error_of(status: int, told: Any, *, server: str) -> OnTheDotError:
-    """Return the error for a problem document; `StoreError` if no onthedot server wrote it.
+    """Return the error for a problem document. If no onthedot server wrote the document, it is a `StoreError`.
 
     >>> error_of(404, {"detail": "no job 'x' is stored", "error": "UnknownJob"}, server="http://a")
     UnknownJob("no job 'x' is stored")
@@ -55,12 +55,12 @@ def error_of(status: int, told: Any, *, server: str) -> OnTheDotError:
 
 
 def _is_no_route(told: Mapping[str, Any]) -> bool:
-    """Whether the server has no such path. Earlier versions answer with the text of FastAPI."""
+    """True if the server has no such path. Earlier versions answer with the text of FastAPI."""
     return str(told.get("type", "")).endswith("/problems/path") or told["detail"] == "Not Found"
 
 
 def _of_strangers(status: int, server: str) -> OnTheDotError:
-    """The error for an answer of a proxy or another program."""
+    """Return the error for an answer of a proxy or another program."""
     text = f"{server}: expected the answer of an onthedot server, got something else, with status {status}"
     if _OF_STATUS.get(status) is StoreUnavailable:
         return StoreUnavailable(f"{text}; ask again later")
@@ -68,7 +68,7 @@ def _of_strangers(status: int, server: str) -> OnTheDotError:
 
 
 def _named(name: object) -> type[OnTheDotError] | None:
-    """The error class of this name, if it takes only a message."""
+    """Return the error class of this name, if it takes only a message."""
     found = getattr(errors, name, None) if isinstance(name, str) else None
     if not (isinstance(found, type) and issubclass(found, OnTheDotError)):
         return None

@@ -35,14 +35,15 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 
 
 def job_path(job: str, action: str = "") -> str:
-    """The path of a job. `UnknownJob` for a name that no job can have: it might be another path."""
+    """Return the path of a job. Raises `UnknownJob` for a name that no job can have, because it might lead to another
+    path."""
     if len(job) > 100 or not _NAME.fullmatch(job):
         raise UnknownJob(f"no job {job!r} is stored")
     return f"/api/v1/jobs/{quote(job, safe='')}{action and '/'}{action}"
 
 
 def run_path(run_id: RunHandle | int, action: str = "") -> str:
-    """The path of a run. `UnknownRun` for a number that no run can have."""
+    """Return the path of a run. Raises `UnknownRun` for a number that no run can have."""
     number = run_number(run_id)
     if not stored_number(number):
         raise UnknownRun(f"there is no run {number}: expected one that was submitted and not forgotten since")
@@ -69,12 +70,12 @@ async def pages(
 
 
 def instant_text(value: datetime | str | None, what: str) -> str | None:
-    """A point in time with an offset, as text of a request."""
+    """Return a point in time with an offset, as text of a request."""
     return None if value is None else iso(to_micros(read_instant(value, what=what)))
 
 
 def local_text(value: datetime | str, what: str) -> str:
-    """A point in time that may be local to the schedule's zone."""
+    """Return a point in time as text. It may be local to the schedule's time zone."""
     if isinstance(value, str):
         return value
     if not isinstance(value, datetime):
@@ -83,7 +84,7 @@ def local_text(value: datetime | str, what: str) -> str:
 
 
 def duration_text(value: Duration | None, what: str) -> str | None:
-    """A length of time; `DefinitionError` if it is none.
+    """Return a length of time as text. Raises `DefinitionError` if it cannot be read.
 
     >>> duration_text(90, "delay")
     '1m30s'
@@ -92,7 +93,8 @@ def duration_text(value: Duration | None, what: str) -> str | None:
 
 
 def offset_text(value: timedelta) -> str:
-    """
+    """Return a distance as text with its sign.
+
     >>> offset_text(timedelta(hours=-2))
     '-2h'
     """
@@ -104,7 +106,7 @@ def offset_text(value: timedelta) -> str:
 
 
 def written_job(job: Job) -> Written:
-    """A job as it is sent. `DefinitionError` if a file cannot express it."""
+    """Return a job in the form in which it is sent. Raises `DefinitionError` if a file cannot express it."""
     check_job(job)
     said = written(job)
     try:
@@ -119,7 +121,7 @@ def written_job(job: Job) -> Written:
 
 
 def job_and_args(job: Asked, args: Mapping[str, Any] | None) -> tuple[str, str | None]:
-    """The job's name, and the arguments of its run in canonical JSON; None: the job's own."""
+    """Return the job's name, and the arguments of its run in canonical JSON. None: the job's own arguments."""
     request = read_request(job, args)
     if not request.job:
         raise UnknownJob(f"expected a job's name, its function or a call of it, got {job!r}")
@@ -155,8 +157,8 @@ SECONDS = 120.0
 async def send_many(
     server: ServerConnection, namespace: str, bodies: Sequence[dict[str, Any]]
 ) -> list[tuple[int, bool]]:
-    """Submit runs, and return the id of each and whether it is new, in order. Every line has a key, so a request may be
-    sent again. The first line that is refused raises its error; the runs before it stay."""
+    """Submit runs, and return for each its id and whether it is new, in order. Every line has a key, so a request may
+    be sent again. The first refused line raises its error. The runs before it stay."""
     stored: list[tuple[int, bool]] = []
     for lines in _parts(bodies):
         stored += await _send(server, namespace, lines)
@@ -164,7 +166,7 @@ async def send_many(
 
 
 def _parts(bodies: Sequence[dict[str, Any]]) -> Iterator[list[bytes]]:
-    """The lines of each request."""
+    """Yield the lines of each request."""
     part: list[bytes] = []
     size = 0
     for body in bodies:

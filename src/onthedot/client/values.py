@@ -28,7 +28,7 @@ Told = Mapping[str, Any]
 
 
 def read(kind: Callable[[Any], T], told: Any) -> T:
-    """Read one value of JSON; `StoreError` if this version cannot read it.
+    """Read one value of JSON. Raises `StoreError` if this version cannot read it.
 
     >>> read(layout, {"version": 1})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -42,7 +42,8 @@ def read(kind: Callable[[Any], T], told: Any) -> T:
 
 
 def instant(text: str) -> Micros:
-    """
+    """Read an instant.
+
     >>> instant("1970-01-01T00:00:00.000001Z")
     1
     """
@@ -50,12 +51,12 @@ def instant(text: str) -> Micros:
 
 
 def optional(text: str | None) -> Micros | None:
-    """An instant, or None."""
+    """Read an instant, or None."""
     return None if text is None else instant(text)
 
 
 def moment(text: str | None) -> datetime | None:
-    """An instant as a datetime, or None."""
+    """Read an instant as a datetime, or None."""
     return None if text is None else to_datetime(instant(text))
 
 
@@ -63,7 +64,7 @@ def moment(text: str | None) -> datetime | None:
 
 
 def job_record(told: Told) -> JobRecord:
-    """A job as it is stored."""
+    """Read a job as it is stored."""
     return JobRecord(
         id=told["id"],
         revision=told["revision"],
@@ -77,17 +78,17 @@ def job_record(told: Told) -> JobRecord:
 
 
 def put_job(told: Told) -> PutJob:
-    """The result of storing a job."""
+    """Read the result of storing a job."""
     return PutJob(job_record(told), told["change"], told["planned"], told["withdrawn"])
 
 
 def paused(told: Told) -> Paused:
-    """The result of a pause."""
+    """Read the result of a pause."""
     return Paused(job_record(told["job"]), told["withdrawn"], told["skipped"], told["held"])
 
 
 def resumed(told: Told) -> Resumed:
-    """The result of a resume."""
+    """Read the result of a resume."""
     skips = [
         SkipRange(instant(one["first"]), instant(one["last"]), one["count"], one["reason"]) for one in told["skips"]
     ]
@@ -95,12 +96,12 @@ def resumed(told: Told) -> Resumed:
 
 
 def moved_slot(told: Told) -> MovedSlot:
-    """A slot that was skipped or moved."""
+    """Read a slot that was skipped or moved."""
     return MovedSlot(told["schedule"], instant(told["slot_at"]), told["reason"], told["run_id"])
 
 
 def difference(told: Told) -> Difference:
-    """The changes of one job."""
+    """Read the changes of one job."""
     return Difference(
         name=told["name"],
         kind=told["kind"],
@@ -114,7 +115,7 @@ def difference(told: Told) -> Difference:
 
 
 def applied(told: Told) -> Applied:
-    """The result of an apply, or its preview."""
+    """Read the result of an apply, or its preview."""
     return Applied(
         source=told["source"],
         differences=tuple(map(difference, told["differences"])),
@@ -128,7 +129,7 @@ def applied(told: Told) -> Applied:
 
 
 def backfill(told: Told) -> Backfill:
-    """The result of a backfill, or its preview."""
+    """Read the result of a backfill, or its preview."""
     return Backfill(
         told["job"],
         told["slots"],
@@ -145,7 +146,7 @@ def backfill(told: Told) -> Backfill:
 
 
 def run_record(told: Told) -> RunRecord:
-    """A run."""
+    """Read a run."""
     progress, args, result = told["progress"], told["args"], told["result"]
     return RunRecord(
         id=told["run_id"],
@@ -178,7 +179,7 @@ def run_record(told: Told) -> RunRecord:
 
 
 def skip_record(told: Told) -> SkipRecord:
-    """A range of skipped slots."""
+    """Read a range of skipped slots."""
     return SkipRecord(
         job=told["job"],
         schedule_id=told["schedule"],
@@ -191,7 +192,7 @@ def skip_record(told: Told) -> SkipRecord:
 
 
 def attempt_record(told: Told) -> AttemptRecord:
-    """A finished attempt."""
+    """Read a finished attempt."""
     return AttemptRecord(
         run_id=told["run_id"],
         attempt=told["attempt"],
@@ -210,7 +211,7 @@ def attempt_record(told: Told) -> AttemptRecord:
 
 
 def dead_letters(told: Told) -> DeadLetters:
-    """Dead letters with the same error."""
+    """Read dead letters with the same error."""
     return DeadLetters(
         told["fingerprint"],
         told["job"],
@@ -225,7 +226,7 @@ def dead_letters(told: Told) -> DeadLetters:
 
 
 def replayed(told: Told) -> Replayed:
-    """The result of a replay, or its preview."""
+    """Read the result of a replay, or its preview."""
     return Replayed(
         told["letters"],
         told["without_job"],
@@ -237,7 +238,7 @@ def replayed(told: Told) -> Replayed:
 
 
 def result(told: Told) -> Json:
-    """The result of a run's handler; `RunFailed` if the run did not succeed."""
+    """Read the result of a run's handler. Raises `RunFailed` if the run did not succeed."""
     if told["state"] != RunState.SUCCEEDED:
         raise RunFailed(told["run_id"], state=told["state"], reason=told["reason"], error=told["error"])
     result: Json = told["result"]
@@ -248,7 +249,7 @@ def result(told: Told) -> Json:
 
 
 def node(told: Told) -> Node:
-    """A node."""
+    """Read a node."""
     return Node(
         id=told["node_id"],
         incarnation=told["incarnation"],
@@ -269,7 +270,7 @@ def node(told: Told) -> Node:
 
 
 def term(told: Told) -> Term:
-    """A term."""
+    """Read a term."""
     return Term(
         told["shard"], told["number"], told["incarnation"], instant(told["until"]),
         told["layout"], told["tzdata"], told["zones"],
@@ -277,12 +278,12 @@ def term(told: Told) -> Term:
 
 
 def layout(told: Told) -> Layout:
-    """The number of shards."""
+    """Read the number of shards."""
     return Layout(told["version"], told["shards"])
 
 
 def queue(told: Told) -> Queue:
-    """A queue. The answer to a change of it has no counts."""
+    """Read a queue. The answer to a change of a queue has no counts."""
     return Queue(
         name=told["queue"],
         paused_at=optional(told["paused_at"]),

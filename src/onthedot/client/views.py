@@ -24,11 +24,11 @@ from onthedot.stores.values import Held, Node, Queue
 
 _RECORDS = 1_000
 _MISSES = 5
-"""How many times in a row a stream may end without an event."""
+"""The number of times in a row that a stream may end without an event."""
 
 
 async def jobs_shown(server: ServerConnection, *, limit: int | None, namespace: str | None = None) -> list[Shown]:
-    """The stored jobs with their next instants and last runs."""
+    """Return the stored jobs with their next instants and last runs."""
     return [
         job async for job in pages(server, _job, "/api/v1/jobs", {"details": "true", "namespace": namespace}, limit)
     ]
@@ -41,7 +41,7 @@ class ServerQueries:
         self._server = server
 
     async def find_jobs(self, wanted: JobFilter, *, after: JobCursor | None = None, limit: int = 100) -> JobPage:
-        """Jobs of one namespace or of all, in a queue, with this in their names."""
+        """Return the jobs of one namespace or of all, in a queue, whose names contain this text."""
         query = {
             "namespace": wanted.namespaces[0] if wanted.namespaces else None, "queue": wanted.queue,
             "name": wanted.name_contains, "limit": limit,
@@ -52,11 +52,11 @@ class ServerQueries:
         return JobPage([read(values.job_record, one) for one in told["items"]], following)
 
     async def list_queues(self) -> list[Queue]:
-        """The queues that have unfinished runs, or that are paused or shared."""
+        """Return the queues that have unfinished runs, or that are paused or shared."""
         return [read(values.queue, one) for one in (await self._server.ask("GET", "/api/v1/queues"))["items"]]
 
     async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
-        """The registered nodes, the latest first."""
+        """Return the registered nodes, the latest first."""
         return [shown.node for shown in await nodes_shown(self._server)][:limit]
 
 
@@ -72,7 +72,7 @@ def _job(told: Told) -> Shown:
 
 
 async def nodes_shown(server: ServerConnection) -> list[NodeShown]:
-    """Every node that is registered, the latest first."""
+    """Return every registered node, the latest first."""
     told = await server.ask("GET", "/api/v1/nodes", query={"all": "true"})
     return [read(_node, one) for one in told["items"]]
 
@@ -82,7 +82,7 @@ def _node(told: Told) -> NodeShown:
 
 
 async def standing(server: ServerConnection, run_id: int) -> tuple[WaitReason | None, list[str]]:
-    """Why a run waits: the facts, and the reasons in words."""
+    """Return why a run waits: the facts, and the reasons in words."""
     told = await server.ask("GET", f"/api/v1/runs/{run_id}/standing")
     return read(_standing, told["standing"]), list(told["waits_for"])
 
@@ -95,7 +95,8 @@ def _standing(told: Told | None) -> WaitReason | None:
 
 
 class Upcoming(NamedTuple):
-    """What starts next (see `start_fields`), how many jobs are paused, and up to when waiting runs were read."""
+    """The next starts (see `start_fields`), the number of paused jobs, and the instant up to which waiting runs were
+    read."""
 
     starts: Sequence[Told]
     paused: int
@@ -103,14 +104,14 @@ class Upcoming(NamedTuple):
 
 
 async def upcoming(server: ServerConnection, *, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
-    """What starts next, over all jobs."""
+    """Return the next starts of all jobs."""
     end = None if until is None else instant_text(to_datetime(until), "until")
     told = await server.ask("GET", "/api/v1/upcoming", query={"limit": limit, "until": end, "namespace": namespace})
     return Upcoming(list(told["items"]), int(told["paused"]), values.optional(told["read_until"]))
 
 
 async def next_of(server: ServerConnection, job: str, *, count: int, namespace: str) -> tuple[str, list[Told]]:
-    """The state of a job, and its next starts (see `coming_fields`)."""
+    """Return the state of a job, and its next starts (see `coming_fields`)."""
     path = f"/api/v1/jobs/{quote(job, safe='')}/next"
     told = await server.ask("GET", path, query={"count": count, "namespace": namespace})
     return told["state"], [{"run_id": None, "moved": False, **one} for one in told["items"]]
@@ -120,7 +121,7 @@ async def next_of(server: ServerConnection, job: str, *, count: int, namespace: 
 
 
 async def read_output(server: ServerConnection, run_id: int) -> list[AttemptOutput]:
-    """The output of each attempt of a run, in order."""
+    """Return the output of each attempt of a run, in order."""
     found: dict[int, list[Told]] = {}
     trouble: list[str] = []
     offset: int | None = 0
@@ -142,20 +143,20 @@ def _said(attempt: int, some: list[Told]) -> AttemptOutput:
 
 
 def record_of(told: Told) -> Record | None:
-    """A record of output; None if its instant is not known yet."""
+    """Return a record of output. None if its instant is not known yet."""
     if told["at"] is None:
         return None
     return Record(values.instant(told["at"]), told["stream"], told["step"], told["text"])
 
 
 async def artifacts(server: ServerConnection, run_id: int) -> list[Told]:
-    """The files that the attempts of a run have kept: attempt, name, size, sha256."""
+    """Return the files that the attempts of a run have kept: attempt, name, size, sha256."""
     told: list[Told] = await server.ask("GET", f"/api/v1/runs/{run_id}/artifacts")
     return told
 
 
 async def read_artifact(server: ServerConnection, run_id: int, attempt: int, name: str) -> AsyncGenerator[bytes]:
-    """One of these files, piece by piece."""
+    """Yield the content of one of these files, piece by piece."""
     path = f"/api/v1/runs/{run_id}/artifacts/{attempt}/{quote(name, safe='')}"
     async with server.stream(path, headers={"Accept-Encoding": "identity"}) as answer:
         async for piece in answer.aiter_bytes():
@@ -170,7 +171,8 @@ class StreamEvent(NamedTuple):
 
 
 async def follow_logs(server: ServerConnection, run_id: int) -> AsyncGenerator[StreamEvent]:
-    """The output of a run from its beginning to its end. A stream that breaks is opened again at the same place."""
+    """Yield the output of a run from its beginning to its end. If the stream breaks, it is opened again at the same
+    place."""
     last, misses = "", 0
     while True:
         try:
@@ -193,7 +195,7 @@ async def follow_logs(server: ServerConnection, run_id: int) -> AsyncGenerator[S
 
 
 async def _events(lines: AsyncIterator[str]) -> AsyncGenerator[tuple[StreamEvent, str]]:
-    """Server-sent events, with their ids."""
+    """Yield server-sent events, with their ids."""
     kind, name, data = "message", "", ""
     async for line in lines:
         field, _, value = line.partition(":")

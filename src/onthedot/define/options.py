@@ -1,4 +1,4 @@
-"""Options as people write them (`timeout="20m"`, `catch_up="last"`) become a checked `Job`."""
+"""Reads options as people write them (`timeout="20m"`, `catch_up="last"`) into a checked `Job`."""
 
 from __future__ import annotations
 
@@ -22,74 +22,75 @@ from onthedot.schedules import parse
 
 
 class JobOptions(TypedDict, total=False):
-    """The options of every job, as a program writes them. What is left out has the default of `Job`."""
+    """The options of every job, as a program writes them. An option that is not given has the default of `Job`."""
 
     schedule: Schedule | str | None
-    """When it runs: `otd.cron("0 9 * * 1-5")`, or text such as `"every 10m"`, `"@daily"`, `"0 9 * * *"`."""
+    """The times at which the job runs: `otd.cron("0 9 * * 1-5")`, or text such as `"every 10m"`, `"@daily"`, `"0 9 * *
+    *"`."""
     schedules: Sequence[Schedule | str] | None
-    """Several schedules, in place of `schedule`."""
+    """Several schedules, instead of `schedule`."""
     after: After | str | Sequence[str] | None
-    """The jobs that it runs after: a name, some names, or `otd.After(…)`."""
+    """The jobs after which this job runs: a name, several names, or `otd.After(…)`."""
     args: Mapping[str, Any]
     """The arguments of a run that has none of its own."""
     timeout: Duration | None
-    """How long one attempt may take: `"20m"`, seconds, or a timedelta."""
+    """The longest time for one attempt: `"20m"`, seconds, or a timedelta."""
     retry: Retry | int | None
-    """How often a run is tried in all: a number, or `otd.Retry(…)`."""
+    """The number of tries of a run in all: a number, or `otd.Retry(…)`."""
     catch_up: CatchUp | CatchUpMode | None
-    """Which slots still run after their time."""
+    """The missed slots that still run: `"none"`, `"last"`, `"all"`, or `otd.CatchUp(…)`."""
     overlap: Overlap | OverlapMode | None
-    """What happens to a slot while an earlier run of the job has not ended."""
+    """The rule for a slot that is due while an earlier run of the job has not ended: see `otd.Overlap`."""
     concurrency: Limit | int | None
-    """How many runs execute at once across the cluster."""
+    """The maximum number of runs that execute at once across the cluster: a number, or `otd.Limit(…)`."""
     rate: Rate | int | None
-    """How often runs start: so many in a minute, or `otd.Rate(…)`."""
+    """The maximum number of runs that start in a minute, or `otd.Rate(…)`."""
     guarantee: Guarantee | Literal["at_least_once", "at_most_once", "exactly_once"]
-    """What holds if a worker dies during an attempt."""
+    """The promise about a run whose worker dies during an attempt: see `otd.Guarantee`."""
     max_recoveries: int
-    """How often a run is given to another worker after its own died."""
+    """The number of times that a run is given to another worker after its worker died."""
     namespace: str
-    """Where the job's name is looked up."""
+    """The namespace of the job. A name is unique in its namespace."""
     owner: str
-    """Who the job belongs to."""
+    """The person or team that the job belongs to."""
     queue: str
-    """The queue that its runs wait in; workers choose which queues they serve."""
+    """The queue in which the runs wait. Each worker serves some queues."""
     priority: Priority
-    """Which runs of a queue go first."""
+    """The priority of the runs in their queue. Runs with a higher priority start first."""
     labels: Iterable[str]
-    """What a worker must offer to run it, such as `["gpu"]`."""
+    """The labels that a worker must offer to run the job, such as `["gpu"]`."""
     on: Literal["any", "all"]
-    """On one worker, or each slot once on every worker that serves the queue."""
+    """`any`: each slot runs on one worker. `all`: each slot runs once on every worker that serves the queue."""
     share: str
-    """The argument by whose value a fair queue is shared."""
+    """The argument whose values share a fair queue."""
     assignment: Literal["worker", "leader"]
-    """Whether workers take its runs, or the leader chooses a worker for each."""
+    """`worker`: workers take the runs. `leader`: the leader chooses a worker for each run."""
 
 
 class HandlerOptions(JobOptions, total=False):
     """The options of a job that calls a function of the program."""
 
     name: str
-    """The job's name; without it, the function's."""
+    """The name of the job. The default is the name of the function."""
     isolation: Literal["none", "process"]
-    """`process`: each attempt has a child process."""
+    """`process`: each attempt runs in a child process."""
     on_success: Hook | Sequence[Hook] | None
-    """Called after each attempt that succeeded."""
+    """A function, or several, called after each attempt that succeeded."""
     on_failure: Hook | Sequence[Hook] | None
-    """Called after each attempt that failed or timed out."""
+    """A function, or several, called after each attempt that failed or timed out."""
     on_dead: Hook | Sequence[Hook] | None
-    """Called when a run has failed for good."""
+    """A function, or several, called when a run has failed for good."""
 
 
 class ProgramOptions(JobOptions, total=False):
     """The options of a job that runs programs."""
 
     isolation: Literal["none", "user", "sandbox"]
-    """How far a program is kept apart: see `docs/guides/isolation.md`."""
+    """The isolation level of the program: see `docs/guides/isolation.md`."""
     bounds: Bounds | Mapping[str, Any] | None
-    """How much memory, time, processes and files one attempt may take."""
+    """The memory, time, processes and files that one attempt may use."""
     params: Sequence[Param] | None
-    """The arguments that a run may bring."""
+    """The arguments that a run may have."""
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -116,7 +117,7 @@ _INSTEAD = {
     "misfire_grace_time": "write catch_up=otd.CatchUp('last', window='1h')",
     "depends_on": "write after=['load', 'clean']",
 }
-"""What to write for options that a user may know from elsewhere."""
+"""Advice for options that a user may know from other schedulers."""
 
 
 class _LeftOut:
@@ -125,7 +126,8 @@ class _LeftOut:
 
 
 def show_options(options: type) -> Callable[[F], F]:
-    """Name each option in the signature of a function that takes them as `**options`: `help()` and shells show it.
+    """Name each option in the signature of a function that takes them as `**options`, so that `help()` and shells show
+    it.
 
     >>> @show_options(HandlerOptions)
     ... def define(**options: object) -> None: ...
@@ -148,8 +150,8 @@ def show_options(options: type) -> Callable[[F], F]:
 
 
 def build_job(task: Task, options: Mapping[str, Any], *, stored: bool = False, unread: Collection[str] = ()) -> Job:
-    """Make a job from its task and options. It reports all problems at once. `unread`: options that the caller could
-    not read; checks that need them are skipped."""
+    """Make a job from its task and options. All problems are raised in one error. `unread` names options that the
+    caller could not read. Checks that need them are skipped."""
     name, unread = options.get("name", ""), set(unread)
     problems = [f"unknown option {key!r}{_instead(key)}" for key in options if key not in OPTIONS]
     given: dict[str, Any] = {key: options[key] for key in _PLAIN if key in options}
@@ -171,12 +173,12 @@ def build_job(task: Task, options: Mapping[str, Any], *, stored: bool = False, u
 
 
 def _instead(key: str) -> str:
-    """What to write in place of an unknown option."""
+    """Return advice for an unknown option."""
     return f"; {_INSTEAD[key]}" if key in _INSTEAD else did_you_mean(key, OPTIONS)
 
 
 def _problems(job: Job, unread: set[str], *, stored: bool) -> list[str]:
-    """The problems of a job without the options that could not be read."""
+    """Return the problems of a job, except those of options that could not be read."""
     try:
         check_job(job, stored=stored)
     except DefinitionError as error:
@@ -186,7 +188,7 @@ def _problems(job: Job, unread: set[str], *, stored: bool) -> list[str]:
 
 
 def _type_problems(given: Mapping[str, Any]) -> dict[str, str]:
-    """Problems of types, by option."""
+    """Return the problems of types, by option."""
     expected = {"args": Mapping, "max_recoveries": int, "namespace": str, "owner": str, "queue": str, "share": str}
     return {
         key: f"{key}: expected {kind.__name__.lower()}, got {type(given[key]).__name__} {given[key]!r}"
@@ -223,7 +225,7 @@ def _read_after(value: object) -> After:
 
 
 def _policy(kind: Any) -> Callable[[Any], Any]:
-    """A reader of a policy, or of its first value. The policy checks that."""
+    """Return a reader for a policy, or for its first value. The policy checks the value."""
     return lambda value: value if isinstance(value, kind) else kind(value)
 
 
@@ -310,7 +312,7 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def parse_size(value: object, *, what: str = "size") -> int:
-    """A number of bytes. `K`, `M`, `G`, `T` count by 1024, as memory does, with or without the `i`.
+    """Return a number of bytes. `K`, `M`, `G`, `T` count by 1024, as memory does, with or without the `i`.
 
     >>> parse_size("512MiB"), parse_size("2G"), parse_size(4096)
     (536870912, 2147483648, 4096)

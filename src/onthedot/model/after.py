@@ -1,8 +1,8 @@
-"""Dependencies: a job that runs **after** others, its parents. Pure, and the same in every store.
+"""Decides about dependencies: a job runs **after** other jobs, its parents. Pure, and the same in every store.
 
-A parent is named within the job's namespace. It need not be there yet, and may be deleted and defined again: what
-counts is the name. For each parent the store keeps the newest run that counts, the job's *set*; the write that ends
-the run which completes the set inserts the job's own run, and clears the set.
+A parent is named within the job's namespace. It need not exist yet, and may be deleted and defined again, because only
+the name counts. For each parent, the store keeps the newest run that counts. These runs are the job's *set*. When a run
+ends and completes the set, the same write inserts the job's own run and clears the set.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ COUNTS: dict[On, frozenset[str]] = {
     "failure": _FAILED,
     "either": _FAILED | {"succeeded"},
 }
-"""The states in which a parent's run counts. What was cancelled or skipped never does."""
+"""The states in which the run of a parent counts. Cancelled and skipped runs never count."""
 
 COUNTING = COUNTS["either"]
-"""The states in which a run counts for anybody at all."""
+"""The states in which a run counts for at least one condition."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class After:
-    """Run when others have: when each of them has had a run that counts, or with `any` after every such run.
+    """Runs a job after other jobs, its parents: when each parent has had a run that counts.
 
-    `on` says what counts: "success" (succeeded), "failure" (dead or lost), or "either" of these.
+    With `any`, the job runs after every run of a parent that counts. `on` decides which runs count: "success"
+    (succeeded), "failure" (dead or lost), or "either" of these.
 
     >>> After("load", "clean").parents
     ('clean', 'load')
@@ -71,7 +72,7 @@ class After:
 
 
 def check_cycle(name: str, after: After | None, parents_of: Callable[[str], Iterable[str]]) -> None:
-    """`DependencyCycle` if this job would, over however many others, run after itself.
+    """Raise `DependencyCycle` if this job would run after itself, directly or through other jobs.
 
     >>> check_cycle("a", After("c"), {"c": ["b"], "b": ["a"]}.get)
     Traceback (most recent call last):
@@ -97,6 +98,6 @@ take one of these arrows out
 
 
 def cycle_error(cycle: Sequence[str]) -> DependencyCycle:
-    """What to raise for a cycle: its jobs in the order in which they would run, the first one again at the end."""
+    """Return the error for a cycle: its jobs in the order in which they would run, the first one again at the end."""
     problem = f"after: expected no job to run after itself, got {' → '.join(cycle)}; take one of these arrows out"
     return DependencyCycle(problem, subject=f"job {cycle[0]!r}")

@@ -63,7 +63,7 @@ class OnTheDotError(Exception):
 
 
 class DefinitionError(OnTheDotError, ValueError):
-    """A definition that cannot become a job. `problems` lists every reason, not only the first.
+    """A definition cannot become a job. `problems` lists every reason, not only the first.
 
     >>> DefinitionError(["no name", "no task"], subject="job 'x'").problems
     ['no name', 'no task']
@@ -82,7 +82,7 @@ class DefinitionError(OnTheDotError, ValueError):
 
 
 class ScheduleError(DefinitionError):
-    """A schedule that cannot be read, or that would never yield an instant.
+    """A schedule cannot be read, or never yields a time.
 
     >>> import onthedot as otd
     >>> otd.cron("61 * * * *")  # doctest: +ELLIPSIS
@@ -104,7 +104,7 @@ class DuplicateJob(DefinitionError):
 
 
 class ArgumentsError(DefinitionError):
-    """Arguments that are not JSON, or larger than a run may carry, or do not fit the handler or the parameters.
+    """The arguments are not JSON, are too large for a run, or do not fit the handler or the parameters.
 
     >>> import onthedot as otd
     >>> sched = otd.Scheduler("memory:")
@@ -135,7 +135,7 @@ class DuplicateUser(DefinitionError):
 
 
 class SourceConflict(DefinitionError):
-    """A job that is applied from one source is stored from another. Nothing was written.
+    """A job is applied from one source, but stored from another. Nothing was written.
 
     >>> from datetime import timedelta
     >>> import onthedot as otd
@@ -164,7 +164,7 @@ class UnknownJob(OnTheDotError, LookupError):
 
 
 class UnknownRun(OnTheDotError, LookupError):
-    """No run of that id is stored: there never was one, an edit withdrew it, or it was removed since.
+    """No run of that id is stored. It never existed, was withdrawn by an edit, or has been removed.
 
     >>> import asyncio, onthedot as otd
     >>> async def main() -> None:
@@ -190,7 +190,7 @@ class UnknownHandler(OnTheDotError, LookupError):
 
 
 class UnknownSecret(OnTheDotError, LookupError):
-    """A secret that does not exist, cannot be read, or is not valid. Its value is in no message.
+    """A secret does not exist, cannot be read, or is not valid. Messages never contain its value.
 
     >>> raise UnknownSecret("secret DB: expected its value, got none")
     Traceback (most recent call last):
@@ -199,19 +199,19 @@ class UnknownSecret(OnTheDotError, LookupError):
 
 
 class UnknownKey(OnTheDotError, LookupError):
-    """No API key of that id is stored, or none that the caller can see."""
+    """No API key of that id is stored, or the caller may not see it."""
 
 
 class UnknownUser(OnTheDotError, LookupError):
-    """No user of that name is stored, or none that the caller can see."""
+    """No user of that name is stored, or the caller may not see it."""
 
 
 class UnknownSession(OnTheDotError, LookupError):
-    """No session of that id is open, or none that the caller can see."""
+    """No session of that id is open, or the caller may not see it."""
 
 
 class AccessDenied(OnTheDotError):
-    """The caller may not do this. Nobody can give away, or take, more rights than they have.
+    """The caller may not do this. Nobody can give or take more rights than they have themselves.
 
     >>> raise AccessDenied("ann (viewer) may not do this: expected runs:control")
     Traceback (most recent call last):
@@ -220,7 +220,8 @@ class AccessDenied(OnTheDotError):
 
 
 class KeyRefused(OnTheDotError):
-    """A server does not know the caller: it got no key, or one that was revoked, has expired, or never existed.
+    """The server does not know the caller. It received no key, or a key that was revoked, has expired, or never
+    existed.
 
     >>> raise KeyRefused("http://127.0.0.1:7411: expected a key")
     Traceback (most recent call last):
@@ -229,11 +230,12 @@ class KeyRefused(OnTheDotError):
 
 
 class LoginRefused(OnTheDotError):
-    """A name and a password, or a one-time token, that are not valid. The message never tells which part was wrong."""
+    """A name and a password, or a one-time token, are not valid. The message never tells which part was wrong."""
 
 
 class LoginLimited(LoginRefused):
-    """Too many attempts came from this address. `again_in` is when the next one is accepted (microseconds)."""
+    """Too many login attempts came from this address. `again_in` is the time until the next one is accepted
+    (microseconds)."""
 
     def __init__(self, message: str, *, again_in: int) -> None:
         super().__init__(message)
@@ -241,19 +243,19 @@ class LoginLimited(LoginRefused):
 
 
 class LoginsBusy(LoginLimited):
-    """Too many logins wait on this server, from all addresses together."""
+    """Too many logins wait on this server. All addresses are counted together."""
 
 
 class ProviderUnavailable(OnTheDotError):
-    """The identity provider's keys cannot be read. Until they can, nobody signs on with it."""
+    """The keys of the identity provider cannot be read. Nobody can sign on through it until they can be read again."""
 
 
 class QuotaExceeded(OnTheDotError):
-    """A server takes no more jobs or runs of this owner for now. The message names the quota, and what to do."""
+    """A server accepts no more jobs or runs of this owner for now. The message names the quota and the next step."""
 
 
 class KeyConflict(OnTheDotError):
-    """A run was submitted before with this key, and other arguments.
+    """A run with this key was submitted before, with other arguments.
 
     >>> import asyncio, onthedot as otd
     >>> sched = otd.Scheduler("memory:")
@@ -294,7 +296,7 @@ class UnknownSlot(OnTheDotError, LookupError):
 
 
 class SlotSettled(OnTheDotError):
-    """A slot that can no longer be changed: it has begun, is decided, or is past.
+    """A slot can no longer be changed, because it has begun, is decided, or is past.
 
     >>> import onthedot as otd
     >>> from datetime import UTC, datetime
@@ -309,8 +311,8 @@ class SlotSettled(OnTheDotError):
 
 
 class WindowStale(OnTheDotError):
-    """A window of slots that begins after the watermark it would continue from, or that was computed without an
-    exception of its schedule. `now` is the store's clock."""
+    """A window of slots begins after the watermark that it continues from, or ignores an exception of its schedule.
+    `now` is the store's clock."""
 
     def __init__(self, message: str, *, watermark: int, now: int) -> None:
         super().__init__(message)
@@ -319,7 +321,7 @@ class WindowStale(OnTheDotError):
 
 
 class StoreError(OnTheDotError):
-    """The store could not be read or written: for now (`StoreUnavailable`), or for good.
+    """The store could not be read or written. `StoreUnavailable` is temporary, and `StoreUnusable` is permanent.
 
     >>> import onthedot as otd
     >>> try:
@@ -331,7 +333,7 @@ class StoreError(OnTheDotError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached or written at the moment; the same call may be made again.
+    """The store cannot be reached or written at the moment. Make the same call again later.
 
     >>> raise StoreUnavailable("shop.db: locked for 5 s")
     Traceback (most recent call last):
@@ -344,7 +346,7 @@ class StoreUnusable(StoreError):
 
 
 class OutputUnavailable(OnTheDotError):
-    """The output store could not be read or written. Jobs continue: their output waits in the spool.
+    """The output store could not be read or written. Jobs continue, and their output waits in the spool.
 
     >>> issubclass(OutputUnavailable, OnTheDotError)
     True
@@ -352,7 +354,7 @@ class OutputUnavailable(OnTheDotError):
 
 
 class RunFailed(OnTheDotError):
-    """A run that ended without a result: `state` is dead, lost, cancelled or skipped; `reason` and `error` tell why.
+    """A run ended without a result. `state` is dead, lost, cancelled or skipped. `reason` and `error` have the cause.
 
     >>> RunFailed(7, state="dead", reason="failed 3 times", error="ConnectionError: no route")
     RunFailed('run 7 is dead (failed 3 times): ConnectionError: no route')
@@ -370,7 +372,7 @@ class RunFailed(OnTheDotError):
 
 
 class LeaseLost(OnTheDotError):
-    """The attempt has lost its lease: its node was considered dead, and the run has another owner.
+    """The attempt has lost its lease. Its node was considered dead, and the run has another owner.
 
     >>> async def report(ctx):
     ...     try:
@@ -381,11 +383,11 @@ class LeaseLost(OnTheDotError):
 
 
 class TermLost(OnTheDotError):
-    """The term or the layout that a call carried is not the current one: another node leads."""
+    """A call carried a term or a layout that is not the current one: another node leads."""
 
 
 class NodeExpired(OnTheDotError):
-    """This incarnation's lease has ended: it may finish what it holds, but neither reserve nor arm."""
+    """The lease of this incarnation has ended. It may finish the runs that it holds, but may not reserve or arm."""
 
 
 class StateError(OnTheDotError, RuntimeError):
@@ -403,7 +405,7 @@ _LONGEST_GUESS = 200  # characters: comparing two texts takes the product of the
 
 
 def shown(value: object, most: int = 60) -> str:
-    """A value as a message quotes it: its `repr`, cut after `most` characters, so that no input makes a long error.
+    """Return a value as a message quotes it: its `repr`, cut after `most` characters. So no input makes a long error.
 
     >>> shown("30 2 * *"), shown("x" * 1_000_000, most=3)
     ("'30 2 * *'", "'xxx…' (1000000 characters)")
@@ -422,8 +424,8 @@ def shown(value: object, most: int = 60) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """`", did you mean 'x'?"` for the nearest known word, or the list of known ones when none is near. `cutoff`: how
-    like the word it has to be, up to 1.
+    """Return `", did you mean 'x'?"` with the nearest known word. If none is near, return the list of known words.
+    `cutoff` sets how similar the word must be, up to 1.
 
     >>> did_you_mean("quue", ["queue", "retry"])
     ", did you mean 'queue'?"
@@ -443,7 +445,7 @@ class WrongCall(DefinitionError, TypeError):
 
 
 def explains_arguments(kind: type[T]) -> type[T]:
-    """Make the constructor of a class name the arguments that it takes, when it gets another one or misses one.
+    """Make the constructor of a class name its arguments in the error for an unknown or missing one.
 
     >>> @explains_arguments
     ... class Box:

@@ -84,7 +84,7 @@ class NodeDraining(NamedTuple):
 
 
 class RunsPlaced(NamedTuple):
-    """The leader has assigned runs to workers. For some it found no worker yet."""
+    """The leader has assigned `placed` runs to workers. It has found no worker yet for `waiting` runs."""
 
     placed: int
     waiting: int
@@ -105,7 +105,7 @@ class TermEnded(NamedTuple):
 
 
 class JobPut(NamedTuple):
-    """A definition was stored at start. It was created, changed or unchanged."""
+    """A definition was stored at start. `change` tells if the job was created, changed or unchanged."""
 
     job: str
     change: str
@@ -113,11 +113,11 @@ class JobPut(NamedTuple):
     planned: int
     withdrawn: int
     namespace: str = "default"
-    paused: bool = False  # it starts when it is resumed
+    paused: bool = False  # the job starts when it is resumed
 
 
 class JobResumed(NamedTuple):
-    """A pause has ended: how many slots became runs, how many were skipped, and how many held runs were released."""
+    """A pause has ended. The event has the number of slots that became runs, of skipped slots, and of released runs."""
 
     job: str
     slots: int
@@ -223,12 +223,12 @@ class RunSkipped(NamedTuple):
 
     lease: Lease
     gate: str
-    holder: int  # the run that was in the way; 0: a newer slot, which was not planned yet
+    holder: int  # the run that caused it; 0: a newer slot that was not planned yet
     reason: str = "overlap"
 
 
 class GatesRecounted(NamedTuple):
-    """Runs waited at open gates, and the safety net released them."""
+    """Runs waited at gates that were open. The regular check has released `freed` of them."""
 
     freed: int
 
@@ -242,8 +242,8 @@ class HistoryPruned(NamedTuple):
 
 
 class OutputNotKept(NamedTuple):
-    """The output store failed. The output of the attempt waits in the spool, and the node tries again. Run 0: the
-    output of removed runs could not be deleted."""
+    """The output store failed. The output of the attempt waits in the spool, and the node tries again. If `run_id` is
+    0, the node failed to delete the output of removed runs."""
 
     run_id: int
     attempt: int
@@ -266,8 +266,8 @@ class OutputsPruned(NamedTuple):
 
 
 class AuditSealed(NamedTuple):
-    """Entries of the audit were sealed. With the seal's number and hash a later change of these or earlier entries can
-    be found. This event is the only place outside the store that has both."""
+    """Entries of the audit trail were sealed. The number and the hash of the seal reveal later changes to these and
+    earlier entries. Outside the store, only this event has both."""
 
     entries: int
     seal: int
@@ -275,7 +275,8 @@ class AuditSealed(NamedTuple):
 
 
 class KeyExpires(NamedTuple):
-    """An API key expires within two weeks. Make another one before. Each node that leads meanwhile reports it once."""
+    """An API key expires within two weeks. Create another key before that. Each node that becomes leader reports it
+    once."""
 
     key_id: str
     name: str
@@ -283,15 +284,17 @@ class KeyExpires(NamedTuple):
 
 
 class ZombieHandler(NamedTuple):
-    """A handler still runs although its attempt is over: it timed out, was cancelled, or lost its lease. Its result is
-    ignored, and its seat stays taken until it ends. This node now has `zombies` such seats."""
+    """A handler still runs although its attempt is over: the attempt timed out, was cancelled, or lost its lease. The
+    node ignores the handler's result. The seat stays taken until the handler ends. This node now has `zombies` such
+    seats."""
 
     lease: Lease
     zombies: int
 
 
 class CommittedBefore(NamedTuple):
-    """An attempt failed after it committed its transaction. It counts as succeeded. `said` is the ignored outcome."""
+    """An attempt failed after it committed its transaction. The attempt counts as succeeded. `said` is the ignored
+    outcome."""
 
     lease: Lease
     said: str
@@ -314,8 +317,8 @@ class StoreTrouble(NamedTuple):
 
 
 class StoreLost(NamedTuple):
-    """The store's server was restarted or replaced, and has lost acknowledged writes: `kept` of them are there. Runs of
-    the last moments may run again, or be lost. Every node that saw the writes reports it."""
+    """The store's server was restarted or replaced, and has lost acknowledged writes. It still has `kept` of them. Runs
+    of the last moments may run again, or be lost. Every node that saw the writes reports it."""
 
     kept: int
     acknowledged: int
@@ -323,8 +326,8 @@ class StoreLost(NamedTuple):
 
 
 class DrainBegun(NamedTuple):
-    """The node drains: it takes no new work. These attempts have not ended yet. `armed` runs are due in a moment, and
-    may still start here."""
+    """The node drains: it takes no new work. The attempts in `run_ids` have not ended yet. `armed` runs are due in a
+    moment, and may still start on this node."""
 
     running: int
     run_ids: tuple[int, ...] = ()
@@ -332,7 +335,7 @@ class DrainBegun(NamedTuple):
 
 
 class EventsLeftOut(NamedTuple):
-    """A subscriber was too slow, and missed this many events. Only that subscriber gets this event."""
+    """A subscriber was too slow, and missed this many events. Only that subscriber receives this event."""
 
     events: int
 
@@ -385,7 +388,8 @@ Subscriber = Callable[[Event], None]
 
 
 class Events:
-    """The subscribers. `wanted` is False if there are none, so that the hot path need not build events."""
+    """The subscribers of a node. `wanted` is False if there are none, so that frequent operations need not build
+    events."""
 
     def __init__(self, subscribers: Sequence[Subscriber] = ()) -> None:
         self._subscribers = list(subscribers)

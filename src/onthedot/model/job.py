@@ -1,7 +1,7 @@
-"""Defines the job, which is what users define: a name, a task, zero or more schedules, and policies.
+"""Defines the job: a name, a task, zero or more schedules, and policies.
 
-Everything here is plain frozen data. What a schedule means is evaluated in `schedules/`, what follows from a
-policy is decided in `rules/`, and text or code becomes a `Job` in `define/`.
+Everything here is plain frozen data. `schedules/` evaluates a schedule, `rules/` decides what follows from a policy,
+and `define/` turns text or code into a `Job`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from onthedot.model.task import Sleep as Sleep
 
 
 class JobState(StrEnum):
-    """Where a job stands. `exhausted` means that no schedule of it will ever yield another slot."""
+    """The state of a job. `exhausted` means that none of its schedules will ever yield another slot."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -44,7 +44,7 @@ class JobState(StrEnum):
 
 
 class Guarantee(StrEnum):
-    """What is promised about the attempts of a run when a node dies.
+    """The promise about the attempts of a run when a node dies.
 
     >>> Guarantee("at_most_once").name
     'AT_MOST_ONCE'
@@ -58,19 +58,19 @@ class Guarantee(StrEnum):
 # ── schedules: rules that yield instants ─────────────────────────────────────────────────────────────────────
 
 
-_SPARSE = {"sparse": True}  # not written while it is at its default: what was stored before it came stays equal
+_SPARSE = {"sparse": True}  # a default value is not written, so older stored definitions stay equal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cron:
-    """Wall-clock times in a zone, written as cron: 5 fields, 6 with seconds first, 4 as `second minute hour day`
-    (which `cron()` accepts with `seconds=True` only).
+    """Wall-clock times in a time zone, written as cron. 5 fields are usual. 6 fields have seconds first. 4 fields are
+    `second minute hour day`, which `cron()` accepts only with `seconds=True`.
 
-    `gap` says what becomes of a fixed time that a clock change leaves out, `fold` of one that it repeats.
-    No slot lies before `start` or after `end`. `max_count` keeps that many slots in all, the first ones from `start`
-    on, or without one after the schedule was created; skipped ones count. `run_once` keeps one.
-    A slot's run is due up to `jitter` after the slot, by a distance that is always the same for that slot.
-    Runs of its slots get the job's arguments, updated by `args`.
+    `gap` decides about a fixed time that a clock change leaves out, and `fold` about one that it repeats. No slot is
+    before `start` or after `end`. `max_count` is the maximum number of slots in all, counted from `start`, or from the
+    creation of the schedule. Skipped slots count. `run_once` is the same as a maximum of one. A run is due up to
+    `jitter` after its slot. The delay is always the same for the same slot. Runs of this schedule receive the arguments
+    of the job, updated by `args`.
     """
 
     expression: str
@@ -84,13 +84,13 @@ class Cron:
     jitter: timedelta = field(default=timedelta(0), metadata=_SPARSE)
     args: Mapping[str, Json] = field(default_factory=dict, hash=False, metadata=_SPARSE)
     id: str = ""
-    spread: str = field(default="", compare=False, repr=False)  # what H stands for hangs on this; its job sets it
+    spread: str = field(default="", compare=False, repr=False)  # decides the value of H; the job sets it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Every:
-    """Fixed steps of real time, counted from `anchor` (default: 1970-01-01 UTC), in both directions. The rest as in
-    `Cron`."""
+    """Fixed steps of real time, counted from `anchor` (default: 1970-01-01 UTC) in both directions. The other fields
+    are those of `Cron`."""
 
     interval: timedelta
     anchor: datetime | None = None
@@ -105,7 +105,7 @@ class Every:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedDelay:
-    """The next slot lies `delay` after the end of the last run; the first at `start`, or at once."""
+    """The next slot is `delay` after the end of the last run. The first slot is at `start`, or at once."""
 
     delay: timedelta
     start: datetime | None = None
@@ -115,7 +115,7 @@ class FixedDelay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class At:
-    """One instant, or several: `more` are those after the first, ascending."""
+    """One instant, or several. `more` has the instants after the first, in ascending order."""
 
     instant: datetime
     more: tuple[datetime, ...] = field(default=(), metadata=_SPARSE)
@@ -125,7 +125,7 @@ class At:
 
     @property
     def instants(self) -> tuple[datetime, ...]:
-        """All of them."""
+        """All instants, in ascending order."""
         return (self.instant, *self.more)
 
 
@@ -157,7 +157,7 @@ class Job:
     name: str
     task: Task
     schedules: tuple[Schedule, ...] = ()
-    after: After | None = None  # the jobs that it runs after
+    after: After | None = None  # its parents
     args: Mapping[str, Json] = field(default_factory=dict)
     namespace: str = "default"
     owner: str = ""
@@ -171,18 +171,18 @@ class Job:
     max_recoveries: int = 3
     queue: str = DEFAULT_QUEUE
     priority: Priority = "normal"
-    labels: frozenset[str] = frozenset()  # what a worker must offer
+    labels: frozenset[str] = frozenset()  # the labels that a worker must offer
     on: Literal["any", "all"] = "any"  # all: each slot runs once on every worker that serves the queue
     share: str = ""  # the argument by whose value its queue is shared, if that is shared fairly
     isolation: Level = "none"  # process: a handler in a child process; user, sandbox: how a program is kept apart
-    assignment: Literal["worker", "leader"] = "worker"  # who finds a place for a run: workers take, or the leader gives
-    bounds: Bounds = Bounds()  # noqa: RUF009 - frozen; of programs: what one attempt may take
-    params: tuple[Param, ...] = ()  # of tasks that are no handlers: the arguments that a run may bring
-    # What a file says of its pause; None: nothing. It is no part of the definition: storing the job does it.
+    assignment: Literal["worker", "leader"] = "worker"  # who chooses the worker of a run
+    bounds: Bounds = Bounds()  # noqa: RUF009 - frozen; for programs: the limits of one attempt
+    params: tuple[Param, ...] = ()  # for tasks without a handler: the arguments that a run may have
+    # The pause that a file states (None: nothing). It is not part of the definition. Storing the job applies it.
     paused: Pause | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """`H` in its cron expressions is spread by what the job is called: every `Job` says so to its own schedules."""
+        """Give each schedule the name of the job. `H` in a cron expression is spread by this name."""
         if any(_has_spread(schedule) for schedule in self.schedules):
             spread = job_name(self)
             told = (replace(one, spread=spread) if _has_spread(one) else one for one in self.schedules)
@@ -197,7 +197,7 @@ def _has_spread(schedule: Schedule) -> TypeGuard[Cron]:
 
 
 def ability_of(job: Job) -> str:
-    """What a worker must be able to do to run this job: it reserves only what it has a name for.
+    """Return the ability that a worker needs to run this job. A worker reserves only runs for its own abilities.
 
     >>> ability_of(Job(name="j", task=Call(handler="report")))
     'call:report'
@@ -210,7 +210,7 @@ def ability_of(job: Job) -> str:
 
 
 def job_name(job: Job) -> str:
-    """The name that no other job has: what spreads `H` and jitter, the same in every store and for ever.
+    """Return the name that no other job has. It spreads `H` and jitter, and is the same in every store for ever.
 
     >>> job_name(Job(name="report", task=Call(handler="report")))
     'default/report'
@@ -226,7 +226,7 @@ _pieces = None if _make is None else _make(None, _encoder.default, _text, None, 
 
 
 def canonical(arguments: Mapping[str, Json]) -> str:
-    """Arguments as the one JSON text that equal ones share.
+    """Return arguments as JSON text. Equal arguments give the same text.
 
     >>> canonical({"b": 1, "a": [True, None]})
     '{"a":[true,null],"b":1}'
@@ -236,7 +236,8 @@ def canonical(arguments: Mapping[str, Json]) -> str:
 
 
 def slot_args(job: Job, schedule: Schedule) -> str | None:
-    """The arguments of a schedule's runs: the job's, updated by its own, in canonical JSON. None: the job's own.
+    """Return the arguments of a schedule's runs in canonical JSON: the job's arguments, updated by the schedule's.
+    None: the job's own.
 
     >>> nightly = Cron(expression="@daily", args={"full": True})
     >>> slot_args(Job(name="j", task=Call(handler="j"), args={"full": False, "n": 1}), nightly)
@@ -246,7 +247,8 @@ def slot_args(job: Job, schedule: Schedule) -> str | None:
 
 
 def share_of(job: Job, args: str | None) -> str:
-    """Whose share a run with these arguments (canonical JSON; None: the job's own) is taken from.
+    """Return the share of a fair queue that a run with these arguments belongs to (canonical JSON; None: the job's
+    own).
 
     >>> share_of(Job(name="j", task=Call(handler="j"), share="tenant"), '{"tenant":"t1"}')
     't1'
@@ -258,7 +260,7 @@ def share_of(job: Job, args: str | None) -> str:
 
 
 def route_of(job: Job, target: str = "") -> str:
-    """Where runs of this job wait; those with a target, for the node of that name.
+    """Return the route in which runs of this job wait. With a target, it is the route of the node with that name.
 
     >>> route_of(Job(name="j", task=Call(handler="j"), queue="mail", labels=frozenset({"gpu"})))
     'mail\\tgpu'
@@ -273,7 +275,7 @@ _WAIT, _ALLOW = Overlap("wait"), Overlap("allow")
 
 
 def overlap_of(job: Job) -> Overlap:
-    """The overlap policy in force: a job with schedules waits for itself, one without does not.
+    """Return the overlap policy in force. The default is `wait` for a job with schedules, and `allow` for one without.
 
     >>> overlap_of(Job(name="j", task=Call(handler="j"))).mode
     'allow'
@@ -282,19 +284,19 @@ def overlap_of(job: Job) -> Overlap:
 
 
 def is_gated(job: Job) -> bool:
-    """Whether a run of this job has gates to pass before it starts."""
+    """True if a run of this job must pass gates before it starts."""
     return holds_gates(job) or job.rate is not None
 
 
 def holds_gates(job: Job) -> bool:
-    """Whether a run of this job holds gates while it runs. A rate holds nothing."""
+    """True if a run of this job holds gates while it runs. A run holds nothing for a rate."""
     overlap = overlap_of(job)
     return job.concurrency is not None or overlap.mode != "allow" or overlap.max_running is not None
 
 
 @dataclass(slots=True)
 class JobRecord:
-    """A job as a store keeps it. Shared by every run and lease that refers to this revision; never changed."""
+    """A job as a store keeps it. All runs and leases of this revision share it, and nothing changes it."""
 
     id: int
     revision: int
@@ -307,7 +309,7 @@ class JobRecord:
 
 
 def argument_keys(job: Job) -> list[tuple[str, str]]:
-    """The arguments by whose value runs are limited or shared, each with the option that names it.
+    """Return the arguments by whose value runs are limited or shared. Each comes with the option that names it.
 
     >>> from onthedot.model.task import Noop
     >>> argument_keys(Job(name="a", task=Noop(), share="tenant"))

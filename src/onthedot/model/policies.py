@@ -21,14 +21,14 @@ Backoff = Literal["exponential", "linear", "fixed"]
 @explains_arguments
 @dataclass(frozen=True, slots=True, init=False)
 class Overlap:
-    """What happens to a slot that is due while an earlier run of the job has not ended, back-off included.
+    """Decides about a slot that is due while an earlier run of the job has not ended. A run in back-off has not ended.
 
-    `wait`: it starts when the earlier one has ended; at most `max_waiting` slots wait, later ones are skipped.
-    `skip`: it is skipped. `replace`: the earlier one is cancelled, and the newest slot starts in its place.
-    `allow`: they run side by side, at most `max_running` of them (None: any number).
+    `wait`: the slot starts after the earlier run has ended. At most `max_waiting` slots wait, and later ones are
+    skipped. `skip`: the slot is skipped. `replace`: the earlier run is cancelled, and the newest slot starts in its
+    place. `allow`: the runs execute at the same time, at most `max_running` of them (None: any number).
 
-    Only slots are skipped or replaced. Submitted runs and slots that are caught up wait, however many there are. After
-    an outage `skip` and `replace` run the newest slot only, unless `catch_up` is "all" (table in docs/guarantees.md).
+    Only slots are skipped or replaced. Submitted runs and slots that are caught up always wait. After an outage, `skip`
+    and `replace` run only the newest slot, unless `catch_up` is "all" (table in docs/guarantees.md).
 
     >>> Overlap("wait", max_waiting=3).max_waiting
     3
@@ -54,8 +54,10 @@ class Overlap:
 @explains_arguments
 @dataclass(frozen=True, slots=True, init=False)
 class Limit:
-    """How many runs execute at once across the cluster: `Limit(10)` of the job, `Limit(10, key="tenant")` for each
-    value of that argument, `Limit(10, name="mail-api")` of all jobs of the namespace that share the name.
+    """Limits how many runs execute at once across the cluster.
+
+    `Limit(10)` limits the runs of the job. `Limit(10, key="tenant")` limits the runs for each value of that argument.
+    `Limit(10, name="mail-api")` limits the runs of all jobs of the namespace that share the name.
 
     >>> Limit(10, key="tenant").most
     10
@@ -76,13 +78,15 @@ class Limit:
 @explains_arguments
 @dataclass(frozen=True, slots=True, init=False)
 class Rate:
-    """How often runs start across the cluster, evenly spaced: `Rate(100)` in a minute of the job, `Rate(5, "1s",
-    key="tenant")` for each value of that argument, `Rate(5, "1s", name="mail-api")` of all jobs of the namespace that
+    """Limits how often runs start across the cluster. The starts are evenly spaced.
+
+    `Rate(100)` allows 100 starts of the job per minute. `Rate(5, "1s", key="tenant")` allows 5 per second for each
+    value of that argument. `Rate(5, "1s", name="mail-api")` allows 5 per second for all jobs of the namespace that
     share the name.
 
-    Up to `burst` may start at once. A run that comes too early is given an instant and starts then; none is skipped.
-    Each attempt counts: a retry takes its turn like any other. It counts when it may begin, at the later of `armed_at`
-    and `due_at`.
+    Up to `burst` runs may start at once. A run that exceeds the rate receives a later time and starts then. No run is
+    skipped. Each attempt counts, including retries. It counts from the later of `armed_at` and `due_at`, which is the
+    earliest time at which it can start.
 
     >>> Rate(10, "1s", burst=3).per
     datetime.timedelta(seconds=1)
@@ -106,7 +110,7 @@ class Rate:
 @explains_arguments
 @dataclass(frozen=True, slots=True, init=False)
 class CatchUp:
-    """Which slots still run after their time: none, the last one, or all within `limit` slots and `window`.
+    """Decides which missed slots still run: none, the last one, or all of them within `limit` slots and `window`.
 
     >>> CatchUp("all", limit=10, window="2h").window
     datetime.timedelta(seconds=7200)
@@ -125,7 +129,7 @@ class CatchUp:
 @explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """A job's pause in a file: that it is paused, why, and until when. With `on=False`: that it is not paused.
+    """The pause of a job as a file states it, with a reason and an end. `on=False` states that the job is not paused.
 
     >>> Pause(reason="the database moves").on
     True
@@ -137,11 +141,12 @@ class Pause:
 
 
 When = Callable[[int, tuple[str, ...], str], Duration | None]
-"""Decides a retry: attempt, error types, error text -> how long to wait, or None."""
+"""A function that decides a retry. It takes the attempt, the error types and the error text. It returns the delay, or
+None for no retry."""
 
 
 class Rule(str):
-    """The name of a function that decides retries, and the function itself while it is in the program that has it."""
+    """The name of a function that decides retries. It also holds the function in the program that defines it."""
 
     function: When
 
@@ -156,19 +161,20 @@ class Rule(str):
 @explains_arguments
 @dataclass(frozen=True, slots=True, init=False)
 class Retry:
-    """How often a run is tried in all, and how long apart: `Retry(3)` runs at most three times.
+    """Sets how often a run is tried in all, and the delay between the tries: `Retry(3)` tries at most three times.
 
-    `on` names the exception types that are worth another try (their subclasses count); empty means every one.
-    Time-outs are retried unless `on_timeout` is False.
+    `on` names the exception types that are retried, including their subclasses. If it is empty, all exceptions are
+    retried. Time-outs are retried unless `on_timeout` is False.
 
-    The wait before the n-th retry is `delay` (`backoff="fixed"`), n times `delay` ("linear"), or `delay` doubled n - 1
-    times ("exponential"), and never more than `max_delay`. With `jitter` it is a random part of that, from half to the
-    whole: `Retry(3, delay="1s")` waits 0.5 to 1 s, then 1 to 2 s. Without, it is exactly that.
+    With `backoff="fixed"`, each delay is `delay`. With "linear", the n-th delay is n times `delay`. With "exponential",
+    it is `delay` doubled n - 1 times. No delay is longer than `max_delay`. With `jitter`, the actual delay is random,
+    from half of this value to all of it: `Retry(3, delay="1s")` waits 0.5 to 1 s, then 1 to 2 s. Without `jitter`, the
+    delay is exactly this value.
 
-    `when` decides in place of the back-off: a function of the number of failures so far, the dotted names of the
-    error's type and its bases, and the error's text. It answers how long to wait, or None: not worth another try. It
-    must be quick, and answer the same to the same. A store keeps its name only: a program without it goes by the
-    back-off.
+    `when` is a function that replaces the back-off. Its arguments are the number of failures so far, the dotted names
+    of the error's type and its bases, and the text of the error. It returns the delay, or None for no retry. It must be
+    quick, and must return the same answer for the same arguments. A store keeps only its name. A program without the
+    function uses the back-off.
 
     >>> Retry(5, delay="10s", on=(ConnectionError,)).on
     ('builtins.ConnectionError',)

@@ -20,11 +20,12 @@ from typing import NamedTuple
 from onthedot.clock import SECOND, Micros, to_datetime
 
 LAST: Micros = 253_000_000_000 * SECOND
-"""No instant after this (in the year 9987) is handed out: what waits for it waits for ever, and can be shown."""
+"""The last instant that a rate gives out, in the year 9987. A run that would have to start later never starts, and can
+still be shown."""
 
 
 class RateGate(NamedTuple):
-    """What a run must pass to start: `key` lets `most` runs start in `per`, and up to `burst` at once."""
+    """A rate that a run must pass to start. `key` lets `most` runs start in `per`, and up to `burst` at once."""
 
     key: str
     most: int
@@ -33,7 +34,7 @@ class RateGate(NamedTuple):
 
 
 class Tat(NamedTuple):
-    """When the next start would come if all were evenly spaced: `whole` + `part`/`parts` microseconds."""
+    """The time of the next start if all starts were evenly spaced: `whole` + `part`/`parts` microseconds."""
 
     whole: Micros
     part: int = 0
@@ -43,10 +44,10 @@ class Tat(NamedTuple):
 def next_start(
     gate: RateGate, tat: Tat | None, *, start: Micros, granted_at: Micros | None = None
 ) -> tuple[Micros, Tat | None]:
-    """The first instant from `start` on at which a run may start, and the tat from then on (None: as it was).
+    """Return the first instant from `start` on at which a run may start, and the new tat (None: unchanged).
 
-    A run that was `granted` an instant has taken its part already, and starts then; or later, if it comes within
-    `grace`. After that its grant is void and it asks anew: a pile of late ones must not start at once.
+    A run that was `granted` an instant has been counted already, and starts at that instant, or later within `grace`.
+    After that, its grant is void and it must ask again. So many late runs do not start at once.
     """
     if granted_at is not None and start <= granted_at + grace(gate):
         return max(start, granted_at), None
@@ -57,7 +58,7 @@ def next_start(
 
 
 def grace(gate: RateGate) -> Micros:
-    """How long after its instant a granted run may still start: T, and a second in any case.
+    """Return how long after its instant a granted run may still start: T, and at least a second.
 
     >>> grace(RateGate("r", 10, per=60 * SECOND))
     6000000
@@ -66,7 +67,7 @@ def grace(gate: RateGate) -> Micros:
 
 
 def wait_reason(gate: RateGate, until: Micros) -> str:
-    """Why a run waits that was granted an instant.
+    """Return text that explains why a run waits that was granted an instant.
 
     >>> wait_reason(RateGate("rate:name:mail:", 1, SECOND), 0)
     'waits at rate:name:mail:, starts at 1970-01-01T00:00:00+00:00'
@@ -75,7 +76,7 @@ def wait_reason(gate: RateGate, until: Micros) -> str:
 
 
 def _ahead(tat: Tat, start: Micros, most: int) -> int:
-    """How far the tat lies after `start`, in 1/most µs: then T is `per`. One of another rate is rounded up."""
+    """Return how far the tat is after `start`, in 1/most µs. Then T is `per`. A tat of another rate is rounded up."""
     return (tat.whole - start) * most + _round_up(tat.part * most, tat.parts)
 
 

@@ -1,7 +1,8 @@
-"""Retention: how long finished runs are kept, and what remains of them. Rules, stores and nodes share these values.
+"""Defines retention: how long finished runs are kept, and what remains of them. Rules, stores and nodes share these
+values.
 
-A **mark** is a place in history, which is read in the order in which runs ended. A **cut** tells a store what to
-remove: finished runs in these states, up to this mark.
+A **mark** is a place in history. History is read in the order in which runs ended. A **cut** tells a store which
+finished runs to remove: those in these states, up to this mark.
 """
 
 from __future__ import annotations
@@ -22,23 +23,25 @@ DAY: Micros = 24 * HOUR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long finished runs are kept. What goes is still counted, by job, day and state. None: no such limit.
+    """Sets how long finished runs are kept. Removed runs are still counted, by job, day and state. None: no such limit.
 
-    The key of a submitted run is kept exactly as long as the run: until then, submitting it again gives the same run.
+    The key of a submitted run is kept as long as the run. Until then, the same key returns the same run.
 
     >>> Retention(age=2 * DAY).failures_age == 90 * DAY
     True
     """
 
     age: Micros | None = 7 * DAY
-    """How long after their end succeeded, skipped and cancelled runs are kept."""
+    """The time after their end that succeeded, skipped and cancelled runs are kept."""
     count: int | None = 10_000
-    """How many of a job's newest finished runs are kept although they are younger. Those of the last hour do not count.
-    """
+    """The number of a job's newest finished runs that are kept. Older ones are removed even before `age`. Runs of the
+    last hour do not count."""
     failures_age: Micros | None = 90 * DAY
-    """The same for dead and lost runs. Ranges of skipped slots, ended nodes and old terms are kept as long."""
+    """The time after their end that dead and lost runs are kept. Ranges of skipped slots, ended nodes and old terms are
+    kept as long."""
     failures_count: int | None = 100_000
-    """Of dead and lost runs: those beyond this number of newer ones of their job go, too."""
+    """Dead and lost runs are removed even before `failures_age` if this number of newer runs of their job have
+    finished."""
 
     def __post_init__(self) -> None:
         problems = []
@@ -55,14 +58,14 @@ class Retention:
 
 
 class Mark(NamedTuple):
-    """A place in history: finished runs by the instant at which they ended, and by id where that is the same."""
+    """A place in history. Finished runs are ordered by the instant at which they ended, and then by id."""
 
     ended_at: Micros
     run_id: int
 
 
 class Cut(NamedTuple):
-    """What is to go: finished runs in these states, up to this mark; of one job, or of all (None)."""
+    """The finished runs to remove: those in these states, up to this mark, of one job or of all (None)."""
 
     states: frozenset[RunState]
     until: Mark
@@ -70,7 +73,8 @@ class Cut(NamedTuple):
 
 
 class Pruned(NamedTuple):
-    """What one call removed. `passed` is the last run it looked at, `more` whether there may be others behind it."""
+    """The answer of one removal. `passed` is the last run that it looked at. `more` is True if there may be other runs
+    after it."""
 
     runs: int
     passed: Mark | None
@@ -78,15 +82,15 @@ class Pruned(NamedTuple):
 
 
 class PrunedNodes(NamedTuple):
-    """How many incarnations, and how many past terms, one call removed."""
+    """The numbers of incarnations and of past terms that one call removed."""
 
     nodes: int
     terms: int
 
 
 class Crowded(NamedTuple):
-    """Jobs with more finished runs than are to be kept, each with its newest run beyond those. `passed` is the last
-    job that was looked at; None: all were."""
+    """Jobs with more finished runs than are kept. Each comes with its newest run beyond the limit. `passed` is the last
+    job that was looked at; None if all were."""
 
     marks: list[tuple[int, Mark]]
     passed: int | None
@@ -94,7 +98,7 @@ class Crowded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DailyCount:
-    """What is left of a job's history on a day that was pruned: how many runs ended in a state."""
+    """The number of runs of a job that ended in a state, on a day that was pruned."""
 
     job: str
     day: int  # days since 1970-01-01 UTC
@@ -103,7 +107,7 @@ class DailyCount:
 
 
 def day_of(instant: Micros) -> int:
-    """The UTC day of an instant, as days since 1970-01-01.
+    """Return the UTC day of an instant, as days since 1970-01-01.
 
     >>> day_of(2 * DAY - 1)
     1

@@ -1,4 +1,4 @@
-"""One thing to be executed: its states, its legal moves, and the right to act on it.
+"""Defines the run, which is one thing to be executed: its states, its legal moves, and the right to act on it.
 
                  ┌────────── retry, recovery, release ───────────┐
                  ▼                                               │
@@ -9,9 +9,9 @@
                │                                                 └──▶ cancelled
                └──▶ skipped (missed …), cancelled, dead
 
-A run that meets a closed gate or a rate goes back to `scheduled` (`blocked_on`), and is reserved again later.
-Terminal states absorb: nothing ever leaves them. A rerun of a finished run is a new run.
-A slot run in the future that was never armed may also be *withdrawn* (its row deleted), by an edit or a pause only.
+A run that meets a closed gate or a rate returns to `scheduled` (`blocked_on`), and is reserved again later. A run never
+leaves a terminal state. A rerun of a finished run is a new run. A slot's run that lies ahead and was never armed may
+also be *withdrawn* (its row is deleted), but only by an edit or a pause.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from onthedot.model.route import Priority
 
 
 class RunState(StrEnum):
-    """Where a run stands. A member is its text: `"dead" == RunState.DEAD`.
+    """The state of a run. A member is equal to its text: `"dead" == RunState.DEAD`.
 
     >>> import asyncio, onthedot as otd
     >>> sched = otd.Scheduler("memory:")
@@ -85,11 +85,11 @@ RERUN_PREFIX = "rerun:"
 
 
 HIGHEST_RUN = 2**53
-"""No store gives a run a higher number."""
+"""The highest number that a store gives to a run."""
 
 
 def stored_number(run_id: int) -> int:
-    """A run's number for a store. It is 0, which no run has, if no store can hold the number.
+    """Return the number of a run for a store. If no store can hold the number, return 0, which no run has.
 
     >>> stored_number(41), stored_number(10**22)
     (41, 0)
@@ -98,79 +98,79 @@ def stored_number(run_id: int) -> int:
 
 
 def slot_trigger(schedule_id: str) -> str:
-    """The trigger of a run of a schedule."""
+    """Return the trigger of a run of a schedule."""
     return SLOT_PREFIX + schedule_id
 
 
 def submit_trigger(token: str) -> str:
-    """The trigger of a submitted run."""
+    """Return the trigger of a submitted run."""
     return f"submit:{token}"
 
 
 def manual_trigger(token: str) -> str:
-    """The trigger of a run that a person requested."""
+    """Return the trigger of a run that a person requested."""
     return f"{MANUAL_PREFIX}{token}"
 
 
 def after_trigger(run_id: int) -> str:
-    """The trigger of a run that follows another run's end."""
+    """Return the trigger of a run that follows another run's end."""
     return f"{AFTER_PREFIX}{run_id}"
 
 
 def backfill_trigger(schedule_id: str) -> str:
-    """The trigger of a backfilled run. Its instant is the past slot."""
+    """Return the trigger of a backfilled run. Its instant is the past slot."""
     return BACKFILL_PREFIX + schedule_id
 
 
 def rerun_trigger(run_id: int) -> str:
-    """The trigger of a run that repeats a finished one."""
+    """Return the trigger of a run that repeats a finished one."""
     return f"{RERUN_PREFIX}{run_id}"
 
 
 def is_slot(trigger: str) -> bool:
-    """Whether the run comes from a schedule."""
+    """True if the run comes from a schedule."""
     return trigger.startswith(SLOT_PREFIX)
 
 
 def is_manual(trigger: str) -> bool:
-    """Whether a person requested the run, or moved a slot there."""
+    """True if a person requested the run, or moved a slot there."""
     return trigger.startswith(MANUAL_PREFIX)
 
 
 def schedule_of(trigger: str) -> str:
-    """The id of the schedule that the run comes from."""
+    """Return the id of the schedule that the run comes from."""
     return trigger.removeprefix(SLOT_PREFIX)
 
 
 @dataclass(slots=True)
 class NewRun:
-    """A run that is submitted, and does not come from a schedule."""
+    """A run that is submitted. It does not come from a schedule."""
 
     job_id: int
     trigger: str
     due_at: Micros
     args: str | None = None  # canonical JSON, or None for the job's own arguments
-    key: str = ""  # the same key is the same run, whatever its trigger and instant
-    expires_at: Micros | None = None  # not started by then: skipped
-    slot_at: Micros | None = None  # the instant in its key, if that is not when it is due: what a backfill is for
-    revision: int | None = None  # of its job, by which the caller has checked it; None: whichever is current
-    is_new: bool = False  # its trigger was drawn for this call, so no run has it: the store need not look for one
+    key: str = ""  # the same key means the same run, also with another trigger or instant
+    expires_at: Micros | None = None  # a run that has not started by then is skipped
+    slot_at: Micros | None = None  # the instant in its key, if it differs from `due_at`; a backfill sets it
+    revision: int | None = None  # of the job that the caller has checked; None: the current one
+    is_new: bool = False  # the trigger is new, so the store need not look for its run
 
     @property
     def instant(self) -> Micros:
-        """The instant in its key."""
+        """The instant in the key of the run."""
         return self.due_at if self.slot_at is None else self.slot_at
 
 
 class Checkpoint(NamedTuple):
-    """How far a run is, as its handler reported it: JSON text. `revision` counts the reports of all attempts."""
+    """The progress of a run that its handler has saved, as JSON text. `revision` counts all checkpoints of the run."""
 
     revision: int
     value: str
 
 
 class Progress(NamedTuple):
-    """How much of a run is done, and of how much, if its handler knows."""
+    """The amount of a run that is done, and the total amount if the handler knows it."""
 
     done: float
     of: float | None = None
@@ -178,7 +178,7 @@ class Progress(NamedTuple):
 
 @dataclass(slots=True)
 class Lease:
-    """The right to act on one attempt of one run, with all that its holder needs."""
+    """The right to act on one attempt of one run, with everything that its holder needs."""
 
     lease_id: str
     run_id: int
@@ -198,13 +198,14 @@ class Lease:
     target: str = ""
     queue: str = DEFAULT_QUEUE
     level: int = 1  # of its priority
-    checkpoint: Checkpoint | None = None  # the newest one: where an earlier attempt has come to
+    checkpoint: Checkpoint | None = None  # the newest checkpoint of an earlier attempt
 
 
 class Gate(NamedTuple):
-    """What a run must pass to start: at most `capacity` runs hold `key` at a time.
+    """A gate that a run must pass to start. At most `capacity` runs hold `key` at a time.
 
-    An overlap gate is held `until_end`: through back-off, to the terminal state. Others only while running.
+    An overlap gate is held `until_end`: also during back-off, until the terminal state. Other gates are held only while
+    the run is running.
     """
 
     key: str
@@ -213,23 +214,23 @@ class Gate(NamedTuple):
 
 
 class OnBusy(NamedTuple):
-    """What becomes of a run that is due and finds its overlap gate held; at other gates everyone waits.
+    """The rule for a run that is due while another run holds its overlap gate. At all other gates, every run waits.
 
-    `overdue` is the rule for a slot that is overdue together with others of its schedule; empty for other runs.
-    `wait`: it starts in the order of instants, waits without being counted, and is not replaced. `missed` and
-    `replaced`: it is skipped for this reason if a newer slot of its schedule is due. `late` says that the slot did not
-    come at its time; otherwise the store finds out whether others are overdue with it.
+    `overdue` is the rule for a slot that is overdue together with others of its schedule. It is empty for other runs.
+    `wait`: the run starts in the order of instants, waits without being counted, and is not replaced. `missed` and
+    `replaced`: the run is skipped for this reason if a newer slot of its schedule is due. `late` means that the slot
+    did not come at its time. Otherwise the store checks if other slots are overdue too.
     """
 
     action: Literal["wait", "skip", "replace"]
-    max_waiting: int | None = None  # None: however many
+    max_waiting: int | None = None  # None: no limit
     overdue: Literal["", "wait", "missed", "replaced"] = ""
     late: bool = False
 
 
 class GateAsk(NamedTuple):
-    """What `arm` is to do about gates: take these, in this order, and the rate last; if one is held, do this (None: say
-    so only)."""
+    """The request of `arm` about gates. It takes `gates` in this order, and the rate last. `on_busy` is the rule if a
+    gate is held. None: `arm` only reports it."""
 
     gates: tuple[Gate, ...]
     on_busy: OnBusy | None = None
@@ -237,7 +238,7 @@ class GateAsk(NamedTuple):
 
 
 class Armed(NamedTuple):
-    """The answer of `arm`: go. The attempt is committed, and user code may start at the due instant."""
+    """The answer of `arm`: go. The attempt is committed, and user code may start at the due time."""
 
     fence: int
     attempt: int
@@ -245,7 +246,8 @@ class Armed(NamedTuple):
 
 
 EDITED = "edited"
-"""Why a run is `Gone` that is still reserved under this lease: its job is another by now. Released, it is free."""
+"""A reason of `Gone`: the job was edited, and the run is still reserved under this lease. Release the lease to free the
+run."""
 
 
 class Gone(NamedTuple):
@@ -258,7 +260,7 @@ class Busy(NamedTuple):
     """The answer of `arm`: not now. The gate is held, or another run comes first and is busy. Nothing was changed."""
 
     gate: str
-    holder: int  # the id of a run that holds it; 0: it is a rate, which nobody holds
+    holder: int  # the id of a run that holds it; 0 for a rate, which no run holds
 
 
 class Blocked(NamedTuple):
@@ -269,7 +271,7 @@ class Blocked(NamedTuple):
 
 
 class Delayed(NamedTuple):
-    """The answer of `arm`: at another instant. The reservation has ended. The run is due when its rate allows."""
+    """The answer of `arm`: at another time. The reservation has ended. The run is due when its rate allows."""
 
     gate: str
     until: Micros
@@ -279,12 +281,12 @@ class Skipped(NamedTuple):
     """The answer of `arm`: never. The run is skipped."""
 
     gate: str
-    holder: int  # the id of the run that was in its way; 0: a newer slot, which is not planned yet
+    holder: int  # the run that caused it; 0: a newer slot that is not planned yet
     reason: str = "overlap"
 
 
 def why_skipped(reason: str, other: int) -> str:
-    """Names the run that was in the way of a skipped slot.
+    """Return text that names the run because of which a slot was skipped.
 
     >>> why_skipped("overlap", 7)
     'run 7 of this job had not ended'
@@ -301,8 +303,8 @@ ArmAnswer = Armed | Gone | Busy | Blocked | Delayed | Skipped
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as it is shown to people: live or finished. Its instants are microseconds; `slot`, `due`, `started` and
-    `ended` are the same for people, in UTC."""
+    """A live or finished run, as people see it. Its instants are microseconds. The properties `slot`, `due`, `started`
+    and `ended` are the same instants as datetimes in UTC."""
 
     id: int
     job: str
@@ -324,69 +326,71 @@ class RunRecord:
     queue: str = DEFAULT_QUEUE
     priority: Priority = "normal"
     target: str = ""
-    progress: Progress | None = None  # the newest that an attempt has told
+    progress: Progress | None = None  # the newest report of an attempt
     args: str | None = None  # canonical JSON; None: the job's own
-    settled: str = ""  # what was done about it, if it is dead: `replayed:<run id>` or `discarded:<why>`
-    owner: str = ""  # of its job, as it is now
-    node: str = ""  # that holds it, or had it last; nobody
-    revision: int = 0  # of its job, that it is held under or was tried with last; 0: none yet
-    job_id: int = field(default=0, compare=False)  # names can pass to another job, ids cannot; 0: a server told it
+    settled: str = ""  # of a dead run: `replayed:<run id>`, `discarded:<why>`, or empty
+    owner: str = ""  # the current owner of its job
+    node: str = ""  # current or last node; empty if none
+    revision: int = 0  # of the job, for the current or last attempt; 0: no attempt yet
+    job_id: int = field(default=0, compare=False)  # another job can reuse a name, but not an id; 0: a server sent it
 
     @property
     def origin(self) -> int | None:
-        """The run that this one repeats; None: it is no rerun."""
+        """The run that this run repeats. None if it is not a rerun."""
         number = self.trigger.removeprefix(RERUN_PREFIX).partition(":")[0]
         return int(number) if self.trigger.startswith(RERUN_PREFIX) and number.isdecimal() else None
 
     @property
     def slot(self) -> datetime:
-        """The instant that it is for."""
+        """The instant that the run is for."""
         return to_datetime(self.slot_at)
 
     @property
     def due(self) -> datetime:
-        """When it is due: a retry later than its slot."""
+        """The time at which the run is due. A retry is due later than its slot."""
         return to_datetime(self.due_at)
 
     @property
     def started(self) -> datetime | None:
-        """When its handler was called, in the attempt that ended it; None: it has not ended, or never began."""
+        """The time at which the last attempt of a finished run called its handler. None if the run has not ended, or
+        never started."""
         return None if self.started_at is None else to_datetime(self.started_at)
 
     @property
     def running_since(self) -> Micros | None:
-        """When the running attempt was armed. Armed ahead, it starts when it is due. None: none runs."""
+        """The time at which the running attempt was armed, or its due time if that is later. None if none runs."""
         if self.state is not RunState.RUNNING or self.armed_at is None:
             return None
         return max(self.armed_at, self.due_at)
 
     @property
     def ended(self) -> datetime | None:
-        """When it ended; None: it has not."""
+        """The time at which the run ended. None if it has not ended."""
         return None if self.ended_at is None else to_datetime(self.ended_at)
 
 
 @dataclass(frozen=True, slots=True)
 class WaitReason:
-    """What keeps a live run where it is, beside what its `RunRecord` tells. What does not apply is empty."""
+    """The facts that explain why a live run waits, in addition to its `RunRecord`. A field that does not apply is
+    empty."""
 
     run_id: int
-    expires_at: Micros | None = None  # not started by then: skipped
-    node: str = ""  # who has reserved it, or executes it
+    expires_at: Micros | None = None  # a run that has not started by then is skipped
+    node: str = ""  # the node that has reserved it or executes it
     incarnation: str = ""
     reserved_at: Micros | None = None
     fence: int = 0
-    gate: str = ""  # the closed one that it waits at
-    holders: tuple[int, ...] = ()  # the runs that hold it
-    granted_at: Micros | None = None  # the instant that a rate has handed out
-    for_leader: bool = False  # it waits for the leader to find it a place
+    gate: str = ""  # the closed gate that it waits at
+    holders: tuple[int, ...] = ()  # the runs that hold the gate
+    granted_at: Micros | None = None  # the instant that a rate gave to it
+    for_leader: bool = False  # it waits for the leader to choose a worker
     place: str = ""  # the incarnation that the leader chose
-    cancel_wanted: str | None = None  # why its attempt is asked to stop
+    cancel_wanted: str | None = None  # the reason of a requested cancellation
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """One ended attempt: who tried, under which revision and lease, when, and what came of it."""
+    """One finished attempt: its node, its revision and lease, its times and its outcome."""
 
     run_id: int
     attempt: int
@@ -405,7 +409,7 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class SkipRecord:
-    """Slots that will not run: a range of one schedule, how many, and why."""
+    """A range of slots of one schedule that will not run, with their number and the reason."""
 
     job: str
     schedule_id: str

@@ -18,7 +18,7 @@ from onthedot.model.errors import explains_arguments
 Json = Any  # None, bool, int, float, str, lists and string-keyed dicts of these; checked in `define/arguments.py`
 
 Level = Literal["none", "process", "user", "sandbox"]
-"""How far an attempt is kept apart: see `docs/guides/isolation.md`."""
+"""The isolation level of an attempt: see `docs/guides/isolation.md`."""
 
 LEVELS: tuple[Level, ...] = ("none", "process", "user", "sandbox")
 
@@ -28,7 +28,7 @@ When = Literal["success", "failure", "always"]
 @explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A Python function that the program has registered under this name."""
+    """Calls a Python function that the program has registered under this name."""
 
     handler: str
 
@@ -36,7 +36,7 @@ class Call:
 @explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sleep:
-    """Does nothing for a while: simulates execution, for trying schedules out.
+    """Does nothing for a while. It simulates execution, to try schedules out.
 
     >>> task_name(Sleep(duration=timedelta(seconds=5)))
     'sleep'
@@ -47,16 +47,16 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noop:
-    """Does nothing at all: for measuring, and as a meeting point of jobs that run after others."""
+    """Does nothing at all. It is for measuring, and as a meeting point of jobs that run after others."""
 
 
 @explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A program with its arguments, or (exactly one of the two) a text for `/bin/sh`.
+    """Runs a program with its arguments, or a script for `/bin/sh`. Exactly one of the two is given.
 
-    `directory` is inside the run's workspace, or an absolute path. `env` is added to a small clean environment.
-    It succeeds with exit code 0.
+    `directory` is inside the run's workspace, or an absolute path. `env` is added to a small clean environment. The
+    command succeeds with exit code 0.
 
     >>> task_name(Command(argv=("backup", "--all")))
     'command'
@@ -72,11 +72,12 @@ class Command:
 @explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One of several commands that share a workspace, as `Command`.
+    """One of several commands that share a workspace. It has the fields of `Command`, and some more.
 
-    `when` says after what it runs: while all steps before it succeeded, only after a failure, or always, which is also
-    when the attempt was timed out or cancelled, within `Settings.kill_after`. `timeout` ends it, and it is tried
-    `attempts` times in all, `delay` apart; these are its own, beside the job's.
+    `when` decides if the step runs. `success`: all steps before it succeeded. `failure`: a step before it failed.
+    `always`: it runs in any case. After a time-out or a cancellation it then has `Settings.kill_after` to end.
+    `timeout` limits one try of the step. `attempts` is the number of tries in all, and `delay` the time between them.
+    These three apply to the step, in addition to those of the job.
 
     >>> Step(name="clean", script="rm -rf build", when="always").attempts
     1
@@ -96,8 +97,10 @@ class Step:
 @explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What is checked out into the workspace before the first step. Without `ref`: the default branch. `key` names the
-    secret that opens it, `${{ secrets.NAME }}`: a private key for ssh, a token or `user:password` for https.
+    """A git repository that is checked out into the workspace before the first step.
+
+    Without `ref`, the default branch is used. `key` names the secret for access, `${{ secrets.NAME }}`: a private key
+    for ssh, a token or `user:password` for https.
 
     >>> Source(git="https://example.org/shop.git", ref="v2").ref
     'v2'
@@ -111,8 +114,9 @@ class Source:
 @explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """Commands in order, in one workspace. A step that has ended is a checkpoint: another worker continues
-    after it. `artifacts` are patterns of files that are kept when the last step has ended.
+    """Runs commands in order, in one workspace. Each finished step is a checkpoint: another worker continues after it.
+
+    `artifacts` are patterns of files that are kept when the last step has ended.
 
     >>> task_name(Steps(steps=(Step(name="build", script="make"),)))
     'steps'
@@ -127,7 +131,7 @@ class Steps:
 @explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http:
-    """One HTTP request. It succeeds with a status that is expected (default: 200 to 299).
+    """Sends one HTTP request. It succeeds with an expected status (default: 200 to 299).
 
     >>> task_name(Http(url="https://example.com/hook", method="POST", body={"done": True}))
     'http'
@@ -143,7 +147,7 @@ class Http:
 @explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A directory of the worker's machine inside a container, if its operator allows that.
+    """Mounts a directory of the worker's machine in a container. The operator of the worker must allow the directory.
 
     >>> Mount(source="/srv/data", target="/data").writable
     False
@@ -157,8 +161,9 @@ class Mount:
 @explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """A container of this image. Without `argv` it runs the image's own command. With `entrypoint`, this program starts
-    in place of the image's own, and `argv` are its arguments.
+    """Runs a container of this image. Without `argv`, it runs the image's own command.
+
+    `entrypoint` replaces the program of the image. `argv` then has its arguments.
 
     >>> task_name(Container(image="alpine:3", argv=("echo", "hello")))
     'container'
@@ -174,7 +179,7 @@ class Container:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The arguments, after the program that starts with them if the job names one.
+        """The arguments of the container. If the job names a program, they start with it.
 
         >>> Container(image="alpine:3", entrypoint="sh", argv=("-c", "date")).words
         ('sh', '-c', 'date')
@@ -186,7 +191,7 @@ Task = Call | Sleep | Noop | Command | Steps | Http | Container
 
 
 def task_name(task: Task) -> str:
-    """The kind of task, in the word by which a worker offers it.
+    """Return the kind of task, as a worker names it among its abilities.
 
     >>> task_name(Call(handler="report")), task_name(Noop())
     ('call:report', 'noop')
@@ -208,16 +213,16 @@ class Bounds:
     """
 
     cpu: timedelta | None = timedelta(hours=1)
-    """Of processor time, of each process."""
+    """The processor time of each process."""
     memory: int | None = 2 << 30
-    """In bytes: of all processes together where cgroups are, of each of them elsewhere."""
+    """The memory in bytes: of all processes together with cgroups, and of each process without."""
     processes: int | None = 256
     files: int | None = 1024
-    """Open at a time, in one process."""
+    """`processes` is the number of processes at once. `files` is the number of open files in one process."""
     file_bytes: int | None = 4 << 30
-    """The largest file that may be written."""
+    """The size of the largest file that may be written."""
     output: int = 10 << 20
-    """How many bytes of output are kept of an attempt: the first half of them, and the last."""
+    """The number of bytes of output that are kept for an attempt: half from its beginning, and half from its end."""
 
 
 @explains_arguments

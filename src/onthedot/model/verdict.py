@@ -1,7 +1,7 @@
-"""Outcomes and verdicts: what happened in an attempt, and what follows from it.
+"""Defines outcomes and verdicts: what happened in an attempt, and what follows from it.
 
-An **outcome** is a fact that the worker observed. A **verdict** is a decision of `rules/`, made from the outcome and
-the job's policies; the store only records it. Both are tuples: immutable, and cheap enough to make one for each of tens
+An **outcome** is a fact that the worker observed. A **verdict** is a decision that `rules/` makes from the outcome and
+the job's policies. The store only records it. Both are tuples: immutable, and cheap enough to make one for each of tens
 of thousands of attempts a second.
 """
 
@@ -15,24 +15,24 @@ from onthedot.model.run import Lease, RunState
 
 
 class OutcomeKind(StrEnum):
-    """How an attempt ended."""
+    """The way in which an attempt ended."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     TIMED_OUT = "timed_out"
-    CANCELLED = "cancelled"  # somebody asked for it
-    RELEASED = "released"  # given back before user code began
+    CANCELLED = "cancelled"  # a user requested it
+    RELEASED = "released"  # returned to the store before user code started
     LOST = "lost"  # its node's lease ended
 
 
 class Outcome(NamedTuple):
-    """What happened in one attempt."""
+    """The facts about one finished attempt."""
 
     kind: OutcomeKind
     error: str | None = None
     error_types: tuple[str, ...] = ()  # dotted names of the exception's type and its bases
     result: str | None = None  # JSON text
-    not_before: Micros = 0  # whom it asked wishes no other try before this instant
+    not_before: Micros = 0  # earliest retry that the server allows (Retry-After)
 
 
 SUCCEEDED = Outcome(OutcomeKind.SUCCEEDED)
@@ -42,10 +42,10 @@ LEASE_ENDED = Outcome(OutcomeKind.LOST, "stopped before its end: the lease of it
 
 
 class Verdict(NamedTuple):
-    """What follows from an outcome: the run's next state, and what is recorded with the attempt.
+    """The decision that follows from an outcome: the run's next state, and what is recorded with the attempt.
 
-    With `state` scheduled, `due_at` is the next try. `failed` counts against the job's attempts, `recovered`
-    against its `max_recoveries`.
+    If `state` is scheduled, `due_at` is the time of the next try. `failed` counts against the job's attempts,
+    `recovered` against its `max_recoveries`.
     """
 
     state: RunState
@@ -59,7 +59,7 @@ class Verdict(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """An ended attempt on its way to the store. `started_at` is 0 when user code never began."""
+    """A finished attempt that is sent to the store. `started_at` is 0 if user code never started."""
 
     lease: Lease
     verdict: Verdict

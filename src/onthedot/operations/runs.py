@@ -108,7 +108,7 @@ async def result(session: Session, run_id: int, *, timeout: Duration | None = No
     except TimeoutError:
         if not limit.expired():  # another one than that of `timeout`
             raise
-        raise TimeoutError(f"run {number} has not ended in time; it goes on") from None
+        raise TimeoutError(f"run {number} has not ended in time; it continues") from None
     if run is None:
         raise no_run(number)
     if run.state is not RunState.SUCCEEDED:

@@ -1,9 +1,9 @@
-"""The verbs that every front door offers: their signatures, what they promise, and an example of each.
+"""Defines the verbs that every front door offers: the signature, the promise and an example of each.
 
 Verbs (protocol)
- ├ StoreVerbs ── Scheduler, OpenVerbs     the operations of this package, on an open store (`store_verbs.py`)
- ├ Client                                 the same over HTTP
- └ BlockingVerbs ── BlockingScheduler, BlockingClient: the same names, and each returns when it is done
+ ├ StoreVerbs ── Scheduler, OpenVerbs     run the operations of this package on an open store (`store_verbs.py`)
+ ├ Client                                 offers the same verbs over HTTP
+ └ BlockingVerbs ── BlockingScheduler, BlockingClient: offer the same names, and each call returns when it is done
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 
 class Verbs(Protocol):
-    """What can be asked of onthedot. Jobs are named; runs are given by id, or by their handle.
+    """The operations of onthedot. Jobs are given by name. Runs are given by id or by handle.
 
-    In the examples `sched` is the one of `Scheduler`, with its job `report`.
+    In the examples, `sched` is the scheduler from the example of `Scheduler`, with its job `report`.
 
     >>> async def nightly(onthedot: Verbs) -> int:
     ...     return len(await onthedot.list_runs("report"))
@@ -51,11 +51,11 @@ class Verbs(Protocol):
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def put(self, job: Job, *, revision: int | None = None) -> PutJob:
-        """Store a definition while everything runs: created, changed (a new revision) or unchanged.
+        """Store a definition while the scheduler runs. The answer is created, changed (a new revision) or unchanged.
 
-        With the `revision` that you have read (0: there is no such job yet), nobody else's edit is lost: if another one
-        is stored meanwhile, `RevisionConflict`, and nothing is written. Where handlers are registered, the job's own
-        must be among them.
+        `revision` protects against lost edits. Give the revision that you have read, or 0 if the job must not exist
+        yet. If another revision is stored, `RevisionConflict` is raised and nothing is written. A scheduler accepts a
+        job with a handler only if that handler is registered.
 
         >>> from datetime import timedelta
         >>> nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.every("1h"),))
@@ -68,13 +68,13 @@ class Verbs(Protocol):
     async def apply(
         self, jobs: Iterable[Job], *, source: str, prune: bool = False, dry_run: bool = False, take_over: bool = False
     ) -> Applied:
-        """Store all jobs of a source, such as a file, and tell what that changes, in text and in time.
+        """Store all jobs of a source, such as a file. Return the changed definitions and the changed start times.
 
-        With `prune`, jobs that came from this source before, and that it has no more, are removed; no others ever. If
-        a job is stored from another source, nothing is written (`SourceConflict`), unless `take_over` is given. A job
-        that is paused stays so, unless its `Job.paused` says otherwise. Everything is checked before anything is
-        written; then each job is written by itself, and if one fails, those before it stay: the same call does the
-        rest. `dry_run` only tells.
+        `prune` also removes the jobs that came from this source earlier and are no longer in it. It never removes other
+        jobs. If a job is stored from another source, `SourceConflict` is raised and nothing is written, unless
+        `take_over` is set. A paused job stays paused, unless its `Job.paused` says otherwise. All jobs are checked
+        before anything is written. Then each job is written separately. If one write fails, the earlier jobs stay
+        stored; call again to store the rest. `dry_run` returns the changes and writes nothing.
 
         >>> from datetime import timedelta
         >>> nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.every("1h"),))
@@ -86,7 +86,7 @@ class Verbs(Protocol):
         ...
 
     async def remove(self, job: str) -> int:
-        """End a job; how many waiting runs were cancelled with it. Running attempts end, and are not tried again.
+        """Delete a job and return how many waiting runs were cancelled. Running attempts continue, and are not retried.
 
         >>> async with sched:
         ...     later = await sched.submit("report", delay="1h")
@@ -96,7 +96,9 @@ class Verbs(Protocol):
         ...
 
     async def pause(self, job: str, *, reason: str = "", until: datetime | None = None) -> Paused:
-        """Stop planning and starting runs of a job, until it is resumed (by itself at `until`). Running ones go on.
+        """Pause a job: none of its runs is planned or started until the job is resumed. Running attempts continue.
+
+        With `until`, the job resumes by itself at that time.
 
         >>> async with sched:
         ...     paused = await sched.pause("report", reason="stocktaking")
@@ -106,7 +108,9 @@ class Verbs(Protocol):
         ...
 
     async def resume(self, job: str, *, missed: Missed = "none", dry_run: bool = False) -> Resumed:
-        """Let a paused job go on. `missed` says what becomes of the slots of the pause; `dry_run` only tells.
+        """Resume a paused job. `missed` selects which slots of the pause run now: 'none', the 'last' one, or 'all'.
+
+        `dry_run` returns the same answer and changes nothing.
 
         >>> async with sched:
         ...     _ = await sched.pause("report")
@@ -117,7 +121,7 @@ class Verbs(Protocol):
         ...
 
     async def get_job(self, job: str) -> JobRecord | None:
-        """A job as it is stored, or None.
+        """Return a job as it is stored, or None.
 
         >>> async with sched:
         ...     stored = await sched.get_job("report")
@@ -127,7 +131,7 @@ class Verbs(Protocol):
         ...
 
     async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
-        """The stored jobs, by namespace and name: all of them, or the first `limit`.
+        """Return the stored jobs, ordered by namespace and name: all jobs, or the first `limit`.
 
         >>> async with sched:
         ...     print([stored.job.name for stored in await sched.list_jobs()])
@@ -136,11 +140,11 @@ class Verbs(Protocol):
         ...
 
     async def skip_next(self, job: str, *, slot: datetime | None = None, schedule: str | None = None) -> MovedSlot:
-        """Leave out the next slot of a job, of whichever schedule, or of the one with the id `schedule`; or the slot
-        that `slot` names.
+        """Skip the next slot of a job. `schedule` selects one schedule by its id. `slot` selects another slot.
 
-        The slot is skipped(cancelled), whatever is edited or paused until then; all others stay as they are. One that
-        has begun is left alone: `SlotSettled`. Called twice, it leaves out two; with `slot` it is the same one.
+        The slot is recorded as skipped(cancelled), even if the job is edited or paused before it. All other slots stay.
+        If the slot has begun, `SlotSettled` is raised. A second call skips one more slot; with `slot`, it changes
+        nothing.
 
         >>> async with sched:
         ...     skipped = await sched.skip_next("report")
@@ -152,13 +156,14 @@ class Verbs(Protocol):
     async def move_next(
         self, job: str, *, to: To, slot: datetime | None = None, schedule: str | None = None
     ) -> MovedSlot:
-        """Run the next slot of a job at another instant; or the slot that `slot` names. Which one, and the run's id.
-        With `schedule` it is a slot of the schedule with this id.
+        """Move the next slot of a job to another time. Return the slot and the id of the run in its place.
 
-        `to` is an instant; or a timedelta or text like "+2h", counted from the slot; or "now". ISO text without an
-        offset is in the schedule's own zone. The slot is skipped(moved), and a run by hand takes its place in the same
-        write. A slot that has begun is left alone: `SlotSettled`. A fixed delay goes on from the new instant. Called
-        twice, it moves two slots; with `slot` the second call says where the first one went.
+        `schedule` selects one schedule by its id. `slot` selects another slot. `to` is a time, or "now", or a distance
+        from the slot: a timedelta or text like "+2h". ISO text without an offset is in the schedule's time zone.
+
+        The slot is recorded as skipped(moved), and the same write adds a manual run in its place. If the slot has
+        begun, `SlotSettled` is raised. A fixed-delay schedule continues from the new time. A second call moves one more
+        slot; with `slot`, it returns the answer of the first call.
 
         >>> async with sched:
         ...     moved = await sched.move_next("report", to="+2h")
@@ -178,12 +183,13 @@ class Verbs(Protocol):
         dry_run: bool = False,
         limit: int = 10_000,
     ) -> Backfill:
-        """Run the slots of a range in the past, from `start` on and up to but without `end`, one run for each, the
-        oldest first: of all schedules of the job, or of the one that `schedule` names by its id.
+        """Run the past slots from `start` up to but without `end`. Each slot gets one run, the oldest slot first.
 
-        The runs are due at once, and `ctx.scheduled_at` is the slot. A slot that has run is run again; a slot that was
-        backfilled before is not, for as long as that run is kept. More than `limit` slots are refused. `dry_run` only
-        tells. Local times are those of the schedule. Subscribers hear of each 500 runs.
+        `schedule` selects one schedule by its id. Without it, all schedules of the job are used. Local times are in the
+        time zone of the schedule. The runs are due at once, and `ctx.scheduled_at` is the slot. A slot that has run
+        already runs again. A slot that was backfilled before does not run again while its earlier run is kept. More
+        than `limit` slots are refused. `dry_run` returns the numbers and writes nothing. Subscribers receive an event
+        after every 500 runs.
 
         >>> async with sched:
         ...     print(await sched.backfill("report", "2020-01-01T00:00", "2026-01-01T00:00", dry_run=True))
@@ -203,18 +209,19 @@ class Verbs(Protocol):
         key: str = "",
         connection: Any = OUTSIDE,
     ) -> Run:
-        """Ask for one run of a job, now or after `delay`. Stored when this returns.
+        """Submit one run of a job, now or after `delay`. The run is stored when this call returns.
 
-        `job` is a name or a function, with `args`; or a call that holds its arguments (`report.call(region="eu")`),
-        which a type checker can look at. With a `key` it is asked for once, however often this is called: the same key
-        and arguments give the same run (`created` is False), other arguments raise `KeyConflict`. A run that has not
-        started when it `expires` (counted from its due instant) is skipped.
+        `job` is a name or a function, with `args`. Or it is a call with its arguments (`report.call(region="eu")`),
+        which a type checker can check. With a `key`, the run is submitted only once: the same key and arguments return
+        the same run (`created` is False), and other arguments raise `KeyConflict`. `expires` counts from the due time.
+        A run that has not started by then is skipped.
 
-        With a `connection` to the store's own database the run is submitted in the transaction that is open there: it
-        exists exactly if that is committed, and starts then. Django's `connection`, a connection of asyncpg or psycopg,
-        or a connection or session of SQLAlchemy; used where this is called, or if it is not awaited, on another thread
-        meanwhile. None, or one without a transaction, is refused. On PostgreSQL only. Nothing else can be asked of the
-        run before the commit.
+        With a `connection` to the store's own database, the run is submitted inside the transaction that is open there.
+        The run exists only if that transaction is committed, and starts after the commit. Before the commit, no other
+        verb can use the run. `connection` is Django's `connection`, a connection of asyncpg or psycopg, or a connection
+        or session of SQLAlchemy. `Scheduler` uses it on the caller's event loop. `BlockingScheduler` uses it on another
+        thread while the caller waits. None, or a connection without a transaction, is refused. Only PostgreSQL supports
+        this.
 
         >>> async with sched:
         ...     run = await sched.submit(report.call("us"), key="report:us", delay="10ms", expires="1h")
@@ -232,12 +239,11 @@ class Verbs(Protocol):
         keys: Sequence[str] = (),
         connection: Any = OUTSIDE,
     ) -> list[Run]:
-        """Ask for many runs, 500 to a write, on Redis 100; one handle each, in order. `keys`, if given, has one for
-        each.
+        """Submit many runs and return one handle for each, in order. `keys`, if given, has one key for each run.
 
-        Every argument is checked before anything is written. Each write is whole; if one fails, those before it stay:
-        with keys the same call may be made again. With a `connection`, as for `submit`, all of it is in the transaction
-        there.
+        All arguments are checked before anything is written. One write stores 500 runs (on Redis 100), or none of them.
+        If a write fails, the runs of the earlier writes stay. With `keys`, you can safely make the same call again.
+        With a `connection`, as for `submit`, all runs are part of its transaction.
 
         >>> @sched.job
         ... async def square(n: int) -> int:
@@ -250,7 +256,7 @@ class Verbs(Protocol):
         ...
 
     async def trigger(self, job: Asked, args: Mapping[str, Any] | None = None) -> Run:
-        """Ask for one run now, by hand. A run beside the schedule's own, never in place of one.
+        """Start one run of a job by hand, now. The run is additional to those of the schedules, and replaces none.
 
         >>> async with sched:
         ...     run = await sched.trigger("report", {"region": "asia"})
@@ -260,12 +266,13 @@ class Verbs(Protocol):
         ...
 
     async def retry_run(self, run_id: RunHandle | int, *, from_step: str | None = None) -> Run:
-        """Run again what has ended, of a command or of steps: a new run, which goes on at the step that failed, or at
-        the one that `from_step` names, in the workspace of the earlier run where that is still there.
+        """Run a finished run of a command or of steps again, as a new run. It starts at the step that failed.
 
-        What earlier steps have handed on is there as well. A run that succeeded begins anew, unless a step is named.
-        A dead letter is settled by it, as by `replay`. `StateError` while the run has not ended. `UnknownJob` if its
-        job was deleted, also when another job has that name now.
+        `from_step` names another step to start at. A run that succeeded starts again at its first step, unless
+        `from_step` is given. The new run uses the workspace of the earlier run if that still exists, and the values
+        that earlier steps have passed on. The retry of a dead run settles its dead letter, as `replay` does. Raises
+        `StateError` if the run has not ended. Raises `UnknownJob` if its job was deleted, even if another job has that
+        name now.
 
         >>> build = sched.steps("build", [otd.Step(name="make", script="exit 3")])
         >>> async with sched:
@@ -278,7 +285,7 @@ class Verbs(Protocol):
         ...
 
     async def cancel(self, run_id: RunHandle | int, *, why: str = "cancelled") -> CancelAnswer:
-        """Cancel a run: at once if it waits; if it runs, it is asked to stop.
+        """Cancel a run. A waiting run is cancelled at once. A running attempt is asked to stop.
 
         >>> async with sched:
         ...     later = await sched.submit("report", delay="1h")
@@ -288,7 +295,7 @@ class Verbs(Protocol):
         ...
 
     async def get_run(self, run_id: RunHandle | int) -> RunRecord | None:
-        """A run, live or finished.
+        """Return a live or finished run, or None.
 
         >>> async with sched:
         ...     later = await sched.submit("report", delay="1h")
@@ -310,11 +317,11 @@ class Verbs(Protocol):
         until: datetime | str | None = None,
         limit: int | None = None,
     ) -> list[RunRecord]:
-        """Live runs first, by due instant; then finished ones, newest end first: all of them, or the first `limit`.
-        Set a limit, or `since`, if the history is long.
+        """Return live runs, ordered by due time, and then finished runs, the latest end first.
 
-        Of a job, in these states, of an owner, in a queue, that need a label of their worker, that a node holds or had
-        last; from `since` on and before `until`, by when they are due while they live, and by when they ended.
+        Without `limit`, all runs are returned. Set `limit` or `since` if the history is long. `owner` is the owner of
+        the job. `label` is a label that the run needs of its worker. `node` is the node that holds the run or held it
+        last. `since` and `until` (exclusive) select live runs by their due time and finished runs by their end.
 
         >>> async with sched:
         ...     _ = await (await sched.submit("report")).result(timeout="10s")
@@ -333,9 +340,10 @@ class Verbs(Protocol):
         until: datetime | str | None = None,
         limit: int | None = None,
     ) -> list[SkipRecord]:
-        """Slots that did not run, of a job or of all, and why: ranges of one schedule each, the newest first: all of
-        them, or `limit`. They were skipped before there was a run of them; a run that was skipped is among the runs.
-        With `since` and `until` (without it): those that reach into this range.
+        """Return the slots that were skipped before they became runs, with the reasons. The newest are first.
+
+        Each record is a range of slots of one schedule. Without `limit`, all records are returned. Runs that were
+        skipped later are in `list_runs`. `since` and `until` (exclusive) select the ranges that overlap this period.
 
         >>> from datetime import timedelta
         >>> nap = otd.Sleep(duration=timedelta(0))
@@ -348,7 +356,7 @@ class Verbs(Protocol):
         ...
 
     async def history(self, run_id: RunHandle | int) -> list[AttemptRecord]:
-        """The ended attempts of a run, in order.
+        """Return the finished attempts of a run, in order.
 
         >>> async with sched:
         ...     run = await sched.submit("report")
@@ -359,8 +367,10 @@ class Verbs(Protocol):
         ...
 
     async def logs(self, run_id: RunHandle | int) -> list[LogRecord]:
-        """What the attempts of a run have said and logged, in order: in full from the output store once it is there,
-        and before that what has been told of it so far.
+        """Return the output and the log lines of each attempt of a run, in order.
+
+        The output of an attempt is complete once it is in the output store. Before that, only the part that its node
+        has sent is returned.
 
         >>> @sched.job
         ... def greet(ctx: otd.Context, name: str) -> None:
@@ -374,10 +384,10 @@ class Verbs(Protocol):
         ...
 
     async def result(self, run_id: RunHandle | int, *, timeout: Duration | None = None) -> Json:
-        """Wait until a run has ended, and what its handler has returned.
+        """Wait until a run has ended, and return the result of its handler.
 
-        `RunFailed` if it did not succeed, `UnknownRun` if there is no such run (any more), `TimeoutError` if it has not
-        ended in time: then it goes on.
+        Raises `RunFailed` if the run did not succeed, and `UnknownRun` if the run is not stored (any more). Raises
+        `TimeoutError` if the run has not ended in time; the run continues.
 
         >>> async with sched:
         ...     run = await sched.submit("report")
@@ -396,11 +406,11 @@ class Verbs(Protocol):
         until: datetime | str | None = None,
         limit: int = 10_000,
     ) -> list[DeadLetters]:
-        """Dead runs that nobody has replayed or discarded, grouped by what they died of: what died last first.
+        """Return the dead runs that nobody has replayed or discarded, grouped by error. The latest error is first.
 
-        A group has a `fingerprint`, made of the job, the type of the error, and its text without numbers, quotes and
-        paths; how many there are, when the first and the last ended, and the newest as an `example`. Of more than
-        `limit`, the newest count.
+        The `fingerprint` of a group is made of the job, the type of the error, and the text of the error without
+        numbers, quotes and paths. A group also has the number of runs, the first and the last end, and the newest run
+        as an `example`. If there are more than `limit` dead runs, only the newest are counted.
 
         >>> from contextlib import suppress
         >>> @sched.job
@@ -424,8 +434,9 @@ class Verbs(Protocol):
         until: datetime | str | None = None,
         limit: int | None = None,
     ) -> list[RunRecord]:
-        """The same runs one by one, newest end first: of a job, of one fingerprint, that ended from `since` on and
-        before `until`.
+        """Return the dead runs of `dead_letters` one by one, the latest end first.
+
+        They can be limited to a job, to a fingerprint, and to runs that ended from `since` up to but without `until`.
 
         >>> async with sched:
         ...     print(await sched.dead_runs("report", since="2026-01-01T00:00Z"))
@@ -434,11 +445,11 @@ class Verbs(Protocol):
         ...
 
     async def replay(self, run_id: RunHandle | int) -> Run:
-        """Ask for a dead run again, now, with its own arguments, for its own instant. Asked twice, it is one run.
+        """Run a dead run again, now, with the same arguments and for the same slot. A second call returns the same run.
 
-        The new run's trigger is `rerun:<run id>`; the old one stays in history, dead, and is no dead letter any more.
-        `StateError` for a run that is not dead, or was discarded. `UnknownJob` if its job was deleted, also when
-        another job has that name now.
+        The trigger of the new run is `rerun:<run id>`. The old run stays dead in the history, but is no longer a dead
+        letter. Raises `StateError` if the run is not dead or was discarded. Raises `UnknownJob` if its job was deleted,
+        even if another job has that name now.
 
         >>> from contextlib import suppress
         >>> @sched.job
@@ -465,10 +476,11 @@ class Verbs(Protocol):
         limit: int = 10_000,
         dry_run: bool = False,
     ) -> Replayed:
-        """Replay all dead letters that match, the oldest first; with a `rate`, due at instants that are so far apart.
+        """Replay all dead letters that match, the oldest first. With a `rate`, their due times are spaced at that rate.
 
-        More than `limit` are refused. `dry_run` only tells. If it breaks off, those before stay, and the same call does
-        the rest. Letters of a job that is gone stay as they are, and are counted. Subscribers hear of each 500 runs.
+        More than `limit` letters are refused. `dry_run` returns the numbers and writes nothing. If the call fails in
+        between, the replayed runs stay; call again to replay the rest. Letters of deleted jobs are counted, but not
+        replayed. Subscribers receive an event after every 500 runs.
 
         >>> async with sched:
         ...     print(await sched.replay_many("report", rate=otd.Rate(10, "1s"), dry_run=True))
@@ -477,8 +489,9 @@ class Verbs(Protocol):
         ...
 
     async def discard(self, run_ids: RunHandle | int | Iterable[RunHandle | int], *, why: str = "") -> int:
-        """Take dead letters out of the box; how many of these runs were in it. They stay in history, dead, and
-        `run.settled` says why.
+        """Discard dead letters and return how many of these runs were dead letters.
+
+        The runs stay dead in the history, and `run.settled` has the reason.
 
         >>> async with sched:
         ...     print(await sched.discard([7, 8], why="known, and mended"))
@@ -489,7 +502,7 @@ class Verbs(Protocol):
     # ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
-        """The incarnations of nodes, newest first; those that have ended, too, until they are forgotten.
+        """Return the incarnations of nodes, newest first. Ended incarnations are included until they are removed.
 
         >>> async with sched:
         ...     print([node.roles for node in await sched.list_nodes()])
@@ -498,7 +511,7 @@ class Verbs(Protocol):
         ...
 
     async def drain_node(self, node: str, *, draining: bool = True) -> int:
-        """Ask the living incarnations of a node to take no more work, or to go on; how many there are.
+        """Ask the living incarnations of a node to take no more work, or to take work again. Return how many there are.
 
         >>> async with sched:
         ...     [node] = await sched.list_nodes()
@@ -508,7 +521,7 @@ class Verbs(Protocol):
         ...
 
     async def list_terms(self) -> list[Term]:
-        """Who plans which shard, by shard: the newest term of each.
+        """Return the newest term of each shard. It tells which node plans the shard.
 
         >>> async with sched:
         ...     print([term.shard for term in await sched.list_terms()])
@@ -517,10 +530,11 @@ class Verbs(Protocol):
         ...
 
     async def set_shards(self, shards: int) -> Layout:
-        """Divide the planning of all jobs among so many nodes (64 at the most), of those that there are.
+        """Divide the planning of all jobs into this number of shards (at most 64). Different nodes can plan different
+        shards.
 
-        State of the cluster, kept in the store: one is enough unless a single planner has too much to do. All terms end
-        with the change, and the next ones begin within seconds; what is planned already is not touched.
+        The number is stored for the whole cluster. One shard is enough unless a single planner is overloaded. The
+        change ends all terms, and the next terms begin within seconds. Runs that are planned already stay.
 
         >>> async with sched:
         ...     print(await sched.set_shards(4))
@@ -529,7 +543,7 @@ class Verbs(Protocol):
         ...
 
     async def list_queues(self) -> list[Queue]:
-        """The queues that have runs, or about which something was said.
+        """Return the queues that have runs, or that were paused or shared at any time.
 
         >>> async with sched:
         ...     _ = await sched.submit("report", delay="1h")
@@ -539,7 +553,7 @@ class Verbs(Protocol):
         ...
 
     async def pause_queue(self, queue: str, *, reason: str = "") -> Queue:
-        """Start no more runs of a queue until it is resumed. Running attempts continue.
+        """Pause a queue: none of its runs starts until the queue is resumed. Running attempts continue.
 
         >>> async with sched:
         ...     print((await sched.pause_queue("mail", reason="the server moves")).reason)
@@ -548,7 +562,7 @@ class Verbs(Protocol):
         ...
 
     async def resume_queue(self, queue: str) -> Queue:
-        """Let a paused queue go on.
+        """Resume a paused queue.
 
         >>> async with sched:
         ...     print((await sched.resume_queue("mail")).paused_at)
@@ -557,8 +571,10 @@ class Verbs(Protocol):
         ...
 
     async def share_queue(self, queue: str, weights: Mapping[str, int] | None) -> Queue:
-        """Share a queue fairly between the values of the argument that its jobs name as their `share`, by weight; None:
-        first come, first served again.
+        """Share a queue fairly, by weight, between the values of an argument. With None, the first run to come starts
+        first.
+
+        Each job names this argument as its `share`.
 
         >>> async with sched:
         ...     print((await sched.share_queue("mail", {"gold": 3})).weights)

@@ -21,14 +21,14 @@ from onthedot.runners.notes import Notes, encode_checkpoint, encode_result
 from onthedot.runners.transactions import Completion
 
 LONGEST_LINE = 8_000
-"""Longest line. A longer one is split."""
+"""The longest line, in characters. A longer line is split."""
 
 
 class Reporter(Protocol):
     """Saves the checkpoints, notes and transactions of attempts. Called on any thread."""
 
     def checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> Future[None]:
-        """Write a checkpoint. `LeaseLost` if the attempt has lost its lease."""
+        """Write a checkpoint. Raises `LeaseLost` if the attempt has lost its lease."""
         ...
 
     def noted(self, notes: Notes) -> None:
@@ -36,25 +36,25 @@ class Reporter(Protocol):
         ...
 
     def now(self) -> Micros:
-        """The time of this machine's clock, for log lines."""
+        """Return the time of this machine's clock, for log lines."""
         ...
 
     @property
     def result_bytes(self) -> int:
-        """Most characters of JSON in a result."""
+        """The maximum number of characters of JSON in a result."""
         ...
 
     def transaction(self, completion: Completion) -> AbstractAsyncContextManager[Any]:
-        """A transaction of the store that completes this attempt's run."""
+        """Return a transaction of the store that completes this attempt's run."""
         ...
 
     def transaction_blocking(self, completion: Completion) -> AbstractContextManager[Any]:
-        """The same, for a plain function in its thread."""
+        """Return the same transaction for a plain function in its thread."""
         ...
 
 
 class Cancelled(threading.Event):
-    """Whether an attempt is asked to stop. A plain function can wait for it."""
+    """Tells a handler that its attempt is asked to stop. A plain function can wait for it."""
 
     told = False  # set in a signal handler, which must not take the event's lock
 
@@ -66,10 +66,11 @@ class Cancelled(threading.Event):
 
 
 class Context:
-    """The attempt, as its handler sees it: a first parameter named `ctx` receives one.
+    """The attempt, as its handler sees it. A handler whose first parameter is named `ctx` receives one.
 
-    `run_id` is the same for every attempt of a run: an idempotency key. `fence` grows with every attempt: hand it
-    to whatever you write to, and let that refuse a smaller one than it has seen.
+    `run_id` is the same for every attempt of a run, so it is an idempotency key. `fence` grows with every attempt. Send
+    it along with each write to another system, and let that system refuse a fence that is smaller than the largest it
+    has seen.
 
     >>> import onthedot as otd
     >>> sched = otd.Scheduler("memory:")
@@ -114,12 +115,12 @@ class Context:
 
     @property
     def scheduled_at(self) -> datetime:
-        """The instant for which the run was asked, in UTC; the same for every attempt."""
+        """The instant for which the run was requested, in UTC. It is the same for every attempt."""
         return to_datetime(self._lease.slot_at)
 
     @property
     def attempt(self) -> int:
-        """1 for the first try."""
+        """The number of this attempt. The first one is 1."""
         return self._lease.attempt
 
     @property
@@ -129,21 +130,22 @@ class Context:
 
     @property
     def deadline(self) -> datetime | None:
-        """When the attempt's time-out ends it, in UTC; None without one."""
+        """The time at which the attempt times out, in UTC. None if it has no time-out."""
         return None if self._deadline is None else to_datetime(self._deadline)
 
     # ── saved with the run ──────────────────────────────────────────────────────────────────────────────
 
     @property
     def last_checkpoint(self) -> Json:
-        """What was saved last, by this attempt or the one before it; None if nothing was. A fresh copy each time."""
+        """The newest checkpoint of this run, from this attempt or an earlier one. None if there is none. Each access
+        returns a new copy."""
         return None if self._last is None else json.loads(self._last.value)
 
     async def checkpoint(self, value: Json) -> None:
-        """Save how far this run has come: JSON, at most 64 KiB. Stored when this returns.
+        """Save the progress of this run: JSON, at most 64 KiB. The checkpoint is stored when this call returns.
 
-        The next attempt, after a failure or on another node, is given it as `last_checkpoint`. `LeaseLost` if the run
-        belongs to somebody else by now: then nothing is written, and this attempt should end.
+        The next attempt, after a failure or on another node, receives it as `last_checkpoint`. `LeaseLost` is raised if
+        the run has another owner by now. Then nothing is written, and this attempt should end.
 
         >>> @sched.job
         ... async def count(ctx: otd.Context) -> int:
@@ -158,7 +160,7 @@ class Context:
         self._saved(checkpoint)
 
     def checkpoint_blocking(self, value: Json) -> None:
-        """`checkpoint` for plain functions, which run in a thread and may wait.
+        """Save a checkpoint, as `checkpoint` does, from a plain function. It waits in the function's thread.
 
         >>> @sched.job
         ... def count(ctx: otd.Context) -> int:
@@ -184,8 +186,8 @@ class Context:
             self._last = checkpoint
 
     def progress(self, done: float, of: float | None = None) -> None:
-        """Tell how much is done, and of how much. Costs next to nothing: the newest is written every second or so, and
-        when the attempt ends.
+        """Report how much is done, and optionally the total. The newest report is written about once a second, and at
+        the end of the attempt. So each call is cheap.
 
         >>> @sched.job
         ... async def copy(ctx: otd.Context) -> None:
@@ -204,7 +206,7 @@ class Context:
             self._require_reporter().noted(self._notes)
 
     def log(self, text: object, *args: object) -> None:
-        """Keep a line of text with the run. Of each attempt the first and the last 32 KiB are kept.
+        """Add a line of text to the log of the run. The first and the last 32 KiB of each attempt are kept.
 
         Arguments fill the text's placeholders as in `logging`: `ctx.log("page %d of %d", 3, 10)`. If they do not fit,
         they follow the text as in `print`: `ctx.log("rows", 7)` keeps `rows 7`.
@@ -228,13 +230,13 @@ class Context:
     # ── exactly once ─────────────────────────────────────────────────────────────────────────────────────────
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """A transaction of the store, for jobs under exactly_once: what is written by it and the run's completion are
-        one commit, at the end of the block. Gives the driver's own connection.
+        """Open a transaction of the store, for jobs under exactly_once. It yields the driver's own connection.
 
-        If the block raises, everything is rolled back. `LeaseLost` at its end if the run belongs to somebody else by
-        now: then everything is rolled back, too. After the commit the run has succeeded, whatever the handler does
-        then, and is never tried again; log and progress of later are not kept. A run without such a commit does not
-        succeed. Do not commit by the connection itself.
+        At the end of the block, one commit stores what the handler wrote and the completion of the run. If the block
+        raises an error, everything is rolled back. If the run has another owner by now, `LeaseLost` is raised at the
+        end of the block, and everything is rolled back too. After the commit, the run has succeeded, whatever the
+        handler does then. It is never retried, and later log lines and progress are not stored. A run without such a
+        commit does not succeed. Do not commit on the connection yourself.
 
         >>> import asyncio, onthedot as otd
         >>> sched = otd.Scheduler("memory:")
@@ -254,7 +256,8 @@ class Context:
         return self._require_reporter().transaction(self.completion)
 
     def transaction_blocking(self) -> AbstractContextManager[Any]:
-        """`transaction` for plain functions, which run in a thread and may wait: each call of the connection does.
+        """Open a transaction, as `transaction` does, from a plain function. Each call of the connection waits in the
+        function's thread.
 
         >>> @sched.job(guarantee="exactly_once")
         ... def refund(ctx: otd.Context, order: int) -> None:
@@ -269,7 +272,8 @@ class Context:
         return self._require_reporter().transaction_blocking(self.completion)
 
     def result(self, value: Json) -> None:
-        """What the run gives back, under exactly_once: said before the end of the transaction, which records it.
+        """Set the result of the run, under exactly_once. Call it before the end of the transaction, which stores the
+        result.
 
         >>> @sched.job(guarantee="exactly_once")
         ... async def booking(ctx: otd.Context) -> None:
@@ -293,7 +297,7 @@ class Context:
 
     def _require_reporter(self) -> Reporter:
         if self._reporter is None:
-            raise StateError("this context belongs to no running attempt: there is nowhere to save its notes")
+            raise StateError("this context belongs to no running attempt, so it cannot save anything")
         return self._reporter
 
     def __repr__(self) -> str:
@@ -303,7 +307,8 @@ class Context:
 class LiveLines:
     """Writes a program's output to the run's log, line by line, so that any node can read it while the program runs.
 
-    Keeps the order. Two streams never share a line: a line ends when the other stream writes, or when it is too long.
+    It keeps the order. Two streams never share a line: a line ends when the other stream writes, or when it is too
+    long.
     """
 
     def __init__(self, context: Context, step: str = "") -> None:
@@ -312,7 +317,7 @@ class LiveLines:
         self._mark = Mark(0, "out", step)  # the mark of that line
 
     def say(self, at: Micros, stream: Stream, text: str) -> None:
-        """Take some text."""
+        """Add some text of a stream."""
         if stream != self._mark.stream:
             self.flush()
         mark = Mark(at, stream, self._mark.step)
@@ -337,7 +342,7 @@ class LiveLines:
 
 
 def filled(text: str, args: tuple[object, ...]) -> str:
-    """A log line with its arguments: in its placeholders, or after the text if they do not fit.
+    """Return a log line with its arguments: in its placeholders, or after the text if they do not fit.
 
     >>> filled("page %d of %d", (3, 10)), filled("rows", (7,)), filled("100%", ("done",)), filled("%(a)s", ({"a": 1},))
     ('page 3 of 10', 'rows 7', '100% done', '1')

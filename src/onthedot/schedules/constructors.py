@@ -36,12 +36,12 @@ def cron(
     args: Mapping[str, Json] | None = None,
     id: str = "",
 ) -> Cron:
-    """Wall-clock times: 5 fields, 6 with seconds in front, or `@daily` and the like.
+    """Make a schedule of wall-clock times: 5 fields, 6 with seconds in front, or `@daily` and the like.
 
-    With `seconds=True` the first field is the second: 6 fields, or 4 for `second minute hour day`.
-    `H` in a field is a value that the job's name chooses: `H H(0-5) * * *` is once a night, for each job at a time of
-    its own. No slot lies before `start` or after `end` (without an offset they are local times in `tz`), and there are
-    at most `max_count` in all. `jitter` lets each run start up to so much later; `args` are added to the job's.
+    With `seconds=True`, the first field is the second: 6 fields, or 4 for `second minute hour day`. `H` in a field is a
+    value that depends on the job's name: with `H H(0-5) * * *`, each job runs once a night, at its own time. No slot is
+    before `start` or after `end`. Without an offset, these are local times in `tz`. `max_count` limits the number of
+    slots in all. `jitter` delays each run by up to this much. `args` are added to the arguments of the job.
 
     >>> cron("30 2 * * *", tz="Europe/Berlin").tz
     'Europe/Berlin'
@@ -66,7 +66,7 @@ def cron(
 
 
 def _check_count(expression: str, seconds: object) -> None:
-    """Refuse four fields, unless they are said to begin with the second: mostly, a field was forgotten."""
+    """Refuse four fields unless `seconds` is set. Usually the user has forgotten a field."""
     if not isinstance(seconds, bool):
         raise ScheduleError(f"seconds: expected true or false, got {shown(seconds)}")
     if seconds and (expression.startswith("@") or len(expression.split()) == 5):
@@ -90,7 +90,7 @@ def _meaning(expression: str) -> str:
 
 
 def _reading(expression: str) -> str:
-    """The expression in words; nothing if it cannot be read."""
+    """Return the expression in words, or empty text if it cannot be read."""
     try:
         return cron_words(wall_times(expression))
     except ScheduleError:
@@ -109,8 +109,9 @@ def every(
     args: Mapping[str, Json] | None = None,
     id: str = "",
 ) -> Every:
-    """Steps of real time, at least 10 ms, counted from `anchor` (default: 1970-01-01 UTC) in both directions. The other
-    options are those of `cron`.
+    """Make a schedule of fixed steps of real time, at least 10 ms. They count from `anchor` in both directions.
+
+    The default `anchor` is 1970-01-01 UTC. The other options are those of `cron`.
 
     >>> every("1h30m").interval
     datetime.timedelta(seconds=5400)
@@ -133,7 +134,9 @@ def every(
 def gap(
     delay: Length, *, start: Instant | None = None, args: Mapping[str, Json] | None = None, id: str = ""
 ) -> FixedDelay:
-    """A pause of at least 10 ms between the end of one run and the next; the first run at `start`, or at once.
+    """Make a schedule with a pause of at least 10 ms between the end of one run and the start of the next.
+
+    The first run is at `start`, or at once.
 
     >>> gap("10m").delay
     datetime.timedelta(seconds=600)
@@ -148,10 +151,11 @@ def at(
     args: Mapping[str, Json] | None = None,
     id: str = "",
 ) -> At:
-    """One instant or several: aware datetimes or ISO text with an offset; without one it is local time in `tz`.
+    """Make a schedule of one instant or several: aware datetimes, or ISO text with an offset. Without an offset, `tz`
+    applies.
 
-    A local time that the clocks skip is refused; of one that they show twice, the first is meant (a naive
-    datetime with `fold=1` means the second). The same instant given twice is one.
+    A local time that a clock change leaves out is refused. Of a local time that occurs twice, the first is used. A
+    naive datetime with `fold=1` means the second. If the same instant is given twice, it counts once.
 
     >>> at("2026-07-01T12:00", tz="Europe/Berlin").instant.isoformat()
     '2026-07-01T10:00:00+00:00'
@@ -165,7 +169,7 @@ def at(
 
 
 def in_(delay: Length, *, jitter: Length | None = None, args: Mapping[str, Json] | None = None, id: str = "") -> In:
-    """One instant, `delay` after the schedule is created.
+    """Make a schedule of one instant, `delay` after the schedule is created.
 
     >>> in_(90).delay
     datetime.timedelta(seconds=90)
@@ -190,7 +194,7 @@ def _jitter(value: Length | None) -> timedelta:
 
 
 def _args(value: Mapping[str, Json] | None) -> Mapping[str, Json]:
-    """A copy: what its giver changes later is not part of the schedule."""
+    """Return a copy. Later changes by the caller do not change the schedule."""
     given: Any = value  # whatever the annotation says, people pass other things; `check` says so
     return dict(given) if isinstance(given, Mapping) else {} if given is None else given
 

@@ -1,6 +1,7 @@
-"""Runs a scheduler's own jobs on a virtual clock: days pass in seconds, and nodes start and stop when the test says so.
+"""Runs a scheduler's own jobs on a virtual clock. Days pass in seconds, and nodes start and stop when the test tells
+them.
 
-It is the engine of production with the same ticks, on one virtual loop instead of two threads.
+It uses the engine of production with the same ticks, on one virtual loop instead of two threads.
 """
 
 from __future__ import annotations
@@ -37,16 +38,19 @@ _MOST = 1_000_000
 
 
 class Harness:
-    """A store, a virtual clock, and at most one node. Use inside `run_virtual`, or by the fixture `otd_harness`.
+    """A store, a virtual clock, and at most one node. Use it inside `run_virtual`, or through the fixture
+    `otd_harness`.
 
-    From `start` to `stop` the scheduler counts as running: `await sched.submit(…)` and all its other verbs work,
-    wherever the application says them. Coroutines run on the test's loop, so `asyncio.sleep` in them takes virtual
-    time. Plain functions, also those with `isolation="process"`, are called in a thread, one at a time, and take none.
+    From `start` to `stop`, the scheduler counts as running. So `await sched.submit(…)` and all its other verbs work
+    anywhere in the application. Coroutine handlers run on the test's loop, so `asyncio.sleep` in them takes virtual
+    time. Plain functions, also those with `isolation="process"`, are called in a thread, one at a time, and take no
+    virtual time.
 
-    The store is in memory, unless another one is given. `connect` makes what `ctx.transaction()` gives to handlers
-    there; by default it notes statements, and `statements` has those that were committed.
+    The store is in memory unless `store` opens another one. `connect` makes the connection that `ctx.transaction()`
+    yields to handlers. The default connection records statements, and `statements` has the committed ones.
 
-    `quiet`: no beats and polls that only other nodes would need; a day is half a second then, and nothing is forgotten.
+    `quiet` stops heartbeats and polls that only other nodes would need, and stops removal of old runs. A day then takes
+    half a second.
 
     >>> import onthedot as otd
     >>> from datetime import UTC
@@ -105,34 +109,35 @@ class Harness:
 
     @property
     def engine(self) -> VirtualEngine:
-        """The node that is running."""
+        """The running node."""
         if self._engine is None:
             raise StateError("no node is running; start one first")
         return self._engine
 
     @property
     def store(self) -> Store:
-        """The store, from the first `start` on; it outlives every node."""
+        """The store. It exists from the first `start` on, and outlives every node."""
         if self._store is None:
             raise StateError("the harness has no store yet; start a node first")
         return self._store
 
     @property
     def statements(self) -> list[Statement]:
-        """What handlers have executed in transactions that are committed, in the order of the commits."""
+        """The statements of handlers in committed transactions, in the order of the commits."""
         if not isinstance(self.store, MemoryStore):
             raise StateError("statements are noted by the memory store only")
         return list(self.store.statements)
 
     @property
     def now(self) -> datetime:
-        """What time it is, in UTC."""
+        """The current virtual time, in UTC."""
         return to_datetime(self.clock.now())
 
     # ── a node's life ────────────────────────────────────────────────────────────────────────────────────────
 
     async def start(self, scheduler: Scheduler, only: Iterable[JobLike] | None = None) -> None:
-        """Boot a node with this program's jobs, or with some of them only: what is not wanted takes no time.
+        """Start a node with this program's jobs. `only` selects some of them. The other jobs are left out, and take no
+        time.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -170,7 +175,7 @@ class Harness:
         self._bound.bind(scheduler)
 
     async def stop(self) -> None:
-        """Stop the node in order: drain, hand over, leave.
+        """Stop the node normally. It drains, hands over and leaves.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -185,7 +190,7 @@ class Harness:
             await engine.stop(asyncio.Event())
 
     async def crash(self) -> None:
-        """The node dies now: whatever it was doing, it writes nothing more. Its lease ends as in production.
+        """Crash the node now. It writes nothing more, and its lease ends as in production.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -209,7 +214,7 @@ class Harness:
             self._loop.call_later((after + 1_000) / SECOND, self._wake, service)
 
     async def restart(self) -> None:
-        """Boot a new node with the same program, after `stop` or `crash`.
+        """Start a new node with the same program, after `stop` or `crash`.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -227,7 +232,8 @@ class Harness:
         await self.start(self._scheduler, self._only)
 
     def lose_answer(self, operation: str, *, times: int = 1) -> None:
-        """The next call of this operation ('reserve', 'arm', 'finish', …) is done, and the node is not told.
+        """Lose the answer to the next call of this operation ('reserve', 'arm', 'finish', …). The store performs the
+        call.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -257,7 +263,7 @@ class Harness:
             self._engine.wake(service)
 
     def close(self) -> None:
-        """The test is over: whatever runs is left where it stands.
+        """End the test. Everything that runs is abandoned.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -273,7 +279,7 @@ class Harness:
     # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def advance(self, length: Duration) -> None:
-        """Let time pass. Everything that becomes due until then, that instant included, runs in order.
+        """Advance the virtual time. Everything that is due by then, including that instant, runs in order.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -286,7 +292,7 @@ class Harness:
         await self._pass(self.clock.now() + micros(parse_duration(length, what="advance")))
 
     async def advance_to(self, instant: datetime | str) -> None:
-        """Let time pass until this instant.
+        """Advance the virtual time to this instant.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -306,14 +312,14 @@ class Harness:
         await self._settle()
 
     async def _wake_after_pauses(self, until: Micros) -> None:
-        """A job whose pause ends until then goes on at that instant, and not when a slow pulse looks for it."""
+        """Resume jobs whose pause ends by then at that instant, and not at the next slow poll."""
         for record in await self.store.queries.list_jobs(limit=_MOST):
             if record.paused_until is not None and record.paused_until <= until:
                 wait = max(0, record.paused_until - self.clock.now())
                 self._loop.call_later(wait / SECOND, self._wake, "resumer")
 
     async def _settle(self) -> None:
-        """Everything that can be done at this instant is done."""
+        """Do everything that can be done at this instant."""
         await self._loop.settled()
         if self._quiet and self._engine is not None:
             self._engine.wake("expiry")  # else it would be up to half a minute late
@@ -321,7 +327,7 @@ class Harness:
         self._raise_trouble()
 
     async def plan_once(self) -> list[RunRecord]:
-        """One pass of the planner: the runs of schedules that wait for their instant after it.
+        """Run one pass of the planner. Return the runs of schedules that wait for their due time after it.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -335,8 +341,10 @@ class Harness:
         return sorted((run for run in waiting if is_slot(run.trigger)), key=lambda run: (run.due_at, run.id))
 
     async def work_once(self) -> list[RunRecord]:
-        """Do what is due now, and wait until all attempts that run have ended: the runs that were tried, as they are
-        then. Time passes only as far as handlers sleep.
+        """Run everything that is due now, and wait until all running attempts have ended. Return the runs that were
+        tried.
+
+        Virtual time advances only while handlers sleep.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -359,8 +367,9 @@ class Harness:
     # ── what happened ────────────────────────────────────────────────────────────────────────────────────────
 
     async def runs(self, job: JobLike | None = None, state: str | Iterable[str] | None = None) -> list[RunRecord]:
-        """Runs by the instant they were asked for: of a job, in a state or several. Slots that are still to come are
-        left out, unless their state is asked for.
+        """Return the runs of a job, or of all jobs, in a state or several, ordered by the instant that they are for.
+
+        Without `state`, slots in the future are left out.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -379,7 +388,7 @@ class Harness:
         return sorted(found, key=lambda run: (run.slot_at, run.id))
 
     async def skips(self, job: JobLike) -> list[SkipRecord]:
-        """Every range of slots of a job that were skipped when they were planned.
+        """Return every range of a job's slots that were skipped when they were planned.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -396,7 +405,7 @@ class Harness:
         return sorted(skips, key=lambda skip: skip.first)
 
     def starts(self, job: JobLike | None = None, *, tz: str = "UTC") -> list[datetime]:
-        """When handlers were called, every attempt of it, in this zone.
+        """Return the times at which handlers were called, in this time zone. Every attempt counts.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -415,8 +424,9 @@ class Harness:
         return [to_datetime(event.started_at).astimezone(zone(tz)) for event in started]
 
     def lines(self) -> list[str]:
-        """What the node has told so far, as `onthedot up` writes it, in UTC. A test that fails shows it by itself, and
-        the tracebacks of handlers below it.
+        """Return the lines that the node has logged so far, as `onthedot up` writes them, in UTC.
+
+        A failing test shows them automatically, with the tracebacks of handlers below.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -429,7 +439,7 @@ class Harness:
         return self.event_log.lines()
 
     async def _known(self, job: JobLike | None) -> str | None:
-        """The job's name, unless nobody has such a job: then it is a slip of the test."""
+        """Return the job's name. A name without a job is a mistake in the test, and raises `UnknownJob`."""
         if job is None:
             return None
         name = _name_of(job)
@@ -453,7 +463,7 @@ class Harness:
                 pass
 
     async def _unless_broken(self, waiting: asyncio.Task[Any]) -> None:
-        """Wait for this; if the engine breaks meanwhile, its error is raised: a test must not wait for ever."""
+        """Wait for this task. If the engine fails meanwhile, raise its error, so that a test never waits for ever."""
         watched = {waiting} if self._broken is None else {waiting, self._broken}
         try:
             await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
@@ -464,7 +474,7 @@ class Harness:
         self._raise_trouble()
 
     def _note_trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback of the engine has raised: a bug, here or in a subscriber, that must not pass for a good test."""
+        """Record an error of a callback. It is a bug, in the engine or in a subscriber, and must fail the test."""
         error = context.get("exception")
         if isinstance(error, Exception) and "future" not in context and "task" not in context:
             self._trouble = self._trouble or error
@@ -481,17 +491,17 @@ class Harness:
 
 
 def _name_of(job: JobLike) -> str:
-    """The job's name."""
+    """Return the job's name."""
     return job if isinstance(job, str) else str(getattr(getattr(job, "job", None), "name", job))
 
 
 def _no_such_job(name: str, known: Iterable[str]) -> UnknownJob:
-    """Says which job may have been meant."""
+    """Return an error that names the job that may have been meant."""
     return UnknownJob(f"expected a job of this scheduler, got {name!r}{did_you_mean(name, known)}")
 
 
 def _read_states(state: str | Iterable[str] | None) -> list[RunState] | None:
-    """A state or several, by name; None: all."""
+    """Read a state or several, by name. None: all."""
     if state is None:
         return None
     names = [state] if isinstance(state, str) else list(state)
