@@ -220,7 +220,7 @@ class Scheduler(StoreVerbs):
 
     def _check_new(self, name: str) -> None:
         if self._thread is not None:
-            raise StateError(f"job {name!r}: expected to be defined before the scheduler starts; move it up")
+            raise StateError(f"job {name!r}: expected to be defined before start(); define it earlier")
         if name in self.jobs:
             raise DuplicateJob(f"job {name!r} is defined already in this program; choose another name with name=…")
 
@@ -246,7 +246,7 @@ class Scheduler(StoreVerbs):
         >>> sched.secrets_from(Vault())
         """
         if self._thread is not None:
-            raise StateError("secrets_from: expected to be called before the scheduler starts; move it up")
+            raise StateError("secrets_from: expected to be called before start(); call it earlier")
         if not callable(getattr(provider, "get", None)) or not isinstance(getattr(provider, "name", None), str):
             raise DefinitionError(
                 f"provider: expected an object with a name and 'async def get', got {type(provider).__name__}"
@@ -269,7 +269,7 @@ class Scheduler(StoreVerbs):
         ('NodeJoined', 'NodeLeft')
         """
         if self._thread is not None:
-            raise StateError("subscribe: expected to be called before the scheduler starts; move it up")
+            raise StateError("subscribe: expected to be called before start(); call it earlier")
         if isinstance(subscriber, EventBuffer):
             self._events.subscribe(subscriber.take)
             return

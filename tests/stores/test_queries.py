@@ -48,7 +48,7 @@ def test_a_cursor_that_was_changed_is_refused(cursor: Cursor, data: st.DataObjec
     place = data.draw(st.integers(0, len(text) - 1))
     letter = data.draw(st.sampled_from(URL_SAFE).filter(lambda one: one != text[place]))
     for changed in (text[:place] + letter + text[place + 1 :], text[:place], text + letter, text + "="):
-        with pytest.raises(DefinitionError, match="cursor: expected one as it was answered"):
+        with pytest.raises(DefinitionError, match="cursor: expected one from an earlier answer"):
             decode_cursor(changed, type(cursor))
 
 

@@ -391,7 +391,7 @@ class Client(Verbs):
         number = run_number(run_id)
         letter = await self.get_run(number)
         if letter is None:
-            raise UnknownRun(f"there is no run {number}: expected one that is dead and not forgotten since")
+            raise UnknownRun(f"there is no run {number}: expected one that is dead and not removed")
         told = await self._replay({"run_ids": [number]}, repeat=True)  # asked twice, it is one run
         if len(told.run_ids) != 1:
             raise StoreError(f"{self.server.url}: expected the run that replays {number}, got {told.run_ids}")

@@ -252,8 +252,8 @@ def check_way(url: str) -> None:
     """Refuse to send a key over plain HTTP to another machine."""
     if urlsplit(url).scheme == "http" and not _stays_here(url):
         raise DefinitionError(
-            f"url: expected https:// for a key that goes to another machine, got {url[:80]!r}, where everybody on the "
-            "way can read it; put TLS before the server, or allow it with insecure=True (--insecure, or "
+            f"url: expected https:// for a key that goes to another machine, got {url[:80]!r}, where others on the "
+            "network can read it; put TLS before the server, or allow it with insecure=True (--insecure, or "
             "ONTHEDOT_INSECURE=1)"
         )
 

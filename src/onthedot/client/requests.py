@@ -46,7 +46,7 @@ def run_path(run_id: RunHandle | int, action: str = "") -> str:
     """Return the path of a run. Raises `UnknownRun` for a number that no run can have."""
     number = run_number(run_id)
     if not stored_number(number):
-        raise UnknownRun(f"there is no run {number}: expected one that was submitted and not forgotten since")
+        raise UnknownRun(f"there is no run {number}: expected one that was submitted and not removed")
     return f"/api/v1/runs/{number}{action and '/'}{action}"
 
 
@@ -115,7 +115,8 @@ def written_job(job: Job) -> Written:
         raise DefinitionError(error.problems, subject=f"job {job.name!r} cannot be sent to a server") from None
     if not same:
         raise DefinitionError(
-            "expected what a file can say, got more; store it with a Scheduler", subject=f"job {job.name!r}"
+            "expected a job that a file can express; store this one with a Scheduler",
+            subject=f"job {job.name!r}",
         )
     return said
 

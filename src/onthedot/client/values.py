@@ -38,7 +38,7 @@ def read(kind: Callable[[Any], T], told: Any) -> T:
         return kind(told)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = f"{kind.__name__}: expected what this version can read, but {type(error).__name__}: {error}"
-        raise StoreError(f"{what}; is the server's another?") from error
+        raise StoreError(f"{what}; does the server have another version?") from error
 
 
 def instant(text: str) -> Micros:

@@ -190,7 +190,7 @@ async def follow_logs(server: ServerConnection, run_id: int) -> AsyncGenerator[S
         else:
             misses += 1
             if misses >= _MISSES:
-                raise StoreUnavailable(f"{server.url}: expected what run {run_id} says, but the stream ends again")
+                raise StoreUnavailable(f"{server.url}: expected the output of run {run_id}, but the stream ended again")
         await server.pause(misses)
 
 

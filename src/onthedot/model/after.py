@@ -78,7 +78,7 @@ def check_cycle(name: str, after: After | None, parents_of: Callable[[str], Iter
     Traceback (most recent call last):
         ...
     onthedot.model.errors.DependencyCycle: job 'a': after: expected no job to run after itself, got a → b → c → a; \
-take one of these arrows out
+remove one of these arrows
     """
     if after is None:
         return
@@ -99,5 +99,5 @@ take one of these arrows out
 
 def cycle_error(cycle: Sequence[str]) -> DependencyCycle:
     """Return the error for a cycle: its jobs in the order in which they would run, the first one again at the end."""
-    problem = f"after: expected no job to run after itself, got {' → '.join(cycle)}; take one of these arrows out"
+    problem = f"after: expected no job to run after itself, got {' → '.join(cycle)}; remove one of these arrows"
     return DependencyCycle(problem, subject=f"job {cycle[0]!r}")

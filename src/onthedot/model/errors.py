@@ -126,7 +126,7 @@ class DependencyCycle(DefinitionError):
     ... async def clean() -> None: ...
     >>> await sched.start()  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    onthedot.model.errors.DependencyCycle: ... got load → clean → load; take one of these arrows out
+    onthedot.model.errors.DependencyCycle: ... got load → clean → load; remove one of these arrows
     """
 
 
@@ -174,7 +174,7 @@ class UnknownRun(OnTheDotError, LookupError):
     ...         except otd.UnknownRun as error:
     ...             print(error)
     >>> asyncio.run(main())
-    there is no run 7: expected one that was submitted and not forgotten since
+    there is no run 7: expected one that was submitted and not removed
     """
 
 

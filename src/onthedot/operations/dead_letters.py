@@ -197,7 +197,7 @@ async def replay_letter(
     run. `StateError` if it is not dead, or was discarded; `UnknownRun`, `UnknownJob` if it or its job is gone."""
     letter = await store.queries.get_run(run_id)
     if letter is None:
-        raise UnknownRun(f"there is no run {run_id}: expected one that is dead and not forgotten since")
+        raise UnknownRun(f"there is no run {run_id}: expected one that is dead and not removed")
     if letter.state is not RunState.DEAD:
         raise StateError(f"run {run_id}: expected one that is dead, got {letter.state}; ask for a new run instead")
     if letter.settled.startswith(REPLAYED):

@@ -158,7 +158,7 @@ async def rerun(
     or if the caller does not see it."""
     run = await store.queries.get_run(run_id)
     if run is None:
-        raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
+        raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not removed")
     if run.state not in TERMINAL:
         raise StateError(f"run {run_id}: expected one that has ended, it is {run.state}; cancel it first, or wait")
     record = await job_of(store, run, sees=sees)

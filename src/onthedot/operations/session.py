@@ -67,7 +67,7 @@ def known_number(run_id: int) -> int:
 
 def no_run(run_id: int) -> UnknownRun:
     """The error for a run that is not stored."""
-    return UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
+    return UnknownRun(f"there is no run {run_id}: expected one that was submitted and not removed")
 
 
 # ── where instants are computed ────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""The context of an attempt: what a handler gets as `ctx`, and how it saves checkpoints, progress, logs and results."""
+"""Defines the context of an attempt: a handler receives `ctx` to save checkpoints, progress, logs and results."""
 
 from __future__ import annotations
 

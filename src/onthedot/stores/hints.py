@@ -1,6 +1,6 @@
 """Sends hints, which wake sleeping services, and listens for hints of other processes.
 
-Losing or doubling every one of them costs latency only, because everybody who sleeps looks again by itself.
+A lost or repeated hint costs only latency, because every sleeping service also polls.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from onthedot.clock import Micros
 from onthedot.ids import RandomIds
 
 HintKind = Literal["runs", "schedules", "beats", "terms", "ends"]
-"""What there may be to do: runs to take, schedules to plan, a reason to beat now (cancels and drains come back with the
-beat, and the leader hears who lives), terms to win, runs that have ended."""
+"""The reason to wake a service. runs: there are runs to take. schedules: there are schedules to plan. beats: the node
+sends a heartbeat now, and receives cancellations and drains with its answer. terms: there are terms to win. ends: runs
+have ended."""
 
 KINDS: tuple[HintKind, ...] = get_args(HintKind)
 
 ALIVE_EVERY = 5.0
-"""How often a listener sees whether its server is still there, in seconds."""
+"""The time between two checks of a listener that its server is still available, in seconds."""
 
 LONGEST_PAUSE = 5.0
-"""How long it waits between two attempts to connect, at the most, in seconds."""
+"""The longest time between two attempts to connect, in seconds."""
 
 
 class Hint(NamedTuple):
-    """Something changed that a sleeping service may want to know."""
+    """Tells sleeping services that something has changed."""
 
     kind: HintKind
     ready_at: Micros
 
 
 class Loss(NamedTuple):
-    """A store has come back without writes that it had acknowledged: `kept` of `acknowledged` remain. It is no hint,
-    but sent in the same way. `epoch` counts restarts and replacements of the server."""
+    """A store has lost writes that it had acknowledged: `kept` of `acknowledged` remain. A loss is not a hint, but is
+    sent in the same way. `epoch` counts restarts and replacements of the server."""
 
     kept: int
     acknowledged: int
@@ -44,8 +45,8 @@ class Loss(NamedTuple):
 
 
 class Hints:
-    """The subscribers of a store. They are called after the commit of a change, each on the loop that it listens from:
-    at once if the change was made on that loop."""
+    """The subscribers of a store. They are called after the commit of a change, each on the event loop from which it
+    subscribed. If the change was made on that loop, they are called at once."""
 
     def __init__(self) -> None:
         self._listeners: list[tuple[Callable[[Hint], None], asyncio.AbstractEventLoop | None]] = []
@@ -60,7 +61,7 @@ class Hints:
         self._mourners = [one for one in self._mourners if one != mourner]
 
     def listen_for_loss(self, listener: Callable[[Loss], None]) -> None:
-        """Call this listener when the store has lost writes, on the thread that notices."""
+        """Call this listener when the store has lost writes. It is called on the thread that detects the loss."""
         self._mourners.append(listener)
 
     def tell_loss(self, loss: Loss) -> None:
@@ -78,7 +79,7 @@ class Hints:
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop of this thread; None outside of any."""
+    """Return the event loop of this thread. None if no loop runs."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -86,10 +87,10 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 class BaseListener(ABC):
-    """Passes on the hints of other processes, on the loop that started it. Reconnects when it has to."""
+    """Forwards the hints of other processes, on the event loop that started it. It reconnects when necessary."""
 
     trouble: ClassVar[tuple[type[Exception], ...]]
-    """What the server, or the way to it, can go wrong with."""
+    """The errors of the server, or of the connection to it."""
 
     def __init__(self, sender: str, hints: Hints) -> None:
         self._sender = sender
@@ -114,16 +115,16 @@ class BaseListener(ABC):
 
     @abstractmethod
     async def _listen_once(self, *, missed: bool) -> None:
-        """Connect, call `_is_listening`, and `_heard` with what comes, until the connection is lost."""
+        """Connect, call `_is_listening`, and call `_heard` for each hint, until the connection is lost."""
 
     def _is_listening(self, *, missed: bool) -> None:
-        """The connection is made. What came before that is missed: then everybody looks once."""
+        """Note that the connection is open. `missed`: hints may have been lost before, so wake every service once."""
         self.listening.set()
         if missed:
             self._send(KINDS)
 
     def _heard(self, sender: str, kinds: Collection[str]) -> None:
-        """Pass on hints of another process. This process knows its own."""
+        """Forward hints of another process. This process knows its own."""
         if sender != self._sender:
             self._send([kind for kind in KINDS if kind in kinds])
 
@@ -132,7 +133,7 @@ class BaseListener(ABC):
             self._hints.send(Hint(kind, 0))
 
     async def close(self) -> None:
-        """Stop listening. A library can swallow a cancellation while it connects, so it is cancelled until the task has
+        """Stop listening. A library can swallow a cancellation while it connects. So the task is cancelled until it has
         ended."""
         if self._task is None:
             return

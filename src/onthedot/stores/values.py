@@ -1,4 +1,4 @@
-"""The values that go into a store and come out of it. `protocol.py` uses them."""
+"""Defines the values that a store receives and returns. `protocol.py` uses them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from onthedot.model.run import Lease, Progress, RunState
 from onthedot.model.window import ExceptReason, ScheduleState, SkipRange
 
 EVERY = 10**9
-"""As a limit: all there are."""
+"""A limit that means: all."""
 
 ONE_WRITE = 100
-"""So many runs `Store.submit` stores together or not at all. More may take several writes."""
+"""The number of runs that `Store.submit` stores together or not at all. More runs may take several writes."""
 
 LAST_MARK = Mark(2**53, 0)
-"""Behind every run that has ended: stores that count in doubles are exact up to here."""
+"""A mark after every run that has ended. Stores that count in doubles are exact up to this value."""
 
 
 def most(limit: int | None) -> int:
-    """A limit as a number; None, which means all, is one that nothing reaches.
+    """Return a limit as a number. None means all, and gives a number that no list reaches.
 
     >>> most(100), most(None)
     (100, 1000000000)
@@ -34,7 +34,7 @@ def most(limit: int | None) -> int:
 
 
 class MovedSlot(NamedTuple):
-    """What `move_slot` did: the slot will not run, and which run takes its place, if any."""
+    """The answer of `move_slot`: the slot that will not run, and the run that takes its place, if any."""
 
     schedule_id: str
     slot_at: Micros
@@ -43,12 +43,12 @@ class MovedSlot(NamedTuple):
 
     @property
     def slot(self) -> datetime:
-        """The slot as people see it."""
+        """The slot as a datetime."""
         return to_datetime(self.slot_at)
 
 
 class Paused(NamedTuple):
-    """What `pause` did."""
+    """The answer of `pause`."""
 
     record: JobRecord
     withdrawn: int
@@ -57,7 +57,7 @@ class Paused(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """What `resume` did, or would do: slots that become runs, slots that will not, and held runs that are free."""
+    """The answer of `resume`, or of its dry run: slots that become runs, slots that are skipped, and released runs."""
 
     record: JobRecord
     slots: tuple[Micros, ...] = ()
@@ -66,22 +66,22 @@ class Resumed(NamedTuple):
 
 
 class CancelAnswer(NamedTuple):
-    """What became of a request to cancel: `cancelled` now, `asked` because it runs, the state that it `ended` in
-    before, or `unknown`."""
+    """The answer of `cancel`. `cancelled`: the run is cancelled now. `asked`: its attempt is asked to stop. `ended`:
+    the run had ended before, in `state`. `unknown`: there is no such run."""
 
     kind: Literal["cancelled", "asked", "ended", "unknown"]
     state: RunState | None = None
 
 
 class Due(NamedTuple):
-    """Schedules whose next slot lies within the look-ahead, and whether there are more."""
+    """Schedules whose next slot is within the look-ahead. `more` is True if there are others."""
 
     schedules: list[ScheduleState]
     more: bool
 
 
 class ScheduleCursor(NamedTuple):
-    """Behind this schedule, in the order of next slots."""
+    """The place after this schedule, in the order of next slots."""
 
     next_at: Micros
     job_id: int
@@ -89,7 +89,8 @@ class ScheduleCursor(NamedTuple):
 
 
 class NextSchedules(NamedTuple):
-    """Schedules in the order of their next slots, and where the next ones begin (None: that was all)."""
+    """Schedules in the order of their next slots, and the place where the next page begins (None: there is no next
+    page)."""
 
     schedules: list[ScheduleState]
     next: ScheduleCursor | None
@@ -97,22 +98,22 @@ class NextSchedules(NamedTuple):
 
 @dataclass(slots=True)
 class PutJob:
-    """What `put_job` did."""
+    """The answer of `put_job`."""
 
     record: JobRecord
     change: Literal["created", "changed", "unchanged"]
     planned: int = 0
     withdrawn: int = 0
-    pause: Literal["", "pause", "resume"] = ""  # what was done besides, because the job's file says so
+    pause: Literal["", "pause", "resume"] = ""  # the change of the pause that the job's file requires
 
 
 @dataclass(slots=True)
 class ReserveRequest:
-    """What a worker asks of `reserve`.
+    """The request of a worker to `reserve`.
 
-    Work already due is reserved and armed at once: one run for each of the free `seats`, and up to `extra` more
-    of the jobs in `quick`, whose runs are so short that they will find a seat in a moment. Work due within `horizon` is
-    reserved ahead, at most `ahead` runs. `lease_ids` holds `seats + extra + ahead` ids that were never used before."""
+    Due work is reserved and armed at once: one run for each of the free `seats`, and up to `extra` more of the jobs in
+    `quick`. The runs of these jobs are so short that a seat will soon be free. Work due within `horizon` is reserved
+    ahead, at most `ahead` runs. `lease_ids` holds `seats + extra + ahead` ids that were never used before."""
 
     incarnation: str
     lease_ids: LeaseIds
@@ -123,14 +124,14 @@ class ReserveRequest:
     horizon: Micros = 0
     lapse: Micros = 500_000
     queues: Sequence[str] = ("default",)
-    labels: frozenset[str] = frozenset()  # what this worker offers
-    tasks: frozenset[str] = frozenset()  # the names of what this worker can do, as `ability_of` gives them
-    number: int = 0  # of this ask, growing with each one of its incarnation; see `recover`
+    labels: frozenset[str] = frozenset()  # the labels that this worker offers
+    tasks: frozenset[str] = frozenset()  # the abilities of this worker, as `ability_of` names them
+    number: int = 0  # grows with each request of the incarnation; see `recover`
 
 
 @dataclass(slots=True)
 class Reserved:
-    """What a worker got. `look_again_at` is when something else may become free; None: nothing is waiting."""
+    """The answer of `reserve`. `look_again_at` is the time at which more work may be available. None: no run waits."""
 
     now: Micros
     armed: list[Lease] = field(default_factory=list)
@@ -140,28 +141,28 @@ class Reserved:
 
 @dataclass(slots=True)
 class Node:
-    """One registered process. A new incarnation at every boot, so that a reused name inherits nothing."""
+    """One registered process. Each start makes a new incarnation, so that a reused name inherits nothing."""
 
     id: str
     incarnation: str
     host: str = ""
     pid: int = 0
     roles: tuple[str, ...] = ("planner", "worker")
-    queues: tuple[str, ...] = ()  # that its worker serves
-    labels: tuple[str, ...] = ()  # that it offers
-    tasks: tuple[str, ...] = ()  # that it can do
+    queues: tuple[str, ...] = ()  # the queues that its worker serves
+    labels: tuple[str, ...] = ()  # the labels that it offers
+    tasks: tuple[str, ...] = ()  # its abilities
     seats: int = 0
-    draining: bool = False  # somebody has asked it to take no more work
+    draining: bool = False  # a user has asked it to take no more work
     registered_at: Micros = 0
     lease_until: Micros = 0
     left_at: Micros | None = None
-    ttl: Micros = 0  # of its lease, as it was last renewed
+    ttl: Micros = 0  # the length of its lease at the last renewal
     tzdata: str = ""  # the version of its zone data, such as 2025b
 
 
 class Beat(NamedTuple):
-    """The answer to a heartbeat: the store's clock, the lease's new end, and the running attempts of this
-    incarnation that somebody asks to stop (lease id, why). `draining`: it is to take no more work."""
+    """The answer to a heartbeat: the store's clock, the lease's new end, and the running attempts of this incarnation
+    that are asked to stop (lease id, reason). `draining`: the node must take no more work."""
 
     now: Micros
     lease_until: Micros
@@ -171,10 +172,10 @@ class Beat(NamedTuple):
 
 @dataclass(slots=True)
 class Term:
-    """A planner's right to plan one shard of a layout until `until`. Numbers only grow, over all layouts.
+    """A planner's right to plan one shard of a layout until `until`. Term numbers only grow, over all layouts.
 
-    `tzdata` is the version of its node's zone data; `zones` the one that all next slots of the shard were computed with
-    when the term began, or when that was last done anew (empty: nobody knows)."""
+    `tzdata` is the version of its node's zone data. `zones` is the version with which all next slots of the shard were
+    computed, when the term began or when they were last computed again (empty: unknown)."""
 
     shard: int
     number: int
@@ -186,19 +187,19 @@ class Term:
 
 
 class About(NamedTuple):
-    """What a store is, and what it promises. For people: nothing is decided by it."""
+    """Describes a store and its promises to people. No decision depends on it."""
 
     product: str  # such as PostgreSQL
     version: str
-    promise: str  # what is left of what was acknowledged, when the machine that keeps it dies
-    connections: int = 0  # that one event loop of a node may have open at the most; 0: none are counted
-    caution: str = ""  # what can go wrong with this configuration, and after a semicolon what to do; empty: nothing
+    promise: str  # the acknowledged writes that survive a crash of the store's machine
+    connections: int = 0  # the maximum for one event loop of a node; 0: not counted
+    caution: str = ""  # a risk of this configuration, and after a semicolon what to do; empty: none
 
 
 class Note(NamedTuple):
-    """Progress and logs of a running attempt. `log` is everything logged so far; the sender bounds it.
+    """Progress and logs of a running attempt. `log` is everything logged so far. The sender limits its size.
 
-    `number` grows with each note of the attempt, so that one which was late on its way replaces nothing newer."""
+    `number` grows with each note of the attempt, so that a delayed note never replaces a newer one."""
 
     lease: Lease
     number: int
@@ -207,15 +208,15 @@ class Note(NamedTuple):
 
 
 class LogRecord(NamedTuple):
-    """What one attempt of a run has logged."""
+    """The log of one attempt of a run."""
 
     attempt: int
     text: str
 
 
 class Parent(NamedTuple):
-    """A job that another runs after. `run_id` is the newest of its runs that counts and has not been used: None if
-    there is none, and always None with `any`, which uses each at once."""
+    """A job after which another job runs. `run_id` is the newest of its runs that counts and has not been used. It is
+    None if there is no such run, and always None with `any`, which uses each run at once."""
 
     name: str
     run_id: int | None = None
@@ -224,23 +225,25 @@ class Parent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A named line of runs. Every name is a queue; this is its state: pause, shares, and its runs.
+    """A named line of runs. Every name is a queue. This value has its state: the pause, the shares, and the counts of
+    its runs.
 
-    With `weights`, it is shared fairly: between the values of the argument that jobs name as their `share`, each with
-    its weight (1 for those that are not named)."""
+    With `weights`, the queue is shared fairly between the values of the argument that jobs name as their `share`. Each
+    value has its weight (1 if none is given)."""
 
     name: str
     paused_at: Micros | None = None
     reason: str = ""
     weights: Mapping[str, int] | None = None
     waiting: int = 0  # runs that are scheduled or reserved
-    due: int = 0  # those of them whose instant has come
+    due: int = 0  # waiting runs that are due now
     running: int = 0
     oldest_due: Micros | None = None
 
 
 class Unplaced(NamedTuple):
-    """A run that the leader is to find a place for. `place` is the incarnation that had it, and did nothing."""
+    """A run for which the leader must choose a worker. `place` is the incarnation that was chosen before, but did not
+    start the run."""
 
     run_id: int
     record: JobRecord
@@ -249,21 +252,21 @@ class Unplaced(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """A run, and the incarnation that is to take it."""
+    """A run, and the incarnation that the leader chose for it."""
 
     run_id: int
     incarnation: str
 
 
 class Layout(NamedTuple):
-    """How many shards the buckets are divided into. The version grows with each change."""
+    """The number of shards that the buckets are divided into. The version grows with each change."""
 
     version: int = 1
     shards: int = 1
 
 
 class Replanned(NamedTuple):
-    """A schedule whose next slot was computed again: the schedule as it was read, and the slot."""
+    """A schedule whose next slot was computed again: the state that was read, and the new slot."""
 
     job_id: int
     schedule_id: str
@@ -273,14 +276,14 @@ class Replanned(NamedTuple):
 
 
 class Held(NamedTuple):
-    """How many runs an incarnation has reserved, and how many it executes."""
+    """The numbers of runs that an incarnation has reserved and that it executes."""
 
     reserved: int = 0
     running: int = 0
 
 
 class Owned(NamedTuple):
-    """How many jobs an owner has, and how many runs of these jobs have not ended."""
+    """The number of jobs of an owner, and the number of runs of these jobs that have not ended."""
 
     jobs: int = 0
     runs: int = 0
