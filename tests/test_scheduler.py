@@ -371,7 +371,7 @@ async def test_a_verb_at_the_wrong_time_is_refused_with_a_hint():
     await sched.start()
     with pytest.raises(otd.StateError, match="running already"):
         await sched.start()
-    with pytest.raises(otd.StateError, match="before the scheduler starts"):
+    with pytest.raises(otd.StateError, match=r"before start\(\)"):
         sched.job(lambda: None)
     with pytest.raises(otd.UnknownJob, match="no job 'x' is stored"):
         await sched.submit("x")

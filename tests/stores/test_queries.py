@@ -71,7 +71,7 @@ def test_any_other_text_is_refused_with_our_error(text: str):
     ],
 )
 def test_a_forged_cursor_is_refused(kind: type[Cursor], fields: tuple[Any, ...]):
-    with pytest.raises(DefinitionError, match="as it was answered"):
+    with pytest.raises(DefinitionError, match="one from an earlier answer"):
         decode_cursor(encode_cursor(kind(*fields)), kind)
 
 
