@@ -1,8 +1,8 @@
 """Records the output of one program: adds times, removes secrets, and limits the size.
 
-The first half of the limit goes to the file at once. Later output is kept in memory as it came, up to the other half.
-At the end it is redacted and written after a remark that says how many bytes were cut. So a program that prints a
-gigabyte costs a few copies of its last megabytes, and delays nobody else.
+The first half of the limit goes to the file at once. Later output is kept unchanged in memory, up to the other half. At
+the end it is redacted and written after a remark that says how many bytes were cut. So a program that prints a gigabyte
+costs memory for a few copies of its last megabytes. It delays no other program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onthedot.output.records import WINDOW, Record, Stream, encode
 from onthedot.output.redact import Redactor, forms_of
 
 LARGEST = 64 << 10
-"""Most bytes of one record's text, and of one piece of a stream."""
+"""The most bytes of one record's text, and of one piece of a stream."""
 LEAST = 64 << 10
 """Bytes that each program may print even if others of its attempt have used up the limit."""
 SMALL = 4 << 10
@@ -26,13 +26,13 @@ SMALL = 4 << 10
 ENTRY = 128
 """Memory that a piece takes besides its bytes."""
 EACH_SECOND = 256 << 10
-"""Bytes of each second that are shown while the program runs, once its log is full."""
+"""Once the log is full, this many bytes per second are still shown while the program runs."""
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Chunk(NamedTuple):
-    """Some bytes after the head, as they arrived; or the rest of the head, which is redacted already."""
+    """Bytes that arrived after the first half; or the rest of the first half, which is redacted already."""
 
     at: Micros
     stream: Stream
@@ -43,9 +43,10 @@ class _Chunk(NamedTuple):
 class Capture:
     """Appends one program's output to a log file. Used in the guard's process, from one thread.
 
-    The file is made for its owner alone, at the first write. A link in its place is not followed (`OSError`). `limit`
-    is how large the attempt's file may become. Earlier programs of the attempt may have written to it; each program
-    may add at least a little. If the file can no longer be written, the rest is lost, and the program goes on.
+    The first write creates the file, and only its owner may read it. A link in its place raises `OSError`. `limit` is
+    the largest size of the attempt's file, in bytes. Earlier programs of the attempt may have written to it; each
+    program may add a little (`LEAST`) in any case. If the file can no longer be written, the rest is lost, and the
+    program continues.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Capture:
         self._cut = 0
 
     def feed(self, stream: Stream, data: bytes) -> str:
-        """Record some bytes. Returns the text that may be shown now."""
+        """Record some bytes. Return the text that may be shown now."""
         if self._shown is not None:
             now = self._clock()
             self._keep_tail(now, stream, data)
@@ -80,12 +81,12 @@ class Capture:
         return text
 
     def tick(self) -> None:
-        """Write the record that has waited long enough for more text. Call it a few times each second."""
+        """Write the current record if it has waited long enough for more text. Call it a few times each second."""
         if self._gathered and not 0 <= self._clock() - self._since < WINDOW:
             self._write_gathered()
 
     def close(self) -> list[tuple[Stream, str]]:
-        """Write the rest. Returns the text that was held back. May be called twice."""
+        """Write the rest. Return the text that was held back. A second call is allowed."""
         if self._closed:
             return []
         self._closed = True
@@ -130,7 +131,7 @@ class Capture:
             rest = self._characters[stream].close(redactor.close())
             if self._shown is None:
                 self._gather(stream, rest)
-            else:  # the head was full with what came last
+            else:  # the last bytes filled the first half exactly
                 self._keep(_Chunk(self._clock(), stream, rest.encode(errors="replace"), redacted=True))
             shown.append((stream, rest))
         if self._gathered:
@@ -140,7 +141,7 @@ class Capture:
     # ── the second half ──────────────────────────────────────────────────────────────────────────────────────
 
     def _begin_tail(self, rest: str) -> None:
-        """The head is full, and `rest` did not fit: begin the tail with it."""
+        """Begin the tail with `rest`, which did not fit into the full head."""
         self._head = 0
         self._shown = LiveText(self._redactors, self._characters)
         self._keep(_Chunk(self._since, self._gathered_of, rest.encode(errors="replace"), redacted=True))
@@ -165,7 +166,8 @@ class Capture:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Drop the oldest bytes above the limit. Not for every byte, because the rest of a piece is copied."""
+        """Drop the oldest bytes above the limit. It waits until there are many, because it copies the rest of a
+        piece."""
         if self._tail_bytes < self._most_tail + min(LARGEST, self._most_tail):
             return
         while (surplus := self._tail_bytes - self._most_tail) > 0 and self._tail:
@@ -216,7 +218,7 @@ class Capture:
     # ── the file ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _end_last_line(self) -> int:
-        """The size of the file. If it ends within a line, its writer was killed: end that line."""
+        """Return the file's size. If the file ends within a line, its writer was killed. Then this ends that line."""
         if self._file < 0:
             return 0
         size = os.fstat(self._file).st_size
@@ -231,12 +233,12 @@ class Capture:
                 self._file = os.open(self._path, _FLAGS | os.O_CREAT, 0o600)
             while rest:
                 rest = rest[os.write(self._file, rest) :]
-        except OSError:  # the disk is full or gone; the program goes on
+        except OSError:  # the disk is full or gone; the program continues
             return
 
 
 def _open_found(path: Path) -> int:
-    """A descriptor of the file; -1 if there is none."""
+    """Return a descriptor of the file; -1 if the file does not exist."""
     try:
         return os.open(path, _FLAGS)
     except FileNotFoundError:
@@ -244,7 +246,8 @@ def _open_found(path: Path) -> int:
 
 
 def _beginning(record: Record, room: int) -> tuple[bytes, int]:
-    """As much of a record's beginning as fits, encoded; and how many characters of its text that is."""
+    """Encode as much of a record's beginning as fits. Return the bytes, and how many characters of the text they
+    hold."""
     line, fits = encode(record), len(record.text)
     while len(line) > room and fits:
         fits = min(fits - 1, fits * max(room, 0) // len(line))
@@ -253,7 +256,7 @@ def _beginning(record: Record, room: int) -> tuple[bytes, int]:
 
 
 def _end(record: Record, room: int) -> tuple[bytes, int]:
-    """The same for a record's end."""
+    """Encode as much of a record's end as fits. Return the same as `_beginning`."""
     line, fits = encode(record), len(record.text)
     while len(line) > room and fits:
         fits = min(fits - 1, fits * max(room, 0) // len(line))
@@ -265,7 +268,7 @@ def _end(record: Record, room: int) -> tuple[bytes, int]:
 
 
 class LiveText:
-    """The text of streams whose log is full, as it is shown: redacted, and not more than people can read."""
+    """Makes the live text of streams whose log is full: redacted, and no more per second than people can read."""
 
     def __init__(self, redactors: Mapping[Stream, Redactor], characters: Mapping[Stream, Characters]) -> None:
         self._redactors = {stream: redactor.copy() for stream, redactor in redactors.items()}
@@ -274,7 +277,7 @@ class LiveText:
         self._bytes = 0
 
     def feed(self, stream: Stream, data: bytes, now: Micros) -> str:
-        """Take some bytes. Returns the text that may be shown now."""
+        """Take some bytes. Return the text that may be shown now."""
         if not 0 <= now - self._since < SECOND:
             self._since, self._bytes = now, 0
         self._bytes += len(data)
@@ -284,7 +287,7 @@ class LiveText:
         return self._characters[stream].feed(self._redactors[stream].feed(data))
 
     def close(self) -> list[tuple[Stream, str]]:
-        """The text that was held back."""
+        """Return the text that was held back."""
         return [(stream, self._characters[stream].close(one.close())) for stream, one in self._redactors.items()]
 
 
@@ -297,10 +300,10 @@ class Characters:
     """
 
     def __init__(self, begun: bytes = b"") -> None:
-        self._begun = begun  # the beginning of a character that is not complete
+        self._begun = begun  # the first bytes of an incomplete character
 
     def feed(self, data: bytes) -> str:
-        """The text of all characters that are complete."""
+        """Return the text of all complete characters."""
         if not data:
             return ""
         if self._begun:
@@ -310,7 +313,7 @@ class Characters:
         return (data if end == len(data) else data[:end]).decode(errors="replace")
 
     def close(self, data: bytes = b"") -> str:
-        """The text of the last piece, and of a character that was begun."""
+        """Return the text of the last piece. An incomplete character at the end becomes U+FFFD."""
         rest, self._begun = self._begun + data, b""
         return rest.decode(errors="replace")
 
@@ -320,7 +323,7 @@ class Characters:
 
 
 def _whole_until(data: bytes) -> int:
-    """Where the last character starts if it is not complete; else the end.
+    """Return where the last character starts if it is incomplete; else the end.
 
     >>> _whole_until("é".encode()), _whole_until("aé".encode()[:-1]), _whole_until(b"a\\xff")
     (2, 1, 2)

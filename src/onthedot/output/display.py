@@ -16,7 +16,7 @@ _ESCAPE = re.compile(
     re.VERBOSE,
 )
 _UNFINISHED = re.compile(r"(?:\x1b\[[0-?]*[ -/]*|\x1b[ -/]*|\r)\Z")
-_LONGEST = 64  # characters of a sequence that is not complete
+_LONGEST = 64  # the most characters of an incomplete sequence
 
 RESET = "\x1b[0m"
 _PLAIN = {*range(5), 7, *range(22, 26), 27, *range(30, 38), 39, *range(40, 48), 49, *range(90, 98), *range(100, 108)}
@@ -35,14 +35,14 @@ class Display:
         self._coloured = False
 
     def feed(self, text: str) -> str:
-        """The part of the text so far that may be shown."""
+        """Take some text. Return what may be shown now."""
         text = self._held + text
         cut = _UNFINISHED.search(text, max(0, len(text) - _LONGEST))
         self._held = cut[0] if cut else ""
         return _ESCAPE.sub(self._shown, text[: len(text) - len(self._held)])
 
     def close(self) -> str:
-        """The rest that was held back. Resets colours."""
+        """Return the text that was held back, and a reset of the colours."""
         rest = "\n" if self._held == "\r" else ""
         self._held = ""
         coloured, self._coloured = self._coloured, False
@@ -59,7 +59,7 @@ class Display:
 
 
 def safe(text: str) -> str:
-    """Make a whole text safe.
+    """Return a whole text, made safe.
 
     >>> safe("one\\x1b]52;c;aGk=\\x07 two\\x1b[8mhidden")
     'one twohidden'
@@ -69,7 +69,8 @@ def safe(text: str) -> str:
 
 
 def _is_plain(colours: str) -> bool:
-    """Whether this sequence sets or ends colours, bold, faint, italic, underlined or reversed, and nothing else."""
+    """Return whether this sequence sets or ends colours, bold, faint, italic, underlined or reversed, and nothing
+    else."""
     if len(colours) > _LONGEST:
         return False
     numbers = [int(part or 0) for part in re.split("[;:]", colours)]

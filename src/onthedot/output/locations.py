@@ -4,8 +4,9 @@
     output = "/srv/onthedot"                                 a directory
     output = "s3://bucket/prefix?endpoint=…&region=…"        S3; keys come from the environment, as for AWS tools
 
-Each store has a folder of its own: by default one for its address, and in a place that the setting names one for an
-id that the store holds (`output_owner.py`). A store in memory keeps its output in memory, unless a place is given.
+Each store has a folder of its own. By default the folder's name comes from the store's address. In a location that the
+setting names, it is an id that the store holds (`output_owner.py`). A store in memory keeps its output in memory,
+unless the setting names a location.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _STORES_APART = ("schema", "prefix")  # options of stores' URLs: several stores 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket in S3, and a prefix in it. Holds no keys, so its text shows none."""
+    """A bucket in S3, and a prefix in it. It holds no keys, so that its text shows none."""
 
     bucket: str
     prefix: str = ""
@@ -42,8 +43,9 @@ Location = Bucket | Path | None
 
 
 def output_location(setting: str, store: str | None, folder: str = "") -> Location:
-    """Where the setting `output` leads, for the store at this URL (None: it has no address). `folder` is the store's
-    own (`output_owner.py`), used where the setting names a place that other stores may share.
+    """Return the location that the setting `output` names, for the store at this URL (None: it has no address).
+    `folder` is the store's own folder (`output_owner.py`). It is used if the setting names a location, because other
+    stores may share that.
 
     >>> str(output_location("s3://logs/nightly?region=eu-central-1", None, "c0ffee"))
     's3://logs/nightly/c0ffee'
@@ -60,10 +62,10 @@ def output_location(setting: str, store: str | None, folder: str = "") -> Locati
 
 
 def spool_folder(setting: str, store: str | None) -> Path | None:
-    """Where the setting `spool` leads, always a directory. None: a temporary one, for as long as the program runs.
+    """Return the directory that the setting `spool` names. None: a temporary one, for as long as the process runs.
 
-    It is a folder of its own in that directory, closed for other users. The workspaces of programs are next to it, and
-    a program with a user of its own must be able to reach its workspace.
+    The spool is a subfolder of that directory, and closed for other users. The directory itself also holds the
+    workspaces of programs. A program with a user of its own must be able to reach its workspace.
     """
     if "://" in setting:
         raise DefinitionError(f"spool: expected a directory of this machine, got {shown_url(setting)!r}")
@@ -74,14 +76,14 @@ def spool_folder(setting: str, store: str | None) -> Path | None:
 
 
 def state_folder() -> Path:
-    """The folder in which programs of this user keep what must survive them."""
+    """Return the folder for this user's persistent state ($XDG_STATE_HOME)."""
     given = os.environ.get("XDG_STATE_HOME", "")
     base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
     return base / "onthedot"
 
 
 def home_of(store: str | None) -> str:
-    """The name of the folder for a store's output on this machine; empty for a store in this process's memory.
+    """Return the name of the folder for a store's output on this machine; empty for a store in this process's memory.
 
     >>> home_of("memory:"), len(home_of("sqlite:///jobs.db")), home_of("redis://a:b@h/0") == home_of("redis://c@h/0")
     ('', 16, True)

@@ -1,9 +1,9 @@
-"""The positions of readers who follow the output of a run, and the output after a position. Pure.
+"""Finds the output after a reader's position, for readers that follow the output of a run. Pure.
 
-While an attempt runs, its output is a *note*: text with its beginning and its end, whose middle may be left out. When
-the attempt is over and its output is kept, there are *records* with all of it. Both are counted in characters from the
-beginning. That includes what is left out of a note, and excludes its marks (`records.py`). So a position stays
-valid while a note grows, and a reader can continue from it at any server.
+While an attempt runs, its output is a *note*: a text whose middle may be left out. When the attempt has ended and its
+output is kept, *records* hold all of it. A position counts characters from the beginning. It counts text that a note
+leaves out, and does not count marks (`records.py`). So a position stays valid while a note grows, and a reader can
+continue from it at any server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from onthedot.output.records import Mark, Record, split_marked, without_marks
 
 LARGEST = 16 * 1024
-"""Most characters of one piece."""
+"""The most characters of one piece."""
 
 _GAP = re.compile(r"^\[… (\d{1,15}) characters left out …\]\n", re.MULTILINE)
 _PLACE = re.compile(r"(\d{1,6})\.([nr])\.(\d{1,15})")
@@ -24,7 +24,7 @@ _KNOWN = 400  # characters to search for, to find where a text with a gap contin
 
 
 class LogPosition(NamedTuple):
-    """After so many characters of an attempt's note (`n`), or of its records (`r`)."""
+    """A position: the number of characters before it in an attempt's note (`n`) or records (`r`)."""
 
     attempt: int = 1
     of: Literal["n", "r"] = "n"
@@ -35,7 +35,7 @@ class LogPosition(NamedTuple):
 
 
 def read_position(text: str) -> LogPosition | None:
-    """Read a position that was written as text; None for other text.
+    """Parse a position. Return None for other text.
 
     >>> read_position("2.r.70"), read_position("2.x.1")
     (LogPosition(attempt=2, of='r', offset=70), None)
@@ -52,7 +52,7 @@ class Piece(NamedTuple):
     text: str
     place: LogPosition
     record: Record | None = None
-    left_out: int = 0  # characters before it that were left out
+    left_out: int = 0  # how many characters before it are left out
 
 
 class Part(NamedTuple):
@@ -64,12 +64,12 @@ class Part(NamedTuple):
 
     @property
     def record(self) -> Record | None:
-        """The part as a record; None without a mark."""
+        """Return the part as a record; None if it has no mark."""
         return None if self.mark is None else Record(*self.mark, self.text)
 
 
 def read_note(note: str) -> tuple[Part, ...]:
-    """The parts of a note, without its marks. Where the middle is left out, a part starts after a gap.
+    """Split a note into its parts, without marks. If the middle is left out, a new part starts after the gap.
 
     >>> read_note("abc\\n[… 90 characters left out …]\\nxyz\\n")
     (Part(start=0, text='abc\\n', mark=None), Part(start=94, text='xyz\\n', mark=None))
@@ -90,7 +90,7 @@ def _parts(text: str, start: int) -> tuple[list[Part], int]:
 
 
 def note_records(parts: Sequence[Part]) -> tuple[str, list[Record] | None]:
-    """The text of a note, with a line for what is left out; and its records, or None if an older node wrote it.
+    """Return a note's text, with a line for each gap; and its records, or None if an older node wrote the note.
 
     >>> note_records(read_note("abc\\n[… 90 characters left out …]\\nxyz\\n"))
     ('abc\\n[… 90 characters left out …]\\nxyz\\n', None)
@@ -110,7 +110,7 @@ def note_records(parts: Sequence[Part]) -> tuple[str, list[Record] | None]:
 
 
 def note_pieces(parts: Sequence[Part], place: LogPosition) -> Iterator[Piece]:
-    """The text of a note after a position.
+    """Yield the text of a note after a position.
 
     >>> parts = [Part(0, "abc\\n"), Part(94, "xyz\\n")]
     >>> [(piece.text, piece.place.offset, piece.left_out) for piece in note_pieces(parts, LogPosition(1, "n", 2))]
@@ -134,7 +134,7 @@ def note_pieces(parts: Sequence[Part], place: LogPosition) -> Iterator[Piece]:
 
 
 class Log(NamedTuple):
-    """The records of an attempt, and where each of them begins."""
+    """The records of an attempt, and the offset at which each begins."""
 
     records: Sequence[Record]
     starts: Sequence[int]
@@ -142,7 +142,7 @@ class Log(NamedTuple):
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> Log:
-        """The log of these records."""
+        """Return the log of these records."""
         starts, size = [], 0
         for record in records:
             starts.append(size)
@@ -151,7 +151,7 @@ class Log(NamedTuple):
 
 
 def record_pieces(log: Log, place: LogPosition) -> Iterator[Piece]:
-    """The text of records after a position in them.
+    """Yield the text of records after a position in them.
 
     >>> log = Log.of([Record(1, "out", "", "abc"), Record(2, "err", "", "de")])
     >>> [(piece.text, str(piece.place)) for piece in record_pieces(log, LogPosition(1, "r", 2))]
@@ -168,8 +168,9 @@ def record_pieces(log: Log, place: LogPosition) -> Iterator[Piece]:
 
 
 def in_records(place: LogPosition, parts: Sequence[Part], text: str) -> LogPosition:
-    """The position in an attempt's records (their text is `text`) that matches a position in its note. Looks for what
-    the reader has seen. Line ends do not count, because a note has one after each piece of output.
+    """Return the position in an attempt's records that matches a position in its note. `text` is the records' text.
+    This searches it for the text that the reader has seen. It ignores line ends, because a note has one after each
+    piece of output.
 
     >>> str(in_records(LogPosition(1, "n", 3), [Part(0, "ab\\ncd\\n")], "abcd\\nef"))
     '1.r.2'
@@ -183,12 +184,12 @@ def in_records(place: LogPosition, parts: Sequence[Part], text: str) -> LogPosit
 
 
 def known(seen: str, text: str) -> int:
-    """How many characters at the beginning of the text were seen before. Line ends do not count.
+    """Return how many characters at the beginning of the text were seen before. It ignores line ends.
 
     >>> known("ab", "abcd"), known("", "abcd"), known("a\\nb\\n", "ab\\ncd"), known("xy", "abcd")
     (2, 0, 3, 0)
     """
-    text = without_marks(text)  # as a note has it
+    text = without_marks(text)  # as in a note
     if text.startswith(seen):
         return len(seen)
     squeezed, seen_squeezed = text.replace("\n", ""), seen.replace("\n", "")

@@ -1,9 +1,9 @@
 """Gives each store a folder of its own for output, and opens a node's spool and output store.
 
 The leader removes the output of runs that its store no longer has. It must not remove another store's output, and
-several stores may share the location that `Settings.output` names. So each store has a folder there. The name of the
-folder is an id in the store, so it does not depend on the store's address. The store also holds the location, for
-programs that only read.
+several stores may share the location that `Settings.output` names. So each store has a folder there. The folder's name
+is an id in the store. So it does not depend on the store's address. The store also holds the location, so that programs
+that only read can find it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Owner(NamedTuple):
     output: str = ""
 
     def location(self, setting: str, store: str | None) -> Location:
-        """Where its output is: where the setting says, or else where its nodes keep it.
+        """Return the location of the store's output: from `setting`, or if that is empty, from its nodes' setting.
 
         >>> str(Owner("0" * 32, "s3://logs/nightly").location("", "sqlite:///jobs.db"))
         's3://logs/nightly/00000000000000000000000000000000'
@@ -41,13 +41,13 @@ class Owner(NamedTuple):
 
 
 async def find_owner(store: Store) -> Owner:
-    """The owner that the store holds. Writes nothing. The folder is empty if no node has claimed it yet."""
+    """Return the owner that the store holds. This writes nothing. `folder` is empty if no node has claimed one yet."""
     return _owner(await store.documents.get_document(KIND, ID))
 
 
 async def claim_output(store: Store, setting: str, ids: Ids) -> Owner:
-    """Record in the store that its output goes where this setting says. Its folder is chosen once. If two nodes have
-    different settings, the one that started last wins."""
+    """Record this setting in the store as the location of its output. The store's folder is chosen once. If two nodes
+    have different settings, the node that started last wins."""
     wanted = str(output_location(setting, None)) if setting and "://" not in setting else setting
     while True:
         document = await store.documents.get_document(KIND, ID)
@@ -78,9 +78,9 @@ class NodeOutput(NamedTuple):
 
 
 async def open_node_output(settings: Settings, url: str | None, store: Store, ids: Ids) -> NodeOutput:
-    """The spool and the output store that the settings name, for the store at this URL (None: it has no address).
+    """Return the spool and the output store that the settings name, for the store at this URL (None: no address).
 
-    Records in the store where its output goes. Creates and reads nothing else yet.
+    This records the location of the output in the store. It creates and reads nothing else yet.
     """
     owner = await claim_output(store, settings.output, ids)
     return NodeOutput(Spool(spool_folder(settings.spool, url)), OutputStore(owner.location(settings.output, url)))

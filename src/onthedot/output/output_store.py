@@ -5,8 +5,8 @@
                                                       index.json     its files, with sizes and checksums
 
 Paths are made of ids, never of text that users wrote: the names of artifacts are in the index. The index is written
-last and only once. So an attempt has output if it has an index, and then all of it is there and never changes. A
-thousand runs share a folder, so that the pruner reads a little at a time.
+last and only once. So if an attempt has an index, all of its output is stored and never changes. A thousand runs share
+a folder, so that the pruner can read the store in small parts.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The kept files of an attempt: its log, compressed, and its artifacts."""
+    """The kept files of an attempt: its compressed log, and its artifacts."""
 
     log: Kept
     artifacts: tuple[Kept, ...] = ()
 
     def by_name(self) -> dict[str, Kept]:
-        """The artifacts by names that fit into a line and a URL. Control characters, and bytes that are no text, are
-        written as `%0A`. If another file has that name, a `~` is added.
+        """Return the artifacts by names that fit into a line and a URL. Control characters, and bytes that are not
+        text, are escaped (`%0A`). If another file has the same name, a `~` is added.
 
         >>> list(Index(Kept("log", "log", 0, ""), (Kept("a\\nb", "artifact-0", 0, ""),)).by_name())
         ['a%0Ab']
@@ -104,7 +104,7 @@ class Index:
 
 
 class Found(NamedTuple):
-    """An object in the output store, and when it was written."""
+    """An object in the output store, and the time at which it was written."""
 
     path: str
     run_id: int
@@ -126,8 +126,8 @@ class OutputStore:
     async def keep(self, name: Name, log: Path, artifacts: Sequence[tuple[str, Path]] = ()) -> Index:
         """Keep an attempt's log and artifacts (their names, and the files that hold them). Returns the index.
 
-        If the attempt has an index already, nothing changes and that index is returned. Meanwhile there is a packed
-        copy of the log next to it.
+        If the attempt has an index already, this changes nothing and returns that index. While it runs, a compressed
+        copy of the log lies next to the log.
         """
         known = await self.index(name)
         if known is not None:
@@ -169,12 +169,12 @@ class OutputStore:
         try:
             await self._put(path, data, create=True)
         except AlreadyExistsError:
-            return  # another process has kept the same just now
+            return  # another process has just kept the same output
 
     # ── read ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def index(self, name: Name) -> Index | None:
-        """The index of an attempt; None if nothing is kept, or not yet."""
+        """Return the index of an attempt; None if none is kept (yet)."""
         if self._is_unused():
             return None
         try:
@@ -189,7 +189,7 @@ class OutputStore:
             ) from None
 
     async def read(self, name: Name, kept: Kept, *, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes of one kept file, or a part of them."""
+        """Return the bytes of one kept file, or a part of them."""
         path = f"{name.folder}/{kept.stored}"
         end = kept.size if length is None else min(kept.size, start + length)
         if start >= end:
@@ -201,8 +201,8 @@ class OutputStore:
             raise OutputUnavailable(f"{self}: expected {path}, which its index names, and found nothing") from None
 
     async def records(self, name: Name) -> list[Record] | None:
-        """The records of an attempt's log; None if nothing is kept. `OutputUnavailable` if the log does not match its
-        index."""
+        """Return the records of an attempt's log; None if nothing is kept. Raise `OutputUnavailable` if the log does
+        not match its index."""
         index = await self.index(name)
         if index is None:
             return None
@@ -233,7 +233,7 @@ class OutputStore:
     # ── forget ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def groups(self) -> list[str]:
-        """The folders of runs, smallest ids first."""
+        """Return the folders of runs, smallest ids first."""
         if self._is_unused():
             return []
         try:
@@ -248,7 +248,7 @@ class OutputStore:
         return sorted(listed["common_prefixes"])
 
     async def of_group(self, group: str) -> list[Found]:
-        """The objects in a folder of runs."""
+        """Return the objects in a folder of runs."""
         try:
             return await self._try(self._list_objects(group))
         except FileNotFoundError:
@@ -262,7 +262,7 @@ class OutputStore:
         return [Found(match[0], int(match[1]), to_micros(meta["last_modified"])) for match, meta in matches if match]
 
     async def forget(self, paths: Iterable[str]) -> None:
-        """Remove objects, the index first: without an index the rest is nobody's output."""
+        """Remove objects, the index first: without an index, the other objects count as no output."""
         ordered = sorted(paths, key=lambda path: not path.endswith(INDEX))
         for path in ordered:
             try:
@@ -278,7 +278,7 @@ class OutputStore:
     # ── the location ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _is_unused(self) -> bool:
-        """Whether nothing can be stored yet. Then we create nothing, and load no library."""
+        """Return whether nothing can be stored yet. Then readers create nothing and load no library."""
         return self._opened is None and (
             self.location is None or (isinstance(self.location, Path) and not self.location.exists())
         )
@@ -290,7 +290,7 @@ class OutputStore:
         return self._opened
 
     def _first(self, opened: ObjectStore) -> ObjectStore:
-        """Keep the store that was opened first: two in memory would not share their contents."""
+        """Keep the object store that was opened first: two in memory would not share their contents."""
         if self._opened is None:
             self._opened = opened
         return self._opened
@@ -338,8 +338,8 @@ def _open(place: Location) -> ObjectStore:
 
 
 def _pack(log: Path) -> Path:
-    """Compress a log into a new file. The same log always gives the same bytes: they name no time and no file. The file
-    is the caller's own, because another process may pack the same log."""
+    """Compress a log into a new file. The same log always gives the same bytes, because they contain no time and no
+    file name. Each caller gets its own file, because another process may compress the same log."""
     with open(open_regular(log), "rb") as source:
         handle, packed = tempfile.mkstemp(dir=log.parent, prefix=PACKED)
         with open(handle, "wb") as target, gzip.GzipFile("", "wb", 6, target, mtime=0) as file:
@@ -382,8 +382,8 @@ def _kept(fields: dict[str, Any]) -> Kept:
 
 
 def make_private(root: Path, inside: str) -> None:
-    """Make `root`, and the folders on the way to the file `inside` it, with mode 0700. Existing folders stay as they
-    are, but `root` is closed for other users, and a link below it is refused (`OSError`)."""
+    """Create `root`, and the folders on the path to the file `inside` it, with mode 0700. Existing folders keep their
+    mode, except `root`, which gets mode 0700. Raise `OSError` for a link below `root`."""
     if not root.is_dir():
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if stat.S_IMODE(root.stat().st_mode) & 0o077:
@@ -398,7 +398,8 @@ def make_private(root: Path, inside: str) -> None:
 
 
 def refuse_links(root: Path, inside: str) -> None:
-    """Raise `OSError` if anything on the way from `root` to the file `inside` it is a link. A missing file is fine."""
+    """Raise `OSError` if any part of the path from `root` to the file `inside` it is a link. A missing file is
+    allowed."""
     path = root
     for part in inside.split("/"):
         path = path / part
@@ -414,7 +415,7 @@ def _refuse_link(path: Path) -> None:
 
 
 def open_regular(path: Path) -> int:
-    """A descriptor to read a regular file. `OSError` for a link, a device or a pipe."""
+    """Open a regular file for reading, and return its descriptor. Raise `OSError` for a link, a device or a pipe."""
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)

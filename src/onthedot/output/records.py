@@ -1,13 +1,12 @@
 """Records of output, and the marks that live log lines carry.
 
-A *record* is some text of one stream that arrived at one time. In files it is a line of JSON,
-`[instant, stream, step, text]`, in order of arrival. The instant is in microseconds of this machine's clock. The stream
-is `out`, `err`, or `otd` for our own remarks. A handler's log lines have the stream `log`. They are in no file: the
-store keeps them.
+A *record* is some text of one stream that arrived at one time. In files it is a line of JSON, `[instant, stream, step,
+text]`, in order of arrival. The instant is in microseconds of this machine's clock. The stream is `out`, `err`, or
+`otd` for our own remarks. A handler's log lines have the stream `log`; only the store holds them, and no file.
 
-The store keeps the output of a running attempt as a *note*, which is text. Before some of its lines it has a *mark*,
-which holds until the next one. A mark is a terminal control string (APC): terminals show nothing for it, and neither
-does an older `onthedot logs`. A note of an older version has no marks; nothing is known of its lines.
+The store keeps the output of a running attempt as a *note*, which is text. Some of its lines begin with a *mark*, which
+applies until the next one. A mark is a terminal control string (APC): terminals show nothing for it, and neither does
+an older `onthedot logs`. A note of an older version has no marks, so the time and stream of its lines are unknown.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Stream = Literal["out", "err", "otd", "log"]
 """Standard output and error of a program, our remarks, and what a handler logs."""
 
 WINDOW: Micros = 100 * MILLISECOND
-"""Text that a stream sends within this time has one instant."""
+"""Text that a stream sends within this time shares one instant."""
 
 
 # ── marks of live lines ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -37,19 +36,19 @@ _MARK = re.compile(r"^\x1b_otd;(\d{1,17});(out|err|otd|log);([^\x1b\n]{0,1000})\
 
 
 class Mark(NamedTuple):
-    """When some text arrived, from which stream, and in which step (empty: none)."""
+    """The instant, the stream and the step of some text (step empty: none)."""
 
     at: Micros
     stream: Stream
     step: str = ""
 
     def covers(self, later: Mark) -> bool:
-        """Whether it also holds for text that came with this later mark."""
+        """Return whether this mark also fits text that has the later mark."""
         return 0 <= later.at - self.at < WINDOW and self.stream == later.stream and self.step == later.step
 
 
 def encode_mark(mark: Mark) -> str:
-    """The mark as it stands in a note.
+    """Return the mark as it is written in a note.
 
     >>> encode_mark(Mark(1, "out", "build"))
     '\\x1b_otd;1;out;build\\x1b\\\\'
@@ -58,7 +57,7 @@ def encode_mark(mark: Mark) -> str:
 
 
 def without_marks(text: str) -> str:
-    """The text with all marks in it made harmless. It keeps its length.
+    """Return the text with all its marks made harmless. Its length stays the same.
 
     >>> without_marks("\\x1b_otd;1;out;\\x1b\\\\ forged").startswith("␛_otd;1;out;")
     True
@@ -67,7 +66,7 @@ def without_marks(text: str) -> str:
 
 
 def split_marked(text: str) -> Iterator[tuple[Mark | None, str]]:
-    """Split text at its marks. Gives the pieces, each with its mark, or None before the first one.
+    """Split text at its marks. Yield each piece with its mark; None before the first mark.
 
     >>> list(split_marked("a\\n" + encode_mark(Mark(1, "err")) + "b\\nc\\n"))
     [(None, 'a\\n'), (Mark(at=1, stream='err', step=''), 'b\\nc\\n')]
@@ -89,7 +88,7 @@ def _read(found: re.Match[str]) -> Mark | None:
         step = json.loads(f'"{found[3]}"')
     except ValueError:
         return None
-    stream: Stream = found[2]  # type: ignore[assignment] # the expression allows no other
+    stream: Stream = found[2]  # type: ignore[assignment] # the regular expression matches only streams
     return Mark(int(found[1]), stream, step)
 
 
@@ -109,7 +108,7 @@ class Record(NamedTuple):
 
 
 def encode(record: Record) -> bytes:
-    """The record as a line of JSON.
+    """Return the record as a line of JSON.
 
     >>> encode(Record(1, "out", "build", "done\\n"))
     b'[1,"out","build","done\\\\n"]\\n'
@@ -118,14 +117,14 @@ def encode(record: Record) -> bytes:
 
 
 def append(path: Path, record: Record) -> None:
-    """Append a record to a file. Makes the file for its owner alone, and does not follow a link (`OSError`)."""
+    """Append a record to a file. A new file is private to its owner. Raise `OSError` for a link."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(path, flags, 0o600), "ab") as file:
         file.write(encode(record))
 
 
 def decode(lines: Iterable[bytes]) -> Iterator[Record]:
-    """The records of whole lines. Leaves out lines that are cut: the last one of a file that is still written, or one
+    """Yield the records of complete lines. Skip incomplete lines: the last line while the file is written, or a line
     whose writer was killed.
 
     >>> list(decode([b'[1,"out","","a"]\\n', b'[2,"ou', b"[]\\n"]))

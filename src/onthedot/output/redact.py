@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from urllib.parse import quote, quote_plus
 
 SHORTEST = 4
-"""Shorter forms would remove text that is no secret. Shorter secrets are refused when they are defined."""
+"""Forms shorter than this would remove text that is no secret. Shorter secrets are refused when they are defined."""
 
-_LINE = 8  # each line of a secret that is at least so long counts as a secret
+_LINE = 8  # each line of a secret counts as a secret if it has at least this many characters
 _WRAPS = (76, 64)  # line lengths of `base64` and `openssl`: each line is hidden, also after other text
 _QUOTED = re.compile(r"""[ '"\\|&;()<>!{}*\[\]?^$`,]|(?<=[:=])~""")
 _QUOTED_FIRST = re.compile(rf"{_QUOTED.pattern}|\A[#~]")
@@ -28,7 +28,7 @@ _ANSI_C = {"\\": "\\\\", "'": "\\'", "\a": "\\a", "\b": "\\b", "\x1b": "\\E", "\
 
 
 def forms_of(secrets: Iterable[str]) -> tuple[bytes, ...]:
-    """Every form that must not be kept or shown, the longest first.
+    """Return every form that must not be kept or shown, the longest first.
 
     >>> forms = forms_of(["s3cr&t"])
     >>> [form in forms for form in (b"s3cr&t", b"s3cr%26t", b"czNjciZ0", b"s3cr&amp;t", b"733363722674")]
@@ -39,7 +39,7 @@ def forms_of(secrets: Iterable[str]) -> tuple[bytes, ...]:
 
 
 def _values(secret: str) -> Iterator[str]:
-    """The secret parts: the value without white space around it, and each of its longer lines."""
+    """Yield the secret parts: the value without surrounding white space, and each of its longer lines."""
     value = secret.strip()
     yield value
     if "\n" in value:
@@ -57,8 +57,8 @@ def _forms(value: str) -> Iterator[bytes]:
 
 
 def _base64(raw: bytes) -> Iterator[bytes]:
-    """The value alone, and among other bytes, which shift it by up to two bytes and share the characters at its
-    borders."""
+    """Yield the value in base64, alone and among other bytes. Other bytes shift it by up to two bytes, and share the
+    characters at its borders."""
     encoders: tuple[Callable[[bytes], bytes], ...] = (base64.b64encode, base64.urlsafe_b64encode)
     for encode in encoders:
         whole = encode(raw)
@@ -72,7 +72,7 @@ def _base64(raw: bytes) -> Iterator[bytes]:
 
 
 def _base32(raw: bytes) -> Iterator[bytes]:
-    """The same as in base64, for groups of five bytes."""
+    """Yield the value in base32, like `_base64`, for groups of five bytes."""
     for shift in range(5):
         shifted = base64.b32encode(bytes(shift) + raw)
         first = -(-shift * 8 // 5)
@@ -82,7 +82,7 @@ def _base32(raw: bytes) -> Iterator[bytes]:
 
 
 def _in_urls(raw: bytes) -> Iterator[str]:
-    """Libraries differ in which characters they escape, and how."""
+    """Yield the value as URLs contain it. Libraries differ in which characters they escape, and how."""
     for safe in ("", "/", "!'()*", "!*'();:@&=+$,/?#[]"):
         yield quote(raw, safe=safe)
         yield quote(raw, safe=safe).replace("%20", "+")
@@ -103,7 +103,7 @@ def _in_json(value: str) -> Iterator[str]:
         yield inside.replace("/", "\\/")
         for_html = inside.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")  # as Go writes it
         yield for_html
-        yield json.dumps(inside)[1:-1]  # JSON as a text in JSON
+        yield json.dumps(inside)[1:-1]  # JSON within a JSON string
 
 
 def _in_shells(value: str, raw: bytes) -> Iterator[str]:
@@ -141,15 +141,16 @@ _BREAKS = b"\r\n"
 _LONGEST_BREAK = 2  # bytes: `\r\n`, or an empty line; longer breaks end a form
 _BREAK = re.compile(rb"[\r\n]+")
 _FEW = 3
-"""A line that ends with so few bytes of a form is shown at once and whole. The rest of the form is hidden."""
+"""If a line ends with at most this many bytes of a form, they are shown at once. Only the rest of the form is
+hidden."""
 
 
 class _Joined:
-    """Bytes without their line breaks."""
+    """Bytes without their line breaks, and the places of the breaks."""
 
     def __init__(self, data: bytes) -> None:
         parts, at, removed = [], 0, 0
-        self._starts, self._removed = [0], [0]  # from this byte of the rest on, so many bytes were removed before it
+        self._starts, self._removed = [0], [0]  # from start i of the rest on, removed[i] bytes were left out
         for found in _BREAK.finditer(data):
             first, last = found.span()
             if last - first <= _LONGEST_BREAK:
@@ -160,11 +161,11 @@ class _Joined:
         self.rest = b"".join([*parts, data[at:]])
 
     def place(self, at: int) -> int:
-        """The index of a byte of the rest in the original bytes."""
+        """Return the index in the original bytes of a byte of the rest."""
         return at + self._removed[bisect_right(self._starts, at) - 1]
 
     def hidden(self, at: int, length: int) -> tuple[int, int]:
-        """The part of an occurrence that is hidden: all but a few bytes before its first line break."""
+        """Return the hidden part of an occurrence: all of it except a few bytes before its first line break."""
         for begin in range(min(at + _FEW, at + length - 1), at, -1):
             if self.place(begin) - self.place(begin - 1) > 1:
                 return self.place(begin), self.place(at + length - 1) + 1
@@ -172,7 +173,8 @@ class _Joined:
 
 
 def redacted(text: str, forms: Sequence[bytes], *, cut: bool = False) -> str:
-    """A whole text without secrets. `cut`: its end is missing, so the beginning of a secret there is hidden, too.
+    """Return a whole text without secrets. `cut`: the text's end is missing, so the beginning of a secret there is
+    hidden, too.
 
     >>> redacted("at 7, hunter2", (b"hunter2",)), redacted("at 7, hunt", (b"hunter2",), cut=True)
     ('at 7, ***', 'at 7, ***')
@@ -183,7 +185,7 @@ def redacted(text: str, forms: Sequence[bytes], *, cut: bool = False) -> str:
 
 
 def redacted_bytes(data: bytes, forms: Sequence[bytes], *, cut: bool = False) -> bytes:
-    """The same as `redacted`, for bytes."""
+    """Do the same as `redacted`, for bytes."""
     redactor = Redactor(forms)
     shown, rest = redactor.feed(data), redactor.close()
     return shown + (HIDDEN if cut and rest else rest)
@@ -199,18 +201,18 @@ class Redactor:
 
     def __init__(self, forms: Sequence[bytes]) -> None:
         self._forms = tuple(filter(None, (_Joined(form.strip(_BREAKS)).rest for form in forms)))
-        self._shortest: list[bytes] = []  # without line breaks: text without all of these has no form
+        self._shortest: list[bytes] = []  # without line breaks; text that contains none of these has no form
         for flat in sorted((form.translate(None, _BREAKS) for form in self._forms), key=len):
             if not any(shorter in flat for shorter in self._shortest):
                 self._shortest.append(flat)
         self._most_held = (max(map(len, self._forms), default=1) - 1) * (1 + _LONGEST_BREAK)
         self._held = b""
         self._hidden = 0  # how many of the held bytes belong to a complete form
-        self._skipped = 0  # how many of them are not shown
+        self._skipped = 0  # how many of the held bytes are not shown
         self._hiding = False  # the byte before the held ones was replaced by `***`
 
     def feed(self, data: bytes) -> bytes:
-        """Take some bytes. Returns the bytes that may be shown now."""
+        """Take some bytes. Return the bytes that may be shown now."""
         if not self._forms:
             return data
         if not self._held and not self._may_have_forms(data):
@@ -222,15 +224,15 @@ class Redactor:
         return self._settle(self._held + data, final=False)
 
     def skip(self, data: bytes) -> None:
-        """Take some bytes that are not shown, and drop those that are held back. A secret may begin in them. Takes the
-        same time for any number of bytes."""
+        """Take some bytes that are not shown, and drop the bytes that are held back. A secret may begin in them. The
+        time does not depend on the number of bytes."""
         if self._most_held:
             known = data if len(data) >= self._most_held else self._held + data
             self._held = known[-self._most_held :]
         self._skipped, self._hidden, self._hiding = len(self._held), 0, False
 
     def close(self) -> bytes:
-        """The bytes that were held back: no more will come."""
+        """End the stream. Return the bytes that were held back."""
         return self._settle(self._held, final=True)
 
     def copy(self) -> Redactor:
@@ -263,18 +265,18 @@ class Redactor:
             shown += data[at:until]
             self._hiding = False
         self._held = data[begin_held:]
-        kept = [last - begin_held for first, last in hidden if first <= begin_held]  # others are found again
+        kept = [last - begin_held for first, last in hidden if first <= begin_held]  # later ones are found again
         self._hidden = max([0, *kept])
         self._skipped = max(0, max(start, until) - begin_held)
         return bytes(shown)
 
     def _may_have_forms(self, data: bytes) -> bool:
-        """A quick check: most output has no forms."""
+        """Return quickly whether there may be forms: most output has none."""
         flat = data.translate(None, _BREAKS)
         return any(form in flat for form in self._shortest)
 
     def _occurrences(self, data: bytes) -> list[tuple[int, int]]:
-        """The places of all forms, in order, without overlaps."""
+        """Return the places of all forms, in order, without overlaps."""
         found = [(0, self._hidden)] if self._hidden else []
         if self._may_have_forms(data):
             joined = _Joined(data)
@@ -292,7 +294,7 @@ class Redactor:
         return apart
 
     def _beginning(self, data: bytes) -> tuple[int, int]:
-        """Where the longest suffix starts that may begin a form, and the end of the bytes that may be shown."""
+        """Return where the longest suffix starts that may begin a form, and the end of the bytes that may be shown."""
         tail_at = max(0, len(data) - self._most_held)
         joined = _Joined(data[tail_at:])
         tail = joined.rest

@@ -1,4 +1,4 @@
-"""Reads the logs and artifacts of a run: from the output store, or from the store as long as they are not there."""
+"""Reads the logs and artifacts of a run: from the output store, or from the store until the output store has them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from onthedot.stores.values import LogRecord
 
 
 class AttemptOutput(NamedTuple):
-    """The output of one attempt. `records` is None if only the text is known: a node of an older version wrote it.
-    `kept`: complete, from the output store; else from the store, perhaps without its end. `trouble`: why the output
-    store could not be read, if it could not."""
+    """The output of one attempt. `records` is None if a node of an older version wrote the output: then only the text
+    is known. `kept`: the output is complete, and comes from the output store. Otherwise it comes from the store, and
+    its end may be missing. `trouble`: why the output store could not be read; empty if it could."""
 
     attempt: int
     text: str
@@ -30,10 +30,11 @@ class AttemptOutput(NamedTuple):
 async def read_output(
     store: Store, outputs: OutputStore | None, run_id: int, *, only: int | None = None
 ) -> list[AttemptOutput]:
-    """The output of every attempt of a run that has any, in order; or of one attempt only.
+    """Return the output of each attempt of a run in order, or of one attempt only. Attempts without output are left
+    out.
 
-    An attempt whose output is kept gives its records, in full. The others give their notes in the store: handlers,
-    attempts that still run on any node, and attempts whose output is still on its way.
+    If an attempt's output is kept, all of its records are returned. Otherwise its notes in the store are returned: for
+    handlers, for attempts that still run on any node, and for output that is not kept yet.
     """
     told = {
         noted.attempt: AttemptOutput(noted.attempt, *note_records(read_note(noted.text)))
@@ -59,14 +60,14 @@ async def read_output(
 
 
 async def read_logs(store: Store, outputs: OutputStore | None, run_id: int) -> list[LogRecord]:
-    """The output of each attempt as plain text. Leaves out attempts without any."""
+    """Return the output of each attempt as plain text. Attempts without output are left out."""
     return [LogRecord(said.attempt, said.text) for said in await read_output(store, outputs, run_id) if said.text]
 
 
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 PIECE = 256 * 1024
-"""Bytes of an artifact that are read at once."""
+"""How many bytes of an artifact are read at once."""
 
 
 class Artifact(NamedTuple):
@@ -81,7 +82,7 @@ class Artifact(NamedTuple):
 async def list_artifacts(
     store: Store, outputs: OutputStore | None, run_id: int, *, attempt: int | None = None
 ) -> list[Artifact]:
-    """The kept files of all attempts of a run, or of one attempt."""
+    """Return the kept files of all attempts of a run, or of one attempt."""
     found: list[Artifact] = []
     for one in await store.queries.list_attempts(run_id) if outputs is not None else ():
         if outputs is not None and attempt in (None, one.attempt):
@@ -93,7 +94,8 @@ async def list_artifacts(
 
 
 async def read_artifact(outputs: OutputStore, artifact: Artifact) -> AsyncGenerator[bytes]:
-    """The bytes of a file, piece by piece. `OutputUnavailable` at the end at the latest if the file has changed."""
+    """Yield the bytes of a file, piece by piece. If the file has changed, raise `OutputUnavailable` at the end at the
+    latest."""
     digest, kept = hashlib.sha256(), artifact.kept
     for start in range(0, kept.size, PIECE):
         piece = await outputs.read(artifact.of, kept, start=start, length=PIECE)

@@ -1,11 +1,11 @@
 """The spool: holds output on the machine that made it, until the output store has it.
 
-    <spool>/logs/<run id>_<attempt>_<lease id>        the log of an attempt that runs
-    <spool>/ended/<run id>_<attempt>_<lease id>/log   of one that has ended, with its artifacts beside it: 0, 1, …
+    <spool>/logs/<run id>_<attempt>_<lease id>        the log of a running attempt
+    <spool>/ended/<run id>_<attempt>_<lease id>/log   the log of an ended attempt; its artifacts 0, 1, … are beside it
                                               /names  the artifacts' names
 
-The log is moved last: a folder with a log is complete. Several processes may share a spool. Any of them may keep the
-output that waits; keeping it twice changes nothing.
+The log is moved last, so a folder with a log is complete. Several processes may share a spool. Each of them may move
+waiting output to the output store. Doing that twice changes nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Spool:
 
     @property
     def root(self) -> Path:
-        """The folder. A temporary one is made at the first call."""
+        """Return the folder. The first call creates a temporary one, if needed."""
         if self._given is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="onthedot-spool-")
             self._given = Path(self._temporary.name)
@@ -51,11 +51,11 @@ class Spool:
 
     @property
     def is_used(self) -> bool:
-        """Whether anything can be in it."""
+        """Return whether the spool can contain anything."""
         return self._given is not None and self._given.is_dir()
 
     def close(self) -> None:
-        """Remove a temporary folder. May be called twice."""
+        """Remove a temporary folder. A second call is allowed."""
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = self._given = None
@@ -64,7 +64,7 @@ class Spool:
     # ── for runners ────────────────────────────────────────────────────────────────────────────────
 
     def log_of(self, name: Name) -> Path:
-        """The file to which an attempt's output is written while it runs. Makes its folder."""
+        """Return the file to which an attempt's output is written while it runs. Create its folder."""
         logs = self.root / "logs"
         if not (self._has_logs and logs.is_dir()):
             make_private(self.root, "logs/-")
@@ -72,12 +72,12 @@ class Spool:
         return logs / _text(name)
 
     def hand_in(self, name: Name, artifacts: Sequence[tuple[str, Path]] = ()) -> bool:
-        """Take over the log of an ended attempt and copies of these files, with their names, until they are kept.
-        Returns whether there is anything to keep: an attempt with no output and no artifacts stores nothing.
+        """Take the log of an ended attempt and copies of these files, with their names, until they are kept. Return
+        whether there is anything to keep: an attempt with no output and no artifacts stores nothing.
 
-        Call it before the attempt's outcome is reported. If the verdict is known and the log is still here, the worker
-        was killed. Leaves out links, devices and pipes. Artifacts without a log get an empty one. A second call for the
-        same attempt changes nothing.
+        Call it before the attempt's outcome is reported. If the verdict is known and the log was not handed in, the
+        worker was killed. Links, devices and pipes are left out. If there are artifacts but no log, an empty log is
+        added. A second call for the same attempt changes nothing.
         """
         log = self.log_of(name)
         if not artifacts and not _has_said(log):
@@ -85,7 +85,7 @@ class Spool:
         folder = self._folder(name)
         if (folder / "log").exists():
             return True
-        if not log.exists():  # first: if we are killed now, the log is how others find the rest
+        if not log.exists():  # first: if we are killed now, other processes find the rest by the log
             os.close(_create(log))
         make_private(self.root, f"ended/{_text(name)}/-")
         names: list[str] = []
@@ -105,35 +105,35 @@ class Spool:
     # ── for the keeper ─────────────────────────────────────────────────────────────────────────────────
 
     def waiting(self, limit: int) -> list[Ended]:
-        """Some ended attempts whose output waits to be kept."""
+        """Return some ended attempts whose output waits to be kept."""
         found = (self._ended(name) for name in self._names("ended"))
         return list(islice((ended for ended in found if ended is not None), limit))
 
     def left(self, limit: int, *, before: Micros) -> list[tuple[Name, Micros]]:
-        """Some attempts that were not handed in and have written nothing since `before`: they run, or their process was
-        killed. With the time of the last write, by this machine's clock."""
+        """Return some attempts that were not handed in and have written nothing since `before`. Either they still run,
+        or their process was killed. Each comes with the time of its last write, by this machine's clock."""
         found = ((name, self._written_at(name)) for name in self._names("logs"))
         return list(islice(((name, at) for name, at in found if at < before), limit))
 
     def _written_at(self, name: Name) -> Micros:
         try:
             return self.log_of(name).lstat().st_mtime_ns // 1_000
-        except FileNotFoundError:  # handed in just now
+        except FileNotFoundError:  # it was just handed in
             return 2**63 - 1
 
     def forget(self, name: Name) -> None:
-        """Remove the output of this attempt: the output store has it."""
+        """Remove the output of this attempt, because the output store has it."""
         folder = self._folder(name)
         for path in sorted(folder.iterdir(), key=lambda path: path.name != "log") if folder.is_dir() else ():
             path.unlink(missing_ok=True)
         try:
             folder.rmdir()
-        except OSError:  # another process packs it just now, and removes it then
+        except OSError:  # another process is compressing it, and removes it afterwards
             return
 
     def drop_oldest(self, most: int) -> tuple[int, int]:
-        """Remove the output that waits longest, until at most so many bytes wait. Returns how many attempts' output and
-        how many bytes are lost. Output that another process keeps meanwhile counts as gone."""
+        """Remove the oldest waiting output until at most `most` bytes wait. Return how many attempts lost their output,
+        and how many bytes. Output that another process keeps meanwhile is counted as lost, too."""
         waiting = sorted(self._sizes())
         room = most - sum(size for _, size, _ in waiting)
         dropped = lost = 0
@@ -147,12 +147,13 @@ class Spool:
         return dropped, lost
 
     def _sizes(self) -> Iterator[tuple[int, int, Name]]:
-        """For each attempt that waits: when it was handed in, its bytes (a folder takes some itself), and its name."""
+        """Yield for each waiting attempt: when it was handed in, its bytes (including some for its folder), and its
+        name."""
         for name in self._names("ended"):
             try:
                 files = [file.stat(follow_symlinks=False) for file in os.scandir(self._folder(name))]
                 handed_in = self._folder(name).stat().st_mtime_ns
-            except OSError:  # it was kept just now
+            except OSError:  # it was just kept
                 continue
             yield handed_in, _FOLDER_BYTES + sum(file.st_size for file in files), name
 
@@ -177,7 +178,7 @@ class Spool:
 
 
 def _has_said(log: Path) -> bool:
-    """Whether there is a log with something in it. Removes an empty one."""
+    """Return whether there is a log with output. Remove an empty log."""
     try:
         if os.lstat(log).st_size:
             return True
@@ -197,7 +198,7 @@ def _text(name: Name) -> str:
 
 
 def _name(text: str) -> Name | None:
-    """The name that `_text` wrote; None for any other file."""
+    """Return the name that `_text` wrote; None for any other file."""
     run_id, _, rest = text.partition("_")
     attempt, _, lease_id = rest.partition("_")
     if not (run_id.isdecimal() and attempt.isdecimal() and lease_id) or text.startswith(PACKED):

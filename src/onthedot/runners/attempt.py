@@ -1,4 +1,4 @@
-"""One attempt on its way through a runner, and how it ends under exactly_once."""
+"""Holds the state of one attempt in a runner, and decides its outcome under exactly_once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from onthedot.runners.transactions import NO_ANSWER
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """A lease on its way through a runner. `outcome` is set exactly once: the first one wins."""
+    """The state of one lease in a runner. `outcome` is set exactly once: the first one wins."""
 
     lease: Lease
     timeout: Micros = 0  # 0: none
@@ -27,10 +27,10 @@ class Attempt:
     ended_at: Micros = 0
     outcome: Outcome | None = None
     timed_out: bool = False
-    stop_as: Outcome | None = None  # its outcome if it is stopped: the lease is lost, it is cancelled, the node stops
+    stop_as: Outcome | None = None  # its outcome if it is stopped (lost lease, cancel, stopping node)
     stuck: bool = False  # its outcome is decided, but its function still runs and keeps the seat
-    handle: Any = field(default=None, repr=False)  # for its runner: ends it early
-    reporter: Reporter | None = field(default=None, repr=False)  # takes its checkpoints, notes and transactions
+    handle: Any = field(default=None, repr=False)  # its runner uses this to end it early
+    reporter: Reporter | None = field(default=None, repr=False)  # receives its checkpoints, notes and transactions
     context: Context | None = field(default=None, repr=False)
 
     def call(self, handler: Handler) -> Any:
@@ -38,12 +38,12 @@ class Attempt:
         if handler.takes_context:
             deadline = self.started_at + self.timeout if self.timeout else None
             self.context = Context(self.lease, self.reporter, deadline, self.started_at)
-            if self.stop_as is not None:  # another thread asked for it before there was a context
+            if self.stop_as is not None:  # another thread stopped it before the context existed
                 self.context.cancelled.set()
         return handler.call(self.lease, self.context)
 
     def failed(self, error: BaseException) -> Outcome:
-        """The outcome of a handler that raised. Adds the traceback to the attempt's log."""
+        """Return the outcome of a handler that raised. Add the traceback to the attempt's log."""
         trace = trace_of(error)
         if trace and self.reporter is not None:
             mark = Mark(self.reporter.now(), "err")
@@ -56,7 +56,7 @@ class Attempt:
         return failed(error)
 
     def tell_to_stop(self) -> None:
-        """Tell the handler that it should end."""
+        """Notify the handler that it should end."""
         if self.context is not None:
             self.context.cancelled.set()
 
@@ -84,7 +84,7 @@ def committed(attempt: Attempt) -> Finish | None:
 
 
 def difference_after_commit(attempt: Attempt, finish: Finish) -> str:
-    """How an attempt ended after its commit, if that differs from what it committed; else empty."""
+    """Return how an attempt ended after its commit, if that differs from what it committed; else empty."""
     outcome = attempt.outcome
     if outcome is None or outcome.kind is not OutcomeKind.SUCCEEDED:
         return "" if outcome is None else outcome.error or str(outcome.kind)

@@ -4,10 +4,10 @@
        └─────────────talk: JSON────────────▲
 
 Two sockets connect them to the worker: `talk` carries messages, `rein` carries signals. The handler's process is forked
-before any user code is loaded. The keeper only waits. It ends the handler's whole process group when the worker tells
-it to, and when the worker was killed, because then the rein closes. A handler that blocks the interpreter or ignores
-signals cannot prevent that. The keeper ends in the same way as the handler's process, so that the worker learns the
-signal or the exit code.
+before any user code is loaded. The keeper only waits. It ends the handler's whole process group when the worker asks
+for that. It also does so when the worker was killed, because then the rein closes. A handler that blocks the
+interpreter or ignores signals cannot prevent that. The keeper ends in the same way as the handler's process, so that
+the worker learns the signal or the exit code.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from onthedot.runners.context import Context
 
 importing = False
-"""Whether this process is a child that loads the user's modules: they must not start a scheduler."""
+"""True in a child process, which loads the user's modules. There they must not start a scheduler."""
 
-_MOST = 64 << 20  # bytes of a request; far more than a worker sends
+_MOST = 64 << 20  # the most bytes of a request; far more than a worker sends
 
 
 class Stopped(BaseException):
@@ -42,7 +42,7 @@ class Stopped(BaseException):
 
 
 def main(talk_fd: int, rein_fd: int) -> NoReturn:
-    """Fork: the parent keeps, the child serves."""
+    """Fork. The parent becomes the keeper, and the child calls the handlers."""
     talk, rein = socket.socket(fileno=talk_fd), socket.socket(fileno=rein_fd)
     for end in (talk, rein):
         end.set_inheritable(False)  # processes that a handler starts must not hold them open
@@ -73,7 +73,7 @@ def keep(served: int, rein: socket.socket, woken: int) -> NoReturn:
     """Pass signals on to the group of `served` until it has ended. Then end in the same way."""
     for deaf in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(deaf, signal.SIG_IGN)
-    with contextlib.suppress(OSError):  # the child has done it, or is gone
+    with contextlib.suppress(OSError):  # the child has already done this, or is gone
         os.setpgid(served, served)
     status = 0
     while True:
@@ -89,7 +89,7 @@ def keep(served: int, rein: socket.socket, woken: int) -> NoReturn:
             if not told:  # the worker is gone
                 _, status = os.waitpid(served, 0)
                 break
-    _signal_group(served, signal.SIGKILL)  # processes that it has left
+    _signal_group(served, signal.SIGKILL)  # processes that the handler has left
     _end_as(status)
 
 
@@ -112,14 +112,14 @@ def _end_as(status: int) -> NoReturn:
 
 
 def serve(talk: socket.socket) -> None:
-    """Call the handlers that the worker asks for, one after the other, until it closes."""
+    """Call the handlers that the worker requests, one after the other, until the worker closes the socket."""
     signal.signal(signal.SIGTERM, _leave)
     while (asked := receive(talk, _MOST)) is not None:
         if "warm" in asked:
             for path in asked["warm"]:
                 try:
                     _function(path, asked["main"])
-                except Exception as error:  # noqa: BLE001 - a call of it gets the error as its outcome
+                except Exception as error:  # noqa: BLE001 - a later call of this handler fails with this error
                     print(f"onthedot: {'.'.join(path)} cannot be imported: {error}", file=sys.stderr)
             send(talk, {"ready": os.getpid()})
         else:
@@ -127,7 +127,7 @@ def serve(talk: socket.socket) -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """Exit: SIGTERM came between two calls."""
+    """Exit, because SIGTERM came between two calls."""
     del number, frame
     os._exit(0)
 
@@ -211,7 +211,8 @@ def _function(path: list[str], main_module: dict[str, str]) -> Callable[..., Any
 
 
 def _import_main(where: dict[str, str]) -> ModuleType:
-    """Import the main module under the name that `multiprocessing` gives it, so that its `__main__` guard holds."""
+    """Import the main module under the name that `multiprocessing` uses, so that code below its `__main__` check does
+    not run."""
     import runpy
 
     alias = "__mp_main__"

@@ -16,13 +16,13 @@ from onthedot.model.verdict import Outcome, OutcomeKind
 from onthedot.runners.frames import BadFrame
 
 TERM, KILL = b"T", b"K"
-"""What a worker tells the keeper of a child."""
+"""A worker's commands to the keeper of a child."""
 
 _LEASE = tuple(field.name for field in fields(Lease) if field.name != "record")
 
 
 def lease_to_json(lease: Lease) -> dict[str, Any]:
-    """A lease and the revision of its job, as plain values."""
+    """Return a lease and the revision of its job, as plain values."""
     record = lease.record
     return {
         **{name: getattr(lease, name) for name in _LEASE},
@@ -31,7 +31,7 @@ def lease_to_json(lease: Lease) -> dict[str, Any]:
 
 
 def lease_from_json(data: dict[str, Any]) -> Lease:
-    """The lease that `lease_to_json` wrote."""
+    """Return the lease that `lease_to_json` wrote."""
     job_id, revision, definition, created_at, updated_at = data.pop("record")
     record = JobRecord(job_id, revision, decode(definition), JobState.ACTIVE, created_at, updated_at)
     saved = data.pop("checkpoint")
@@ -39,12 +39,12 @@ def lease_from_json(data: dict[str, Any]) -> Lease:
 
 
 def outcome_to_json(outcome: Outcome) -> list[Any]:
-    """An outcome as plain values."""
+    """Return an outcome as plain values."""
     return [outcome.kind.value, outcome.error, list(outcome.error_types), outcome.result]
 
 
 def outcome_from_json(data: Any) -> Outcome:
-    """The outcome that a child has sent. It can only succeed or fail."""
+    """Return the outcome that a child has sent. It can only be a success or a failure."""
     match data:
         case ["succeeded", None, [], str() | None as result]:
             return Outcome(OutcomeKind.SUCCEEDED, result=result)

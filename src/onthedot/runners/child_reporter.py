@@ -1,7 +1,7 @@
 """The reporter in a child process: sends checkpoints, progress and log lines to the worker's own reporter.
 
-They use the same frames as the outcome. A checkpoint waits for its answer, and there is one at a time. Progress and
-log lines need no answer: they are collected, and sent a few times a second and before the outcome.
+They use the same frames as the outcome. A checkpoint waits for its answer, and only one is sent at a time. Progress and
+log lines need no answer. They are collected and sent a few times a second, and before the outcome.
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ class ChildReporter:
         return self._clock.now()
 
     def trace(self, lease: Lease, text: str) -> None:
-        """Add the traceback of the handler to its log. It is sent when this is closed."""
+        """Add the traceback of the handler to its log. `close` sends it."""
         if text:
             self._notes = self._notes or Notes(lease)
             self._notes.log(text, Mark(self.now(), "err"))
 
     def close(self) -> None:
-        """Send the last notes, and wait until all is sent."""
+        """Send the last notes, and wait until they are sent."""
         if self._timer is not None:
             self._timer.cancel()
         self._tell()
@@ -113,7 +113,8 @@ class ChildReporter:
     # ── not in a child ───────────────────────────────────────────────────────────────────────────────────────
 
     def transaction(self, completion: Completion) -> NoReturn:
-        """A connection cannot cross to another process; such jobs are refused when they are defined."""
+        """Raise `StateError`, because a connection cannot cross to another process. Such jobs are refused when they are
+        defined."""
         raise StateError(f"run {completion.lease.run_id}: a child process has no transactions; set isolation='none'")
 
     def transaction_blocking(self, completion: Completion) -> NoReturn:

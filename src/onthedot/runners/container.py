@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 
 _ANSWER = 30.0  # seconds for requests that do not depend on the container
-_LAST_WORDS = 10.0  # seconds for the last output to arrive,
-_STOPPED_WORDS = 1.0  # and if it was ended early
+_LAST_WORDS = 10.0  # seconds to wait for the last output
+_STOPPED_WORDS = 1.0  # the same for a container that was ended early
 _TROUBLE = ("onthedot.EngineTrouble", *type_names(OSError))
 _REFUSED = ("onthedot.ContainerRefused",)
 _FAILED = "onthedot.ContainerFailed"
 
 
 class ContainerRefused(ValueError):
-    """This worker refuses the container. The text says why, and what to do."""
+    """This worker refuses the container. The text explains why, and what to do."""
 
 
 class ContainerExecutor:
@@ -92,7 +92,8 @@ class ContainerExecutor:
             await self._docker.close()
 
     def _check_mount(self, mount: Mount) -> None:
-        """Refuse a mount whose real path is not in an allowed directory: a container may write there as root."""
+        """Refuse a mount whose real path is not in an allowed directory, because a container may write to it as
+        root."""
         real = os.path.realpath(mount.source)
         if not any(os.path.commonpath([real, allowed]) == allowed for allowed in self._mounts):
             raise ContainerRefused(
@@ -165,7 +166,8 @@ class ContainerExecutor:
             raise
 
     async def _stop(self, container: DockerContainer, attempt: Attempt, said: OutputWriter) -> None:
-        """Send TERM, wait for the grace, send KILL. After a lost lease there is no time for that: send KILL."""
+        """Send TERM, wait for the grace, and send KILL. After a lost lease send KILL at once, because there is no time
+        to wait."""
         stop_as = attempt.stop_as  # None: it timed out, or the node ends
         lost = not attempt.timed_out and (stop_as is None or stop_as.kind is OutcomeKind.LOST)
         seconds = max(1, math.ceil(self._grace / SECOND))
@@ -184,8 +186,8 @@ class ContainerExecutor:
 
 
 def _user_processes() -> int | None:
-    """Most processes of one user on this machine; None for any number. Podman cannot give a container more than the
-    process ids of the machine."""
+    """Return the most processes of one user on this machine; None if unlimited. Podman cannot give a container more
+    than the machine has process ids."""
     most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     if most == resource.RLIM_INFINITY:
         return None
@@ -208,7 +210,7 @@ async def _follow(container: DockerContainer, stream: Stream, said: OutputWriter
 
 
 async def _wait_for_logs(logs: list[asyncio.Task[None]], said: OutputWriter, seconds: float = _LAST_WORDS) -> None:
-    """Wait a limited time for output from before the end: an engine may keep a stream open."""
+    """Wait a limited time for the last output, because an engine may keep a stream open."""
     if logs and (await asyncio.wait(logs, timeout=seconds))[1]:
         said.remark("[… the engine did not send the rest of the output …]")
 
@@ -233,15 +235,16 @@ async def _errors_as_trouble(url: str) -> AsyncIterator[None]:
 
 
 _FEWEST_TASKS = 16
-"""Least tasks of a container. Its starter has some ten threads, and the kernel counts them. With fewer than this an
-engine sometimes cannot start it."""
+"""The smallest limit of a container's tasks. Its starter has some ten threads, and the kernel counts them. With a
+smaller limit an engine sometimes cannot start the container."""
 
 
 def config_of(task: Container, lease: Lease, worker: str, user_processes: int | None = None) -> dict[str, Any]:
-    """The configuration of a container for Docker's API. Sets everything that matters, so that no default applies.
+    """Return the configuration of a container for Docker's API. This sets every relevant option, so that no default
+    applies.
 
-    `user_processes`: the most processes of one user on this machine. Without it Podman asks for more, and fails where
-    the limit cannot be raised. `PidsLimit` limits the container itself.
+    `user_processes`: the most processes of one user on this machine. Without it Podman asks for more, and fails if it
+    cannot raise the limit. `PidsLimit` limits the container itself.
     """
     bounds = lease.record.job.bounds
     environment = {
@@ -279,7 +282,7 @@ def config_of(task: Container, lease: Lease, worker: str, user_processes: int | 
 
 
 def labels_of(lease: Lease, worker: str) -> dict[str, str]:
-    """The labels that name its worker, run and attempt."""
+    """Return the labels that name a container's worker, run and attempt."""
     return {
         container_engines.WORKER_LABEL: worker,
         container_engines.RUN_LABEL: str(lease.run_id),
@@ -307,7 +310,7 @@ def _ulimits(bounds: Bounds, user_processes: int | None) -> list[dict[str, Any]]
 
 
 def end_of(state: Mapping[str, Any]) -> ProgramEnd:
-    """The end of a container, from the state that the engine reports.
+    """Return the end of a container, from the state that the engine reports.
 
     >>> end_of({"ExitCode": 3}).in_words(), end_of({"ExitCode": 143}).in_words()
     ('exit code 3', 'killed by SIGTERM')
@@ -323,7 +326,7 @@ def end_of(state: Mapping[str, Any]) -> ProgramEnd:
 
 
 def outcome_of(end: ProgramEnd) -> Outcome:
-    """The outcome of an attempt whose container ended like this.
+    """Return the outcome of an attempt whose container ended like this.
 
     >>> outcome_of(ProgramEnd("exited", code=2)).error_types
     ('onthedot.ExitCode.2', 'onthedot.ContainerFailed')

@@ -29,8 +29,8 @@ class EngineTrouble(OSError):
 
 
 def find(wanted: str = "") -> str | None:
-    """The URL of the engine to use: the wanted one, or the first one at the usual places. None if none answers, or if
-    the library (`onthedot[docker]`) is not installed."""
+    """Return the URL of the engine to use: the wanted one, or the first that answers at the usual places. None if no
+    engine answers, or if the library (`onthedot[docker]`) is not installed."""
     if importlib.util.find_spec("aiodocker") is None:
         return None
     return next((url for url in _candidates(wanted) if answers(url)), None)
@@ -45,13 +45,13 @@ def _candidates(wanted: str) -> Iterator[str]:
 
 
 def usual_sockets() -> list[str]:
-    """The usual sockets of engines: the machine's, and this user's own."""
+    """Return the usual sockets of engines: those of the machine, and this user's own."""
     own = os.environ.get("XDG_RUNTIME_DIR", "")
     return [*_USUAL, *([f"{own}/podman/podman.sock", f"{own}/docker.sock"] if own else [])]
 
 
 def answers(url: str) -> bool:
-    """Whether an engine answers at this URL."""
+    """Return whether an engine answers at this URL."""
     try:
         status, _ = ask(url, "GET", "/_ping", timeout=_PATIENCE)
     except EngineTrouble:
@@ -60,7 +60,7 @@ def answers(url: str) -> bool:
 
 
 def ask(url: str, method: str, path: str, *, timeout: float = _REMOVAL) -> tuple[int, bytes]:
-    """Send one request, and wait for its answer. `EngineTrouble` without one."""
+    """Send one request, and wait for its answer. Raise `EngineTrouble` if there is none."""
     try:
         connection = _connection(url, timeout)
         try:
@@ -98,8 +98,8 @@ def _connection(url: str, timeout: float) -> http.client.HTTPConnection:
 def sweep(url: str, run_id: int | None = None) -> list[str]:
     """Remove the containers of dead workers, of all runs or of one. Returns their ids.
 
-    Looks only at containers with our labels. Removes one only if the process of this machine that started it is
-    certainly gone: another living worker's containers stay, even those of the same run.
+    This checks only containers with our labels. It removes a container only if the process that started it ran on this
+    machine and is certainly gone. Containers of other living workers remain, even those of the same run.
     """
     label = WORKER_LABEL if run_id is None else f"{RUN_LABEL}={run_id}"
     filters = quote(json.dumps({"label": [label]}))
@@ -138,7 +138,8 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def worker_identity() -> str:
-    """The identity of this process. Empty if the system does not show it: then the process never counts as dead."""
+    """Return the identity of this process. Empty if the system does not show it: then the process never counts as
+    dead."""
     try:
         boot = _BOOT.read_text().strip()
         namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
@@ -148,7 +149,7 @@ def worker_identity() -> str:
 
 
 def is_worker_dead(mark: str, *, local: bool) -> bool:
-    """Whether the process with this identity is certainly gone. `local`: it ran on this machine.
+    """Return whether the process with this identity is certainly gone. `local`: it ran on this machine.
 
     A process in another pid namespace cannot be seen from here, and counts as alive.
     """
@@ -161,7 +162,7 @@ def is_worker_dead(mark: str, *, local: bool) -> bool:
 
 
 def _began(pid: int) -> str:
-    """The tick at which a process began; empty if it is gone, or a zombie."""
+    """Return the clock tick at which a process began; empty if it is gone, or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -19,7 +19,7 @@ from onthedot.runners.attempt import Attempt, stopped_before_start
 from onthedot.runners.outcomes import succeeded, timed_out
 from onthedot.runners.runner import BaseRunner, Host
 
-_PATIENCE = 1.0  # seconds that a cancelled coroutine gets to clean up
+_PATIENCE = 1.0  # seconds for a cancelled coroutine to clean up
 _TOGETHER: Micros = 20 * MILLISECOND  # longest wait for more outcomes while attempts wait for seats
 _NO_END = Outcome(OutcomeKind.LOST, "did not end when it was cancelled")
 
@@ -63,7 +63,7 @@ class CoroutineRunner(BaseRunner):
             attempt.handle = create_task(self._perform(attempt))
 
     async def _perform(self, attempt: Attempt) -> None:
-        """Run one attempt. Whatever happens in here becomes one outcome."""
+        """Run one attempt. Every result and every error in here becomes one outcome."""
         attempt.started_at = self._clock.now()
         if attempt.timeout:
             self._watch(attempt)
@@ -114,7 +114,7 @@ class CoroutineRunner(BaseRunner):
         self._flush_soon()
 
     def _cancel(self, attempt: Attempt) -> None:
-        """Cancel the task. One that ignores it gets its outcome all the same, and keeps its seat until it returns."""
+        """Cancel the task. A task that ignores this still gets its outcome, and keeps its seat until it returns."""
         attempt.tell_to_stop()
         attempt.handle.cancel()
         self._loop.call_later(_PATIENCE, self._give_up, attempt)

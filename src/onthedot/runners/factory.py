@@ -64,8 +64,8 @@ def warm_up_io(runners: Mapping[str, Runner], jobs: Iterable[Job]) -> None:
 
 
 def machine_abilities(settings: Settings) -> set[str]:
-    """What this machine can run besides handlers and programs: HTTP calls, and containers if an engine answers and its
-    library is installed. Starts to remove the containers of dead workers."""
+    """Return what this machine can run besides handlers and programs: HTTP calls, and containers if an engine answers
+    and its library is installed. This also starts to remove the containers of dead workers."""
     engine = container_engines.find(settings.container_engine)
     if engine is None:
         return {"http"}

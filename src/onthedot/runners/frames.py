@@ -1,7 +1,7 @@
-"""Frames between a worker and its child processes, and between a worker and its guard: JSON, one after another.
+"""Encodes and decodes JSON messages between a worker and its child processes or its guard.
 
 A frame is its length in four bytes, and then one JSON object. Neither side unpickles, imports or evaluates anything
-that it receives. What the messages say is in `child_messages.py` and `guard/protocol.py`.
+that it receives. `child_messages.py` and `guard/protocol.py` define the messages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class BadFrame(ValueError):
 
 
 def frame(message: Message) -> bytes:
-    """A message as the bytes of a frame."""
+    """Return a message as the bytes of a frame."""
     body = json.dumps(message).encode()
     return len(body).to_bytes(_LENGTH, "big") + body
 
@@ -33,7 +33,7 @@ def send(talk: socket.socket, message: Message) -> None:
 
 
 def receive(talk: socket.socket, most: int) -> Message | None:
-    """Wait for the next frame, of at most `most` bytes. None if the other side has closed."""
+    """Wait for the next frame, of at most `most` bytes. Return None if the other side has closed."""
     head = _read(talk, _LENGTH)
     if head is None:
         return None
@@ -55,7 +55,7 @@ class Inbox:
         self._held = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """The messages that these bytes complete."""
+        """Yield the messages that these bytes complete."""
         self._held += data
         while len(self._held) >= _LENGTH:
             end = _LENGTH + _length(self._held[:_LENGTH], self._most)

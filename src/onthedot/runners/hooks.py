@@ -1,8 +1,8 @@
-"""Hooks: functions of this program that are called when attempts have ended. Kept in code, never in a store.
+"""Calls hooks: functions of this program, for attempts that have ended. A store never holds hooks.
 
-Best effort: a hook is called once for each verdict that the store has accepted, on the node that stored it. If that
-node dies before the call, no hook is called. Verdicts of the reaper about a dead node's runs call no hooks either. If a
-hook raises, there is an event (`HookFailed`), and nothing else changes.
+Hooks are best effort. A hook is called once for each verdict that the store has accepted, on the node that stored it.
+If that node dies before the call, no hook is called. Verdicts of the reaper about a dead node's runs call no hooks
+either. If a hook raises, we emit an event (`HookFailed`), and nothing else changes.
 
 Coroutines are called on the application's loop, functions on one thread for all. Verdicts never wait for a hook. A slow
 function delays only the other functions among the hooks.
@@ -34,7 +34,7 @@ H = TypeVar("H", bound=Hook)
 
 
 class Ended(NamedTuple):
-    """What a hook gets: how an attempt ended, and what follows from it.
+    """The argument of a hook: how an attempt ended, and what follows from it.
 
     >>> import asyncio, onthedot as otd
     >>> sched = otd.Scheduler("memory:")
@@ -57,16 +57,16 @@ class Ended(NamedTuple):
     run_id: int
     attempt: int
     outcome: OutcomeKind
-    state: RunState  # of the run, from now on
+    state: RunState  # the new state of the run
     reason: str
     error: str | None
     result: Any  # what the handler returned
     again_at: datetime | None  # when the next attempt starts
-    args: Mapping[str, Any]  # of its run
+    args: Mapping[str, Any]  # the arguments of its run
 
 
 def ended(finish: Finish, args: Mapping[str, Any]) -> Ended:
-    """What hooks get for a finish."""
+    """Return the argument of the hooks for a finish."""
     lease, verdict = finish.lease, finish.verdict
     return Ended(
         lease.record.job.name,
@@ -83,7 +83,7 @@ def ended(finish: Finish, args: Mapping[str, Any]) -> Ended:
 
 
 def kinds_of(verdict: Verdict) -> tuple[str, ...]:
-    """The kinds of hooks that are called for a verdict.
+    """Return the kinds of hooks that are called for a verdict.
 
     >>> kinds_of(Verdict(RunState.DEAD, OutcomeKind.FAILED, failed=True))
     ('on_failure', 'on_dead')
@@ -110,19 +110,20 @@ class Hooks:
         self._hooks: dict[tuple[str, str], list[Hook]] = {}  # by kind and job; empty job: hooks of all jobs
 
     def on_success(self, hook: H) -> H:
-        """Call this after each attempt that succeeded, of any job."""
+        """Call this hook after each attempt of any job that succeeded."""
         return self._add("on_success", "", hook)
 
     def on_failure(self, hook: H) -> H:
-        """Call this after each attempt that failed or timed out, of any job, whether it is tried again or not."""
+        """Call this hook after each attempt of any job that failed or timed out, even if it is retried."""
         return self._add("on_failure", "", hook)
 
     def on_dead(self, hook: H) -> H:
-        """Call this for each run that has failed for good, or is lost under at_most_once, of any job."""
+        """Call this hook for each run of any job that has failed for good, or is lost under at_most_once."""
         return self._add("on_dead", "", hook)
 
     def without(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """A job's options without its hooks, which are not in its definition. `DefinitionError` if a hook is bad."""
+        """Return a job's options without its hooks, which are not in its definition. Raise `DefinitionError` for an
+        invalid hook."""
         for kind in KINDS:
             _listed(kind, options.get(kind))
         return {key: value for key, value in options.items() if key not in KINDS}
@@ -135,11 +136,11 @@ class Hooks:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is any hook at all."""
+        """Return whether there is any hook at all."""
         return bool(self._hooks)
 
     def calls(self, finish: Finish) -> list[tuple[str, Hook]]:
-        """The hooks to call for a finish, each with its kind: the job's own first."""
+        """Return the hooks to call for a finish, each with its kind. The job's own hooks come first."""
         name = finish.lease.record.job.name
         return [
             (kind, hook)
@@ -241,7 +242,7 @@ class HookCaller:
         error = None
         try:
             await hook(told)
-        except BaseException as raised:  # whatever a hook raises is told, and changes nothing
+        except BaseException as raised:  # any error of a hook is reported, and changes nothing else
             error = failed(raised).error
             if isinstance(raised, GeneratorExit) and not self._application_loop.is_running():
                 raise  # the loop is gone
@@ -256,7 +257,7 @@ class HookCaller:
                 if inspect.iscoroutine(answer):
                     answer.close()
                     error = "returned a coroutine that nobody awaits; define it with 'async def'"
-            except BaseException as raised:  # noqa: BLE001 - a hook changes nothing, whatever it raises
+            except BaseException as raised:  # noqa: BLE001 - no error of a hook changes anything
                 error = failed(raised).error
             self._tell(told.job, kind, error)
 

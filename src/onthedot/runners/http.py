@@ -3,9 +3,9 @@
     Http, Lease ──▶ first_request ──▶ resolve, check, send ──▶ redirect_of ──▶ is_expected ──▶ outcome
                                               ▲                     └── redirected
 
-A name is resolved once for each hop. If one of its addresses is not allowed, none is used. The connection goes to an
-address of that same answer, so that a name that resolves differently a moment later changes nothing. `Host` and the
-name in the certificate stay those of the URL. No proxy is used, whatever the environment says.
+A name is resolved once for each hop. If one of its addresses is not allowed, none is used. The connection uses an
+address of that same answer. So it does not matter if the name resolves differently a moment later. `Host` and the name
+in the certificate are still those of the URL. The proxy settings of the environment are ignored.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Request(NamedTuple):
 
 
 def first_request(task: Http, lease: Lease) -> Request:
-    """The job's request, with headers that tell the server which run this is.
+    """Return the job's request, with headers that name the run.
 
     `Idempotency-Key` is the same for every attempt of a run, and no other run has it. A job may set its own.
     """
@@ -83,13 +83,13 @@ def first_request(task: Http, lease: Lease) -> Request:
 
 
 def idempotency_key(lease: Lease) -> str:
-    """A key that all attempts of a run share, and no other run has."""
+    """Return a key that all attempts of a run share, and no other run has."""
     key = (job_name(lease.record.job), lease.run_id, lease.trigger, lease.slot_at, lease.target)
     return hashlib.sha256(repr(key).encode()).hexdigest()[:32]
 
 
 def is_expected(task: Http, status: int) -> bool:
-    """Whether this answer is a success.
+    """Return whether this answer is a success.
 
     >>> is_expected(Http(url="http://x"), 204), is_expected(Http(url="http://x", expect=(200, 404)), 204)
     (True, False)
@@ -98,7 +98,7 @@ def is_expected(task: Http, status: int) -> bool:
 
 
 def redirect_of(task: Http, status: int, location: str | None) -> str:
-    """The location to which the answer redirects. Empty if it does not, or if the job expects that status.
+    """Return the location to which the answer redirects. Empty if it is no redirect, or if the job expects that status.
 
     >>> redirect_of(Http(url="http://x"), 302, "/y"), redirect_of(Http(url="http://x", expect=(302,)), 302, "/y")
     ('/y', '')
@@ -107,10 +107,10 @@ def redirect_of(task: Http, status: int, location: str | None) -> str:
 
 
 def redirected(request: Request, status: int, location: str) -> Request:
-    """The request that follows a redirect. Its target must be checked like the first one.
+    """Return the request that follows a redirect. The caller must check its target like the first one.
 
     The method becomes GET after 303, and after 301 or 302 to a POST, as all clients do it. Another origin does not get
-    the job's own headers, except those that any client sends. `AddressRefused` for a redirect from https to http.
+    the job's own headers, except those that any client sends. Raise `AddressRefused` for a redirect from https to http.
     """
     target = read_redirect(request.target, location)
     if request.target.scheme == "https" and target.scheme == "http":
@@ -125,7 +125,7 @@ def redirected(request: Request, status: int, location: str) -> Request:
 
 
 def retry_not_before(status: int, retry_after: str | None, now: Micros) -> Micros:
-    """Earliest retry that the server allows (`Retry-After`); 0 if it sets none that can be read.
+    """Return the earliest retry that the server allows (`Retry-After`); 0 if it sets no valid one.
 
     >>> retry_not_before(429, "120", 0) // SECOND, retry_not_before(503, "Thu, 01 Jan 1970 00:01:00 GMT", 0) // SECOND
     (120, 60)
@@ -153,7 +153,7 @@ LONGEST: Micros = 60 * SECOND
 _MOST_READ = 1 << 20  # bytes of an answer that are read
 _MOST_KEPT = 32 << 10  # bytes of them in the log
 _MOST_SHOWN = 500  # characters of a redirect's target in the log
-_CONNECT = 10.0  # seconds for one address, if there is another to try
+_CONNECT = 10.0  # seconds for one address if another one remains to try
 _MOST_ADDRESSES = 4  # addresses that are tried
 _REFUSED = ("onthedot.HttpRefused",)
 _TROUBLE = ("onthedot.HttpTrouble", *type_names(ConnectionError))
@@ -166,7 +166,7 @@ class HttpTrouble(ConnectionError):
 
 
 async def resolve(host: str, port: int) -> list[Address]:
-    """All addresses of a name. `HttpTrouble` if it has none."""
+    """Return all addresses of a name. Raise `HttpTrouble` if it has none."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -280,8 +280,8 @@ class HttpExecutor:
         raise _told(target.authority, trouble) from trouble
 
     def _open(self) -> httpx2.AsyncHTTPTransport:
-        """The transport. Not a client: that would keep cookies for an address that many names may share, and use the
-        proxies and password files of the environment."""
+        """Return the transport. We use no client: it would keep cookies for an address that many names may share, and
+        use the proxies and password files of the environment."""
         import httpx2
 
         if self._transport is not None:
@@ -289,7 +289,7 @@ class HttpExecutor:
         self._transport = httpx2.AsyncHTTPTransport(
             verify=True if self._trust is None else self._trust,
             trust_env=False,
-            # A connection is used once: one that was made for another name of the same address must not be taken.
+            # Each connection is used once, because it must not serve another name of the same address.
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
         )
         return self._transport
@@ -312,7 +312,7 @@ def _pinned(request: Request, address: Address) -> httpx2.Request:
 
 
 async def _read(answer: httpx2.Response) -> tuple[bytes, bool]:
-    """The body, up to the most that we read, and whether there was more."""
+    """Return the body, up to the most bytes that we read, and whether there was more."""
     import httpx2
 
     body = bytearray()

@@ -6,11 +6,11 @@ and apply to new definitions. If in doubt, a parameter must go through the envir
 No list contains every program. So these rules apply to the arguments of any program:
 
 * a parameter is a whole argument, or the value in `--name=…`, where `name` does not suggest commands or code;
-* it does not follow a short option (`-c`, `-exec`), because that does not tell what its value is;
+* it does not follow a short option (`-c`, `-exec`), because its name does not show what its value means;
 * it is not the name of a program.
 
-Then there are lists: shells and interpreters anywhere in the arguments, programs that pass their arguments to a shell
-(`ssh`), and programs that start others (`nice`).
+In addition, there are lists: shells and interpreters anywhere in the arguments, programs that pass their arguments to a
+shell (`ssh`), and programs that start others (`nice`).
 
 Parameters with restricted values are exempt: a number, `choices`, or a `pattern` that no code can match.
 """
@@ -43,7 +43,7 @@ class InjectionRisk(NamedTuple):
 
 
 def injection_risks(task: Task, params: Sequence[Param]) -> list[InjectionRisk]:
-    """Every parameter of a task that could be read as code.
+    """Return every parameter of a task that could be read as code.
 
     >>> [str(one.place) for one in injection_risks(Command(argv=("nice", "zsh", "-fc", "${{ params.x }}")), [])]
     ['argv[3]']
@@ -129,7 +129,7 @@ def _names(text: str) -> list[str]:
 
 
 def _own_form(word: str) -> str:
-    """Why the argument itself is in doubt; empty if it is not."""
+    """Return why the argument itself could be code; empty if it cannot."""
     if _WHOLE.fullmatch(word):
         return ""
     named = _NAMED.fullmatch(word)
@@ -149,7 +149,7 @@ def _fixed_text(word: str) -> str:
 
 
 def _named_code(option: str) -> str:
-    """Whether the name of a long option speaks of code."""
+    """Return why a long option may take code, judging by its name; empty if it may not."""
     name = option.lower()
     if name in _CODE_NAMES or any(part in _CODE_WORDS for part in re.split(r"[-_.]", name)):
         return f"'--{option}' speaks of code"
@@ -157,8 +157,8 @@ def _named_code(option: str) -> str:
 
 
 def _behind(words: Sequence[str], at: int) -> str:
-    """Why it may be the value of the option before it. `--` ends the options, unless a value is missing, as in
-    `sh -c -- …`."""
+    """Return why the argument may be the value of the option before it; empty if it is not. `--` ends the options,
+    except where a value is missing, as in `sh -c -- …`."""
     before = words[at - 1] if at > 1 else ""
     if before == "--":
         before = words[at - 2] if at > 2 else ""
@@ -183,7 +183,7 @@ _TEXT_FIRST = _words(
 )
 """Programs that read the first argument as a script or as code, and pass the rest to it."""
 _ANY_ORDER = frozenset({"gsed", "jq", "sed", "yq"})
-"""The same, but they also find options after it, up to a `--`."""
+"""The same, but these programs also read options after that argument, up to a `--`."""
 _ALWAYS = _words(
     "bc bun clojure dc deno ed emacs erl ex gdb ghc ghci gmake jshell lldb m4 make mariadb mysql nvim psql run-parts"
     " rvim socat sqlite vi view vim"
@@ -208,14 +208,15 @@ _ENGINES = frozenset({"docker", "incus", "kubectl", "lxc", "nerdctl", "oc", "pod
 _RUN_WORDS = frozenset({"exec", "foreach", "run"})
 """Subcommands (`poetry run`, `git submodule foreach`) that start the program after them."""
 _NO_WORDS = (_SHELLS | _TEXT_FIRST | {"sed", "ssh"}) - {"cmd", "expect", "julia", "node", "nu", "posh", "scala"}
-"""Names that mean hardly anything else. They count anywhere, because no list has all programs that start others."""
+"""Names that hardly mean anything else. We look for them in all arguments, because no list has all programs that start
+others."""
 
 _CODE_OPTION = re.compile(r"-[aefhnuvx]*c|-[eEr]")
 _MODULES_OF_CODE = frozenset({"cProfile", "code", "doctest", "pdb", "profile", "runpy", "timeit", "trace"})
 
 
 def _started(words: Sequence[str], at: int) -> str:
-    """Why a program that is named before it may read it as code."""
+    """Return why a program that is named before the argument may read it as code; empty if none does."""
     run = max((number for number in range(1, at) if words[number] in _RUN_WORDS), default=0)
     if run and not _names_program("", words[run + 1 : at], 0):
         return f"{words[run]!r} may take it for the program to start"
@@ -242,7 +243,7 @@ def _is_variable(name: str, word: str) -> bool:
 
 
 def _program(word: str) -> str:
-    """What a program is called, without its folder and version.
+    """Return the name of a program, without its folder and version.
 
     >>> _program("/usr/bin/python3.11"), _program("lua5.4"), _program("cmd.EXE")
     ('python', 'lua', 'cmd')
@@ -256,8 +257,8 @@ def _program(word: str) -> str:
 
 
 def _names_program(name: str, between: Sequence[str], before: int) -> bool:
-    """Whether these words contain the program's name, after `before` other arguments. A word after an option may be the
-    option's value."""
+    """Return whether these words contain the program's name, after `before` other arguments. A word after an option may
+    be the option's value."""
     count, previous = 0, ""
     for word in between:
         if _MARKED in word and not _is_variable(name, word):
@@ -270,8 +271,8 @@ def _names_program(name: str, between: Sequence[str], before: int) -> bool:
 
 
 def _is_argument(name: str, between: Sequence[str]) -> bool:
-    """Whether the next word is an argument of a script, of code or of a Python module, to which the interpreter passes
-    it."""
+    """Return whether the next word is an argument of a script, of code or of a Python module, to which the interpreter
+    passes it."""
     first, second, third = (*between, "", "", "")[:3]
     if not first or _MARKED in first or _MARKED in second:
         return False

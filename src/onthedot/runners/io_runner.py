@@ -1,8 +1,8 @@
-"""Runs tasks that only wait for others (HTTP calls, containers), on a thread with an event loop of its own.
+"""Runs tasks that only wait for other systems (HTTP calls, containers), on a thread with an event loop of its own.
 
-They cannot use the engine's loop, which has to be on time, or the application's, which a handler may block. An
-`Executor` does the work for one kind of task. This module does what all attempts need: the time-out, stopping early,
-one outcome, and the record of output.
+They cannot use the engine's loop, because it must be punctual. They cannot use the application's loop, because a
+handler may block it. An `Executor` does the work for one kind of task. This module does what all attempts need: the
+time-out, stopping early, one outcome, and the record of output.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class IoRunner(OffLoopRunner):
             self._cancel(attempt)
 
     async def _perform(self, loop: asyncio.AbstractEventLoop, attempt: Attempt) -> None:
-        """Run one attempt. Whatever happens in here becomes one outcome."""
+        """Run one attempt. Every result and every error in here becomes one outcome."""
         attempt.started_at = self._clock.now()
         attempt.timeout = attempt.timeout or self._longest
         timer = loop.call_later(attempt.timeout / SECOND, self._time_out, attempt) if attempt.timeout else None

@@ -19,8 +19,8 @@ ERROR_CHARACTERS = 4_000
 
 
 def succeeded(value: object, limit: int) -> Outcome:
-    """The outcome of a handler that returned this value. It fails if the value is no JSON, or has more than `limit`
-    characters."""
+    """Return the outcome of a handler that returned this value. It is a failure if the value is no JSON, or has more
+    than `limit` characters."""
     if value is None:
         return SUCCEEDED
     never_run = _never_run(value)
@@ -38,7 +38,7 @@ def succeeded(value: object, limit: int) -> Outcome:
 
 
 def _never_run(value: object) -> str:
-    """Why this value shows that the handler's body has not run; empty if it has."""
+    """Return why this value shows that the handler's body has not run; empty if it has."""
     if inspect.iscoroutine(value):
         value.close()  # else Python warns later that nobody awaited it
         return "the handler returned a coroutine that nobody awaits; define it with 'async def' and await it"
@@ -48,7 +48,7 @@ def _never_run(value: object) -> str:
 
 
 def failed(error: BaseException) -> Outcome:
-    """The outcome of a handler that raised. User code makes the error's text, so that may fail, too."""
+    """Return the outcome of a handler that raised. User code makes the error's text, so making it may fail, too."""
     try:
         said = str(error)
     except BaseException as trouble:  # noqa: BLE001 - whatever it raises, the attempt has failed
@@ -59,12 +59,12 @@ def failed(error: BaseException) -> Outcome:
 
 
 def timed_out(timeout: Micros) -> Outcome:
-    """The outcome of an attempt that took longer than its time-out."""
+    """Return the outcome of an attempt that took longer than its time-out."""
     return Outcome(OutcomeKind.TIMED_OUT, f"took longer than its time-out of {timeout / 1_000_000:g} s")
 
 
 def type_names(kind: type[BaseException]) -> tuple[str, ...]:
-    """An exception type and its bases, as the dotted names that `Retry.on` holds.
+    """Return an exception type and its bases, as the dotted names that `Retry.on` holds.
 
     >>> type_names(ConnectionResetError)[:2]
     ('builtins.ConnectionResetError', 'builtins.ConnectionError')
@@ -73,7 +73,7 @@ def type_names(kind: type[BaseException]) -> tuple[str, ...]:
 
 
 def without_secrets(outcome: Outcome, forms: Sequence[bytes]) -> Outcome:
-    """The outcome without secrets in its error, which may quote a program or a server."""
+    """Return the outcome without secrets in its error, because the error may quote a program or a server."""
     if not forms or outcome.error is None:
         return outcome
     return outcome._replace(error=redacted(outcome.error, forms, cut=len(outcome.error) >= ERROR_CHARACTERS))
@@ -88,7 +88,8 @@ _OWN, _LAST, _CHARACTERS = 5, 3, 4_000
 
 
 def trace_of(error: BaseException) -> str:
-    """The last five frames of the user's own code, and the last three of all, without ours. Empty if there are none.
+    """Return the last five frames of the user's own code, and the last three frames of any code but ours. Empty if
+    there are none.
 
     >>> def charge():
     ...     raise ConnectionError("no line")
@@ -119,7 +120,7 @@ def _trace(error: BaseException) -> str:
 
 
 def _choose(is_library: Sequence[bool]) -> list[int]:
-    """The frames to show.
+    """Return the indexes of the frames to show.
 
     >>> _choose([False, False, *[True] * 6])
     [0, 1, 5, 6, 7]

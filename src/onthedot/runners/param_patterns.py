@@ -1,9 +1,9 @@
 """Matches the values of text parameters with patterns: a small part of regular expressions, always quick. Pure.
 
-It has letters, digits and `_`, escaped characters, `.`, `\\d \\w \\s`, `[…]`, groups, `|`, and `* + ? {n} {n,m}`. A
-pattern must match the whole value. The server matches on its event loop, and cannot interrupt a match. So there is no
-backtracking: we follow all alternatives at once, as a set of positions in the value. Each atom of the pattern takes one
-step per repetition. A repeated group may not contain repeats.
+A pattern may contain letters, digits and `_`, escaped characters, `.`, `\\d \\w \\s`, `[…]`, groups, `|`, and `* + ?
+{n} {n,m}`. A pattern must match the whole value. The server matches on its event loop, and cannot interrupt a match. So
+there is no backtracking: we follow all alternatives at once, as a set of positions in the value. Each atom of the
+pattern takes one step per repetition. A repeated group may not contain repeats.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 MOST_PATTERN = 200
 MOST_VALUE = 200
-"""Characters of a pattern, and of a value that has to match one."""
+"""The most characters of a pattern, and of a value that must match one."""
 
 _ATOM = re.compile(r"\\[dws]|\\[^\w\s]|\[\^?\]?(?:\\.|[^\]\\\[])*\]|[^\\\[\]()|*+?{}^$]", re.ASCII | re.DOTALL)
 _SETS = re.compile(r"\[.*(?:--|&&|~~|\|\|)")
@@ -49,7 +49,7 @@ class _Read(NamedTuple):
 
 
 def pattern_problem(pattern: str) -> str:
-    """Why a pattern cannot be used; empty if it can.
+    """Return why a pattern cannot be used; empty if it can.
 
     >>> pattern_problem("v[0-9]+([.][0-9]+)?"), pattern_problem("(a+)+")
     ('', "a group that is repeated may not hold a repeat or '|'")
@@ -62,7 +62,7 @@ def pattern_problem(pattern: str) -> str:
 
 
 def matches(pattern: str, value: str) -> bool:
-    """Whether the whole value matches; never for a pattern that is not allowed.
+    """Return whether the whole value matches; never for a pattern that is not allowed.
 
     >>> matches("[a-z-]+", "eu-west"), matches("[a-z-]+", "eu west")
     (True, False)
@@ -73,7 +73,8 @@ def matches(pattern: str, value: str) -> bool:
 
 
 def is_harmless(pattern: str) -> bool:
-    """Whether no value that matches can be code: only letters, digits and `_ . / : @ % + , = -`, and no `-` first.
+    """Return whether no value that matches can be code: only letters, digits and `_ . / : @ % + , = -`, and no `-`
+    first.
 
     >>> is_harmless("[a-z][a-z0-9-]*"), is_harmless("[a-z0-9-]+"), is_harmless(".+")
     (True, False, False)
@@ -100,7 +101,7 @@ class _Match:
         return bool(self._through(group, 1) >> len(self._value) & 1)
 
     def _through(self, group: _Group, places: int) -> int:
-        """The positions after the group, if it begins at these."""
+        """Return the positions after the group, if the group begins at `places`."""
         behind = 0
         for branch in group.branches:
             reached = places
@@ -130,7 +131,7 @@ class _Match:
 
 @lru_cache(maxsize=256)
 def _read(pattern: str) -> _Read:
-    """`ValueError` with the reason for a pattern that is not allowed."""
+    """Parse a pattern. Raise `ValueError` with the reason if it is not allowed."""
     if not pattern or len(pattern) > MOST_PATTERN:
         raise ValueError(f"from 1 to {MOST_PATTERN} characters are allowed")
     text = pattern.removeprefix("^")
@@ -159,7 +160,7 @@ def _read(pattern: str) -> _Read:
 
 
 def _piece(text: str, at: int, groups: list[_Group]) -> tuple[re.Pattern[str] | _Group | None, int]:
-    """The atom at this place, or the group that ends there, and where the next piece begins."""
+    """Return the atom at this place, or the group that ends there, and where the next piece begins."""
     if text[at] == "(":
         groups.append(_Group())
         return None, at + (3 if text.startswith("(?:", at) else 1)
@@ -204,7 +205,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _first(text: str) -> tuple[str, ...] | None:
-    """The atom that every value begins with; None if there is no such atom."""
+    """Return the atom that every value begins with; None if there is no such atom."""
     if "|" in text:
         return None
     atom = _ATOM.match(text)

@@ -31,8 +31,8 @@ _UNKNOWN: tuple[str, Callable[[Any], bool]] = ("a kind of value that this versio
 
 
 def check_params(job: Job, arguments: Mapping[str, Json], *, complete: bool = True) -> list[str]:
-    """Every problem with the arguments of a run. Without `complete`, required ones may be missing. Does not check
-    handlers: `signatures.py` does.
+    """Return every problem with the arguments of a run. Without `complete`, required arguments may be missing.
+    `signatures.py` checks the arguments of handlers.
 
     >>> from onthedot.model.task import Command
     >>> job = Job(name="j", task=Command(argv=("ls",)), params=(Param(name="depth", kind="whole", choices=(1, 2)),))
@@ -57,7 +57,7 @@ def check_params(job: Job, arguments: Mapping[str, Json], *, complete: bool = Tr
 
 
 def value_problems(param: Param, value: Json, *, one_line: bool = False) -> list[str]:
-    """Every problem with one value."""
+    """Return every problem with one value."""
     words, fits = KINDS.get(param.kind, _UNKNOWN)
     if not fits(value):
         return [f"{param.name}: expected {words}, got {_shown(value)}"]
@@ -74,7 +74,7 @@ def value_problems(param: Param, value: Json, *, one_line: bool = False) -> list
 
 
 def value_of_text(param: Param, text: str) -> Json:
-    """The value of a parameter that was given as text on a command line; the text itself if it is no such value.
+    """Convert a parameter's text from a command line to its value. Return the text itself if it is no such value.
 
     >>> value_of_text(Param(name="n"), "137"), value_of_text(Param(name="n", kind="whole"), "137")
     ('137', 137)
@@ -102,7 +102,7 @@ def require_params(job: Job, arguments: Mapping[str, Json]) -> None:
 
 
 def with_defaults(job: Job, arguments: Mapping[str, Json]) -> dict[str, Json]:
-    """The value of every parameter of the job: the given one, or its default.
+    """Return the value of every parameter of the job: the given one, or its default.
 
     >>> from onthedot.model.task import Command
     >>> with_defaults(Job(name="j", task=Command(argv=("ls",)), params=(Param(name="a", default="x"),)), {})
@@ -112,7 +112,7 @@ def with_defaults(job: Job, arguments: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def arguments_of(lease: Lease) -> dict[str, Any]:
-    """A run's arguments, as a new copy for each attempt, so that a handler may change them."""
+    """Return a run's arguments, as a new copy for each attempt, so that a handler may change them."""
     if lease.args is not None:
         arguments: dict[str, Any] = json.loads(lease.args)
         return arguments
@@ -125,7 +125,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_same(value: Json, choice: Json) -> bool:
-    """Whether both are the same choice. In Python 1 equals true, but they are different choices."""
+    """Return whether both are the same choice. In Python 1 equals true, but they are different choices."""
     return bool(value == choice) and isinstance(value, bool) == isinstance(choice, bool)
 
 

@@ -84,7 +84,7 @@ def _first_line(output: bytes) -> str:
 
 
 def bubblewrap() -> Probe:
-    """Whether a sandbox works: bubblewrap may be installed, and the kernel may forbid it."""
+    """Probe whether a sandbox works. The kernel may forbid it although bubblewrap is installed."""
     with sandbox.in_descriptors(sandbox.sandbox_files({}, 0, "/")) as handed:
         _, *words = sandbox.bubblewrap("/usr", "/usr", handed=handed)  # the same sandbox as the guard's
         tried = try_program(["bwrap", *words, "true"], handed=handed)
@@ -93,7 +93,7 @@ def bubblewrap() -> Probe:
 
 
 def git() -> Probe:
-    """Whether sources can be checked out. Older versions do not let us set the address of a host."""
+    """Probe whether git can check out sources. We cannot set the address of a host in older versions of git."""
     found = try_program(["git", "--version"])
     version = tuple(map(int, re.findall(r"\d+", found.found)[:2]))
     if found.state == "ok" and version < _OLDEST_GIT:
@@ -102,7 +102,7 @@ def git() -> Probe:
 
 
 def user_level(uid: int | None = None) -> Probe:
-    """Whether programs can have their own user and temporary folders: only root can do that."""
+    """Probe whether programs can have their own user and temporary folders. Only root can do that."""
     uid = os.geteuid() if uid is None else uid
     if uid != 0:
         return Probe("missing", f"user id {uid}, which is not root")
@@ -150,7 +150,7 @@ def _can_make_group(folder: Path) -> bool:
 
 
 def container_engine(sockets: Iterable[str] | None = None) -> Probe:
-    """Whether Docker or Podman answers, at one of these sockets (None: at the usual places)."""
+    """Probe whether Docker or Podman answers at one of these sockets (None: at the usual places)."""
     places = _usual_sockets() if sockets is None else list(sockets)
     there = [path for path in places if Path(path).exists()]
     if not there:

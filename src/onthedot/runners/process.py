@@ -4,8 +4,8 @@ A thread waits for each child. Children stay warm from one attempt to the next. 
 died, is replaced. A handler that is asked to end gets SIGTERM first (a coroutine is cancelled, a function gets
 `Stopped` raised in it), then SIGKILL, with everything that it has started.
 
-The worker trusts nothing that a child sends. A message of an unknown shape, or one that is too large, ends the child.
-The worker's other threads never wait for a child: if it does not take an answer, it is ended, too.
+The worker trusts nothing that a child sends. If a message has an unknown shape or is too large, the worker ends the
+child. The worker's other threads never wait for a child. If the child does not read an answer, the worker ends it, too.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Child:
     def __init__(self, most: int) -> None:
         self._most = most
         self._closing = threading.Lock()
-        self.spent = False  # asked to end, or gone: do not use it again
+        self.spent = False  # it was asked to end, or is gone: do not use it again
         self._group = 0
         self._talk, their_talk = socket.socketpair()
         self._rein, their_rein = socket.socketpair()
@@ -184,7 +184,8 @@ class Relay:
         self._asked: Future[None] | None = None
 
     def outcome(self) -> Outcome:
-        """Pass on what the child sends, until it sends its outcome. `ChildGone` or `BadFrame` if it does not."""
+        """Forward the child's messages until it sends its outcome, and return that. Raise `ChildGone` or `BadFrame` if
+        none comes."""
         while True:
             match self._child.answer():
                 case {"note": [progress, (None | str()) as log]}:
@@ -219,7 +220,7 @@ class Relay:
         self._asked.add_done_callback(self._answer)
 
     def _answer(self, saved: Future[None]) -> None:
-        """Tell the child how its checkpoint was saved. Usually on the engine's thread."""
+        """Send the child the result of saving its checkpoint. This usually runs on the engine's thread."""
         try:
             saved.result()
         except CancelledError:
@@ -254,8 +255,8 @@ def _is_checkpoint(value: str) -> bool:
 # ── the runner ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-_LOST_PATIENCE: Micros = SECOND // 2  # the lease is lost, and another node may start the run soon
-_KILL_PATIENCE: Micros = SECOND  # what SIGKILL does not end by then is stuck in the kernel
+_LOST_PATIENCE: Micros = SECOND // 2  # short: the lease is lost, and another node may start the run soon
+_KILL_PATIENCE: Micros = SECOND  # a process that SIGKILL has not ended by then is stuck in the kernel
 _CHILD_DIED = ("onthedot.ChildDied",)
 _JOIN = 2.0  # seconds until a killed child must have been reaped
 
@@ -284,7 +285,7 @@ class ProcessRunner(OffLoopRunner):
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
 
     def warm(self, jobs: Sequence[Job]) -> None:
-        """Start children for these jobs, with their modules loaded: a first run is as punctual as the others."""
+        """Start children for these jobs and load their modules, so that a first run is as punctual as the others."""
         mine = [job.task.handler for job in jobs if isinstance(job.task, Call) and job.isolation == "process"]
         self._known.update(importable(self._registry.get(name).function) for name in mine)
         for _ in mine[: self._processes]:
@@ -355,7 +356,7 @@ class ProcessRunner(OffLoopRunner):
             attempt.stuck = False
 
     def _in_child(self, attempt: Attempt, act: Callable[[Child], None]) -> bool:
-        """Do something to the child that runs this attempt now, if one does. Returns whether one does."""
+        """Call `act` with the child that runs this attempt now, if there is one. Return whether there is one."""
         with self._deciding:
             child: Child | None = attempt.handle
             if child is not None:

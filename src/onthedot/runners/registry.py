@@ -55,7 +55,7 @@ def importable(function: Callable[..., Any]) -> Importable:
 
 
 def main_module() -> dict[str, str]:
-    """How a child process imports this program's main module, as `multiprocessing` does; empty if it cannot."""
+    """Return how a child process imports this program's main module, as `multiprocessing` does; empty if it cannot."""
     main = sys.modules[MAIN]
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
@@ -65,7 +65,7 @@ def main_module() -> dict[str, str]:
 
 
 def is_found(function: Callable[..., Any], at: Importable) -> bool:
-    """Whether that name leads to this function, now that its module is loaded."""
+    """Return whether this path leads to this function, now that its module is loaded."""
     found: Any = sys.modules.get(at.module)
     for part in at.name.split("."):
         found = getattr(found, part, None)
@@ -73,7 +73,7 @@ def is_found(function: Callable[..., Any], at: Importable) -> bool:
 
 
 def handler_in(found: Any) -> Any:
-    """The function, also if a decorator has put an object in its place that holds it."""
+    """Return the function, even if a decorator has replaced it with an object that holds it."""
     return getattr(found, HANDLER, found)
 
 
@@ -125,8 +125,8 @@ class Handler:
         return cls(name, function, inspect.iscoroutinefunction(function), takes_context, signature)
 
     def call(self, lease: Lease, context: Context | None = None) -> Any:
-        """Call the function with the run's arguments. Returns its result, or its coroutine. `BadArguments` without a
-        call if they do not fit."""
+        """Call the function with the run's arguments. Returns its result, or its coroutine. Raise `BadArguments`
+        without a call if the arguments do not fit."""
         arguments = arguments_of(lease)
         problem = self.check_arguments(arguments)
         if problem is not None:
@@ -136,19 +136,19 @@ class Handler:
         return self.function(**arguments)
 
     def check_arguments(self, arguments: dict[str, Any], *, complete: bool = True) -> str | None:
-        """Why the function could not be called with these arguments (and perhaps more of them), or None."""
+        """Return why the function could not be called with these arguments (and perhaps more of them), or None."""
         problem = self.signature.problem(arguments, complete=complete)
         return problem and f"arguments do not fit {self.name}{self.signature}: {problem}"
 
     def check_keys(self, job: Job) -> str | None:
-        """Why the job's runs cannot be limited or shared by the arguments that it names, or None."""
+        """Return why the job's runs cannot be limited or shared by the arguments that it names, or None."""
         for option, key in argument_keys(job):
             if instead := self.signature.lacks(key):
                 return f"{option}: expected an argument of {self.name}{self.signature}, got {key!r}{instead}"
         return None
 
     def check_guarantee(self, guarantee: Guarantee) -> str | None:
-        """Why the function cannot keep this guarantee, or None."""
+        """Return why the function cannot keep this guarantee, or None."""
         if guarantee is not Guarantee.EXACTLY_ONCE or self.takes_context:
             return None
         return "guarantee: expected a first parameter named ctx with 'exactly_once', for ctx.transaction(); got none"
@@ -158,7 +158,7 @@ _ALWAYS = frozenset({"sleep", "noop"})
 
 
 class Registry:
-    """The handlers of a program by name, and what this node can run besides."""
+    """The handlers of a program by name, and the other tasks that this node can run."""
 
     _offered = _ALWAYS  # tasks without a handler
 
@@ -173,7 +173,7 @@ class Registry:
         self._offered |= frozenset(abilities)
 
     def withdraw(self) -> None:
-        """Offer only what every node can do: forget the abilities of an earlier start."""
+        """Forget the abilities of an earlier start. Offer only the abilities of every node."""
         self._offered = _ALWAYS
 
     def add(self, name: str, function: Callable[..., Any]) -> Handler:
@@ -187,7 +187,7 @@ class Registry:
         return handler
 
     def get(self, name: str) -> Handler:
-        """The handler of this name; `UnknownHandler` if this program has none."""
+        """Return the handler of this name. Raise `UnknownHandler` if this program has none."""
         handler = self._handlers.get(name)
         if handler is None:
             raise UnknownHandler(f"no handler {name!r} is registered here{did_you_mean(name, self._handlers)}")
@@ -211,7 +211,7 @@ class Registry:
         return self.get(task.handler)
 
     def check(self, job: Job) -> str | None:
-        """Why this job cannot be run here, or None."""
+        """Return why this job cannot be run here, or None."""
         if not isinstance(job.task, Call):
             return None
         try:

@@ -1,7 +1,7 @@
 """The reporter: writes the checkpoints, progress and logs of running attempts to the store.
 
 A checkpoint is written at once, and the handler waits for it. Progress and log lines are collected in the attempt
-(`runners/notes.py`) and written about every second, and before the attempt's verdict: after that its lease is over.
+(`runners/notes.py`) and written about every second, and before the attempt's verdict, because that ends its lease.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries to reach t
 
 
 class StoreReporter(Service):
-    """Takes notes on any thread, and writes them on the engine's thread."""
+    """Receives notes on any thread, and writes them on the engine's thread."""
 
     name = "reporter"
 
@@ -41,7 +41,7 @@ class StoreReporter(Service):
         self._settings = settings
         self._clock = clock
         self._events = events or Events()
-        self._noted: dict[str, Notes] = {}  # by lease id: notes with news
+        self._noted: dict[str, Notes] = {}  # unwritten notes, by lease id
         self._writing = asyncio.Lock()
         self._written_at: Micros = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -51,7 +51,7 @@ class StoreReporter(Service):
         self._loop = self._transactor.loop = asyncio.get_running_loop()
 
     def close(self) -> None:
-        """Write nothing more: the node has stopped."""
+        """Write nothing more, because the node has stopped."""
         self._loop = self._transactor.loop = None
 
     # ── on any thread ────────────────────────────────────────────────────────────────────────────────────────
@@ -91,7 +91,8 @@ class StoreReporter(Service):
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
 
     async def _save(self, lease: Lease, checkpoint: Checkpoint) -> None:
-        """Retry until the store answers. A repeat changes nothing, because the same revision is the same checkpoint."""
+        """Save a checkpoint. Retry until the store answers. A repeat changes nothing, because the same revision is the
+        same checkpoint."""
         pause = _FIRST_PAUSE
         while True:
             try:

@@ -17,7 +17,7 @@ from onthedot.settings import Settings
 T = TypeVar("T")
 
 Report = Callable[[list[Attempt]], None]
-"""Takes attempts to which something has happened. Called on the engine's loop."""
+"""Receives attempts after an event. Called on the engine's loop."""
 
 
 def _ignore(attempts: list[Attempt]) -> None:
@@ -46,7 +46,7 @@ class Runner(Protocol):
         ...
 
     def stop(self, attempts: list[Attempt]) -> None:
-        """End these attempts early, as their `stop_as` says, if they can be ended and still run."""
+        """End these attempts early with the outcome in `stop_as`, if they still run and can be ended."""
         ...
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class Runner(Protocol):
 
 
 class BaseRunner:
-    """Base of all runners. Holds what they need of their host."""
+    """Base of all runners. Holds what they need from their host."""
 
     def __init__(self, host: Host) -> None:
         self._engine_loop = host.engine_loop

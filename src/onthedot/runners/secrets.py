@@ -1,8 +1,8 @@
 """Finds the values of secrets just before a run starts, and keeps secrets in the store.
 
-Definitions only name secrets, and nothing records their values. We look in the environment, in files, in the store, and
-at providers that the program has added, in this order. The first that has the secret wins. If it cannot be read there,
-the search ends, so that no run gets another value by accident. No message contains a value or a part of one.
+Definitions only name secrets, and nothing records their values. We search in this order: the environment, files, the
+store, and providers that the program has added. The first source that has the secret wins. If the secret cannot be read
+there, the search ends, so that no run gets another value by accident. No message contains a value or a part of one.
 
 The store has secrets sealed with AES-256-GCM, and never the key. Each is a document of the kind `secret`, by namespace
 and name. The name is sealed with the value, so that a sealed text cannot be moved to another name. Each sealed text
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 LEAST, MOST = 4, 32 * 1024
-"""Least characters of a secret: a shorter one could not be redacted without garbling output. And its most bytes."""
+"""The fewest characters and the most bytes of a secret. Redacting a shorter secret would garble output."""
 
 PREFIX = "OTD_SECRET_"
 DIRECTORY = "OTD_SECRETS_DIR"
@@ -246,12 +246,12 @@ class StoredSecrets:
         self._keys = keys
 
     async def get(self, namespace: str, name: str) -> str | None:
-        """See `Provider`. `UnknownSecret` if the secret is there and this process does not have its key."""
+        """See `Provider`. Raise `UnknownSecret` if the secret is stored but this process does not have its key."""
         found = await self._store.get_document(KIND, _id(namespace, name))
         return None if found is None else self._keys.unseal(namespace, name, found.body)
 
     async def set(self, namespace: str, name: str, value: str) -> bool:
-        """Store a value. Returns whether there was one before. Of two calls at once, the last one wins."""
+        """Store a value. Return whether there was one before. If two calls run at once, the last one wins."""
         check_name(name)
         check_value(name, value)
         body = self._keys.seal(namespace, name, value)
@@ -278,7 +278,7 @@ class StoredSecrets:
         raise _crowded(name)
 
     async def list(self) -> list[StoredSecret]:
-        """All of them, by namespace and name."""
+        """Return all stored secrets, ordered by namespace and name."""
         return [
             StoredSecret(*_names(document), key_of(document.body), document.written_at)
             async for document in self._documents()
@@ -328,7 +328,7 @@ _NONCE = 12
 
 
 class Keys:
-    """The keys of this process, by id. The first one seals, all of them open."""
+    """The keys of this process, by id. The first key seals. All keys can open."""
 
     def __init__(self, keys: list[bytes]) -> None:
         self._keys = {key_id(key): key for key in keys}
@@ -394,7 +394,7 @@ def key_of(body: str) -> str:
 
 
 def key_id(key: bytes) -> str:
-    """The id of a key. It tells keys apart, and says nothing about them.
+    """The id of a key. It distinguishes keys, and reveals nothing about them.
 
     >>> key_id(bytes(32))
     '868bb8b48f7e'

@@ -38,7 +38,8 @@ class Signature:
         self._checks: dict[str, tuple[str, Fits]] | None = None
 
     def problem(self, arguments: Mapping[str, Any], *, complete: bool = True) -> str | None:
-        """Why the function cannot be called with these arguments (without `complete`: and perhaps more), or None."""
+        """Return why the function cannot be called with these arguments (without `complete`: and perhaps more), or
+        None."""
         checks = self._checks
         if checks is None:
             checks = self._checks = {} if hasattr(self._function, "__wrapped__") else self._compile()
@@ -78,7 +79,7 @@ class Signature:
 
 
 def compiled(hint: Any, within: frozenset[int] = frozenset()) -> tuple[str, Fits] | None:
-    """The text for an annotation, and its check of a value; None if JSON cannot decide it.
+    """Return the text for an annotation, and its check of a value; None if JSON values cannot be checked against it.
 
     `within`: the type aliases around it. An alias inside itself accepts everything.
 
@@ -114,7 +115,7 @@ def compiled(hint: Any, within: frozenset[int] = frozenset()) -> tuple[str, Fits
 
 
 def _is_closed(kind: type[enum.Enum]) -> bool:
-    """Whether it accepts only its members. Flags can be combined, and `_missing_` may return a member."""
+    """Return whether it accepts only its members. Flags can be combined, and `_missing_` may return a member."""
     return kind._missing_.__func__ is enum.Enum._missing_.__func__  # type: ignore[attr-defined]
 
 
@@ -172,7 +173,7 @@ def _any_of(checks: Sequence[tuple[str, Fits] | None]) -> tuple[str, Fits] | Non
 
 
 def _or_none(check: tuple[str, Fits]) -> tuple[str, Fits]:
-    """`size: int = None` means that None is fine."""
+    """Extend a check so that None is also valid, as in `size: int = None`."""
     words, fits = check
     return words, lambda value: value is None or fits(value)
 
@@ -188,7 +189,8 @@ def _each_of(checks: Sequence[tuple[str, Fits] | None]) -> tuple[str, Fits]:
 
 
 def _all_in(outer: tuple[str, Fits], inner: tuple[str, Fits] | None) -> tuple[str, Fits]:
-    """Lists of such elements, or mappings of such values. The keys of a mapping are always text in JSON."""
+    """Return the check of lists with such elements, or of mappings with such values. In JSON the keys of a mapping are
+    always text."""
     if inner is None:
         return outer
     is_one, fits = outer[1], inner[1]
@@ -205,7 +207,7 @@ def _in_words(words: Sequence[str]) -> str:
 
 
 def _resolved(function: Callable[..., Any], name: str, annotation: Any) -> Any:
-    """The annotation; one that is text is evaluated, or becomes `Any` if that fails."""
+    """Return the annotation. An annotation that is text is evaluated; if that fails, it is `Any`."""
     if not isinstance(annotation, str):
         return annotation
     holder = types.SimpleNamespace(__annotations__={name: annotation})

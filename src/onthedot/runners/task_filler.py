@@ -20,7 +20,7 @@ Fill = Callable[[Lease], Coroutine[Any, Any, Filled]]
 
 
 async def as_written(lease: Lease) -> Filled:
-    """The task as it is defined: nothing is filled in."""
+    """Return the task as it is defined, without filling in anything."""
     return Filled(lease.record.job.task)
 
 
@@ -28,7 +28,8 @@ class TaskFiller:
     """Fills in tasks for runners. Checks the arguments once more: the job may have been edited since the run was
     submitted, and a row in a store comes from outside.
 
-    `ArgumentsError` or `UnknownSecret` if the run cannot start, `StoreUnavailable` if the store does not answer.
+    It raises `ArgumentsError` or `UnknownSecret` if the run cannot start, and `StoreUnavailable` if the store does not
+    answer.
     """
 
     def __init__(self, secrets: Secrets) -> None:
@@ -36,7 +37,7 @@ class TaskFiller:
         self._plain: dict[int, Task] = {}  # by identity: the runs of a job share its definition
 
     def _takes_nothing(self, task: Task) -> bool:
-        """Whether the task has no marks. Looks once at each definition."""
+        """Return whether the task has no marks. This checks each definition only once."""
         if self._plain.get(id(task)) is task:
             return True
         if has_marks(task):
@@ -61,7 +62,7 @@ def secrets_of(
 ) -> Secrets:
     """The secrets of a worker: from its environment, the directory `OTD_SECRETS_DIR`, its store, and other providers.
 
-    `UnknownSecret` if the given keys are no keys. So a node with wrong keys fails at its start.
+    Raise `UnknownSecret` if the given keys are invalid. So a node with invalid keys fails at its start.
     """
     environment = os.environ if environment is None else environment
     directory = environment.get(DIRECTORY)

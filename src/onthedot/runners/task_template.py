@@ -78,7 +78,7 @@ def read_mark(found: re.Match[str]) -> Reference:
 
 
 def has_marks(task: Task) -> bool:
-    """Whether a task has any mark, escaped or not.
+    """Return whether a task has any mark, escaped or not.
 
     >>> has_marks(Command(argv=("ls", "${{ params.where }}"))), has_marks(Command(argv=("ls",)))
     (True, False)
@@ -87,7 +87,7 @@ def has_marks(task: Task) -> bool:
 
 
 def is_meant_as_one(text: str) -> bool:
-    """Whether a text that is not filled in looks as if its author expected it to be.
+    """Return whether a text that we do not fill in looks like a mark that its author expected us to fill in.
 
     >>> is_meant_as_one("echo ${{ param.x"), is_meant_as_one("echo ${{ github.ref }}")
     (True, False)
@@ -195,7 +195,7 @@ class Filled(NamedTuple):
 
 
 class Hidden(str):
-    """A text with a secret in it. It shows as `***` in the `repr` of whatever holds it.
+    """A text with a secret in it. Its `repr` is `***`, also within other objects.
 
     >>> [Hidden("hush")]
     ['***']

@@ -54,7 +54,7 @@ class Completion:
         self.state = "unknown"
 
     def rolled_back(self) -> None:
-        """Note that nothing is left of the transaction."""
+        """Note that the transaction was rolled back."""
         self.finish = None
         self.state = "none"
 
@@ -64,11 +64,11 @@ T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two tries to reach the store
 
 NO_ANSWER = "the commit of its transaction was not answered"
-"""The error of an attempt whose transaction may be committed or not."""
+"""The error of an attempt if we do not know whether its transaction was committed."""
 
 
 class Transactor:
-    """Begins and commits transactions: has the store, and the loop on which the store is used."""
+    """Begins and commits transactions. It holds the store and the store's event loop."""
 
     def __init__(self, store: Store, clock: Clock, write_notes: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         self.store = store
@@ -103,7 +103,8 @@ class Transactor:
 
     @contextmanager
     def blocking(self, completion: Completion) -> Iterator[Any]:
-        """A transaction for a plain function, on the store's loop: each call of the connection waits there."""
+        """Provide a transaction for a plain function. Each call of the connection runs on the store's loop, and the
+        function waits."""
         loop = self.home(completion.lease)
         block = TransactionBlock(self, completion)
         connection = asyncio.run_coroutine_threadsafe(block.__aenter__(), loop).result()
@@ -147,7 +148,7 @@ class TransactionBlock:
         try:
             with suppress(StoreUnavailable):  # missing notes must not undo the transaction
                 await self._home(self._transactor.write_notes(self._lease.lease_id))
-        except BaseException as stopped:  # cancelled meanwhile: nobody else would roll back
+        except BaseException as stopped:  # cancelled meanwhile: nothing else would roll back
             await self._give_up(transaction, stopped)
             raise
         await self._commit(transaction)
@@ -163,7 +164,7 @@ class TransactionBlock:
             try:
                 transaction: Transaction = begun.result()
                 return transaction
-            except StoreUnavailable:  # nothing was begun: ask again
+            except StoreUnavailable:  # nothing was begun, so retry
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -196,7 +197,7 @@ class TransactionBlock:
             raise stopped
 
     async def _look(self, stopped: asyncio.CancelledError | None) -> None:
-        """The commit has no answer: look whether it is recorded. If it is not, the outcome is still unknown."""
+        """Check whether a commit without an answer is recorded. If it is not, the outcome is still unknown."""
         if stopped is not None:
             raise stopped
         lease, pause = self._lease, _FIRST_PAUSE
@@ -235,13 +236,13 @@ class TransactionBlock:
     # ── on which loop ────────────────────────────────────────────────────────────────────────────────────────
 
     async def _there(self, call: Coroutine[Any, Any, T]) -> T:
-        """A call of the transaction, on the loop that it belongs to."""
+        """Run a call of the transaction on the transaction's loop."""
         if self._transactor.transactions(self._lease).loop_bound:
             return await call
         return await self._home(call)
 
     async def _home(self, call: Coroutine[Any, Any, T]) -> T:
-        """A call of the store, on the store's loop."""
+        """Run a call of the store on the store's loop."""
         try:
             home = self._transactor.home(self._lease)
         except LeaseLost:

@@ -1,7 +1,7 @@
 """Limits a whole process tree with cgroups, in directories that the operator has named and nowhere else.
 
-We change no other groups, even as root: their owner may watch, count or limit them. Both version 1 (a directory for
-each controller) and version 2 work. A directory without a file for a limit does not limit that.
+We change no other groups, even as root, because their owner may watch, count or limit them. Both version 1 (a directory
+for each controller) and version 2 work. If a directory has no file for a limit, that limit does not apply.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Group:
 
     @property
     def procs_files(self) -> list[str]:
-        """The files to which a process writes 0 to join."""
+        """Return the files to which a process writes 0 to join the group."""
         return [f"{place}/cgroup.procs" for place in self._places]
 
     def members(self) -> set[int]:
-        """The processes in the group."""
+        """Return the ids of the processes in the group."""
         found: set[int] = set()
         for place in self._places:
             with suppress(OSError):
@@ -47,11 +47,11 @@ class Group:
         return found
 
     def kill(self) -> None:
-        """Kill all processes at once, where the kernel can do that (version 2)."""
+        """Kill all processes at once, if the kernel can do that (version 2)."""
         self._write("cgroup.kill", 1)
 
     def was_out_of_memory(self) -> bool:
-        """Whether the kernel has killed a process of the group because memory ran out."""
+        """Return whether the kernel has killed a process of the group because memory ran out."""
         for place in self._places:
             for name in ("memory.events", "memory.oom_control"):
                 with suppress(OSError):
@@ -61,9 +61,9 @@ class Group:
         return False
 
     def remove(self) -> None:
-        """Remove the group, which is empty."""
+        """Remove the group. It must be empty."""
         for place in self._places:
-            with suppress(OSError):  # never made, or a zombie is still in it: then it stays, and limits nothing
+            with suppress(OSError):  # it was never made, or a zombie is still in it; then it remains, without effect
                 place.rmdir()
 
     def _write(self, name: str, value: int) -> None:
@@ -74,7 +74,7 @@ class Group:
 
 
 def usable(parents: Sequence[str]) -> list[str]:
-    """The directories in which we can make groups. Tries each."""
+    """Return the directories in which we can make groups. This tries each."""
     found = []
     for parent in parents:
         trial = Path(parent, f"probe-{os.getpid()}")

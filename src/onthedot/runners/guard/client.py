@@ -1,10 +1,10 @@
 """The worker's side of its guards: starts them, sends them programs, and cleans up after one that died.
 
-A guard's process is started with its first program. If it dies, the worker kills what it has left behind, reports those
-programs as stopped, and starts another guard for the next program.
+A guard's process is started with its first program. If the guard dies, the worker kills the guard's remaining processes
+and reports those programs as stopped. It starts another guard for the next program.
 
 A second guard helps when many programs start at once. A guard starts one program at a time, and on a busy machine that
-takes several milliseconds. Each guard is the parent of its own programs, and does not know the other one.
+takes several milliseconds. Each guard is the parent of its own programs only, and the guards do not know each other.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from onthedot.runners.guard.users import STATE_VARIABLE
 from onthedot.runners.probes import isolation_levels
 
 MOST = 2
-"""Guards of a worker. Each takes some 16 MB, and a third one gains little."""
+"""The number of guards of a worker. Each takes some 16 MB, and a third one gains little."""
 AT_ONCE = 3
-"""Programs that may wait for one guard before the other one is used."""
+"""The number of programs that may wait for one guard before the other one is used."""
 
 
 class Guards:
@@ -53,14 +53,14 @@ class Guards:
 
     @property
     def pids(self) -> list[int]:
-        """The processes of the guards that run now."""
+        """Return the process ids of the running guards."""
         return [guard.pid for guard in self._guards if guard.pid is not None]
 
     async def run(self, program: Program, said: OnOutput | None = None) -> ProgramEnd:
         return await self._next().run(program, said)
 
     def _next(self) -> GuardClient:
-        """The first guard with few waiting programs, or else the one with the fewest."""
+        """Return the first guard with few waiting programs, or else the one with the fewest."""
         free = (guard for guard in self._guards if guard.starting < AT_ONCE)
         return next(free, min(self._guards, key=lambda guard: guard.starting))
 
@@ -73,8 +73,8 @@ class Guards:
 
 
 _CHUNK = 1 << 16
-_DEAF_FOR: Micros = 10 * SECOND  # a guard that has not answered for so long is killed
-_GONE_WITHIN = 400  # searches for processes of a dead guard
+_DEAF_FOR: Micros = 10 * SECOND  # a guard that does not answer for this long is killed
+_GONE_WITHIN = 400  # the most searches for processes of a dead guard
 _LOOK_EVERY = 0.005
 _CLOSED_WITHIN = 5.0  # seconds
 _CLOSED = "its worker has ended"
@@ -109,12 +109,12 @@ class GuardClient:
 
     @property
     def pid(self) -> int | None:
-        """The guard's process, while there is one."""
+        """Return the id of the guard's process; None if none runs."""
         return None if self._guard is None else self._guard.pid
 
     @property
     def starting(self) -> int:
-        """Programs that were sent to the guard and have neither started nor ended."""
+        """Return how many programs were sent to the guard and have neither started nor ended."""
         return 0 if self._guard is None else self._guard.starting
 
     async def run(self, program: Program, said: OnOutput | None = None) -> ProgramEnd:
@@ -183,7 +183,7 @@ class _GuardProcess:
         self._token = token
         self._clock = clock
         self._asked: dict[int, _Asked] = {}
-        self._mains: dict[int, int] = {}  # main processes by number
+        self._mains: dict[int, int] = {}  # the main process of each program, by its number
         self._unheard_since: Micros | None = None
         self._why_lost = _DIED
         self._inbox = Inbox(MOST_FROM_GUARD)
@@ -223,7 +223,7 @@ class _GuardProcess:
         return len(self._asked) - len(self._mains)
 
     def ask(self, number: int, start: bytes, said: OnOutput | None) -> asyncio.Future[ProgramEnd]:
-        """Send a program to start. The future gets its end."""
+        """Ask the guard to start a program. Return a future of the program's end."""
         end: asyncio.Future[ProgramEnd] = asyncio.get_running_loop().create_future()
         self._asked[number] = _Asked(end, said)
         self._write(start)
@@ -244,7 +244,7 @@ class _GuardProcess:
         self._process.kill()
 
     def hang_up(self) -> None:
-        """Tell the guard to kill what runs, and to end."""
+        """Tell the guard to kill all programs, and to end."""
         self._why_lost = _CLOSED
         if self._writer is None:
             self.kill()
@@ -254,7 +254,8 @@ class _GuardProcess:
                 self._talk.shutdown(socket.SHUT_WR)
 
     def _write(self, data: bytes) -> None:
-        """Send at the end of this iteration of the loop: so the messages of many attempts wake the guard once."""
+        """Send at the end of this iteration of the loop, so that the messages of many attempts wake the guard only
+        once."""
         if not self._unsent and self._writer is not None:
             asyncio.get_running_loop().call_soon(self._flush)
         self._unsent.append(data)
@@ -266,10 +267,10 @@ class _GuardProcess:
             self._writer.write(data)
 
     async def listen(self) -> None:
-        """Read what the guard sends, until it is gone."""
+        """Read the guard's messages until it has ended."""
         reader, self._writer = await asyncio.open_connection(sock=self._talk)
         self._flush()
-        with suppress(OSError, BadFrame):  # either way this guard is lost
+        with suppress(OSError, BadFrame):  # after either error this guard is lost
             while data := await reader.read(_CHUNK):
                 for message in self._inbox.feed(data):
                     self._heard(message)
@@ -298,8 +299,8 @@ class _GuardProcess:
             asked.end.set_result(end)
 
     async def bury(self) -> None:
-        """End the guard, and all processes that it has left. Searches in a thread, because reading every process of the
-        machine would block the loop for too long."""
+        """End the guard, and all processes that it has left. The search runs in a thread: it reads every process of the
+        machine, which would block the loop for too long."""
         if self._writer is not None:
             self._writer.close()
             with suppress(OSError):
@@ -315,7 +316,8 @@ class _GuardProcess:
             self._answer(number, ProgramEnd("stopped", error=self._why_lost))
 
     def _left(self) -> list[process_tree.Process]:
-        """The living processes that this guard has started: by session, by mark, and all below those."""
+        """Return the living processes that this guard has started. It finds them by session and by mark, and adds all
+        their descendants."""
         sessions = set(self._mains.values())
         all_there_are = list(process_tree.all_processes())
         roots = [

@@ -1,8 +1,8 @@
 """Walks through folders that programs have made, however deep they are, and removes them.
 
-A program may nest folders deeper than Python recurses, than a path is long, and than a process has descriptors. So we
-go from folder to folder with one descriptor at a time: down by name without following links, and up by `..`. Each time
-we check that we are where we were.
+A program may nest folders too deeply for Python's recursion, for the length of a path, and for the number of
+descriptors. So we go from folder to folder with one descriptor at a time: down by name without following links, and up
+by `..`. After each step up we check that it is the same folder as before.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class _Level:
 
 
 def entries(top: str, *, unlock: bool = False) -> Iterator[tuple[int, str, os.stat_result]]:
-    """Everything below a folder, each folder after its contents: the descriptor of its parent, its name, its status.
-    The descriptor is valid until the next one is requested.
+    """Yield each entry below a folder, and each folder after its contents: the descriptor of its parent, its name, its
+    status. The descriptor is valid until the next entry is requested.
 
-    `unlock`: take back rights that a program has removed from folders, and skip folders that cannot be entered or are
-    gone. Without it these raise OSError.
+    `unlock`: restore rights that a program has removed from folders, and skip folders that cannot be entered or do not
+    exist any more. Without `unlock` these raise OSError.
     """
     at = os.open(top, _FOLDER) if not unlock else _unlocked(top, None)
     try:
@@ -64,7 +64,7 @@ def entries(top: str, *, unlock: bool = False) -> Iterator[tuple[int, str, os.st
 
 
 def remove(top: str) -> None:
-    """Remove a folder with everything in it, as far as possible. Removes links, and not their targets."""
+    """Remove a folder with everything in it, as far as possible. This removes links, but not their targets."""
     with suppress(OSError):
         for folder, name, about in entries(top, unlock=True):
             with suppress(OSError):
@@ -97,7 +97,7 @@ def _above(at: int, level: _Level) -> int:
 
 
 def _unlocked(name: str, at: int | None) -> int:
-    """Open a folder, and give ourselves all rights in it if it is ours."""
+    """Open a folder. If we own it, first give ourselves all rights in it."""
     handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
     try:
         if os.fstat(handle).st_mode & 0o700 != 0o700:

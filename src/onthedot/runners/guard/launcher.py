@@ -1,9 +1,9 @@
-"""Starts one program, in one of two ways. Neither runs an instruction of the program without its limits.
+"""Starts one program, in one of two ways. In both, the program's limits apply from its first instruction.
 
 A program at level `user` or `sandbox`, or with cgroups, is a fork of the guard, which sets everything before it becomes
-the program. Any other program is spawned (`posix_spawn`), which takes half the time. For that moment the guard lowers
-its own soft limits, and the program inherits them. It gets its hard limits from outside right after. A program that
-raises its soft limits before that runs as the worker's own user anyway.
+the program. Any other program is spawned (`posix_spawn`), which takes half the time. During the spawn the guard lowers
+its own soft limits, and the program inherits them. Right after it the guard sets the program's hard limits. Before that
+the program could raise its soft limits. That is acceptable, because it runs as the worker's own user.
 """
 
 from __future__ import annotations
@@ -27,48 +27,50 @@ ISOLATED: tuple[Level, ...] = ("user", "sandbox")
 """The levels that isolate a program from its worker."""
 
 NOT_FOR_US = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""A stop of a service or a terminal signals all of its processes. The guard ignores that: it ends with its worker."""
+"""Stopping a service or a terminal signals all of its processes. The guard ignores these signals: it ends with its
+worker."""
 
 _NOT_STARTED = 127
 _MOST_WORDS = 4_096
-_TO_SPAWN = 16 << 20  # bytes that the guard may need while its own memory is limited
+_TO_SPAWN = 16 << 20  # bytes that the guard needs while its own memory is limited
 _LAST = 1 << 20  # more descriptors than a process can have
-_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, *NOT_FOR_US)  # by Python and by the guard; programs would inherit that
+_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, *NOT_FOR_US)  # we ignore these; programs would inherit that
 
 
 class Spawned(NamedTuple):
     """A started process, and our ends of its pipes."""
 
     pid: int
-    stdin: int  # -1: it reads nothing
+    stdin: int  # -1: the program has no input
     out: int
     err: int
-    trouble: int = -1  # of a fork: has text if it could not become the program
+    trouble: int = -1  # of a fork: a pipe with the error if it could not become the program
 
 
 class Rights(NamedTuple):
     """The user, the level and the limits of a program."""
 
-    user: User | None = None  # None: as the guard
-    workspace: str = ""  # becomes that user's
+    user: User | None = None  # None: the guard's user
+    workspace: str = ""  # that user becomes its owner
     level: Level = "none"
-    procs_files: Sequence[str] = ()  # of cgroups
+    procs_files: Sequence[str] = ()  # of its cgroups
     limits: Sequence[tuple[int, int]] = ()
     files: Sequence[bytes] = ()  # contents of its descriptors 3, 4, …
 
     @property
     def needs_fork(self) -> bool:
-        """Whether something can be set only from inside the new process."""
+        """Return whether some setting must be made inside the new process."""
         return self.isolated or bool(self.procs_files)
 
     @property
     def isolated(self) -> bool:
-        """Whether it is isolated from the guard."""
+        """Return whether the program is isolated from its worker."""
         return self.level in ISOLATED
 
 
 def limits_of(bounds: Bounds, *, own_user: bool) -> list[tuple[int, int]]:
-    """The limits of each process. The kernel counts processes per user, so a limit of them needs a user of its own.
+    """Return the limits of each process. The kernel counts processes per user, so a limit on them needs a user of its
+    own.
 
     Memory means private writable memory (`RLIMIT_DATA`). We do not limit the address space, because many runtimes
     reserve gigabytes of it without using them.
@@ -85,7 +87,7 @@ def limits_of(bounds: Bounds, *, own_user: bool) -> list[tuple[int, int]]:
 
 
 def spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, *, reads: bool, rights: Rights) -> Spawned:
-    """Start a program. OSError or ValueError if that fails. A fork reports later errors in `trouble`."""
+    """Start a program. Raise OSError or ValueError if that fails. A fork reports later errors in `trouble`."""
     ours: list[int] = []
     theirs: list[int] = []
     try:
@@ -130,9 +132,7 @@ def _spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, standard
             pid = _find_and_spawn(argv, env, actions)
     finally:
         os.chdir("/")
-    with suppress(
-        ProcessLookupError, PermissionError
-    ):  # it has ended already, or its file's rights gave it another user
+    with suppress(ProcessLookupError, PermissionError):  # it has ended already, or runs as another user (set-user-id)
         for number, value in rights.limits:
             resource.prlimit(pid, number, _within(_most(number), number, value))
     return pid
@@ -140,8 +140,9 @@ def _spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, standard
 
 @contextmanager
 def _lowered(limits: Sequence[tuple[int, int]]) -> Iterator[None]:
-    """Lower our own soft limits, so that a process that is spawned meanwhile begins with them. Not that of processor
-    time: the guard has used more already, and no program uses a second before it is set from outside."""
+    """Lower our own soft limits during the block, so that a process that is spawned meanwhile begins with them. The
+    limit of processor time stays: the guard may have used more already. No program uses a second of it before the guard
+    sets its limit."""
     before = [(number, resource.getrlimit(number)) for number, _ in limits if number != resource.RLIMIT_CPU]
     try:
         for number, value in limits:
@@ -154,8 +155,9 @@ def _lowered(limits: Sequence[tuple[int, int]]) -> Iterator[None]:
 
 
 def _is_less_than_we_have(limits: Sequence[tuple[int, int]], highest: int) -> bool:
-    """Whether the guard itself needs about as much as the program may have, in memory or in descriptors (`highest` is
-    passed on). Then it cannot lower its own limits."""
+    """Return whether the guard itself needs as much memory, or as many descriptors, as the program may have. Then the
+    guard cannot lower its own limits. `highest` is the highest of our
+    descriptors that the program gets."""
     most = dict(limits)
     if most.get(resource.RLIMIT_NOFILE, highest + 1) <= highest:
         return True
@@ -168,12 +170,12 @@ def _is_less_than_we_have(limits: Sequence[tuple[int, int]], highest: int) -> bo
 
 @cache
 def _most(number: int) -> int:
-    """The guard's own hard limit, which its children inherit. It never changes."""
+    """Return the guard's own hard limit, which its children inherit. It never changes."""
     return resource.getrlimit(number)[1]
 
 
 def _find_and_spawn(argv: Sequence[str], env: Mapping[str, str], actions: list[tuple[int, int, int]]) -> int:
-    """Spawn a program that is found as a shell does: by its path, or in the directories of its own PATH."""
+    """Spawn a program. Find it as a shell does: by its path, or in the directories of the program's own PATH."""
     name = argv[0]
     places = [""] if "/" in name else [f"{place or '.'}/" for place in env.get("PATH", os.defpath).split(":")]
     trouble: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
@@ -190,7 +192,7 @@ def _find_and_spawn(argv: Sequence[str], env: Mapping[str, str], actions: list[t
 
 
 def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: list[int], rights: Rights) -> NoReturn:
-    """In the new process: become the program, or report why not."""
+    """Become the program, or report why that failed. This runs in the new process."""
     *standard, trouble = pipes
     try:
         signal.set_wakeup_fd(-1)
@@ -207,7 +209,7 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
                 file.write("0")
         if rights.user is not None:
             uid = rights.user.uid
-            rights.user.own(rights.workspace)  # here, because it may take long, and the guard must not wait
+            rights.user.own(rights.workspace)  # here, because it may take long and the guard must not wait
             if rights.level == "user":
                 namespaces.keep_private(rights.workspace)
             os.setgroups([])
@@ -216,7 +218,7 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
         if rights.isolated:
             process_tree.forbid_new_privileges()
         if rights.level == "user":
-            seccomp.load()  # in a sandbox, bubblewrap does it
+            seccomp.load()  # in a sandbox, bubblewrap loads the filter
         process_tree.die_with_parent()
         os.chdir(directory)
         first = 3 + len(rights.files)
@@ -229,21 +231,21 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
         # last, because these limits are for the program only
         for number, value in rights.limits:
             resource.setrlimit(number, _within(resource.getrlimit(number)[1], number, value))
-        os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - this is what it is for
-    except BaseException as error:  # noqa: BLE001 - told to the guard, and the process ends
+        os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - its purpose is to start the user's program
+    except BaseException as error:  # noqa: BLE001 - the guard gets the error, and this process ends
         os.write(trouble, f"{type(error).__name__}: {error}".encode(errors="replace")[:_MOST_WORDS])
     finally:
         os._exit(_NOT_STARTED)
 
 
 def _within(most: int, number: int, value: int) -> tuple[int, int]:
-    """The soft and the hard limit for a value, at most `most`."""
+    """Return the soft and the hard limit for a value. Both are at most `most`."""
     hard = value + 5 if number == resource.RLIMIT_CPU else value  # SIGXCPU first, then SIGKILL
     return (value, hard) if most == resource.RLIM_INFINITY else (min(value, most), min(hard, most))
 
 
 def trouble_of(spawned: Spawned) -> str:
-    """Why an ended process never became the program; empty if it did."""
+    """Return why an ended process never became the program; empty if it did."""
     if spawned.trouble < 0:
         return ""
     try:

@@ -27,8 +27,8 @@ from onthedot.runners.guard.sweeper import Sweeper
 from onthedot.runners.guard.users import LevelUnavailable, NoFreeUser
 
 _CHUNK = 1 << 18
-_UNHEARD_MOST = 1 << 18  # unsent bytes from which on no live output is sent
-_BEGAN_WITHIN: Micros = 20 * MILLISECOND  # most programs have ended by then, so the worker wakes once less
+_UNHEARD_MOST = 1 << 18  # with more unsent bytes than this, we send no live output
+_BEGAN_WITHIN: Micros = 20 * MILLISECOND  # most programs have ended by then, so the worker wakes up only once
 _LEASE_ENDED = "its worker did not renew its lease in time"
 _WORKER_GONE = "its worker is gone"
 
@@ -44,7 +44,7 @@ class GuardLoop:
         self._inbox = Inbox(MOST_TO_GUARD)
         self._unsent = bytearray()
         self._send_at: Micros = NEVER
-        self._is_full = False  # the socket to the worker
+        self._is_full = False  # the socket to the worker takes no more bytes
         self._lease: Micros = NEVER
         self._worker_gone = False
         self._running: dict[int, RunningProgram] = {}
@@ -111,7 +111,7 @@ class GuardLoop:
         self._kill_all(_WORKER_GONE)
 
     def _send(self, message: Message, within: Micros = 0) -> None:
-        """Send at the end of this iteration, or later: so several frames wake the worker once."""
+        """Send at the end of this iteration or later (`within`), so that several frames wake the worker only once."""
         if not self._worker_gone:
             self._unsent += frame(message)
             self._send_at = min(self._send_at, self._clock.steady() + within)
@@ -120,7 +120,7 @@ class GuardLoop:
         if self._worker_gone:
             return
         self._send_at = NEVER
-        with suppress(OSError):  # the socket is full: later; the worker is gone: `_hear` finds out
+        with suppress(OSError):  # full: we send later; the worker is gone: `_hear` notices that
             while self._unsent:
                 del self._unsent[: self._talk.send(self._unsent)]
         if bool(self._unsent) != self._is_full:
@@ -184,7 +184,7 @@ class GuardLoop:
 
     def _kill(self, running: RunningProgram) -> None:
         running.ends_at = NEVER
-        running.kill_at = self._clock.steady() + SECOND  # once more, if it is still alive then
+        running.kill_at = self._clock.steady() + SECOND  # kill again if a process is still alive then
         self._sweeper.kill(running)
 
     # ── deaths ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -233,7 +233,7 @@ class GuardLoop:
             self._kill_all(_LEASE_ENDED)
 
     def _next(self) -> Micros:
-        """The next time at which there is something to do."""
+        """Return the next time at which there is something to do."""
         next_at = min(self._sweeper.again_at, self._send_at)
         if self._running:
             next_at = min(next_at, max(self._lease, self._clock.steady() + 20 * MILLISECOND))
@@ -263,7 +263,7 @@ class GuardLoop:
 
 
 def _wake_up_for_deaths() -> socket.socket:
-    """A socket that becomes readable when a child has died."""
+    """Return a socket that becomes readable when a child has died."""
     ours, signals = socket.socketpair()
     ours.setblocking(False)
     signals.setblocking(False)
@@ -280,10 +280,10 @@ def main(arguments: list[str]) -> None:
     process_tree.become_subreaper()
     os.umask(0o077)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # four for each program that runs
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each running program needs four descriptors
     gc.freeze()  # a new process that collects garbage would copy all of this first
     with socket.socket(fileno=int(descriptor)) as talk:
-        talk.set_inheritable(False)  # it was inheritable, so that we got it
+        talk.set_inheritable(False)  # it was inheritable only so that we could inherit it
         GuardLoop(talk, token, groups).run()
 
 

@@ -1,10 +1,10 @@
 """Gives a program of level `user` its own temporary folders and shared memory.
 
 In its mount namespace the program can write to its workspace, and to new `/tmp`, `/var/tmp` and `/dev/shm`. It reads
-the rest of the machine with the rights of its user. So after it has ended, its user id owns only the workspace. Queues
-and shared memory of System V and POSIX end with its ipc namespace.
+the rest of the machine with the rights of its user. So after the program has ended, its user id owns no files outside
+of the workspace. Queues and shared memory of System V and POSIX end with the program's ipc namespace.
 
-`python -m onthedot.runners.guard.namespaces UID` tries it out. Needs root, and Linux 5.12.
+`python -m onthedot.runners.guard.namespaces UID` tests this. It needs root, and Linux 5.12.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import sys
 
 from onthedot.runners.guard import process_tree, seccomp
 
-_OWN = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - these are the ones that are covered
+_OWN = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - the program gets new ones instead of these
 _BYTES = 256 << 20  # for each of them at most
 _NEW_MOUNTS, _NEW_IPC = 0x0002_0000, 0x0800_0000
 _NOSUID, _NODEV, _BIND, _RECURSIVE, _PRIVATE = 2, 4, 4096, 16384, 1 << 18
-_MOUNT_SETATTR = 442  # of every processor
+_MOUNT_SETATTR = 442  # the same number on every processor
 _AT_FDCWD, _AT_RECURSIVE, _READ_ONLY = -100, 0x8000, 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -29,7 +29,7 @@ def keep_private(workspace: str) -> None:
     """Make the namespaces. Call it in a fork, as root, before the fork takes the program's user."""
     _check(_libc.unshare(_NEW_MOUNTS | _NEW_IPC), "unshare")
     _mount(None, "/", None, _RECURSIVE | _PRIVATE)
-    there = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # it may lie below /tmp
+    there = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # the workspace may be below /tmp
     own = [place for place in _OWN if os.path.isdir(place) and not os.path.islink(place)]
     for place in own:
         _mount("tmpfs", place, "tmpfs", _NOSUID | _NODEV, f"mode=1777,size={_BYTES}")
@@ -64,7 +64,7 @@ def _check(done: int, what: str) -> None:
 
 
 def main(uid: int) -> None:
-    """Try it out on this machine, with the same steps as before a program of level `user`."""
+    """Test the namespaces on this machine, with the same steps as before a program of level `user`."""
     keep_private("/usr")
     os.setgroups([])
     os.setresgid(uid, uid, uid)

@@ -2,7 +2,7 @@
 
 The guard is a child subreaper: a process that loses its parent becomes a child of the guard. So every process of a
 program is a descendant of its main process, or an orphan below the guard. The cgroup, the user, the session or the
-environment of an orphan tells its program. An orphan with none of these belongs to no program, and is killed.
+environment of an orphan shows its program. If none of them does, the orphan belongs to no program and is killed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ MARK = "OTD_TREE"
 """The variable in each program's environment: the guard's token, a dot, and the program's number."""
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 38, 36
-_ROUNDS = 20  # searches for processes that were started meanwhile; far more than needed
+_ROUNDS = 20  # the most searches for processes that were started meanwhile; far more than needed
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Process(NamedTuple):
-    """One process, as /proc shows it. Process ids are used again: `born` tells two processes apart."""
+    """One process, as /proc shows it. The kernel reuses process ids: `born` distinguishes two processes with the same
+    id."""
 
     pid: int
     parent: int
@@ -33,17 +34,17 @@ class Process(NamedTuple):
 
 
 def become_subreaper() -> None:
-    """Make the orphans of this process's descendants its children."""
+    """Make this process the parent of its descendants' orphans."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent() -> None:
-    """Let the kernel kill this process when its parent ends."""
+    """Ask the kernel to kill this process when its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def forbid_new_privileges() -> None:
-    """Let no program that is started gain rights by its file (set-user-id)."""
+    """Forbid that a program started from here gains rights by its file (set-user-id)."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -54,7 +55,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def read_process(pid: int) -> Process | None:
-    """The process with this id, or None."""
+    """Return the process with this id; None if there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
@@ -67,8 +68,8 @@ def read_process(pid: int) -> Process | None:
 
 
 def own_children() -> list[int]:
-    """The children of this process: of a guard, main processes and orphans. A process that ends meanwhile can hide
-    another one, so call it again to be sure."""
+    """Return the children of this process. The children of a guard are main processes and orphans. A process that ends
+    meanwhile can hide another one, so call this again to be sure."""
     me = os.getpid()
     try:
         with open(f"/proc/self/task/{me}/children", "rb") as file:
@@ -78,14 +79,14 @@ def own_children() -> list[int]:
 
 
 def all_processes() -> Iterator[Process]:
-    """All processes of this machine that can be seen from here."""
+    """Yield all processes of this machine that can be seen from here."""
     for name in os.listdir("/proc"):
         if name.isdigit() and (process := read_process(int(name))) is not None:
             yield process
 
 
 def with_descendants(roots: Iterable[int], among: Iterable[Process]) -> list[Process]:
-    """These processes and all of their living descendants, each before its children."""
+    """Return these processes and all of their living descendants, each before its children."""
     families: dict[int, list[Process]] = {}
     by_pid: dict[int, Process] = {}
     for process in among:
@@ -114,8 +115,8 @@ def send_signal(process: Process, number: int) -> None:
 
 
 def kill_found(find: Callable[[], Iterable[Process]]) -> int:
-    """Kill all processes that `find` finds. Returns how many. First stops them, until there are no new ones. So no
-    process can start another one in between, and a fork bomb stops at its limit."""
+    """Kill all processes that `find` returns. Return how many. First this stops them, until `find` returns no new ones.
+    So no process can start another one meanwhile, and a fork bomb stops at its limit."""
     stopped: dict[tuple[int, int], Process] = {}  # by id and birth, because parent and session may change
     for _ in range(_ROUNDS):
         fresh = [process for process in find() if (process.pid, process.born) not in stopped]
@@ -136,23 +137,25 @@ def kill_below(roots: Iterable[int]) -> int:
 
 
 def mark_of(pid: int) -> str:
-    """The mark in its environment at its start; empty if there is none, or if it may not be read."""
+    """Return the mark that a process had in its environment at its start; empty if it has none, or if we may not read
+    it."""
     return _in_file(f"/proc/{pid}/environ", f"{MARK}=".encode(), b"\0")
 
 
 def user_of(pid: int) -> int:
-    """Its real user id; -1 if it is gone."""
+    """Return the real user id of a process; -1 if it is gone."""
     text = _in_file(f"/proc/{pid}/status", b"Uid:", b"\n")
     return int(text.split()[0]) if text else -1
 
 
 def users_of(pid: int) -> set[int]:
-    """Its user ids: real, effective, saved, and of the file system. None if it is gone."""
+    """Return the user ids of a process: real, effective, saved, and of the file system. Empty if it is gone."""
     return set(map(int, _in_file(f"/proc/{pid}/status", b"Uid:", b"\n").split()))
 
 
 def is_first_of_namespace(pid: int) -> bool:
-    """Whether it is the first process of a pid namespace: that of a sandbox, not of a program."""
+    """Return whether a process is the first of a pid namespace. Such a process belongs to a sandbox, not to a
+    program."""
     numbers = _in_file(f"/proc/{pid}/status", b"NSpid:", b"\n").split()
     return len(numbers) > 1 and numbers[-1] == "1"
 

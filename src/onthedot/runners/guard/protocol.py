@@ -1,7 +1,8 @@
 """The interface between a worker and its guard: programs, how they end, and the messages about them.
 
 The guard (`main.py`) is a process of its own that starts every program, limits it, records its output, and ends its
-whole process tree: when it is told to, when the program's time is over, or when the worker no longer renews its lease.
+whole process tree: when the worker asks for it, when the program's time-out is over, or when the worker no longer
+renews its lease.
 
 The messages are plain JSON values, in the frames of `runners/frames.py`:
 
@@ -34,9 +35,9 @@ class Program(NamedTuple):
     """A program to start, with everything that it needs. Nothing is inherited or filled in later."""
 
     argv: tuple[str, ...]
-    env: Mapping[str, str]  # all of it
-    directory: str  # an absolute path, which exists
-    workspace: str  # what a sandbox lets it write to; an absolute path, which exists
+    env: Mapping[str, str]  # its whole environment
+    directory: str  # an existing absolute path
+    workspace: str  # the folder to which a sandbox lets it write; an existing absolute path
     log: str  # the file for the record of its output (`output/records.py`); appended to
     label: str = ""  # the step, for the record
     stdin: bytes = b""
@@ -52,15 +53,15 @@ class ProgramEnd(NamedTuple):
     """How a program ended. Its whole process tree is gone when this is reported."""
 
     kind: Kind
-    code: int | None = None  # of `exited`
-    signal: int | None = None  # of `signalled`
-    error: str = ""  # of `refused` and `no_room`: why it could not be started (now), and what to do
+    code: int | None = None  # for `exited`
+    signal: int | None = None  # for `signalled`
+    error: str = ""  # for `refused` and `no_room`: why it could not be started (now), and what to do
     cpu: Micros = 0
-    memory: int = 0  # the most it had, in bytes
-    stragglers: int = 0  # processes of its tree that had to be killed when its main process had ended
+    memory: int = 0  # the most memory that it used, in bytes
+    stragglers: int = 0  # how many of its processes had to be killed after its main process had ended
 
     def in_words(self) -> str:
-        """The end as text for people.
+        """Return the end as text for people.
 
         >>> ProgramEnd("exited", code=3).in_words(), ProgramEnd("signalled", signal=9).in_words()
         ('exit code 3', 'killed by SIGKILL')
@@ -96,9 +97,9 @@ class Guard(Protocol):
     """The levels that this machine offers, probed when the guard starts."""
 
     async def run(self, program: Program, said: OnOutput | None = None) -> ProgramEnd:
-        """Start a program, and wait until its process tree is gone. `said` gets parts of its redacted output while it
-        runs, for live logs: the time, the stream, the text. If this call is cancelled, it stops the tree with its
-        grace, and waits for that."""
+        """Start a program, and wait until its process tree is gone. For live logs, `said` gets parts of its redacted
+        output while it runs: the time, the stream, the text. If this call is cancelled, it stops the tree with its
+        grace, and waits until the tree is gone."""
         ...
 
     def renew(self, until: Micros) -> None:
@@ -115,14 +116,14 @@ class Guard(Protocol):
 
 
 MOST_TO_GUARD = 4 << 20
-"""Most bytes of one frame: a program with its standard input."""
+"""The most bytes of one frame: a program with its standard input."""
 MOST_FROM_GUARD = 1 << 20
 
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def program_to_json(program: Program) -> Message:
-    """A program as plain values."""
+    """Return a program as plain values."""
     bounds = program.bounds
     return program._asdict() | {
         "env": dict(program.env),
@@ -139,7 +140,7 @@ def program_to_json(program: Program) -> Message:
 
 
 def program_from_json(data: Message) -> Program:
-    """The program that `program_to_json` wrote."""
+    """Return the program that `program_to_json` wrote."""
     bounds = dict(data["bounds"])
     bounds["cpu"] = None if bounds["cpu"] is None else bounds["cpu"] * _MICROSECOND
     return Program(
@@ -154,7 +155,7 @@ def program_from_json(data: Message) -> Program:
 
 
 def heard_from_json(text: str, parts: Any) -> list[tuple[Micros, Stream, str]]:
-    """The parts of some output that a guard has sent.
+    """Return the parts of some output that a guard has sent.
 
     >>> heard_from_json("oneoh\\n", [[1, "out", 3], [2, "err", 3]])
     [(1, 'out', 'one'), (2, 'err', 'oh\\n')]
@@ -172,7 +173,7 @@ def heard_from_json(text: str, parts: Any) -> list[tuple[Micros, Stream, str]]:
 
 
 def end_from_json(data: Any) -> ProgramEnd:
-    """The end of a program that a guard has sent.
+    """Return the end of a program, as a guard has sent it.
 
     >>> end_from_json(["exited", 0, None, "", 10, 20, 0]).in_words()
     'exit code 0'

@@ -18,38 +18,39 @@ from onthedot.runners.guard.protocol import Kind, Program, ProgramEnd
 from onthedot.runners.guard.users import LevelUnavailable, User
 
 READ_MOST = 1 << 16
-"""Bytes that are read from one pipe before the next pipe."""
+"""The most bytes that are read from one pipe before the next pipe."""
 SAY_EVERY: Micros = 200 * MILLISECOND
 SAY_MOST = 1 << 14
-"""Characters of output that are sent in that time. The rest is only in the record."""
+"""The most characters of live output that are sent in that time. The rest is only in the record."""
 
 _NEAR = 0.9  # a failed program that had this share of its memory counts as out of memory
-_LEFT_IN_PIPE = 32  # times READ_MOST: more than a pipe can hold
+_LEFT_IN_PIPE = 32  # reads of READ_MOST bytes: more than a pipe can hold
 
 
 class RunningProgram:
-    """A program that was started. The constructor raises OSError, ValueError or `LevelUnavailable` if it cannot be."""
+    """A program that was started. The constructor raises OSError, ValueError or `LevelUnavailable` if the program
+    cannot be started."""
 
     def __init__(self, number: int, program: Program, mark: str, cgroups: list[str], clock: Clock) -> None:
         self.number = number
         self.program = program
         self.clock = clock
         self.stdin = memoryview(program.stdin)
-        self.reason: Kind | None = None  # why it was ended, if it was
+        self.reason: Kind | None = None  # why we ended it; None if we did not
         self.error = ""
         self.ends_at: Micros = clock.steady() + program.timeout if program.timeout else NEVER
         self.kill_at: Micros = NEVER
-        self.status: int | None = None  # of the main process, when it has ended
+        self.status: int | None = None  # of the main process; None until it has ended
         self.usage: resource.struct_rusage | None = None
         self.stragglers: set[int] = set()
         self.user: User | None = None
         self.group: Group | None = None
         self._said: list[str] = []
         self._said_length = 0
-        self._parts: list[list[Any]] = []  # of the live output: its time, stream and length
+        self._parts: list[list[Any]] = []  # the time, stream and length of each part of the live output
         self._said_at: Micros = -SAY_EVERY
         self._capture: Capture | None = None
-        self._is_recorded = True  # until the record cannot be written
+        self._is_recorded = True  # False once the record cannot be written
         try:
             self._start(mark, cgroups)
         except (OSError, ValueError, LevelUnavailable):
@@ -75,7 +76,7 @@ class RunningProgram:
                 *sandbox.bubblewrap(program.directory, program.workspace, handed=handed, network=program.network),
                 *argv,
             ]
-            env = {process_tree.MARK: mark}  # bubblewrap's own; the program inherits it
+            env = {process_tree.MARK: mark}  # the environment of bubblewrap; the program inherits it
         rights = Rights(
             user=self.user,
             workspace=program.workspace,
@@ -101,12 +102,12 @@ class RunningProgram:
         return bool(data)
 
     def write(self) -> bool:
-        """Write some of its standard input. Returns whether there is more."""
+        """Write some of its standard input. Return whether there is more."""
         try:
             self.stdin = self.stdin[os.write(self.spawned.stdin, self.stdin[:READ_MOST]) :]
         except BlockingIOError:
             return True
-        except OSError:  # it has closed its standard input
+        except OSError:  # the program has closed its standard input
             return False
         return bool(self.stdin)
 
@@ -115,7 +116,7 @@ class RunningProgram:
         for _ in range(_LEFT_IN_PIPE):
             try:
                 data = os.read(pipe, READ_MOST)
-            except OSError:  # empty, but a process outside of the tree has it open
+            except OSError:  # the pipe is empty, but a process outside of the tree has it open
                 return
             if not data:
                 return
@@ -125,10 +126,10 @@ class RunningProgram:
         if not self._is_recorded:
             return
         try:
-            if self._capture is None:  # late, because most short programs print nothing
+            if self._capture is None:  # only now, because most short programs print nothing
                 self._capture = self._open_capture()
             self._to_say(stream, self._capture.feed(stream, data))
-        except OSError:  # the disk is full: the program goes on without a record
+        except OSError:  # the disk is full: the program continues without a record
             self._is_recorded = False
             self._close_capture()
 
@@ -163,11 +164,11 @@ class RunningProgram:
 
     @property
     def say_at(self) -> Micros:
-        """When the next output is sent."""
+        """Return the time at which the next output is sent."""
         return self._said_at + SAY_EVERY if self._said else NEVER
 
     def say(self, now: Micros) -> tuple[str, list[list[Any]]]:
-        """The output to send now, and its parts: the time, stream and length of each."""
+        """Return the output to send now, and its parts: the time, stream and length of each."""
         text, parts = "".join(self._said), self._parts
         self._said.clear()
         self._parts = []
@@ -179,11 +180,12 @@ class RunningProgram:
 
     @property
     def pid(self) -> int:
-        """The process id of its main process."""
+        """Return the process id of its main process."""
         return self.spawned.pid
 
     def release(self) -> None:
-        """Close its pipes and its record, and give back its cgroup and its user. Its tree is gone."""
+        """Close its pipes and its record, and give back its cgroup and its user. Call it when the process tree is
+        gone."""
         self._close_capture()
         if hasattr(self, "spawned"):
             for end in self.spawned[1:]:
@@ -196,7 +198,7 @@ class RunningProgram:
             self.user.give_back()
 
     def end(self) -> ProgramEnd:
-        """How the program ended. Call it before `release`."""
+        """Return how the program ended. Call it before `release`."""
         usage = self.usage
         cpu = int((usage.ru_utime + usage.ru_stime) * SECOND) if usage else 0
         memory = usage.ru_maxrss * 1024 if usage else 0
@@ -224,8 +226,8 @@ class RunningProgram:
 
 
 def _highest() -> int:
-    """The most memory that this process itself has had. Not `ru_maxrss`: that includes the worker's memory when it
-    started the guard."""
+    """Return the most memory that this process itself has used. We do not read `ru_maxrss`, because it includes the
+    worker's memory at the start of the guard."""
     with open("/proc/self/status", encoding="ascii") as lines:
         for line in lines:
             if line.startswith("VmHWM:"):

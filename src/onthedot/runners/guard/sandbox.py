@@ -1,4 +1,4 @@
-"""Makes the sandbox of a program: bubblewrap's arguments, and the files that it reads.
+"""Makes the sandbox of a program: the arguments of bubblewrap, and the files that bubblewrap reads.
 
 If the worker is root, the program has a user of its own (`users.py`). Elsewhere it has the worker's user.
 """
@@ -15,7 +15,7 @@ from onthedot.runners.guard import seccomp
 
 _TEMPORARY = ("/tmp", "/dev/shm")  # noqa: S108 - the sandbox's own
 _TEMPORARY_BYTES = 256 << 20  # for each of them at most
-_MOST_OPTIONS = 8_400  # words that bubblewrap reads: it takes 9,000 in all
+_MOST_OPTIONS = 8_400  # words of options in a file; bubblewrap accepts 9,000 in all
 _READS = ("--args", "--ro-bind-data", "--ro-bind-data", "--seccomp")
 _READ_AS = ("", "/etc/passwd", "/etc/group", "")
 _BUBBLEWRAPS = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap")
@@ -27,11 +27,11 @@ _ETC = (
 
 
 def sandbox_files(env: Mapping[str, str], uid: int, home: str) -> list[bytes]:
-    """The contents that bubblewrap reads from descriptors, in the order of `bubblewrap`'s `handed`.
+    """Return the contents that bubblewrap reads from descriptors, in the order of `bubblewrap`'s `handed`.
 
     One of them is the job's environment. In bubblewrap's own environment it could change how bubblewrap is loaded
-    (`LD_PRELOAD`), outside of the sandbox. In arguments every user of the machine could read it. ValueError for names
-    and values that cannot be in an environment: a NUL would begin another option.
+    (`LD_PRELOAD`), outside of the sandbox. In arguments every user of the machine could read it. Raise ValueError for
+    names and values that cannot be in an environment: a NUL would begin another option.
     """
     words: list[str] = []
     for name, value in env.items():
@@ -49,7 +49,7 @@ def sandbox_files(env: Mapping[str, str], uid: int, home: str) -> list[bytes]:
 
 
 def bubblewrap(directory: str, workspace: str, *, handed: Sequence[int] = (), network: bool = False) -> list[str]:
-    """The command that runs a program in a sandbox, without the program itself. `handed`: the descriptors of
+    """Return the command that runs a program in a sandbox, without the program itself. `handed`: the descriptors of
     `sandbox_files`. `network`: the sandbox shares the machine's network, without name resolution."""
     program = next(filter(os.path.exists, _BUBBLEWRAPS), "bwrap")
     words = [program, "--die-with-parent", "--unshare-all", "--cap-drop", "ALL", "--hostname", "sandbox"]
@@ -67,7 +67,7 @@ def bubblewrap(directory: str, workspace: str, *, handed: Sequence[int] = (), ne
     for name in _ETC:
         words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     words += ["--proc", "/proc", "--dev", "/dev"]
-    for own in _TEMPORARY:  # else they may use all of the machine's memory, outside of any limit
+    for own in _TEMPORARY:  # without a size they could use all of the machine's memory, outside of any limit
         words += ["--size", str(_TEMPORARY_BYTES), "--tmpfs", own]
     words += ["--remount-ro", "/dev"]
     words += ["--bind", workspace, workspace]
@@ -78,7 +78,7 @@ def bubblewrap(directory: str, workspace: str, *, handed: Sequence[int] = (), ne
 
 
 def in_memory(content: bytes) -> int:
-    """A descriptor of these bytes in memory."""
+    """Return a descriptor of these bytes in memory."""
     file = os.memfd_create("onthedot")
     written = 0
     while written < len(content):
@@ -89,7 +89,7 @@ def in_memory(content: bytes) -> int:
 
 @contextmanager
 def in_descriptors(files: Sequence[bytes]) -> Iterator[list[int]]:
-    """Open a descriptor in memory for each of these, for the time of the block."""
+    """Open a descriptor in memory for each of these contents during the block."""
     opened = [in_memory(content) for content in files]
     try:
         yield opened
@@ -99,20 +99,21 @@ def in_descriptors(files: Sequence[bytes]) -> Iterator[list[int]]:
 
 
 def in_words() -> str:
-    """The protection of a sandbox on this machine besides its namespaces, as text for people."""
+    """Return as text for people how a sandbox protects this machine besides its namespaces."""
     program = next(filter(os.path.exists, _BUBBLEWRAPS), "bwrap")
     inner = "" if can_disable_namespaces(program) else "; user namespaces inside: only the filter forbids them"
     return f"{calls_in_words()}{inner}"
 
 
 def calls_in_words() -> str:
-    """Whether system calls are filtered on this machine, as text for people."""
+    """Return as text for people whether system calls are filtered on this machine."""
     return "system calls filtered" if seccomp.program_for() else f"system calls not filtered on {os.uname().machine}"
 
 
 @cache
 def can_disable_namespaces(program: str) -> bool:
-    """Whether this bubblewrap knows `--disable-userns` (0.8 and later). Its file says so without being started."""
+    """Return whether this bubblewrap knows `--disable-userns` (0.8 and later). We read this from its file, without
+    starting it."""
     try:
         return b"--disable-userns" in Path(program).read_bytes()
     except OSError:

@@ -1,13 +1,14 @@
-"""The system calls that a program at level `user` or `sandbox` may not make, as a seccomp filter (classic BPF).
+"""Refuses system calls of programs at level `user` or `sandbox`, with a seccomp filter (classic BPF).
 
-The filter refuses calls that reach rarely used parts of the kernel or make namespaces. All others pass. It needs no
-library: `program_for` assembles the bytes. In a sandbox, bubblewrap loads them (`--seccomp`); at level `user`, the
-guard's fork does. The filter exists for x86_64 and aarch64. Elsewhere there is none, and `onthedot doctor` says so.
+The filter refuses calls that reach rarely used parts of the kernel or make namespaces. It allows all other calls. We
+need no library: `program_for` assembles the bytes. In a sandbox, bubblewrap loads them (`--seccomp`); at level `user`,
+the guard's fork does. The filter exists for x86_64 and aarch64. On other processors there is none, and
+`onthedot doctor` reports that.
 
-| the call | gets |
+| the call | returns |
 |---|---|
 | one of `_REFUSED`; `clone` with a new namespace; `ioctl` that types into a terminal | EPERM |
-| one that makes a file set-user-id or set-group-id: outside, whoever starts it would be its user | EPERM |
+| one that makes a file set-user-id or set-group-id: other users could start that file as its owner | EPERM |
 | `clone3` and `openat2`, whose flags and mode a filter cannot read; programs then use `clone`, `openat` | ENOSYS |
 | `socket` of another family than unix, IPv4, IPv6 and netlink (vsock leaves a network namespace) | EAFNOSUPPORT |
 | any call of another processor's table (32 bit, x32) | SIGSYS, ENOSYS |
@@ -54,7 +55,7 @@ _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 
 _ALLOW, _KILL, _ERRNO = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # of classic BPF, with 32-bit words
-_NUMBER, _ARCH = 0, 4  # where struct seccomp_data has them
+_NUMBER, _ARCH = 0, 4  # their offsets in struct seccomp_data
 _FIRST, _SECOND, _THIRD, _FOURTH = 16, 24, 32, 40  # the arguments' low halves
 
 
@@ -67,7 +68,7 @@ _MACHINES = {"x86_64": _Machine(0, 0xC000_003E), "aarch64": _Machine(1, 0xC000_0
 
 
 class _Jump(NamedTuple):
-    """One comparison: jumps to a label if it holds."""
+    """One comparison. It jumps to a label if it is true."""
 
     how: int
     value: int
@@ -79,7 +80,7 @@ _Line = _Jump | tuple[int, int] | str
 
 
 def program_for(machine: str = "") -> bytes | None:
-    """The filter for this processor (empty: this machine's), as the kernel reads it; None where there is none.
+    """Return the filter for this processor (empty: this machine's), as the kernel reads it; None if there is none.
 
     >>> len(program_for("x86_64")) % 8, program_for("riscv64")
     (0, None)

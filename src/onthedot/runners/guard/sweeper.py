@@ -16,24 +16,24 @@ _ONCE_MORE: Micros = 200 * MILLISECOND  # until a last search, because one searc
 
 
 class Sweeper:
-    """Knows which program each process belongs to. `again_at`: call `sweep` then, or when a child has died."""
+    """Knows the program of each process. Call `sweep` at `again_at`, and whenever a child has died."""
 
     def __init__(self, running: Mapping[int, RunningProgram], token: str) -> None:
         self._running = running
         self._token = token
-        self._owners: dict[int, int | None] = {}  # by orphan: the number of its program; it never changes
+        self._owners: dict[int, int | None] = {}  # the program's number of each orphan; it never changes
         self._pause = _AGAIN
         self.again_at: Micros = NEVER
 
     def forget(self, pid: int) -> None:
-        """Forget a child that has been reaped: its id may be used again."""
+        """Forget a child that has been reaped, because the kernel may reuse its id."""
         self._owners.pop(pid, None)
 
     def ask_to_end(self, running: RunningProgram) -> None:
         """Send SIGTERM to the whole tree, and wake stopped processes."""
         for process in self._tree(running):
             if running.program.level == "sandbox" and process.pid == running.pid:
-                continue  # bubblewrap itself: its end would kill the whole tree at once
+                continue  # bubblewrap itself: if it ended, the whole tree would be killed at once
             process_tree.send_signal(process, signal.SIGTERM)
             process_tree.send_signal(process, signal.SIGCONT)
 
@@ -44,8 +44,8 @@ class Sweeper:
             running.group.kill()
 
     def sweep(self, now: Micros) -> list[RunningProgram]:
-        """Kill processes that no program owns, and those that ended programs have left. Returns the programs that are
-        gone entirely."""
+        """Kill processes that belong to no program, and processes that ended programs have left. Return the programs
+        that have no processes any more."""
         orphans = self._orphans()
         left: dict[int | None, list[int]] = {}
         for pid, owner in orphans.items():
@@ -69,7 +69,7 @@ class Sweeper:
         return gone
 
     def kill_everybody(self) -> None:
-        """Kill all processes below the guard: it ends."""
+        """Kill all processes below the guard, because the guard ends."""
         process_tree.kill_below(process_tree.own_children())
 
     def _kill_left(self, left: dict[int | None, list[int]]) -> None:
@@ -94,7 +94,7 @@ class Sweeper:
         return process_tree.with_descendants(roots, process_tree.all_processes())
 
     def _orphans(self) -> dict[int, int | None]:
-        """The living children of the guard that are no main processes, each with the number of its program."""
+        """Return the living children of the guard that are no main processes, each with the number of its program."""
         mains = {running.pid for running in self._running.values() if running.status is None}
         found: dict[int, int | None] = {}
         for pid in process_tree.own_children():

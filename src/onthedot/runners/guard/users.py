@@ -1,8 +1,8 @@
 """Assigns user ids to programs of levels `user` and `sandbox`, on a worker that runs as root.
 
-A program gets an id that no other program of this machine has. `<state>/users/<id>` is its lock. The guard holds it
-while the program runs, and it names the workspace that the id owns. An id that owns a workspace, or that a process
-has, is not used again. After the attempt the worker takes the workspace back (`reclaim`), and the id is free.
+A program gets an id that no other program of this machine has. The file `<state>/users/<id>` is the id's lock, and
+names the workspace that the id owns. The guard holds the lock while the program runs. An id is not used again while it
+owns a workspace or a process. After the attempt the worker takes the workspace back (`reclaim`), and the id is free.
 
 The folder above a workspace belongs to root and to the group of the workspace's user, with mode 710. So no other user
 reaches the workspace, whatever mode its program gives it.
@@ -23,7 +23,7 @@ from typing import NamedTuple
 from onthedot.runners.guard import folders, process_tree
 
 USERS = range(60_706, 61_184)
-"""User ids that neither Debian nor systemd assigns by itself."""
+"""User ids that neither Debian nor systemd assigns automatically."""
 STATE_VARIABLE = "OTD_STATE_DIR"
 FOR_ONE_GROUP = 0o710
 """The mode of the folder above a workspace that has a user of its own."""
@@ -40,32 +40,32 @@ class NoFreeUser(LevelUnavailable):
 
 
 class User(NamedTuple):
-    """A user id that only we use until it is given back. `lock`: the descriptor of its file."""
+    """A user id that only we use until we give it back. `lock`: the descriptor of its lock file."""
 
     uid: int
     lock: int
 
     def own(self, workspace: str) -> None:
-        """Make this user the only owner of the workspace. Writes that to the lock first."""
+        """Make this user the only owner of the workspace. First this writes the workspace's path to the lock file."""
         if _bound_to(self.lock) != workspace:
             _bind(self.lock, workspace)
         with _alone(workspace, wait=True):
             _give(workspace, self.uid)
 
     def give_back(self) -> None:
-        """Release the id. Others may use it if it owns nothing."""
-        fcntl.flock(self.lock, fcntl.LOCK_UN)  # our forks have this descriptor, too, for a moment
+        """Release the id. Other programs may use it if it owns nothing."""
+        fcntl.flock(self.lock, fcntl.LOCK_UN)  # explicitly, because our forks also have this descriptor for a moment
         os.close(self.lock)
 
 
 def system_folder() -> Path:
-    """The folder in which a worker that is root keeps its workspaces and locks."""
+    """Return the folder in which a worker that is root keeps its workspaces and locks."""
     given = os.environ.get(STATE_VARIABLE, "")
     return Path(given) if given.startswith("/") else Path("/var/lib/onthedot")
 
 
 def make_system_folder() -> Path:
-    """Make that folder if it is missing. The users of programs must be able to pass through it."""
+    """Create the system folder if it is missing. Return it. The users of programs must be able to pass through it."""
     folder = system_folder()
     with suppress(FileExistsError):
         folder.mkdir(parents=True)
@@ -74,9 +74,9 @@ def make_system_folder() -> Path:
 
 
 def take_user(workspace: str) -> User:
-    """Take an id that no program has, and that owns no other workspace: the workspace's present owner, if possible.
+    """Take an id that no program has, and that owns no other workspace. This prefers the workspace's present owner.
 
-    `NoFreeUser` if all are in use, `LevelUnavailable` if the folder of locks is not safe.
+    Raise `NoFreeUser` if all are in use, and `LevelUnavailable` if the folder of locks is not safe.
     """
     locks = _locks()
     owner = os.stat(workspace).st_uid
@@ -130,7 +130,7 @@ def check_reachable(workspace: str) -> None:
 
 
 def _processes_of(uid: int) -> Iterator[process_tree.Process]:
-    """The living processes with this id, also those that became another user by a file's rights."""
+    """Yield the living processes with this user id, also those that run as another user (set-user-id)."""
     return (one for one in process_tree.all_processes() if not one.is_zombie and uid in process_tree.users_of(one.pid))
 
 
@@ -138,7 +138,8 @@ def _processes_of(uid: int) -> Iterator[process_tree.Process]:
 
 
 def _locks() -> Path:
-    """The folder of locks. Another user who could write to it could make our programs share an id."""
+    """Return the folder of locks. No other user may write to it, because that user could make our programs share an
+    id."""
     folder = make_system_folder() / "users"
     folder.mkdir(mode=0o700, exist_ok=True)
     about = folder.lstat()
@@ -151,7 +152,7 @@ def _locks() -> Path:
 
 
 def _lock(locks: Path, uid: int) -> int | None:
-    """The file of this id, locked; None if it is locked already."""
+    """Lock the file of this id. Return its descriptor; None if it is locked already."""
     lock = os.open(locks / str(uid), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,7 +179,7 @@ def _owns_another(uid: int, bound: str, workspace: str) -> bool:
         return os.lstat(bound).st_uid == uid
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except OSError:  # if in doubt, it does
+    except OSError:  # we cannot know, so assume it does
         return True
 
 
@@ -187,7 +188,8 @@ def _owns_another(uid: int, bound: str, workspace: str) -> bool:
 
 @contextmanager
 def _alone(workspace: str, *, wait: bool) -> Iterator[bool]:
-    """Lock the owner of the workspace for the block. False: another process has it, and we do not wait."""
+    """Lock the owner of the workspace during the block. Yield False if another process has the lock and `wait` is
+    off."""
     folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -201,7 +203,7 @@ def _alone(workspace: str, *, wait: bool) -> Iterator[bool]:
 
 
 def _give(workspace: str, uid: int) -> None:
-    """Give the workspace and all in it to that user, and to nobody else; its folder last. No program runs in it.
+    """Give the workspace and all its contents to that user only. Its top folder comes last. No program may run in it.
 
     The kernel takes away set-user-id bits and capabilities of files that change their owner.
     """
@@ -226,6 +228,6 @@ def _give(workspace: str, uid: int) -> None:
 
 
 def _is_for_one_group(folder: str) -> bool:
-    """Whether the folder is ours and lets one group pass: made so for the workspace in it."""
+    """Return whether the folder is ours and only one group may pass it. Then it was made for the workspace in it."""
     about = os.lstat(folder)
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and about.st_mode & 0o777 == FOR_ONE_GROUP

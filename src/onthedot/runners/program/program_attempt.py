@@ -39,16 +39,16 @@ from onthedot.runners.task_template import Filled
 from onthedot.settings import Settings
 
 _LOOK_EVERY = 1.0  # seconds between two reads of a program's checkpoint
-_LAST_WORDS = 1.0  # seconds for a last read when the attempt is stopped
-_LAST_GRACE: Micros = 1 * SECOND  # of steps that always run, when their time is over
+_LAST_WORDS = 1.0  # seconds for the last read of the checkpoint when the attempt is stopped
+_LAST_GRACE: Micros = 1 * SECOND  # the grace of steps that always run, after their time-out
 _TOUCH_EVERY = 60  # reads between two updates of the workspace's time
-_TRY_EVERY = 0.5  # seconds, while no user id is free
+_TRY_EVERY = 0.5  # seconds between two tries while no user id is free
 _MOST_TRIES = 10
 GIT_TIMEOUT: Micros = 600 * SECOND
 
 
 class AttemptOver(Exception):
-    """The attempt has ended with this outcome, before its steps have."""
+    """The attempt ended with this outcome before all its steps were done."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.error)
@@ -56,7 +56,7 @@ class AttemptOver(Exception):
 
 
 class AttemptTimedOut(Exception):
-    """The guard has ended a program because the attempt's own time-out was over."""
+    """The guard ended a program because the attempt's time-out was over."""
 
 
 class Work(NamedTuple):
@@ -65,11 +65,11 @@ class Work(NamedTuple):
     task: Command | Steps = Command()
     steps: Sequence[Step] = ()
     secrets: tuple[str, ...] = ()
-    forms: tuple[bytes, ...] = ()  # of the secrets: these must not be kept or shown
+    forms: tuple[bytes, ...] = ()  # every form of the secrets; they must not be kept or shown
 
     @classmethod
     def of(cls, filled: Filled) -> Work:
-        """The work that a filled task is. Computes the forms of its secrets once."""
+        """Return the work of a filled task. This computes the forms of its secrets once."""
         task, secrets = filled
         if not isinstance(task, Command | Steps):
             raise AssertionError(f"a task for another runner: {task!r}")
@@ -103,10 +103,10 @@ class _State:
     deadline: Micros | None  # by the steady clock; None: the attempt has no time-out
     grace: Micros  # of a program, from SIGTERM to SIGKILL
     log: Path  # the record of the attempt
-    progress: Progress = field(default_factory=Progress)  # of the run, before the current step
-    begun: int = 0  # number of steps that were begun or are done
-    has_run: bool = False  # any program of the attempt
-    prepared: Path | None = None  # the directory of the next step, if that is prepared already
+    progress: Progress = field(default_factory=Progress)  # of the run before the current step
+    begun: int = 0  # how many steps have begun or are done
+    has_run: bool = False  # whether any program of the attempt has run
+    prepared: Path | None = None  # the directory of the next step, once it is prepared
     has_left: bool = False
 
 
@@ -132,16 +132,16 @@ class ProgramAttempt:
 
     @property
     def forms(self) -> Sequence[bytes]:
-        """The forms of the attempt's secrets, in which they may not be kept or shown."""
+        """Return every form of the attempt's secrets. They must not be kept or shown."""
         return self._work.forms
 
     @property
     def has_left(self) -> bool:
-        """Whether the attempt's folder is removed, and its record is handed in."""
+        """Return whether the attempt's folder is removed, and its record is handed in."""
         return self._state.has_left
 
     async def perform(self) -> Outcome:
-        """Run from the first step that is not done to the last one. Returns the outcome of the attempt."""
+        """Run the steps that are not done. Return the outcome of the attempt."""
         self._work = Work.of(await self._services.fill(self._lease))
         steps = self._work.steps
         progress = rules.progress_of(self._context.last_checkpoint, steps)
@@ -158,8 +158,8 @@ class ProgramAttempt:
         return await self._outcome(progress)
 
     async def clear_up(self) -> None:
-        """Run the steps that always run, after a time-out or a cancel, all within the grace. Their results change
-        nothing and are no checkpoints. The next attempt begins where this one stopped."""
+        """Run the steps that always run, after a time-out or a cancel. All of them share the grace. Their results
+        change nothing and are no checkpoints. The next attempt begins where this one stopped."""
         left = rules.to_clear_up(self._work.steps, self._state.begun)
         if not left:
             return
@@ -186,7 +186,7 @@ class ProgramAttempt:
     # ── before the first step ────────────────────────────────────────────────────────────────────────────────
 
     async def _earlier(self) -> Progress | None:
-        """The progress of an earlier run, if this run continues it. Takes over its workspace."""
+        """Return the progress of an earlier run if this run continues it, and take over its workspace."""
         origin = rules.rerun_of(self._lease)
         if origin is None:
             return None
@@ -237,8 +237,8 @@ class ProgramAttempt:
         return None
 
     def _open(self, progress: Progress, *, complete: bool) -> bool:
-        """Prepare files in one call, because each switch to a thread costs as much as the work there. Returns whether
-        the workspace existed already."""
+        """Prepare all files in one call, because each switch to a thread costs as much as the work there. Return
+        whether the workspace existed already."""
         found = self.folder.open(complete=complete)
         if self._services.keeper is not None:
             self._state.log = self._services.keeper.log_of(self._lease)
@@ -269,7 +269,7 @@ class ProgramAttempt:
         outputs = await self._outputs(leave=is_last and failed is None and progress.failed is None)
         ended = rules.ended(self._work.steps, progress, at, failed=failed, outputs=outputs)
         if is_last and ended.failed is None:
-            return ended  # its verdict contains the same
+            return ended  # the attempt's verdict contains the same progress
         try:
             await self._save(ended)
         except ArgumentsError as error:
@@ -300,8 +300,8 @@ class ProgramAttempt:
         return None if failed is None else replace(failed, error=self.hidden(failed.error))
 
     async def _outputs(self, *, leave: bool) -> dict[str, str]:
-        """The outputs that the step hands on. `leave`: it was the last step and succeeded. If it has left no files
-        either, the attempt removes its folder now."""
+        """Return the outputs of the step for later steps. `leave`: it was the last step and succeeded. Then the attempt
+        removes its folder now, if it has left no files."""
         if leave and not self._work.artifacts:
             self._state.has_left = await self._services.files.do(self._vanish)
             if self._state.has_left:
@@ -330,8 +330,8 @@ class ProgramAttempt:
         return self.folder.directory(self._directory(step))
 
     def _directory(self, step: Step) -> str:
-        """The directory of a step: its own, or the workspace. The operator may name another one (`programs_in`) for
-        programs without source, artifacts and isolation."""
+        """Return the directory of a step: its own, or the workspace. For programs without source, artifacts and
+        isolation the operator may name another one (`programs_in`)."""
         brings = self._work.source is not None or bool(self._work.artifacts)
         if step.directory or brings or self._job.isolation != "none":
             return step.directory
@@ -383,8 +383,8 @@ class ProgramAttempt:
         return end
 
     async def _when_there_is_room(self, program: Program, live: LiveLines, saved: _Saved | None) -> ProgramEnd:
-        """Run a program, and wait while the machine has no free user id. Before the first program only for a short
-        time: then the run is released, and another worker may take it."""
+        """Run a program, and wait while the machine has no free user id. Before the attempt's first program it waits
+        only a short time. Then the run is released, and another worker may take it."""
         tried = 0
         while True:
             end = await self._watched(program, live, saved)
@@ -409,16 +409,16 @@ class ProgramAttempt:
             await self._watch(running, saved)
             end = await running
         except asyncio.CancelledError:
-            with suppress(LeaseLost, TimeoutError, ArgumentsError, OSError):  # what it saved when it was stopped
+            with suppress(LeaseLost, TimeoutError, ArgumentsError, OSError):  # its last checkpoint when it was stopped
                 await asyncio.wait_for(self._look(saved), _LAST_WORDS)
             raise
         if end.code != 0:
-            await self._look(saved)  # its next try goes on from there
+            await self._look(saved)  # its next try continues from there
         return end
 
     async def _watch(self, running: asyncio.Future[ProgramEnd], saved: _Saved) -> None:
-        """Read the checkpoint until the program has ended. If this is cancelled or fails, ends the program, too, and
-        waits for it."""
+        """Read the checkpoint until the program has ended. If this is cancelled or fails, it stops the program and
+        waits for its end."""
         looks = 0
         try:
             while not (await asyncio.wait({running}, timeout=_LOOK_EVERY))[0]:
@@ -444,11 +444,11 @@ class ProgramAttempt:
         saved.progress = progress
 
     def hidden(self, text: str) -> str:
-        """A text without secrets."""
+        """Return a text without secrets."""
         return redacted(text, self._work.forms)
 
     def _without_secrets(self, text: str, what: str) -> str:
-        """A text without secrets. Adds a remark to the log if it had one."""
+        """Return a text without secrets. If it had a secret, add a remark to the log."""
         shown = self.hidden(text)
         if shown != text:
             self.say(f"a secret was taken out of {what}: '***' stands there; use a file of the workspace instead")
@@ -461,25 +461,25 @@ class ProgramAttempt:
         """Add our own remark, about this step, to the run's log and to the attempt's record."""
         mark, line = Mark(self._clock.now(), "otd", label), f"onthedot: {self.hidden(text)}"
         self._context._log_as(mark, line)
-        with suppress(OSError):  # a record that cannot be written fails no job
+        with suppress(OSError):  # an unwritable record must not fail the job
             append(self._state.log, Record(*mark, f"{line}\n"))
 
 
 class _Saved:
-    """The progress of the run, with what its program has saved since it began."""
+    """The progress of the run, with the checkpoint that its current program has saved."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        self.raw = ""  # what the program has written
+        self.raw = ""  # the text that the program has written
 
 
 # ── what the end of a program means. Pure ───────────────────────────────────────────────────────────────────────────
 
 
 def failure_of(end: ProgramEnd, *, step: int, name: str) -> Failed | None:
-    """The failure of a step whose program ended like this; None if it succeeded.
+    """Return the failure of a step whose program ended like this; None if it succeeded.
 
-    The types are what `retry.on` can name, the exact one first.
+    `retry.on` can name its types. The most exact one comes first.
 
     >>> failed = failure_of(ProgramEnd("exited", code=3), step=1, name="test")
     >>> failed.error, failed.types
@@ -515,5 +515,5 @@ def _name(number: int) -> str:
 
 
 def stopped_of(end: ProgramEnd) -> Outcome:
-    """The outcome of an attempt whose program was stopped without its runner's request."""
+    """Return the outcome of an attempt whose program was stopped, although its runner did not ask for that."""
     return Outcome(OutcomeKind.LOST, f"its program was stopped: {end.error or 'its guard has ended'}")

@@ -1,4 +1,4 @@
-"""Runs commands and steps: each attempt is a task of the engine's loop, and its programs are the guard's."""
+"""Runs commands and steps. Each attempt is a task of the engine's loop, and the guard runs its programs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from onthedot.runners.runner import BaseRunner, Host
 from onthedot.settings import Settings
 
 _MOST_REMARKS = 10
-_KEEP_PATIENCE = 60.0  # seconds that an outcome waits for its output to be kept; keeping continues after it
+_KEEP_PATIENCE = 60.0  # an outcome waits so many seconds until its output is kept; then keeping continues without it
 _SWEEP_EVERY: Micros = 600 * SECOND
 
 
 class ProgramRunner(BaseRunner):
-    """Runs attempts at commands and steps. All of it on the engine's loop."""
+    """Runs attempts at commands and steps. Used on the engine's loop only."""
 
     def __init__(self, host: Host, services: ProgramServices) -> None:
         super().__init__(host)
@@ -43,11 +43,11 @@ class ProgramRunner(BaseRunner):
 
     @property
     def busy(self) -> bool:
-        """Whether any attempt runs."""
+        """Return whether any attempt is running."""
         return bool(self._running)
 
     def places(self) -> set[str]:
-        """The names of the run folders that attempts use now."""
+        """Return the names of the run folders that attempts use now."""
         return set(self._folders.values())
 
     def start(self, attempts: list[Attempt]) -> None:
@@ -60,7 +60,7 @@ class ProgramRunner(BaseRunner):
                 self._waiting.remove(attempt)
                 self._end(attempt, stopped_before_start(attempt))
             elif attempt in self._running and attempt.handle is not None:
-                handle, attempt.handle = attempt.handle, None  # once: a second cancel would end the grace
+                handle, attempt.handle = attempt.handle, None  # only once, because a second cancel would end the grace
                 handle.cancel()
                 if not attempt.started_at:  # a task that is cancelled before its first step never ends its attempt
                     self._end(attempt, stopped_before_start(attempt))
@@ -81,7 +81,7 @@ class ProgramRunner(BaseRunner):
             attempt.handle = asyncio.get_running_loop().create_task(self._perform(attempt))
 
     async def _perform(self, attempt: Attempt) -> None:
-        """Run one attempt. Whatever happens in here becomes one outcome."""
+        """Run one attempt. Every result and every error in here becomes one outcome."""
         attempt.started_at = self._clock.now()
         folder = RunFolder(self.spool, attempt.lease, self._spares)
         self._folders[attempt] = folder.run.name
@@ -90,7 +90,7 @@ class ProgramRunner(BaseRunner):
             self._tell_started([attempt])
         fault_points.point("attempt.before_call")
         timer = None
-        if attempt.timeout:  # the guard ends programs by itself; this is for the time between them
+        if attempt.timeout:  # the guard applies the time-out to programs; this applies it between programs
             timer = asyncio.get_running_loop().call_later(attempt.timeout / SECOND, self._time_is_up, attempt)
         try:
             outcome = await program.perform()
@@ -100,7 +100,7 @@ class ProgramRunner(BaseRunner):
             outcome = timed_out(attempt.timeout)
         except AttemptOver as over:
             outcome = attempt.stop_as or over.outcome
-        except StoreUnavailable as error:  # the store failed before the first program: nothing has begun
+        except StoreUnavailable as error:  # the store failed before the first program, so nothing has begun
             outcome = attempt.stop_as or Outcome(OutcomeKind.RELEASED, str(error))
         except LeaseLost as error:
             outcome = attempt.stop_as or Outcome(OutcomeKind.LOST, str(error))
@@ -120,7 +120,7 @@ class ProgramRunner(BaseRunner):
         self._end(attempt, outcome)
 
     async def _leave_in_time(self, attempt: Attempt, program: ProgramAttempt, outcome: Outcome) -> None:
-        """Hand in the output, and wait a limited time for that. The rest happens after the outcome is reported."""
+        """Hand in the output, and wait a limited time for that. After that time the outcome is reported first."""
         leaving = asyncio.get_running_loop().create_task(self._leave(attempt, program, outcome))
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
@@ -130,7 +130,7 @@ class ProgramRunner(BaseRunner):
     async def _clear_up(self, attempt: Attempt, program: ProgramAttempt, outcome: Outcome) -> Outcome:
         """Run the steps that always run, after a time-out or a cancel. Returns the attempt's outcome.
 
-        Does nothing if the lease is lost or the node stops, and ends at once if it is stopped meanwhile.
+        This does nothing if the lease is lost or the node stops. It ends at once if the attempt is stopped meanwhile.
         """
         lost = attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.LOST
         if outcome.kind not in (OutcomeKind.TIMED_OUT, OutcomeKind.CANCELLED) or lost:
@@ -140,7 +140,7 @@ class ProgramRunner(BaseRunner):
             await program.clear_up()
         except asyncio.CancelledError:
             return attempt.stop_as or outcome
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong here, the attempt has ended before
+        except Exception as error:  # noqa: BLE001 - the attempt ended before, so an error here changes nothing
             program.say(f"the steps that always run failed: {error}")
         return outcome
 
@@ -151,7 +151,7 @@ class ProgramRunner(BaseRunner):
             handle.cancel()
 
     async def _leave(self, attempt: Attempt, program: ProgramAttempt, outcome: Outcome) -> None:
-        """Hand in the attempt's output, and remove its workspace if the run needs it no more."""
+        """Hand in the attempt's output. Remove its workspace if the run does not need it any more."""
         folder, useless = program.folder, outcome.kind is OutcomeKind.SUCCEEDED
         try:
             try:
@@ -185,7 +185,7 @@ class ProgramRunner(BaseRunner):
 
 
 def _named(artifacts: Mapping[str, Path], hidden: Callable[[str], str]) -> list[tuple[str, Path]]:
-    """Artifacts by names without secrets, each name once.
+    """Return the artifacts with names without secrets, each name once.
 
     >>> [name for name, _ in _named({"a": Path(), "b": Path()}, lambda name: "***")]
     ['***', '*** (2)']

@@ -1,6 +1,6 @@
-"""The services that programs need: the guard, the filling of tasks, file operations, the spool, earlier runs.
+"""Provides the services that programs need: guard, filled tasks, file operations, spool, earlier runs.
 
-They come from one place each, so that a test can replace them.
+A test can replace each of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Keeper(Protocol):
     """Keeps the output of attempts. Called in threads."""
 
     def log_of(self, lease: Lease) -> Path:
-        """The file that records the output of an attempt while it runs. Its folder exists."""
+        """Return the file that records the output of an attempt while it runs. Its folder exists."""
         ...
 
     def hand_in(self, lease: Lease, artifacts: Sequence[tuple[str, Path]] = ()) -> None:
@@ -50,8 +50,8 @@ class ProgramServices:
         self._store = store
 
     async def earlier_run(self, run_id: int, job_id: int) -> tuple[Json, Micros] | None:
-        """The progress of an earlier run of the same job, and when it was created. None if there is no such run, or if
-        it is another job's."""
+        """Return the progress of an earlier run of the same job, and the time of its creation. None if there is no such
+        run, or if it belongs to another job."""
         run, saved = await self._store.queries.get_run(run_id), await self._store.queries.get_checkpoint(run_id)
         if run is None or run.job_id != job_id:
             return None
@@ -85,21 +85,21 @@ def _name(lease: Lease) -> Name:
     return Name(lease.run_id, lease.attempt, lease.lease_id)
 
 
-_OFFERED: tuple[Level, ...] = ("none", "user", "sandbox")  # from little to much
+_OFFERED: tuple[Level, ...] = ("none", "user", "sandbox")  # from the weakest to the strongest
 
 
 async def guard_of(settings: Settings) -> Guard | None:
-    """The guards of this worker. None where programs cannot be guarded: then this worker runs none. Probes in a thread
-    what the machine offers."""
-    from onthedot.runners.guard.client import Guards  # not where no programs are run
+    """Return the guards of this worker. None if this machine cannot guard programs: then the worker runs none. A thread
+    probes which levels the machine offers."""
+    from onthedot.runners.guard.client import Guards  # only where programs are run
 
     guards = await asyncio.to_thread(lambda: Guards(cgroups=settings.cgroups))
     return guards if guards.levels else None
 
 
 def abilities(levels: frozenset[Level], least: Level) -> frozenset[str]:
-    """The abilities of a worker, as `job.ability_of` names them. `levels`: what its guard offers. `least`: the lowest
-    level that its operator allows.
+    """Return the abilities of a worker, as `job.ability_of` names them. `levels`: the levels that its guard offers.
+    `least`: the lowest level that its operator allows.
 
     >>> sorted(abilities(frozenset({"none", "user"}), "user"))
     ['command@user', 'steps@user']
@@ -116,18 +116,18 @@ def abilities(levels: frozenset[Level], least: Level) -> frozenset[str]:
 T = TypeVar("T")
 
 _Done = tuple[Any, Exception | None]
-"""What an operation returned, or its error."""
+"""The result of an operation, or its error."""
 
 
 class FileBatcher:
-    """Used on one event loop."""
+    """Batches short file operations onto a thread. Used on one event loop."""
 
     def __init__(self) -> None:
         self._batcher: Batcher[Callable[[], Any], _Done] = Batcher(_in_thread)
 
     async def do(self, work: Callable[[], T]) -> T:
-        """Do one operation, and return its result or raise its error. If the caller is cancelled, the operation is done
-        all the same, in order, and its result is lost.
+        """Do one operation, and return its result or raise its error. If the caller is cancelled, the operation is
+        still done in order, and its result is lost.
 
         >>> await FileBatcher().do(lambda: 6 * 7)
         42

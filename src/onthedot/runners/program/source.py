@@ -4,9 +4,9 @@ git runs as a program like any other, without hooks, prompts, submodules, or con
 Text that a user wrote comes after `--`. An isolated job may not name a repository by its path on this machine, because
 git can read more than the job could.
 
-git connects only to allowed addresses, as HTTP jobs do (`model/addresses.py`). The name is resolved here, once, and git
-gets the address. It follows no redirects. Its only key is the one that the job names (`Source.key`): it has no keys of
-the worker, and no agent.
+git connects only to allowed addresses, as HTTP jobs do (`model/addresses.py`). We resolve the name once, and git gets
+the address. git follows no redirects. Its only key is the one that the job names (`Source.key`): it gets no keys of the
+worker, and no agent.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
 
 
 class Way(NamedTuple):
-    """Where git connects to for a source: the target, and its allowed addresses."""
+    """The target to which git connects for a source, and its allowed addresses."""
 
     target: GitTarget
     addresses: Sequence[Address]
 
 
 async def find_way(source: Source, allowed: Allowed) -> Way | None:
-    """Resolve the host of a source; None for a path of this machine. `AddressRefused` if git may not connect there,
-    `ConnectionError` if there is no such host."""
+    """Resolve the host of a source. Return None for a path of this machine. Raise `AddressRefused` if git may not
+    connect to the host, and `ConnectionError` if there is no such host."""
     target = read_git(source.git)
     if target is None:
         return None
@@ -59,7 +59,7 @@ async def find_way(source: Source, allowed: Allowed) -> Way | None:
 
 
 def checkout(source: Source, way: Way | None = None) -> list[tuple[str, ...]]:
-    """The commands of a checkout, in order. They may be run again in a workspace that has one.
+    """Return the commands of a checkout, in order. They may run again in a workspace that has a checkout already.
 
     >>> checkout(Source(git="https://example.org/shop.git", ref="v2"))[1][-5:]
     ('--depth=1', '--no-tags', '--', 'https://example.org/shop.git', 'v2')
@@ -78,7 +78,7 @@ def checkout(source: Source, way: Way | None = None) -> list[tuple[str, ...]]:
 
 
 def git_level(isolation: Level, offered: frozenset[Level]) -> Level:
-    """The level of git for a job at this level: a sandbox that shares the network, where there is one.
+    """Return git's level for a job at this level: a sandbox that shares the network, if the machine offers one.
 
     >>> git_level("sandbox", frozenset({"none", "sandbox"})), git_level("user", frozenset({"none", "user"}))
     ('sandbox', 'user')
@@ -87,7 +87,7 @@ def git_level(isolation: Level, offered: frozenset[Level]) -> Level:
 
 
 def git_environment(level: Level, way: Way | None = None, *, key: str = "", folder: str = "") -> dict[str, str]:
-    """Variables for git, besides the environment of every program. `folder` has the files of `ssh_files`."""
+    """Return the variables for git, besides the environment of every program. `folder` has the files of `ssh_files`."""
     env = {
         "GIT_ALLOW_PROTOCOL": "https:ssh:file" if level == "none" else "https:ssh",
         "GIT_ASKPASS": "true",
@@ -113,7 +113,7 @@ def git_environment(level: Level, way: Way | None = None, *, key: str = "", fold
 
 def _ssh(way: Way, folder: str, *, has_key: bool) -> str:
     host, port = way.target.host, way.target.port
-    place = folder.replace("%", "%%")  # ssh expands what follows a `%`
+    place = folder.replace("%", "%%")  # ssh expands `%` and the character after it
     words = [
         "ssh", *_SSH,
         f"-oHostName={way.addresses[0]}",
@@ -127,7 +127,8 @@ def _ssh(way: Way, folder: str, *, has_key: bool) -> str:
 
 
 def ssh_files(way: Way | None, key: str) -> dict[str, str]:
-    """The files that ssh reads: the hosts that the worker knows, and the job's key. None for https. Reads files."""
+    """Return the files that ssh reads: the hosts that the worker knows, and the job's key. Empty for https. This reads
+    files."""
     if way is None or way.target.scheme != "ssh":
         return {}
     known = []

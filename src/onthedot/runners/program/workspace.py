@@ -32,7 +32,7 @@ logger = logging.getLogger("onthedot.runners")
 
 OTD = ".otd"
 INSIDE = ("work", "work/.otd", "work/.otd/tmp")
-"""The folders in a run's folder, each in the one before it."""
+"""The folders in a run's folder. Each is inside the one before it."""
 UNREADY = "unready"
 """A file next to a workspace whose source is not checked out yet."""
 MOST_ARTIFACTS = 1_000
@@ -43,8 +43,9 @@ _SHOWN = 120  # characters of a path in a remark
 
 
 def spool_of(settings: Settings) -> Path:
-    """The folder of all run folders: the one in the settings, or in this user's state folder. For root it is in a
-    system folder, because programs with a user of their own cannot pass through root's home."""
+    """Return the folder of all run folders. The settings name it; by default it is in this user's state folder. For
+    root the default is in a system folder, because programs with a user of their own cannot pass through root's
+    home."""
     if settings.spool:
         return Path(settings.spool).expanduser().absolute()
     is_given = os.environ.get("XDG_STATE_HOME", "").startswith("/")
@@ -65,7 +66,7 @@ class RunFolder:
 
     def __init__(self, spool: Path, lease: Lease, spares: SpareFolders | None = None) -> None:
         self.spool = spool
-        self.is_new = False  # new: no program has run in it
+        self.is_new = False  # whether it is new: no program has run in it
         self._apart = lease.record.job.isolation not in ("none", "process")
         self._spares = None if self._apart else spares  # a folder that had its own user is not used again
         self.run = spool / folder_name(lease.run_id, lease.created_at)
@@ -75,8 +76,8 @@ class RunFolder:
         self.output_file = self.workspace / OTD / "output"
 
     def open(self, *, complete: bool = True) -> bool:
-        """Make all missing folders. Returns whether the workspace existed already and was complete. A new one is
-        complete at once, or after `ready` if it gets a source."""
+        """Make all missing folders. Return whether the workspace existed already and was complete. A new workspace is
+        complete at once; without `complete`, only after `ready`."""
         if complete and self._spares is not None and self._spares.take(self.run):
             self.is_new = True
             return False
@@ -99,7 +100,7 @@ class RunFolder:
 
     def _let_pass(self) -> None:
         """If the worker is root, let the program's own user reach the workspace. All users may pass through the spool,
-        but only that one through the run's folder. Elsewhere no other user has to."""
+        but only that user may pass through the run's folder. Other workers need no such rights."""
         is_root = os.geteuid() == 0
         if is_root and stat.S_IMODE(self.spool.stat().st_mode) == 0o700:
             self.spool.chmod(0o711)
@@ -121,14 +122,14 @@ class RunFolder:
         return True
 
     def _own_folder(self) -> None:
-        """Make our own folder in the workspace, whatever a program has put in its place."""
+        """Make our own folder in the workspace. Replace anything that a program has put in its place."""
         for folder in (self.workspace / OTD, self.workspace / OTD / "tmp"):
             if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
                 folder.unlink()
             folder.mkdir(mode=0o700, exist_ok=True)
 
     def adopt(self, earlier: str) -> bool:
-        """Take over the workspace of an earlier, ended run. Returns whether there was one. Call before `open`."""
+        """Take over the workspace of an earlier, ended run. Return whether there was one. Call this before `open`."""
         theirs = self.spool / earlier
         if self.workspace.exists() or (theirs / UNREADY).exists():
             return False
@@ -141,12 +142,12 @@ class RunFolder:
         return False
 
     def empty(self) -> None:
-        """Make the workspace again, empty: an attempt may have stopped in the middle of its checkout."""
+        """Replace the workspace by an empty one, because an attempt may have stopped in the middle of its checkout."""
         folders.remove(str(self.workspace))
         self.open(complete=False)
 
     def ready(self) -> None:
-        """Mark the workspace as complete: later attempts on this machine continue in it."""
+        """Mark the workspace as complete, so that later attempts on this machine continue in it."""
         self._unready.unlink(missing_ok=True)
 
     @property
@@ -159,7 +160,7 @@ class RunFolder:
             os.utime(self.run)
 
     def directory(self, wanted: str) -> Path:
-        """The directory in which a program begins. `NotADirectoryError` if it does not exist."""
+        """Return the directory in which a program begins. Raise `NotADirectoryError` if it does not exist."""
         if not wanted:
             return self.workspace
         path = self.workspace / wanted
@@ -179,7 +180,8 @@ class RunFolder:
             self.checkpoint_file.write_text(text, encoding="utf-8")
 
     def read_checkpoint(self, limit: int) -> str | None:
-        """The checkpoint that the program has written. None if there is none, or if it is larger than the limit."""
+        """Return the checkpoint that the program has written. None if there is none, or if it is larger than the
+        limit."""
         return _read_inside(self.workspace, (OTD, "checkpoint"), limit)
 
     def write_private(self, files: Mapping[str, str]) -> Path:
@@ -202,12 +204,12 @@ class RunFolder:
         _remove_file(self.output_file)
 
     def read_outputs(self) -> str:
-        """The outputs that the program has written."""
+        """Return the outputs that the program has written."""
         return _read_inside(self.workspace, (OTD, "output"), _OUTPUT_BYTES) or ""
 
     def artifacts(self, patterns: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
-        """The files that match, by their path in the workspace, and remarks on those that are left out. Does not follow
-        or keep links."""
+        """Return the matching files by their path in the workspace, and remarks on files that are left out. This
+        neither follows nor keeps links."""
         return _matching(self.workspace, patterns, only_own=self._apart) if patterns else ({}, [])
 
     def vanish(self) -> bool:
@@ -232,8 +234,8 @@ class RunFolder:
 def sweep(spool: Path, *, now: Micros, keep: Micros, in_use: Iterable[str]) -> int:
     """Remove the run folders that nobody has used for `keep`. Returns how many.
 
-    If a killed worker has left a workspace to its program's user, takes it back and ends that user's processes. If that
-    fails, logs a warning, and tries again at the next sweep.
+    If a killed worker has left a workspace to its program's user, this takes it back and ends that user's processes. If
+    that fails, it logs a warning, and tries again at the next sweep.
     """
     used, count = set(in_use), 0
     try:
@@ -253,7 +255,7 @@ def sweep(spool: Path, *, now: Micros, keep: Micros, in_use: Iterable[str]) -> i
 
 
 def _sweep_one(entry: os.DirEntry[str], *, now: Micros, keep: Micros, used: set[str]) -> bool:
-    """Remove one folder if it is old. Returns whether it was."""
+    """Remove one folder if it is old. Return whether it was old."""
     age = now - entry.stat(follow_symlinks=False).st_mtime_ns // 1_000
     if not entry.is_dir(follow_symlinks=False) or entry.name in used or not _is_place(entry.name):
         return False
@@ -275,7 +277,7 @@ def _is_place(name: str) -> bool:
 
 
 def environment(place: RunFolder, lease: Lease, *, path: str) -> dict[str, str]:
-    """The environment of every program. Only the path comes from the worker's own."""
+    """Return the environment of every program. Only `PATH` comes from the worker's environment."""
     workspace = str(place.workspace)
     return {
         "PATH": path,
@@ -306,8 +308,9 @@ def _remove_file(path: Path) -> None:
 
 
 def _is_inside(folder: Path, wanted: str) -> bool:
-    """Whether there is such a folder. Does not follow links: an isolated program must not learn from its worker where
-    they lead. Does not look at an absolute path: the program's own user can reach it or not."""
+    """Return whether the wanted folder exists. This follows no links: an isolated program must not learn their targets
+    from its worker. It does not check an absolute path, because only the program's own user decides whether it is
+    reachable."""
     if wanted.startswith("/"):
         return True
     try:
@@ -325,7 +328,7 @@ def _is_inside(folder: Path, wanted: str) -> bool:
 
 
 def _read_inside(folder: Path, parts: Sequence[str], limit: int) -> str | None:
-    """The text of a file below a folder, opened step by step, so that no link on the way leads out of it."""
+    """Return the text of a file below a folder. It is opened step by step, so that no link leads out of the folder."""
     try:
         at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:  # a program may remove its own workspace
@@ -342,7 +345,7 @@ def _read_inside(folder: Path, parts: Sequence[str], limit: int) -> str | None:
         os.close(at)
     try:
         about = os.fstat(file)
-        if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:  # a second link may be another user's file
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:  # a linked file may belong to another user
             return None
         data = b""
         while len(data) <= limit and (more := os.read(file, limit + 1 - len(data))):
@@ -355,8 +358,8 @@ def _read_inside(folder: Path, parts: Sequence[str], limit: int) -> str | None:
 
 
 def _matching(workspace: Path, patterns: Sequence[str], *, only_own: bool) -> tuple[dict[str, Path], list[str]]:
-    """Find the files that match. `only_own`: without files that have a second link, because a program with its own user
-    may have linked to files that only its worker can read."""
+    """Find the files that match. `only_own` leaves out files that have a second link: a program with its own user may
+    have linked files that only its worker can read."""
     found: dict[str, Path] = {}
     left_out: list[str] = []
     size, looked_at = 0, 0
@@ -396,7 +399,7 @@ def _matching(workspace: Path, patterns: Sequence[str], *, only_own: bool) -> tu
 
 
 def _listed(workspace: Path, folder: str) -> tuple[list[str], list[str]]:
-    """The folders and the other files in a folder of the workspace, by name."""
+    """Return the folders, and the other files, in a folder of the workspace, by name."""
     inner, files = [], []
     with os.scandir(f"{workspace}/{folder}") as entries:
         for entry in entries:
@@ -412,7 +415,7 @@ def _shortened(name: str) -> str:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Match part by part: `*` stays within one part, `**` is any number of parts."""
+    """Return whether a path matches a pattern. `*` matches within one part, and `**` matches any number of parts."""
     return _match_parts(path.split("/"), pattern.split("/"))
 
 
@@ -429,12 +432,12 @@ def _match_parts(parts: Sequence[str], patterns: Sequence[str]) -> bool:
 
 
 class SpareFolders:
-    """Empty run folders for the next runs, at most so many.
+    """Keeps a limited number of empty run folders for the next runs.
 
-    To make four folders and to remove them again can be most of the cost of a short command. On a busy ext4 we measured
-    1 to 4 ms for each removal, and 0.04 ms for a rename. So a folder that is as empty as it was made gets the name of
-    another run. Until then it has the name of run 0, which does not exist, so that the folders of a killed worker are
-    swept with the others. Used by one thread at a time.
+    Making and removing four folders can be most of the cost of a short command. On a busy ext4 we measured 1 to 4 ms
+    for each removal, and 0.04 ms for a rename. So an unchanged folder is renamed for another run. Until then it has the
+    name of run 0, which does not exist. So the sweep also removes the spare folders of a killed worker. Used by one
+    thread at a time.
     """
 
     def __init__(self, most: int) -> None:
@@ -463,20 +466,20 @@ class SpareFolders:
             spare = run.with_name("0-" + run.name.replace("-", ""))
             try:
                 os.rename(run, spare)
-            except OSError:  # another process has one of that name
+            except OSError:  # another process has a folder of that name
                 return remove_empty(run)
             self._waiting.append(spare)
             return True
         return remove_empty(run)
 
     def clear(self) -> None:
-        """Remove all spare folders: the worker ends."""
+        """Remove all spare folders, because the worker ends."""
         while self._waiting:
             remove_empty(self._waiting.pop())
 
 
 def remove_empty(run: Path) -> bool:
-    """Remove a run folder if it is empty. Returns whether it was removed. A changed one may be left in part."""
+    """Remove a run folder if it is empty. Returns whether it was removed. A changed folder may remain in part."""
     try:
         for inside in reversed(INSIDE):
             os.rmdir(f"{run}/{inside}")
@@ -487,7 +490,7 @@ def remove_empty(run: Path) -> bool:
 
 
 def _is_as_made(run: Path) -> bool:
-    """Whether all of its folders are there, are ours alone, and hold only each other."""
+    """Return whether all folders of a run exist, are private to us, and contain only each other."""
     folder, rest = str(run), [inside.rpartition("/")[2] for inside in INSIDE]
     try:
         return _holds(folder, rest[:1]) and all(
