@@ -1,8 +1,9 @@
-"""Parses the URLs of stores: what all drivers have in common.
+"""Parses the URLs of stores: the part that all drivers share.
 
     scheme://user:password@host:port/path?ours=…&theirs=…
 
-Some options are ours; a driver lists them. Others go to its library. `shown_url` hides passwords in logs and errors.
+Some options are ours, and each driver lists its own. The other options go to its library. `shown_url` hides passwords
+in logs and errors.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ HIGHEST_PORT = 65_535
 HIGHEST_NUMBER = 1_000
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_OPTIONS = re.compile(r"\?(?=\w+=|$)")  # a question mark that begins options; another may be part of a password
+_OPTIONS = re.compile(r"\?(?=\w+=|$)")  # the question mark before options; others may be part of a password
 _HOST = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::([0-9]{0,5}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """A server, and how to speak with it: what is the same for every driver."""
+    """A server, and the connection options that every driver has."""
 
     dsn: str = field(repr=False)  # for the driver's library: without our own options, with the password
     shown: str  # for people: without the password
@@ -38,9 +39,9 @@ class ServerAddress:
 
 
 def shown_url(url: str) -> str:
-    """The URL for people: without the password and without options.
+    """Return the URL for people, without the password and without options.
 
-    A password that should have been percent-encoded, and was not, is hidden as well.
+    A password without the required percent-encoding is hidden, too.
 
     >>> shown_url("postgresql://ann:secret@db:5432/shop?password=secret")
     'postgresql://ann:***@db:5432/shop'
@@ -55,7 +56,7 @@ def shown_url(url: str) -> str:
         name, colon, _ = who.partition(":")
         return f"{url[:begins]}{name}{f':{HIDDEN}' if colon else ''}@{place}"
     hosts, slash, path = place.partition("/")
-    if scheme:  # without an @, what stands in a port's place and is none may be a password
+    if scheme:  # without an @, a port that is not a number may be a password
         hosts = ",".join(map(_shown_host, hosts.split(",")))
     return f"{url[:begins]}{hosts}{slash}{path}"
 
@@ -65,7 +66,7 @@ def _shown_host(host: str) -> str:
 
 
 def split_options(url: str, ours: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """The URL for the driver's library, without our own options; and our own options."""
+    """Return the URL for the driver's library, without our own options, and our own options."""
     _check_hosts(url)
     place, _, query = url.partition("?")
     given = parse_qsl(query, keep_blank_values=True)
@@ -74,7 +75,7 @@ def split_options(url: str, ours: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 
 def hosts_of(url: str) -> list[str]:
-    """The hosts that a URL names, without ports; none: the library's default.
+    """Return the hosts that a URL names, without ports. Empty: the library's default host.
 
     >>> hosts_of("postgresql://me:x@db1:5432,[::1]/shop"), hosts_of("postgresql://%2Frun%2Fpostgresql/shop")
     (['db1', '::1'], ['/run/postgresql'])
@@ -85,7 +86,7 @@ def hosts_of(url: str) -> list[str]:
 
 
 def options_of(url: str) -> dict[str, str]:
-    """What a URL says behind its question mark."""
+    """Return the options of a URL, after its question mark."""
     return dict(parse_qsl(url.partition("?")[2].partition("#")[0], keep_blank_values=True))
 
 
@@ -94,7 +95,7 @@ def _without_port(host: str) -> str:
 
 
 def is_local(host: str) -> bool:
-    """Whether a host is this machine: a socket's path, `localhost`, 127.0.0.0/8 or ::1.
+    """Return whether a host is this machine: a socket's path, `localhost`, 127.0.0.0/8 or ::1.
 
     >>> [is_local(host) for host in ("/run/postgresql", "localhost", "127.0.0.2", "::1", "10.0.0.7", "localhost.evil")]
     [True, True, True, True, False, False]
@@ -108,7 +109,7 @@ def is_local(host: str) -> bool:
 
 
 def exposed(url: str) -> str:
-    """What is wrong with the way to a store on another machine, and what to do; empty if nothing is.
+    """Return what is unsafe about the connection to a store on another machine, and what to do. Empty: it is safe.
 
     >>> exposed("redis://db/0?tls=off")
     "not encrypted: whoever is between can read it, the password as well; use 'rediss://'"
@@ -135,8 +136,8 @@ def exposed(url: str) -> str:
 
 
 def with_connections(url: str, connections: int | None) -> str:
-    """The same store with at most so many connections for each event loop; None: as the URL says. A file or a store in
-    memory has none.
+    """Return the URL of the same store with at most this many connections for each event loop. None: keep the URL's
+    number. A file or a store in memory has no connections.
 
     >>> with_connections("redis://db/0?prefix=shop&connections=9", 4)
     'redis://db/0?prefix=shop&connections=4'
@@ -150,7 +151,7 @@ def with_connections(url: str, connections: int | None) -> str:
 
 
 def _check_hosts(url: str) -> None:
-    """Refuse what the libraries would stumble over."""
+    """Refuse hosts that the libraries cannot handle."""
     try:
         hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")
     except ValueError:
@@ -162,7 +163,7 @@ def _check_hosts(url: str) -> None:
 
 
 def read_number(own: Mapping[str, str], name: str, default: float, *, least: float) -> float:
-    """The number that one of our options says, or the default."""
+    """Return the number of one of our options, or the default."""
     text = own.get(name)
     if text is None:
         return default
@@ -176,12 +177,12 @@ def read_number(own: Mapping[str, str], name: str, default: float, *, least: flo
 
 
 def refuse_option(name: str, expected: str, got: str) -> NoReturn:
-    """`DefinitionError` for one of our options."""
+    """Raise `DefinitionError` for one of our options."""
     raise DefinitionError(
         f"store URL, option {name}: expected {expected}, got {got!r}; change it, or leave it out for the default"
     )
 
 
 def refuse_url(url: str, expected: str, *, todo: str = "mend it") -> NoReturn:
-    """`DefinitionError` for a whole URL, which is shown without its password."""
+    """Raise `DefinitionError` for a whole URL, which is shown without its password."""
     raise DefinitionError(f"store URL: expected {expected}, got {shown_url(url)!r}; {todo}")

@@ -1,4 +1,4 @@
-"""Opens a store by its URL. The only module that imports drivers, each when its URL is asked for."""
+"""Opens a store by its URL. Only this module imports drivers, each when a URL needs it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _WITHOUT_TRANSACTIONS = ("sqlite", "redis", "rediss")
 
 
 def has_transactions(store: str | Store) -> bool:
-    """Whether jobs under exactly_once can be kept there, without opening it. What is no store's URL is not judged."""
+    """Return whether the store supports jobs under exactly_once, without opening the store. An unknown URL is not
+    judged."""
     if isinstance(store, str):
         return store.partition(":")[0] not in _WITHOUT_TRANSACTIONS
     return store.transactions is not None
 
 
 def sqlite_path(url: str) -> Path | None:
-    """The file behind a SQLite URL: `sqlite:///relative.db`, `sqlite:////absolute.db`; None for other stores."""
+    """Return the file of a SQLite URL: `sqlite:///relative.db`, `sqlite:////absolute.db`. None for other stores."""
     scheme, _, rest = url.partition(":")
     if scheme != "sqlite":
         return None
@@ -35,7 +36,7 @@ def sqlite_path(url: str) -> Path | None:
 async def open_store(url: str, *, clock: Clock | None = None, read_only: bool = False) -> Store:
     """Open the store that the URL names: `memory:`, `sqlite:///file.db`, `postgresql://…` or `redis://…`.
 
-    `read_only`: nothing is made or migrated."""
+    `read_only`: nothing is created or migrated."""
     scheme, colon, rest = url.partition(":")
     if scheme not in SCHEMES or not colon:
         raise DefinitionError(

@@ -1,7 +1,7 @@
-"""`store.documents`: users, keys, secrets, the audit trail, and other records that are about no run.
+"""`store.documents` keeps users, keys, secrets, the audit trail, and other records that do not belong to a run.
 
-A document is a JSON text under a kind and an id, with a version. Beside them are lists that only grow. Nothing here is
-about runs, and nothing of it is on the way of one.
+A document is a JSON text under a kind and an id, with a version. The store also has lists that only grow. None of
+this is about runs, or on the path of a run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Document(NamedTuple):
 
 
 class PutDocument(NamedTuple):
-    """What `put_document` did: whether the text is stored now, and the version that is (0: there is none)."""
+    """The result of `put_document`: whether the text is stored now, and the stored version (0: there is none)."""
 
     accepted: bool
     version: int
@@ -48,8 +48,8 @@ class Entry(NamedTuple):
 
 
 class Noting(NamedTuple):
-    """Entries about runs, written together with the runs. With `mark`, one text for each run, in which `mark` stands
-    for the run's id; without, any number of texts about all runs together."""
+    """Entries about runs, written together with the runs. With `mark`, there is one text for each run, and the run's id
+    replaces `mark` in it. Without `mark`, any number of texts are about all runs together."""
 
     kind: str
     bodies: Sequence[str]
@@ -57,7 +57,7 @@ class Noting(NamedTuple):
     mark: str
 
     def of(self, ids: Sequence[int]) -> list[str]:
-        """The texts, with the ids of their runs.
+        """Return the texts, with the ids of their runs.
 
         >>> Noting("audit", ['{"run": "?1"}'], ["k"], '"?1"').of([41])
         ['{"run": 41}']
@@ -68,41 +68,44 @@ class Noting(NamedTuple):
 
 
 class Documents(Protocol):
-    """Documents, and lists that only grow. `DefinitionError` for a kind, an id or a text that cannot be kept."""
+    """Documents, and lists that only grow. Methods raise `DefinitionError` for a kind, an id or a text that cannot be
+    stored."""
 
     async def get_document(self, kind: str, id: str) -> Document | None:
-        """The current version, or None."""
+        """Return the current version, or None."""
 
     async def put_document(
         self, kind: str, id: str, body: str, *, version: int, now: Micros | None = None
     ) -> PutDocument:
-        """Store a text if the document is at this version, in one write: 0 creates, and only that; another replaces
-        exactly that version. The answer has the new version, or if the race is lost the one that is there (0: none).
+        """Store a text if the document is at this version, in one write. Version 0 only creates; any other replaces
+        exactly that version. Return the new version, or the stored version if the race is lost (0: none).
 
-        A text equal to the stored one writes nothing and is accepted, whatever was expected: a put whose answer was
-        lost may be made again. A caller that must know that no other caller wrote the same text adds a unique value."""
+        A text equal to the stored one is accepted at any version, and nothing is written. So a put whose answer was
+        lost can be retried. If a caller must exclude that another caller wrote the same text, it adds a unique
+        value."""
 
     async def list_documents(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Document]:
-        """Documents of a kind whose id comes after this one, in the order of their ids' characters."""
+        """Return documents of a kind with ids after this one, in the order of their ids' characters."""
 
     async def delete_document(self, kind: str, id: str, *, version: int) -> bool:
-        """Remove a document if it is at this version, in one write. True: there is none now, so that asking again is
-        fine. False: it is at another version, and nothing is written."""
+        """Remove a document if it is at this version, in one write. True: the document does not exist now, so a retry
+        is safe. False: it is at another version, and nothing is written."""
 
     async def append_documents(
         self, kind: str, bodies: Sequence[str], *, keys: Sequence[str] = (), now: Micros | None = None
     ) -> list[int]:
-        """Add texts to the end of a list that only grows, in one write and in this order; their numbers, which are
-        above all numbers that a reader has seen, so a reader that goes on from the last one misses none. There may be
-        gaps. With `keys`, one for each (empty: none), a text is added once: asked again, the answer is its number."""
+        """Add texts to the end of a list that only grows, in one write and in this order. Return their numbers. They
+        are above all numbers that a reader has seen, so a reader that continues after the last one misses none. There
+        may be gaps. `keys` has one key for each text (empty: none). A text with a key is added once; a repeated call
+        returns its number."""
 
     async def list_appended(self, kind: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """What was appended with a number above this one, in order."""
+        """Return the entries with a number above this one, in order."""
 
 
 class Places:
-    """Which texts are to be appended, by their keys, and which number each has: those that are there already (`known`)
-    the one that they have, the others those after `last`. The same for all stores.
+    """The texts to append, by their keys, and the number of each. Texts that are already stored (`known`) keep their
+    number. The others get the numbers after `last`. All stores use this.
 
     >>> places = Places(["a", "k", "", "a"], {"k": 3}, 7)
     >>> places.numbers, places.fresh
@@ -124,7 +127,7 @@ class Places:
 
 
 def judge(found: Document | None, body: str, version: int) -> PutDocument | None:
-    """What a put is answered without a write; None: the race is won, write. The same for all stores.
+    """Return the answer to a put that needs no write. None: the race is won, so write. All stores use this.
 
     >>> judge(None, "{}", 0), judge(None, "{}", 7)
     (None, PutDocument(accepted=False, version=0))
@@ -136,7 +139,7 @@ def judge(found: Document | None, body: str, version: int) -> PutDocument | None
 
 
 def check_document(kind: str, id: str, body: str) -> None:
-    """`DefinitionError` for what no store can keep.
+    """Raise `DefinitionError` for a document that no store can keep.
 
     >>> check_document("secret", "default/DB", '{"key": "k1"}')
     >>> check_document("secret", "default/DB", "{")
@@ -154,7 +157,7 @@ def check_document(kind: str, id: str, body: str) -> None:
 
 
 def check_entries(kind: str, bodies: Sequence[str], keys: Sequence[str]) -> None:
-    """The same for what is appended."""
+    """Raise `DefinitionError` for entries that no store can keep."""
     if keys and len(keys) != len(bodies):
         raise DefinitionError(f"keys: expected one for each of {len(bodies)} texts, got {len(keys)}")
     for body, key in zip(bodies, keys or [""] * len(bodies), strict=True):
@@ -162,7 +165,7 @@ def check_entries(kind: str, bodies: Sequence[str], keys: Sequence[str]) -> None
 
 
 def check_noting(noting: Noting | None, runs: Sequence[object]) -> None:
-    """The same for what is appended with runs."""
+    """Raise `DefinitionError` for entries about runs that no store can keep."""
     if noting is None:
         return
     check_entries(noting.kind, noting.bodies, noting.keys)
@@ -171,7 +174,7 @@ def check_noting(noting: Noting | None, runs: Sequence[object]) -> None:
 
 
 def _body_problems(body: str) -> list[str]:
-    """What is wrong with the text. The text is never quoted, because it may be secret."""
+    """Return the problems of the text. They never quote it, because it may be secret."""
     try:
         size = len(body.encode())
         if size > LIMIT:

@@ -1,7 +1,7 @@
 """Loads numbered migrations: SQL files in a driver's folder `migrations/`, named `0001_what_it_does.sql`.
 
-Each is applied once, in order, in a transaction of its own; how, and where it is recorded, is the driver's affair.
-A file that has been released is never changed: what was wrong with it is put right by the next one.
+Each is applied once, in order, in its own transaction. The driver decides how to apply and record it. A released file
+is never changed: a later file corrects its mistakes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Migration(NamedTuple):
 
 
 def check_version(where: str, found: int, newest: int, *, current: bool = False) -> None:
-    """`StoreUnusable` for tables that a newer onthedot made. With `current` also for those of an older one, and if
-    there are none (version 0)."""
+    """Raise `StoreUnusable` for tables of a newer onthedot. With `current`, raise it also for tables of an older one,
+    and if there are no tables (version 0)."""
     if found > newest:
         raise StoreUnusable(
             f"{where}: expected schema version {newest} or older, got {found}: a newer onthedot wrote it; "
@@ -44,7 +44,7 @@ def check_version(where: str, found: int, newest: int, *, current: bool = False)
 
 
 def load(driver: str) -> list[Migration]:
-    """A driver's migrations (`driver` is its package), numbered 1, 2, 3 … without a gap."""
+    """Return a driver's migrations, numbered 1, 2, 3 … without a gap. `driver` is its package."""
     found = sorted(
         Migration(int(match[1]), match[2], file.read_text(encoding="utf-8"))
         for file in files(driver).joinpath("migrations").iterdir()

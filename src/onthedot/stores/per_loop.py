@@ -1,8 +1,8 @@
 """Keeps one connection pool per event loop, for stores on a server.
 
-Handlers may run on another loop than the engine. A loop gets its home with its first call, and closes it at its end at
-the latest. Connections are opened when needed and lent to one call at a time. A call that is cancelled, times out or
-loses its server leaves its connection in an unknown state, so that connection is ended.
+Handlers may run on another loop than the engine. A loop's first call creates its home. The home is closed when the loop
+ends, or earlier. Connections are opened when needed and lent to one call at a time. A call that is cancelled, times out
+or loses its server leaves its connection in an unknown state, so this connection is ended.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 CLOSE_PATIENCE = 2.0
-"""How long a store that is closed waits for other loops to close what is theirs, in seconds."""
+"""How long a closing store waits for other loops to close their homes, in seconds."""
 
 CONNECT_TIMEOUT = 5.0
 LONGEST_PAUSE: Micros = 5 * SECOND
 
 
 class Home(Protocol):
-    """What belongs to one event loop."""
+    """The resources of one event loop."""
 
     async def close(self) -> None:
-        """Let go of everything. Called once, on this loop."""
+        """Release all resources. This is called once, on this loop."""
 
 
 H = TypeVar("H", bound=Home)
 
 
 async def _until_closed(home: Home) -> AsyncGenerator[None]:
-    """Closes a home at its own end. A loop ends its generators before it is closed itself."""
+    """Close a home when this generator ends. A loop ends its generators before it is closed."""
     try:
         yield
     finally:
@@ -61,7 +61,7 @@ class Homes(Generic[H]):
         self._closed = False
 
     async def here(self) -> H:
-        """What belongs to the loop that this is called on. `StateError` when the store was closed."""
+        """Return the home of the calling loop. Raise `StateError` if the store was closed."""
         if self._closed:
             raise StateError(f"{self._shown}: expected an open store, but it was closed; open it again")
         loop = asyncio.get_running_loop()
@@ -69,16 +69,16 @@ class Homes(Generic[H]):
         if known is not None:
             return known[0]
         for old in [one for one in list(self._homes) if one.is_closed()]:
-            self._homes.pop(old, None)  # another loop may do the same at this moment
+            self._homes.pop(old, None)  # another loop may do the same now
         home = self._make()
         _, end = self._homes[loop] = home, _until_closed(home)
         await anext(end)
         return home
 
     async def close(self) -> None:
-        """Close them all, each on its own loop; those of other loops are waited for, but not for ever. Twice is fine.
+        """Close all homes, each on its own loop. Wait for other loops, but not for ever. A second call does nothing.
 
-        A loop that does not run, or has no time now, closes what is its own when it ends."""
+        A loop that does not run, or is busy now, closes its home when it ends."""
         if self._closed:
             return
         self._closed = True
@@ -90,12 +90,12 @@ class Homes(Generic[H]):
         if asked:
             done, _ = await asyncio.wait(asked, timeout=CLOSE_PATIENCE)
             for closing in done:
-                if not closing.cancelled():  # its loop ended meanwhile, and with it what was its own
+                if not closing.cancelled():  # its loop ended, and closed its home
                     closing.result()
 
 
 def _close_on(loop: AbstractEventLoop, end: AsyncGenerator[None]) -> Future[None] | None:
-    """Ask another loop to close a home; None if it has ended at this moment."""
+    """Ask another loop to close a home. Return None if that loop has just ended."""
     closing = _close(end)
     try:
         return asyncio.run_coroutine_threadsafe(closing, loop)
@@ -105,13 +105,13 @@ def _close_on(loop: AbstractEventLoop, end: AsyncGenerator[None]) -> Future[None
 
 
 class Pool(ABC, Generic[C]):
-    """Used on one event loop only."""
+    """Lends connections to calls on one event loop."""
 
     trouble: ClassVar[tuple[type[Exception], ...]]
-    """All that a server and the way to it can answer with."""
+    """All errors that a server or the network can cause."""
 
     lost: ClassVar[tuple[type[Exception], ...]] = (OSError,)
-    """What breaks a connection because of the way to the server: then the idle ones lead to the same place."""
+    """Network errors that break a connection. Idle connections to the server are then broken, too."""
 
     def __init__(self, address: ServerAddress) -> None:
         self._address = address
@@ -124,45 +124,45 @@ class Pool(ABC, Generic[C]):
         self._connect_at: Micros = 0
         self._closed = False
 
-    # ── what a driver says ───────────────────────────────────────────────────────────────────────────────────
+    # ── for each driver ──────────────────────────────────────────────────────────────────────────────────────
 
     @abstractmethod
     async def open(self) -> C:
-        """A new connection, or nothing that is left behind."""
+        """Open a connection. If this fails, nothing stays open."""
 
     @abstractmethod
     async def end(self, db: C) -> None:
-        """End a connection at once, even with an answer on its way. It does not wait, so a cancelled caller can do
+        """End a connection at once, even if an answer is pending. This does not wait, so a cancelled caller can call
         it."""
 
     async def part(self, db: C) -> None:
-        """End a connection that has nothing on its way: as politely as the server wants it."""
+        """End a connection that has no pending answer, as politely as the server wants."""
         await self.end(db)
 
     @abstractmethod
     def is_fit(self, db: C) -> bool:
-        """Whether a connection that was given back can be lent again."""
+        """Return whether a connection that was given back can be lent again."""
 
     @staticmethod
     @abstractmethod
     def is_broken(error: BaseException) -> bool:
-        """Whether a call that ended with this error leaves its connection in an unknown state."""
+        """Return whether this error of a call leaves its connection in an unknown state."""
 
     # ── lending ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def use(self, work: Callable[[C], Awaitable[T]]) -> T:
-        """Do some work on a connection of its own."""
+        """Run work on a connection that no other call uses."""
         db = await self.take()
         try:
             answer = await work(db)
-        except BaseException as error:  # a cancel, too, leaves an answer on its way
+        except BaseException as error:  # a cancel, too, leaves a pending answer
             await self.give_back(db, error)
             raise
         await self.give_back(db)
         return answer
 
     async def take(self) -> C:
-        """An unused connection: an idle one, or a new one."""
+        """Return an unused connection, idle or new."""
         try:
             async with asyncio.timeout(self._address.timeout):
                 await self._room.acquire()
@@ -175,7 +175,7 @@ class Pool(ABC, Generic[C]):
             if self._closed:
                 raise StateError(f"{self._address.shown}: expected an open store, but it was closed; open it again")
             db = self._take_idle() or await self._connect()
-        except BaseException:  # whoever is cancelled while it connects leaves room for the next one
+        except BaseException:  # a call that is cancelled while it connects makes room for the next
             self._room.release()
             raise
         self._lent.add(db)
@@ -183,13 +183,14 @@ class Pool(ABC, Generic[C]):
 
     def _take_idle(self) -> C | None:
         while self._idle:
-            db = self._idle.pop()  # the last used first: the others may be let go by a server that is restarted
+            db = self._idle.pop()  # the last used first: a restarted server may have closed the others
             if self.is_fit(db):
                 return db
         return None
 
     async def _connect(self) -> C:
-        """Connect; after a failure not at once again, and not all nodes at the same time."""
+        """Connect. After a failure wait before the next try, for a random time, so that nodes do not connect
+        together."""
         wait = self._connect_at - self._clock.steady()
         if wait > 0:
             await asyncio.sleep(wait / SECOND)
@@ -204,7 +205,7 @@ class Pool(ABC, Generic[C]):
         return db
 
     async def give_back(self, db: C, error: BaseException | None = None) -> None:
-        """Return a connection that has nothing on its way; after an error that leaves some, end it."""
+        """Give back a connection that has no pending answer. After an error that leaves one, end the connection."""
         self._lent.discard(db)
         try:
             if error is not None and self.is_broken(error):
@@ -223,7 +224,7 @@ class Pool(ABC, Generic[C]):
             await self.end(self._idle.pop())
 
     async def close(self) -> None:
-        """End them all: politely those that nobody uses."""
+        """End all connections, and politely those that no call uses."""
         self._closed = True
         for db in list(self._lent):
             await self.end(db)

@@ -1,17 +1,16 @@
 """The PostgreSQL store, for more than one machine: everything in one schema of a database.
 
-    connections            from a URL to a connection     transaction  what a move works on; history by month
-    schema, migrations/    the tables                     retries      transactions again after a conflict
-    database               reads and writes               errors       the server's errors in our words
-    fast_finish            ends plain runs in one         wakeup       hints between processes
-    exactly_once           effects and completion in one commit
-    caller_transaction     runs that are submitted in a transaction of the caller's own
+    connections from a URL to a connection transaction one transaction; history by month schema, migrations/    the
+    tables                     retries      transactions again after a conflict database               reads and writes
+    errors       the server's errors in our words fast_finish            ends plain runs in one         wakeup
+    hints between processes exactly_once           effects and completion in one commit caller_transaction     runs that
+    are submitted in a transaction of the caller's own
 
 What the store does is in `stores/sql/`.
 
 READ COMMITTED, with explicit locks in one order (`transaction.py`). What was acknowledged survives `kill -9` and a
-power cut as long as the server has `synchronous_commit` on, which is its default. No state of a session is used, so a
-pooler that gives each transaction another session may be between (`?pooler=transaction`).
+power cut as long as the server has `synchronous_commit` on, which is its default. The store uses no state of a session,
+so it works through a pooler that gives each transaction another session (`?pooler=transaction`).
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ class PostgresStore(SqlStore):
 
     @property
     def listener(self) -> Listener | None:
-        """What hears the hints of other processes."""
+        """The listener for hints of other processes, or None."""
         return self.database.listener
 
     @property
     def transactions(self) -> PostgresTransactions:
-        """Transactions in which effects and completion are one commit."""
+        """The transactions in which effects and completion are one commit."""
         return PostgresTransactions(self.database)
 
     def blocks(self, connection: Any) -> bool:
@@ -59,9 +58,9 @@ class PostgresStore(SqlStore):
     async def open(cls, url: str, *, read_only: bool = False) -> Self:
         """Connect to the server, and bring the tables in the schema that the URL names up to date.
 
-        With `read_only` they must be there in their newest version, are left as they are, and only what people ask for
-        is answered. `StoreUnusable` for what is not ours, or a user that may not in; `StoreUnavailable` for a server
-        that cannot be reached; either says what to do."""
+        With `read_only` the tables must exist in their newest version. They are not changed, and the store only answers
+        reads for people. Raise `StoreUnusable` if the tables are not ours, or the user has no access. Raise
+        `StoreUnavailable` if the server cannot be reached. Either error says what to do."""
         store = cls(PostgresDatabase(read_url(url), read_only=read_only))
         try:
             await store.database.connect()

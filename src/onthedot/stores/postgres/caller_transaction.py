@@ -32,7 +32,7 @@ SAVE = "SAVEPOINT onthedot_submit"
 UNDO = "ROLLBACK TO SAVEPOINT onthedot_submit"
 RELEASE = "RELEASE SAVEPOINT onthedot_submit"
 
-# The search path as it was; and how many of the jobs are here, as they were made.
+# Returns the caller's search path, and how many of these jobs exist here with the same time of creation.
 ENTER = """
 SELECT current_setting('search_path'), set_config('search_path', $1, true),
        (SELECT count(*) FROM {schema}.jobs j JOIN unnest($2::bigint[], $3::bigint[]) known (id, created_at)
@@ -41,7 +41,7 @@ SELECT current_setting('search_path'), set_config('search_path', $1, true),
 
 LEAVE = sql("SELECT set_config('search_path', $1, true), pg_notify($2, $3)")
 
-# Each asking draws triggers of its own: the runs that have them are new.
+# Each call draws its own triggers, so runs that have these triggers are new.
 LIST_CREATED = sql("SELECT id FROM runs WHERE id = ANY($1::bigint[]) AND trigger = ANY($2::text[])")
 
 KEY_TAKEN = "23505"
@@ -71,11 +71,11 @@ async def submit_within(
             joined = await _submit(database, caller, runs, jobs, now)
         except Exception as error:
             try:
-                await caller.execute(UNDO)  # leaves the transaction as it was
+                await caller.execute(UNDO)  # restores the transaction
             except Exception as second:  # noqa: BLE001 - of whichever library; the first error is the one to be told
                 error.add_note(f"The transaction could not be brought back to where it was: {second}")
             if code_of(error) == KEY_TAKEN and number < TRIES - 1:
-                continue  # by somebody whose commit we have waited for: now we see it
+                continue  # we waited for that commit, and see its key now
             if code_of(error) in NO_TABLES:
                 raise _elsewhere(database) from error
             if code_of(error) == NO_RIGHT:
@@ -128,10 +128,11 @@ Rows = Sequence[Any]
 
 
 class Caller:
-    """What `Transaction` asks of a connection, over one question: `ask` gives the rows, and how many were changed.
+    """The part of a connection that `Transaction` uses. All of it calls `ask`, which returns the rows and how many were
+    changed.
 
-    A connection that `blocks` is used without `await`. How long a statement may take is the caller's own affair: our
-    time-outs are left aside."""
+    A connection that `blocks` is used without `await`. The caller limits the time of statements; our time-outs do not
+    apply."""
 
     def __init__(self, connection: Any, *, blocks: bool = False) -> None:
         self.connection = connection
@@ -139,19 +140,19 @@ class Caller:
 
     @abstractmethod
     async def ask(self, statement: str, values: Rows) -> tuple[Rows, int]:
-        """Put one statement to the server."""
+        """Send one statement to the server."""
 
     async def fetch(self, statement: str, *values: object, timeout: float | None = None) -> Rows:  # noqa: ARG002
         return (await self.ask(statement, values))[0]
 
     async def execute(self, statement: str, *values: object) -> str:
-        """How many rows were changed, as the last word."""
+        """Return a status whose last word is the number of changed rows."""
         return f"rows {(await self.ask(statement, values))[1]}"
 
 
 class Asyncpg(Caller):
-    """A connection of asyncpg, one that its pool lends, or what a plain function has of `ctx.transaction_blocking()`:
-    asyncpg's, waited for."""
+    """A connection of asyncpg, from its pool, or from `ctx.transaction_blocking()`. The last one waits for asyncpg on
+    behalf of a plain function."""
 
     async def ask(self, statement: str, values: Rows) -> tuple[Rows, int]:
         rows = await _answer(self.connection.fetch(statement, *values))
@@ -177,9 +178,9 @@ class Psycopg(Caller):
 
 
 class Django(Psycopg):
-    """Django's wrapper of a connection of psycopg 3, inside `transaction.atomic()`.
+    """Django's wrapper around a connection of psycopg 3, inside `transaction.atomic()`.
 
-    Only its attributes are read: its methods refuse a thread that has an event loop."""
+    We read only its attributes, because its methods refuse a thread that has an event loop."""
 
     def __init__(self, wrapper: Any, *, blocks: bool) -> None:
         if wrapper.vendor != "postgresql":
@@ -198,7 +199,7 @@ class Django(Psycopg):
 
 
 class Alchemy(Caller):
-    """A connection or session of SQLAlchemy, over whichever driver it has."""
+    """A connection or session of SQLAlchemy, with any driver."""
 
     def __init__(self, connection: Any, *, blocks: bool) -> None:
         super().__init__(connection, blocks=blocks)
@@ -214,11 +215,11 @@ class Alchemy(Caller):
 
 
 async def _answer(given: Any) -> Any:
-    """What a connection has answered, or will: some are used with `await`, some without."""
+    """Return a connection's answer, and await it first if the connection is asynchronous."""
     return await given if inspect.isawaitable(given) else given
 
 
-# By the library and the name of the type: how to speak with it, and whether it blocks.
+# By library and type name: the adapter for the connection, and whether the connection blocks.
 _KINDS: dict[tuple[str, str], tuple[Callable[..., Caller], bool]] = {
     ("asyncpg", "Connection"): (Asyncpg, False),
     ("asyncpg", "PoolConnectionProxy"): (Asyncpg, False),
@@ -234,7 +235,7 @@ _KINDS: dict[tuple[str, str], tuple[Callable[..., Caller], bool]] = {
 
 
 def caller_of(connection: Any) -> Caller:
-    """Speak with the caller's connection; `DefinitionError` for what is none of those that are known."""
+    """Return an adapter for the caller's connection. Raise `DefinitionError` for an unknown type."""
     for kind in type(connection).__mro__:
         known = _KINDS.get((kind.__module__.partition(".")[0], kind.__name__))
         if known is not None:
@@ -249,7 +250,7 @@ def caller_of(connection: Any) -> Caller:
 
 
 def code_of(error: BaseException) -> str:
-    """The server's code for an error of any of these libraries; empty if the error is not the server's."""
+    """Return the server's code for an error of any of these libraries. Empty: the error is not the server's."""
     for one in (error, getattr(error, "orig", None), error.__cause__):
         for name in ("sqlstate", "pgcode"):
             code = getattr(one, name, None)

@@ -3,7 +3,7 @@
     postgresql://user:password@host:5432/database?schema=onthedot&sslmode=verify-full&sslrootcert=…
 
 `schema`, `pooler`, `listen_url`, `connections` and `timeout` are ours. All other options go to asyncpg, the TLS options
-too. Without one, a server on another machine has to speak TLS with a checked certificate: `sslmode=verify-full`.
+too. Without a TLS option, a server on another machine must use TLS with a checked certificate: `sslmode=verify-full`.
 
 A frozen client must not hold its locks for ever. PostgreSQL 17 and later end a transaction that takes too long
 (`transaction_timeout`). Older servers end an idle transaction, but not one whose client stopped inside a statement:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 else:
     Connection = asyncpg.Connection
 
-# ── what the URL says ──────────────────────────────────────────────────────────────────────────────────────────
+# ── the store's URL ────────────────────────────────────────────────────────────────────────────────────────────
 
 OURS = ("schema", "pooler", "listen_url", "connections", "timeout")
 
@@ -53,11 +53,11 @@ _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 
 @dataclass(frozen=True, slots=True)
 class Address(ServerAddress):
-    """A server, and how to speak with it."""
+    """A server, and the options for its connections."""
 
-    schema: str = "onthedot"  # where the tables are
-    pooled: bool = False  # a pooler is between, which gives each transaction another session
-    listen_dsn: str | None = field(default=None, repr=False)  # where to listen for hints; None: nowhere
+    schema: str = "onthedot"  # the schema of the tables
+    pooled: bool = False  # a pooler gives each transaction another session
+    listen_dsn: str | None = field(default=None, repr=False)  # the address to listen at for hints; None: do not listen
 
 
 def read_url(url: str) -> Address:
@@ -95,8 +95,8 @@ _BUNDLES = (
 
 
 def with_tls(dsn: str) -> str:
-    """The same, with `sslmode=verify-full` for a server on another machine, unless the URL, `PGSSLMODE` or a service
-    file says otherwise. Without a root certificate of its own, the machine's are believed.
+    """Return the URL with `sslmode=verify-full` for a server on another machine, unless the URL, `PGSSLMODE` or a
+    service file sets a mode. Without its own root certificate, the URL uses the machine's.
 
     >>> with_tls("postgresql://10.0.0.7/shop?sslmode=disable"), with_tls("postgresql://localhost/shop")
     ('postgresql://10.0.0.7/shop?sslmode=disable', 'postgresql://localhost/shop')
@@ -121,33 +121,33 @@ def with_tls(dsn: str) -> str:
 # ── time limits of transactions ────────────────────────────────────────────────────────────────────────────────
 
 SHORT: Micros = 2 * SECOND
-"""For all that others wait for: beats, reserving, arming, finishing, planning."""
+"""For transactions that others wait for: heartbeats, reserving, arming, finishing, planning."""
 
 PER_RUN: Micros = 4 * MILLISECOND
-"""What each run adds that is submitted: nobody asks again for the caller."""
+"""Added for each run that is submitted, because nobody retries for the caller."""
 
 MIGRATION: Micros = 3600 * SECOND
 
 DAY: Micros = 24 * 3600 * SECOND
 
 SHOWING: Micros = 120 * SECOND
-"""For listings, which hold nothing that others wait for."""
+"""For listings, which hold no lock that others wait for."""
 
 
 class Kind(NamedTuple):
-    """What a transaction needs before it begins. `name` separates kinds that have the same limits."""
+    """What a transaction needs before it begins. `name` distinguishes kinds with the same limits."""
 
     name: str
     limit: Micros
     reading: bool = False
-    timeout: float | None = None  # of each statement, in seconds, if it is not the connection's own
+    timeout: float | None = None  # of each statement, in seconds; None: the connection's own
 
 
 class Limits:
     """The limits of one store's transactions.
 
     A kind of transaction that took too long gets twice the time, up to `long`, until it is fast again. The engine
-    retries, so a large batch on a slow machine passes in the end.
+    retries, so a large batch on a slow machine succeeds in the end.
 
     >>> limits = Limits(timeout=8.0)
     >>> limits.overran("plan")
@@ -167,19 +167,19 @@ class Limits:
         self._longer: dict[str, Micros] = {}
 
     def know_lease(self, ttl: Micros) -> None:
-        """The store is used by a node with such a lease."""
+        """Note that a node with this lease uses the store."""
         self.lease = min(max(ttl, SECOND), DAY)
 
     def of(self, kind: str) -> Micros:
-        """How long a transaction of this kind may take now."""
+        """Return how long a transaction of this kind may take now."""
         return self._longer.get(kind, SHORT)
 
     def overran(self, kind: str) -> None:
-        """It was ended: the next one gets longer."""
+        """Note that the server ended a transaction of this kind. The next one gets more time."""
         self._longer[kind] = min(2 * self.of(kind), self.long)
 
     def took(self, kind: str, time: Micros) -> None:
-        """It has passed in this time."""
+        """Note that a transaction of this kind succeeded in this time."""
         if self._longer and time < SHORT // 2:
             self._longer.pop(kind, None)
 
@@ -187,17 +187,17 @@ class Limits:
 # ── connections ────────────────────────────────────────────────────────────────────────────────────────────────
 
 LIMITED_FROM = 17
-"""The version of the server from which on it ends a transaction that takes too long."""
+"""The first version of PostgreSQL that ends a transaction that takes too long."""
 
 PLANNER = {"enable_seqscan": "off", "enable_bitmapscan": "off"}
 """Settings of the engine's sessions: docs/design/store-moves.md, "Plans". Reads for people turn both on."""
 
-LOCK_TIMEOUT_MS = 3_000  # somebody who waits longer for a lock starts over
-SHORT_LOCK_TIMEOUT_MS = 1_500  # in a short transaction: after the server looked for deadlocks, before it ends us
+LOCK_TIMEOUT_MS = 3_000  # a transaction that waits longer for a lock starts again
+SHORT_LOCK_TIMEOUT_MS = 1_500  # for a short transaction: after the deadlock check, before its time limit
 
 
 NOTHING_ASKED = SimpleNamespace(name="none")
-"""Tells asyncpg that no statement has taken the place of the one that it prepares."""
+"""Tells asyncpg that no other statement has replaced the one that it prepares."""
 
 
 class Session(Connection):
@@ -207,23 +207,25 @@ class Session(Connection):
     _types: ClassVar[dict[frozenset[int], Any]] = {}
 
     async def _introspect_types(self, typeoids: Iterable[int], timeout: float) -> Any:
-        """asyncpg asks about each array type once per connection, some 9 ms of the server's time. We ask once."""
+        """Return the types that asyncpg asks for. It asks about each array type on each connection, which takes the
+        server some 9 ms. We ask once."""
         wanted = frozenset(typeoids)
         if wanted not in self._types:
             answer = await super()._introspect_types(typeoids, timeout)  # type: ignore[misc]
-            if max(wanted) >= 16_384:  # of this database: those below are PostgreSQL's own, and the same everywhere
+            if max(wanted) >= 16_384:  # types below this number are PostgreSQL's own, and the same everywhere
                 return answer
             self._types[wanted], _ = answer
         return self._types[wanted], NOTHING_ASKED
 
 
 def is_limited(db: Connection) -> bool:
-    """Whether its server ends a transaction that takes too long, whatever the client does."""
+    """Return whether the server itself ends a transaction that takes too long."""
     return bool(db.get_server_version().major >= LIMITED_FROM)
 
 
 def settings_of(address: Address, *, limited: bool, idle: Micros | None = None) -> dict[str, str]:
-    """Settings of each session, or of each transaction behind a pooler. `idle` bounds an idle transaction."""
+    """Return the settings of each session, or of each transaction behind a pooler. `idle` limits an idle
+    transaction."""
     milliseconds = round(address.timeout * 1000)
     return {
         "search_path": address.schema,
@@ -231,19 +233,19 @@ def settings_of(address: Address, *, limited: bool, idle: Micros | None = None) 
         "statement_timeout": str(milliseconds),
         "idle_in_transaction_session_timeout": str(2 * milliseconds if idle is None else idle // MILLISECOND),
         "jit": "off",  # our statements are short: compiling them takes longer than running them
-        "plan_cache_mode": "force_generic_plan",  # planned once a session: no plan of ours hangs on a value
+        "plan_cache_mode": "force_generic_plan",  # planned once per session: none of our plans depends on a value
         **PLANNER,
     }
 
 
 def set_local(told: Iterable[tuple[str, str]]) -> list[str]:
-    """Statements that set this until the end of the transaction."""
+    """Return statements that set these values until the end of the transaction."""
     return [f"SET LOCAL {name} = '{value}'" for name, value in told]
 
 
 def begin_statement(address: Address, kind: Kind, *, limited: bool, lease: Micros | None = None) -> str:
-    """How a transaction of this kind begins. On older servers it may be idle for as long as the node's lease. Through
-    a pooler, settings of the session have no effect, so they come here."""
+    """Return the statement that begins a transaction of this kind. On older servers the transaction may be idle for as
+    long as the node's lease. Through a pooler, settings of a session have no effect, so this statement sets them."""
     level = "REPEATABLE READ READ ONLY" if kind.reading else "READ COMMITTED"
     told: list[tuple[str, str]] = []
     if address.pooled:
@@ -259,12 +261,14 @@ def begin_statement(address: Address, kind: Kind, *, limited: bool, lease: Micro
 
 
 def limited_to(limit: Micros) -> list[tuple[str, str]]:
-    """The settings for a transaction that may take so long from now on: a limit that counts already is not changed."""
+    """Return the settings that give a transaction this much time from now. A time limit that already runs is not
+    changed."""
     return [("transaction_timeout", "0"), ("transaction_timeout", str(limit // MILLISECOND))]
 
 
 class Connections(Pool[Connection]):
-    """Used on one event loop only. `connect` makes them: those of the engine, or for what handlers write."""
+    """The connection pool of one event loop. `connect` opens connections for the engine, or for the writes of
+    handlers."""
 
     trouble = TROUBLE
     is_broken = staticmethod(is_broken)
@@ -288,7 +292,7 @@ class Connections(Pool[Connection]):
 
 
 async def end(db: Connection) -> None:
-    """Say goodbye, if the server listens."""
+    """Close a connection politely, if the server answers."""
     try:
         await db.close(timeout=1.0)
     except TROUBLE:
@@ -296,9 +300,9 @@ async def end(db: Connection) -> None:
 
 
 async def connect(dsn: str, address: Address, *, patient: bool = False) -> Session:
-    """A new connection. Through a pooler it has no named statements, and no settings of the session.
+    """Open a connection. Through a pooler it has no named statements, and no settings of the session.
 
-    With `patient` statements have no time-out, for migrations.
+    With `patient`, statements have no time-out; migrations need this.
     """
     settings = {} if address.pooled else settings_of(address, limited=False)
     if patient and settings:
@@ -327,7 +331,7 @@ async def connect(dsn: str, address: Address, *, patient: bool = False) -> Sessi
 
 
 async def _limit(db: Session, *, patient: bool) -> None:
-    """Set the limits that only PostgreSQL 17 and later have."""
+    """Set the limits that only PostgreSQL 17 and later support."""
     limit, wait = (MIGRATION, 0) if patient else (SHORT, SHORT_LOCK_TIMEOUT_MS)
     try:
         await db.execute(f"SET transaction_timeout = {limit // MILLISECOND}; SET lock_timeout = {wait}")
@@ -337,7 +341,7 @@ async def _limit(db: Session, *, patient: bool) -> None:
 
 
 async def connect_for_effects(dsn: str, address: Address) -> Connection:
-    """A connection for a handler: with its user's settings on this server, and without our time-outs."""
+    """Open a connection for a handler, with its user's settings on this server and without our time-outs."""
     db: Connection = await asyncpg.connect(
         dsn,
         timeout=CONNECT_TIMEOUT,
@@ -347,14 +351,14 @@ async def connect_for_effects(dsn: str, address: Address) -> Connection:
     return db
 
 
-# Settings of an engine's session hide the role's own search path, so this needs a connection as applications have it.
+# Settings of an engine's session hide the role's own search path. So this needs a connection like an application's.
 OWN_PATH = "SELECT quote_ident(current_user), current_setting('search_path'), $1 = ANY(current_schemas(false))"
 
 
 async def warn_of_mixed_tables(address: Address) -> str:
-    """What is wrong if the schema is in the role's own search path, and what to do; empty if it is not.
+    """Return a warning with a remedy if the schema is in the role's own search path, else an empty text.
 
-    It is there if the role is called like the schema: the default path is `"$user", public`."""
+    This happens if the role has the schema's name, because the default path is `"$user", public`."""
     db = await connect_for_effects(address.dsn, address)
     try:
         [(role, path, mixed)] = await db.fetch(OWN_PATH, address.schema, timeout=address.timeout)
@@ -372,19 +376,19 @@ async def warn_of_mixed_tables(address: Address) -> str:
 # ── prepared statements ────────────────────────────────────────────────────────────────────────────────────────
 
 # To parse a statement, asyncpg sends Parse, Describe and Flush, and waits for the answer. A client that freezes there
-# keeps its locks until it wakes: servers below 17 have no time-out between Flush and Sync. So we prepare the statements
-# of each kind of transaction before BEGIN. A transaction that meets a new statement is undone (`Unprepared`), and
-# starts over with it: once per kind and process. Behind a pooler no session keeps a statement. Each use then sends
-# everything from Parse to Sync at once.
+# keeps its locks until it wakes, because servers below 17 have no time-out between Flush and Sync. So we prepare the
+# statements of each kind of transaction before BEGIN. A transaction that needs a new statement is undone (`Unprepared`)
+# and starts again after the statement is prepared. This happens once per kind and process. Behind a pooler no session
+# keeps a statement. Then each use sends everything from Parse to Sync at once.
 
 Row = tuple[Any, ...]
 
 AT_ONCE = 65_536
-"""Bytes. asyncpg sends what `executemany` is given in pieces of 128 KiB, and waits between them before it syncs."""
+"""Bytes. asyncpg sends the rows of `executemany` in pieces of 128 KiB, and waits between the pieces before it syncs."""
 
 
 class Unprepared(Exception):
-    """The statement is not prepared on this connection, and the transaction has begun already."""
+    """The statement is not prepared on this connection, but the transaction has already begun."""
 
     def __init__(self, statement: str) -> None:
         super().__init__(statement)
@@ -419,7 +423,7 @@ class Prepared:
         return found
 
     async def execute(self, statement: str, *values: object) -> str:
-        """Without values it goes as one message, which has nothing to be prepared."""
+        """Run a statement. Without values it is one message, and needs no preparation."""
         if not values:
             return await self._db.execute(statement)
         found = self._find(statement)
@@ -434,7 +438,7 @@ class Prepared:
 
 
 def _in_pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """As many rows as are surely sent at once; a large one by itself."""
+    """Yield pieces of rows that asyncpg sends at once. A large row is a piece of its own."""
     piece: list[Row] = []
     size = 0
     for row in rows:

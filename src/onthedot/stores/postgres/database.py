@@ -49,10 +49,10 @@ P = ParamSpec("P")
 Work = Callable[[Transaction], Awaitable[T]]
 
 MOST_STATEMENTS = 200
-"""How many statements a transaction has at most, by far: each may have to be prepared (`connections.py`)."""
+"""An upper bound for the statements of a transaction. Each may need preparation (`connections.py`)."""
 
 SHOW_TIMEOUT = 60.0
-"""How long a listing for people may take, in seconds: counting ten million finished runs takes some."""
+"""The time limit of a listing for people, in seconds. Counting ten million finished runs takes several."""
 
 
 TELL_PROMISE = sql("""
@@ -61,11 +61,12 @@ SELECT current_setting('server_version'), current_setting('fsync'), current_sett
 
 
 class PostgresHome:
-    """What belongs to one event loop: its connections, and what tells other processes of its commits."""
+    """The resources of one event loop: its connections, and the notifier that reports its commits to other
+    processes."""
 
     def __init__(self, address: Address, sender: str) -> None:
         self.connections = Connections(address, connect)
-        self.effects = Connections(address, connect_for_effects)  # for what handlers write
+        self.effects = Connections(address, connect_for_effects)  # for the writes of handlers
         self.notifier = Notifier(self.connections, address, sender)
 
     async def close(self) -> None:
@@ -84,21 +85,21 @@ class PostgresDatabase:
         self.hints = Hints()
         self.records = Records()
         self.limits = Limits(timeout=address.timeout)
-        self.months: frozenset[int] = frozenset()  # whose partitions are known to be there
+        self.months: frozenset[int] = frozenset()  # months whose partitions are known to exist
         self._read_only = read_only
         self._clock = SystemClock()  # real time: the server is real
-        self._needed: dict[str, dict[str, None]] = {}  # by kind of transaction: its statements, in order
+        self._needed: dict[str, dict[str, None]] = {}  # the statements of each kind of transaction, in order
         self._sender = RandomIds().token()[:16]
         self._homes = Homes(lambda: PostgresHome(address, self._sender), address.shown)
         self.listener: Listener | None = None
 
     @property
     def clock(self) -> None:
-        """Not this machine's: the server tells the time with its answers."""
+        """Return None: the store's clock is the server's, not this machine's."""
         return
 
     async def tell_time(self) -> Micros:
-        """In one round trip: the shorter it is, the more its answer is worth."""
+        """Read the server's clock in one round trip. A shorter round trip gives a more exact time."""
         try:
             home = await self.home()
             [[now]] = await home.connections.use(lambda db: db.fetch(READ_CLOCK.postgres))
@@ -107,7 +108,8 @@ class PostgresDatabase:
         return int(now)
 
     async def connect(self) -> None:
-        """See that the server is there, and its tables up to date. Hints of other processes come on this loop."""
+        """Check that the server answers, and bring its tables up to date. Hints of other processes arrive on this
+        loop."""
         try:
             await (check_current if self._read_only else prepare)(self.address)
         except TROUBLE as error:
@@ -117,7 +119,7 @@ class PostgresDatabase:
             self.listener.start()
 
     async def write(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """One that others wait for, so it has to be short (`connections.Limits`)."""
+        """Run a transaction for which others wait, so it must be short (`connections.Limits`)."""
         name = _name_of(move)
         return await self._write(lambda tx: move(tx, *args, **named), name, self.limits.of(name))
 
@@ -129,7 +131,7 @@ class PostgresDatabase:
         return await self._write(lambda tx: move(tx, *args, **named), _name_of(move), limit)
 
     async def _write(self, work: Work[T], name: str, limit: Micros) -> T:
-        """A transaction that was undone because of what others did meanwhile is made again."""
+        """Run a transaction, and retry it after a conflict with others."""
         if self._read_only:
             raise StoreUnusable(
                 f"{self.address.shown}: expected a store that may be written, got one that was opened for reading only"
@@ -140,7 +142,7 @@ class PostgresDatabase:
             raise translate(error, self.address.shown) from error
 
     async def _write_once(self, work: Work[T], kind: Kind) -> T:
-        """Undone for a statement that was not prepared, it is made again with that one."""
+        """Run a transaction. If a statement was not prepared, prepare it and run the transaction again."""
         for _ in range(MOST_STATEMENTS):
             try:
                 return await self._transact(work, kind)
@@ -154,12 +156,12 @@ class PostgresDatabase:
     read_short = look
 
     async def read(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """It may take its time: the engine does not wait for it."""
+        """Run a transaction that may take long, because the engine does not wait for it."""
         kind = Kind("show", SHOWING, reading=True, timeout=SHOW_TIMEOUT)
         return await self._read(lambda tx: move(tx, *args, **named), kind)
 
     async def drop_room(self, until: Micros) -> None:
-        with suppress(StoreUnavailable):  # somebody reads it: next time
+        with suppress(StoreUnavailable):  # in use by a reader: retry next time
             if await self.write_long(drop_empty, until):
                 self.months = frozenset()
 
@@ -184,7 +186,7 @@ class PostgresDatabase:
 
     async def finish_plain(self, finishes: Sequence[Finish]) -> frozenset[str]:
         ends = [one.ended_at for one in finishes]
-        if not {month_of(min(ends)), month_of(max(ends))} <= self.months:  # a batch takes no month
+        if not {month_of(min(ends)), month_of(max(ends))} <= self.months:  # a batch spans less than a month
             return frozenset()
         rows = await self.at_once(FINISH, *fast_finish.columns(finishes), hint=Hint("ends", finishes[0].ended_at))
         return frozenset(lease_id for (lease_id,) in rows)
@@ -198,9 +200,9 @@ class PostgresDatabase:
         return [ids[run.trigger] for run in runs] if len(ids) == len(runs) else None
 
     async def at_once(self, statement: Statement[Any], *values: object, hint: Hint) -> list[Any]:
-        """One statement that is a transaction of its own, and the hint to send if it has changed something.
+        """Run one statement as its own transaction, and send the hint if it changed something.
 
-        If there is no partition for what it writes, it changes nothing: the long way makes one."""
+        If a partition for its rows is missing, it changes nothing. The normal path creates the partition."""
 
         async def work(tx: Transaction) -> list[Any]:
             rows = await tx.rows(statement, *values)
@@ -208,7 +210,7 @@ class PostgresDatabase:
             return rows
 
         name = _name_of(work)
-        if self.address.pooled or self._read_only or self.limits.of(name) != SHORT:  # settings come with a transaction
+        if self.address.pooled or self._read_only or self.limits.of(name) != SHORT:  # settings need a transaction
             return await self.write(work)
         home = await self.home()
         began = self._clock.steady()
@@ -226,7 +228,7 @@ class PostgresDatabase:
         return rows
 
     def _forget_months(self, error: BaseException) -> bool:
-        """Forget the known partitions if the error says that one of them is missing. Returns whether it does."""
+        """Forget the known partitions if the error reports that one of them is missing. Return whether it does."""
         missing = is_missing_partition(error)
         if missing:
             self.months = frozenset()
@@ -247,8 +249,8 @@ class PostgresDatabase:
             await db.execute(begin_statement(self.address, kind, limited=limited, lease=self.limits.lease))
             answer = await work(tx)
             await db.execute("COMMIT")
-        except BaseException as error:  # a cancelled call, too, is undone, and its connection goes back or is ended
-            self.records.forget()  # what was read in it may never have been written
+        except BaseException as error:  # a cancelled call, too, is undone, and its connection is given back or ended
+            self.records.forget()  # the records that it read may never be committed
             self._forget_months(error)
             if is_overrun(error, after=self._clock.steady() - began, limit=kind.limit if limited else None):
                 self.limits.overran(kind.name)
@@ -261,23 +263,24 @@ class PostgresDatabase:
         return answer
 
     def committed(self, home: PostgresHome, tx: Transaction) -> None:
-        """A handler's transaction is committed, on the handler's loop."""
+        """Note the commit of a handler's transaction, on the handler's loop."""
         self.months |= tx.months
         self.tell(home, tx.hints)
 
     def tell(self, home: PostgresHome, hints: Sequence[Hint]) -> None:
-        """Send the hints of what was committed: here, and to other processes."""
+        """Send the hints of a commit, here and to other processes."""
         for hint in hints:
             self.hints.send(hint)
         if hints:
             home.notifier.tell(hint.kind for hint in hints)
 
     async def home(self) -> PostgresHome:
-        """What belongs to the loop that this is called on."""
+        """Return the resources of the calling event loop."""
         return await self._homes.here()
 
     async def close(self) -> None:
-        """Send the last hints and let go of the connections. Whatever was acknowledged stays. Twice is fine."""
+        """Send the last hints and release the connections. All acknowledged writes are kept. A second call does
+        nothing."""
         if self.listener is not None:
             await self.listener.close()
             self.listener = None
@@ -285,19 +288,19 @@ class PostgresDatabase:
 
 
 def _name_of(move: Callable[..., object]) -> str:
-    """The kind of transaction that a move is: each has a time limit and prepared statements of its own."""
+    """Return a move's kind of transaction. Each kind has its own time limit and prepared statements."""
     return getattr(move, "__qualname__", "")
 
 
 async def _undo(connections: Connections, db: Connection, error: BaseException) -> None:
-    """Roll back, and give the connection back if that has worked; else it is ended, which rolls back, too."""
+    """Roll back and give the connection back. If the rollback fails, end the connection, which also rolls back."""
     trouble: BaseException = error
     if not is_broken(error) and not db.is_closed():
         try:
             await db.execute("ROLLBACK")
         except Exception as second:  # noqa: BLE001 - the first error is raised by the caller
             trouble = second
-        except BaseException as second:  # a cancel is not lost, though the first error may be one to try again after
+        except BaseException as second:  # a cancel is not lost, even if the first error allows a retry
             await connections.give_back(db, second)
             raise
     await connections.give_back(db, trouble)

@@ -1,4 +1,4 @@
-"""Translates PostgreSQL's errors: what was expected, what came, what to do."""
+"""Translates PostgreSQL's errors into ours: what was expected, what came, what to do."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from onthedot.model.errors import StoreUnavailable, StoreUnusable
 from onthedot.stores.sql.port import Contended
 
 LOST = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""The connection is gone, or its state is unknown. The last one comes with an answer that nobody waits for any more."""
+"""Errors after which the connection is lost, or its state is unknown. The last one comes with an answer for which no
+caller waits."""
 
 TROUBLE = (*LOST, asyncpg.PostgresError)
-"""All that a server and the way to it can answer with."""
+"""All errors that a server or the network can cause."""
 
 
 ENDED = ("25P03", "25P04")
-"""The codes with which a server ends a session whose transaction took too long."""
+"""The codes of a server that ends a session because its transaction took too long."""
 
 # By the first two characters of the error's code, or all five: what came, and what to do.
 _WILL_NOT = {
@@ -36,18 +37,18 @@ _MAY_PASS = ("the server could not do it now", "ask again")
 
 
 def is_missing_partition(error: BaseException) -> bool:
-    """Whether a row found no partition for its month, because another transaction dropped it."""
+    """Return whether a row found no partition for its month, because another transaction dropped the partition."""
     return isinstance(error, asyncpg.CheckViolationError) and "partition" in str(error)
 
 
 def is_broken(error: BaseException) -> bool:
-    """Whether the state of the connection is unknown: it is closed, and not lent again."""
+    """Return whether the state of the connection is unknown. Then it is closed, and not lent again."""
     return not isinstance(error, Exception) or isinstance(error, LOST) or getattr(error, "sqlstate", None) in ENDED
 
 
 def is_overrun(error: BaseException, *, after: Micros = 0, limit: Micros | None = None) -> bool:
-    """Whether the server has ended a transaction because it took too long. asyncpg often reports only that the
-    connection is gone: then the time that passed decides (`after` and `limit`)."""
+    """Return whether the server has ended a transaction because it took too long. asyncpg often reports only that the
+    connection is lost. Then the time that passed decides (`after` and `limit`)."""
     if getattr(error, "sqlstate", None) == "25P04":
         return True
     gone = isinstance(error, (*LOST, asyncpg.PostgresConnectionError))
@@ -55,7 +56,7 @@ def is_overrun(error: BaseException, *, after: Micros = 0, limit: Micros | None 
 
 
 def _tls_of(shown: str) -> str:
-    """What to change in the URL of a server on another machine."""
+    """Return what to change in the URL of a server on another machine."""
     return (
         f"name the root certificate of the server, '{shown}?sslrootcert=/path/ca.pem', "
         f"or, only in a network that you trust, do without TLS, '{shown}?sslmode=disable'"
@@ -63,7 +64,8 @@ def _tls_of(shown: str) -> str:
 
 
 def translate(error: Exception, shown: str) -> Exception:
-    """Our error for one of PostgreSQL's: what was expected, what came, what to do. Any other stays what it is."""
+    """Return our error for an error of PostgreSQL: what was expected, what came, what to do. Other errors are
+    unchanged."""
     if isinstance(error, asyncpg.PostgresError):
         code = getattr(error, "sqlstate", None) or ""
         found = _WILL_NOT.get(code) or _WILL_NOT.get(code[:2])

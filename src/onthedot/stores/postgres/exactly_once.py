@@ -1,7 +1,7 @@
 """Runs handlers' transactions on PostgreSQL for exactly_once: effects, lease check and completion are one commit.
 
 The handler gets an asyncpg connection inside a transaction, with its user's settings on this server. Our part comes
-last, behind a savepoint: after a conflict only that part is retried. Handlers have their own connection pool.
+last, after a savepoint, so that after a conflict only this part is retried. Handlers have their own connection pool.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from onthedot.stores.sql.port import Contended
 
 IS_RUNNING = "SELECT 1 FROM {schema}.runs WHERE id = $1 AND lease_id = $2 AND state = 'running'"
 
-# Said to the transaction, and gone with it: how we know that it is still the one that we have begun.
-MARK = "SET LOCAL onthedot.attempt = '{mark}'"  # takes no snapshot: the handler may still choose the isolation
+# A setting that ends with the transaction. It proves that the transaction is still the one that we began.
+MARK = "SET LOCAL onthedot.attempt = '{mark}'"  # takes no snapshot, so the handler can set the isolation
 READ_MARK = "SELECT current_setting('onthedot.attempt', true)"
 
 AGAIN = (Contended, asyncpg.LockNotAvailableError, asyncpg.CheckViolationError)
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class PostgresTransaction:
-    """See `Transaction`. Used on the loop that has begun it."""
+    """See `Transaction`. It is used on the loop that began it."""
 
     def __init__(self, store: PostgresDatabase, home: PostgresHome, db: Connection, outer: Any, lease: Lease) -> None:
         self.connection = db
@@ -64,7 +64,7 @@ class PostgresTransaction:
             await self.rollback()
             if isinstance(error, asyncpg.PostgresConnectionError | asyncpg.OperatorInterventionError):
                 raise self._is_unknown(error) from error
-            raise  # of the effects: as it is
+            raise  # an error of the effects, unchanged
         except LOST as error:
             await self._end(error)
             raise self._is_unknown(error) from error
@@ -83,7 +83,7 @@ class PostgresTransaction:
             raise StateError(f"commit: expected the verdict succeeded, got {finish.verdict.state}")
         if not db.is_in_transaction() or await self._in_time(db.fetchval(READ_MARK)) != self._mark:
             raise StateError("commit: expected the transaction that was begun, but the handler has ended it by itself")
-        await db.execute("SET CONSTRAINTS ALL IMMEDIATE")  # what the effects owe is due now
+        await db.execute("SET CONSTRAINTS ALL IMMEDIATE")  # check the effects' deferred constraints now
         fault_points.point("commit.before_write")
         tx = await self._our_part(finish)
         if tx is None:
@@ -96,7 +96,7 @@ class PostgresTransaction:
         return True
 
     async def _our_part(self, finish: Finish) -> Transaction | None:
-        """Move the run to history, if it is running under this lease; None if it is not."""
+        """Move the run to history if it is running under this lease. Return None if it is not."""
         await self._in_time(self.connection.execute(self._settings()))
         try:
             return await with_retries(lambda: self._in_time(self._move(finish)), lambda error: isinstance(error, AGAIN))
@@ -104,7 +104,7 @@ class PostgresTransaction:
             raise StoreUnavailable(str(translate(error, self._store.address.shown))) from error
 
     def _settings(self) -> str:
-        """What holds from here on, where gates are locked: how long the handler took before counts for nothing."""
+        """Return the settings for our part, where gates are locked. The handler's time before this does not count."""
         limits, limited = self._store.limits, is_limited(self.connection)
         told = list(settings_of(self._store.address, limited=limited, idle=limits.lease).items())
         return "; ".join(set_local([*told, *(limited_to(limits.long) if limited else ())]))
@@ -118,13 +118,13 @@ class PostgresTransaction:
                 return None
             await move_runs(tx, [finish], locked)
         except AGAIN:
-            self._store.months = frozenset()  # a partition that was thought to be there is made
+            self._store.months = frozenset()  # then a missing partition is created
             await tx.db.execute("ROLLBACK TO onthedot_finish")
             raise
         return tx
 
     async def _in_time(self, work: Awaitable[T]) -> T:
-        """Limit our own statements, because a silent server must not keep a seat for ever. Effects have no limit."""
+        """Limit our own statements, because a silent server must not block a seat for ever. Effects have no limit."""
         async with asyncio.timeout(2 * self._store.address.timeout):
             return await work
 
@@ -133,7 +133,7 @@ class PostgresTransaction:
             return
         error: Exception | None = None
         if not self.connection.is_in_transaction():
-            self.connection.terminate()  # the handler has ended it, and may have done more
+            self.connection.terminate()  # the handler ended it, and may have written more
         else:
             try:
                 await self._in_time(self._outer.rollback())
@@ -142,7 +142,7 @@ class PostgresTransaction:
         await self._end(error)
 
     async def _end(self, error: Exception | None = None) -> None:
-        """Give the connection back as it was lent, or end it."""
+        """Give the connection back in its first state, or end it."""
         if self._over:
             return
         self._over = True
@@ -190,5 +190,5 @@ class PostgresTransactions:
 
 
 def _mark_of(lease: Lease) -> str:
-    """The lease id, with a dot for each character that a statement cannot have."""
+    """Return the lease id, with a dot for each character that a statement cannot contain."""
     return "".join(letter if letter.isalnum() or letter in "-_" else "." for letter in lease.lease_id)

@@ -1,7 +1,7 @@
 """PostgreSQL's fast path for `finish`: ends plain runs in one statement, without BEGIN and COMMIT.
 
-The primary key finds the rows, and the verdicts are joined afterwards: joined before, the planner walks through the
-dead (a sixth of the rate when measured). `IS TRUE` keeps it from that: the leases are looked up in a hash.
+The primary key finds the rows, and the verdicts are joined afterwards. If they are joined first, the planner reads dead
+rows (a sixth of the rate when measured). `IS TRUE` prevents this: the leases are looked up in a hash.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from onthedot.stores.sql.finish import KEEP_ATTEMPT, KEEP_RUN
 from onthedot.stores.sql.fragments import HELD_BY, numbers, words
 from onthedot.stores.sql.port import plain, sql
 
-# Most verdicts of a batch are the same one: each is sent once, and the runs say which is theirs.
+# Most verdicts of a batch are equal. So each different verdict is sent once, and each run has its verdict's number.
 _VERDICTS = """
 v AS MATERIALIZED (
     SELECT run.id, run.lease_id, run.started_at, run.ended_at, verdict.state, verdict.outcome, verdict.reason,
@@ -27,14 +27,15 @@ v AS MATERIALIZED (
 
 _THESE = "ANY((SELECT $1::text::bigint[])::bigint[])"  # read once: without SELECT, for each row
 
-# The join is a full one where `r` is what was deleted, of which the planner expects one row: it would go through all of
-# `v` for each of 500. A full join it has to hash, and the condition does not tell it that an inner one would do.
+# `r` has the deleted rows. The planner expects one row there, and with an inner join it would read all of `v` for each
+# of 500 rows. A full join has to be hashed. The condition hides from the planner that an inner join is enough.
 _OF_EACH = "FULL JOIN v ON v.id = r.id AND v.lease_id = r.lease_id WHERE coalesce(r.id, 0) <> 0"
 
 _OF_VERDICT = {name: f"v.{name}" for name in {*Verdict._fields, *Finish._fields}}
 
-# What is running under its lease, holds no gate, and nobody runs after: which leases were accepted. Runs are locked in
-# the order of their ids. A run that has changed since the statement began has another place: it goes the long way.
+# Ends the runs that are running under their lease, hold no gate, and have no job that runs after them. Returns the
+# accepted leases. Runs are locked in the order of their ids. A run that changed since the statement began has another
+# place, so the move ends it.
 FINISH = sql(f"""
 WITH {_VERDICTS}, mine AS MATERIALIZED (
     SELECT ctid AS place FROM runs
@@ -53,7 +54,7 @@ SELECT lease_id FROM r
 
 
 def columns(finishes: Sequence[Finish]) -> list[object]:
-    """The values of `_VERDICTS`."""
+    """Return the values of `_VERDICTS`."""
     places: dict[Verdict, int] = {}
     which = [places.setdefault(finish.verdict, len(places) + 1) for finish in finishes]
     verdicts = list(places)

@@ -1,7 +1,7 @@
 """PostgreSQL's fast path for `submit`: stores new runs in one statement, without BEGIN and COMMIT.
 
-It stores all of the runs or none. None if a job was edited, deleted or locked by an editor, or if its queue is shared
-fairly: then the move does it, which waits for locks and reports what is wrong.
+It stores all of the runs or none. It stores none if a job was edited, deleted or locked by an editor, or if its queue
+is shared fairly. Then the move stores them: it waits for locks and reports errors.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from onthedot.stores.sql.fragments import numbers
 from onthedot.stores.sql.port import sql
 
 MOST = 1000
-"""Runs of one statement."""
+"""The most runs of one statement."""
 
-# Until the statement is committed, nobody edits or pauses the jobs. An editor is not waited for: others may wait
-# behind this statement.
+# Until the statement is committed, nobody edits or pauses the jobs. It does not wait for an editor, because others may
+# wait behind this statement.
 SUBMIT = sql(f"""
 WITH job AS MATERIALIZED (
     SELECT j.id, j.route, j.priority, j.queue, j.state = 'paused' AS is_paused
@@ -41,7 +41,7 @@ RETURNING id, trigger
 
 
 def columns(runs: Sequence[NewRun], now: Micros | None) -> list[object]:
-    """The values of `SUBMIT`."""
+    """Return the values of `SUBMIT`."""
     jobs = {run.job_id: run.revision for run in runs}
     return [
         list(jobs),

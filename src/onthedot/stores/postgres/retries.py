@@ -1,4 +1,4 @@
-"""Retries PostgreSQL transactions that a conflict with others has undone."""
+"""Retries PostgreSQL transactions that were undone by a conflict with others."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from onthedot.stores.sql.port import Contended
 T = TypeVar("T")
 
 TRIES = 12
-"""Attempts per transaction after conflicts: about 2 s in all, and the time that it waits for locks."""
+"""Attempts per transaction after conflicts. They take about 2 s in all, plus the time of waiting for locks."""
 
 _CONFLICTS = (Contended, asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError)
 
 _TAKEN_MEANWHILE = frozenset({"jobs_living", "submit_keys_pkey"})
-"""Unique indexes over what two transactions may make at once: made again, the second finds the first one's."""
+"""Unique indexes over rows that two transactions may create at once. When the second one retries, it finds the first
+one's row."""
 
 
 def may_retry(error: Exception) -> bool:
-    """Whether only a conflict with other transactions undid this one, so that a retry may pass."""
+    """Return whether only a conflict with other transactions undid this one, so that a retry may succeed."""
     if isinstance(error, _CONFLICTS):
         return True
     if isinstance(error, asyncpg.UniqueViolationError):

@@ -18,8 +18,8 @@ DRIVER = "onthedot.stores.postgres"
 OLDEST = 14  # the version of the server
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('onthedot migrations ' || $1::text, 0))"
 
-# Both in one look, and in the tables themselves: what `to_regclass` remembers may be older than what another process
-# has just made.
+# One statement reads both from the catalogue tables, because `to_regclass` may not see a table that another process has
+# just created.
 LOOK_AROUND = """
 SELECT count(*) FILTER (WHERE c.relname = 'migrations') > 0, count(*)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1
@@ -27,19 +27,21 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 
 
 
 async def prepare(address: Address) -> None:
-    """Bring the schema to its newest version, each step in a transaction. A schema of another program is not changed.
+    """Bring the schema to its newest version, each step in its own transaction. A schema of another program is not
+    changed.
 
-    Nodes may be at work, with other locks first: a step that the server ends for a deadlock is made again."""
+    Nodes may be running, and take locks in another order. A step that the server ends because of a deadlock is
+    retried."""
     steps = migration.load(DRIVER)
     async with _connection(address) as db:
         if await _version(db, address, newest=len(steps)) == len(steps):
-            return  # without a lock, and without the right to create anything
+            return  # needs no lock, and no right to create anything
         for step in steps:
             await with_retries(partial(_apply, db, address, step, newest=len(steps)))
 
 
 async def check_current(address: Address) -> None:
-    """`StoreUnusable` unless the newest schema is there already. Nothing is changed."""
+    """Raise `StoreUnusable` unless the newest schema exists already. Nothing is changed."""
     newest = len(migration.load(DRIVER))
     async with _connection(address) as db:
         found = await _version(db, address, newest=newest)
@@ -61,7 +63,7 @@ async def _connection(address: Address) -> AsyncGenerator[Connection]:
 
 
 async def _version(db: Connection, address: Address, *, newest: int) -> int:
-    """How many migrations the schema has seen; `StoreUnusable` if it is none of ours."""
+    """Return the number of applied migrations. Raise `StoreUnusable` if the schema is not ours."""
     schema = address.schema
     [(has_migrations, tables)] = await db.fetch(LOOK_AROUND, schema)
     if not has_migrations:
@@ -77,7 +79,7 @@ async def _version(db: Connection, address: Address, *, newest: int) -> int:
 
 
 async def _apply(db: Connection, address: Address, step: migration.Migration, *, newest: int) -> None:
-    """One migration in one transaction, unless another process was here first."""
+    """Apply one migration in one transaction, unless another process has applied it."""
     schema = address.schema
     async with db.transaction():
         await db.fetchval(LOCK, schema)
@@ -89,5 +91,5 @@ async def _apply(db: Connection, address: Address, step: migration.Migration, *,
         if step.number == 1:
             await db.execute("CREATE TABLE migrations (number integer PRIMARY KEY, name text NOT NULL)")
         await db.execute(step.sql)
-        # As text: nothing is parsed apart, with a wait for the answer, while the tables are locked.
+        # Sent as text, because a separate parse would wait for an answer while the tables are locked.
         await db.execute(f"INSERT INTO migrations (number, name) VALUES ({step.number}, '{step.name}')")  # noqa: S608

@@ -1,8 +1,8 @@
 """Runs one transaction on a PostgreSQL connection (see `sql.port.Tx`), and keeps history in monthly partitions.
 
 Locks are taken in one order: the key of queues, node, term, job, schedules, sets of dependents, other keys by name,
-rows of fair queues, runs by id. A transaction does not wait for a lock that it needs out of order: it is undone and
-starts over (`Contended`). docs/design/store-moves.md, "Lock order", has the table.
+rows of fair queues, runs by id. A transaction does not wait for a lock that it needs out of order. Instead it is undone
+and starts again (`Contended`). The table is in docs/design/store-moves.md, "Lock order".
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ R = TypeVar("R")
 
 
 class Transaction:
-    """One transaction. `months` are the partitions that it made. `timeout` is that of each statement, in seconds."""
+    """One transaction. `months` are the partitions that it made. `timeout` limits each statement, in seconds."""
 
     __slots__ = ("_keys", "db", "hints", "known_months", "months", "records", "timeout")
     concurrent = True
@@ -56,7 +56,7 @@ class Transaction:
         self.hints: list[Hint] = []
         self.known_months = known_months
         self.months: set[int] = set()
-        self._keys: list[str] = []  # that are locked, in order
+        self._keys: list[str] = []  # locked keys, in order
 
     async def rows(self, statement: Statement[R], *values: object) -> list[R]:
         rows: list[Any] = await self.db.fetch(statement.postgres, *values, timeout=self.timeout)
@@ -101,12 +101,12 @@ class Transaction:
         await make_room(self, instants)
 
     async def clock(self, now: Micros | None) -> Micros:
-        """The server's clock."""
+        """Return the time of the server's clock."""
         return await self.value(READ_CLOCK) if now is None else now
 
     async def lock_keys(self, keys: Iterable[str], *, late: bool = False) -> None:
-        """Hold these keys until the transaction ends. Keys that are out of order are not waited for; nor are `late`
-        ones, because runs are locked already. A key's name begins with what it is for."""
+        """Lock these keys until the transaction ends. It does not wait for keys that are out of order. It does not wait
+        for `late` keys either, because runs are already locked. A key's name begins with its purpose."""
         wanted = sorted(set(keys) - set(self._keys), key=_place)
         if not wanted:
             return
@@ -118,13 +118,13 @@ class Transaction:
 
 
 def _place(key: str) -> tuple[bool, str]:
-    """The place of a key in the order of locks."""
+    """Return the place of a key in the order of locks."""
     return key not in FIRST_KEYS, key
 
 
 # ── partitions by month ────────────────────────────────────────────────────────────────────────────────────────
 
-# Partitions are made when they are needed and a month ahead, and dropped when they are empty.
+# Partitions are created when they are needed, and a month ahead. They are dropped when they are empty.
 
 PARTITIONED = ("history", "attempts")
 
@@ -133,7 +133,7 @@ SELECT child.relname FROM pg_inherits i JOIN pg_class child ON child.oid = i.inh
 WHERE i.inhparent = $1::regclass ORDER BY child.relname
 """)
 
-# `to_regclass` remembers until the end of the transaction that a table is missing. Another node may make it meanwhile.
+# `to_regclass` would report a table as missing until the transaction ends, even if another node creates it meanwhile.
 LIST_MISSING = sql("""
 SELECT name FROM unnest($1::text[]) name WHERE NOT EXISTS (
     SELECT 1 FROM pg_class WHERE relname = name AND relnamespace = current_schema()::regnamespace)
@@ -141,13 +141,13 @@ SELECT name FROM unnest($1::text[]) name WHERE NOT EXISTS (
 
 
 def month_of(instant: Micros) -> int:
-    """The month of an instant, in UTC, as a number that counts months."""
+    """Return the month of an instant, in UTC, as a count of months."""
     at = to_datetime(instant)
     return at.year * 12 + at.month - 1
 
 
 def begin_of(month: int) -> Micros:
-    """Its first instant."""
+    """Return the first instant of a month."""
     return to_micros(datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC))
 
 
@@ -169,7 +169,7 @@ def month_in(name: str) -> int:
 
 
 async def make_room(tx: Transaction, instants: Iterable[Micros]) -> None:
-    """See that there are partitions for what ends at these instants, and for what ends a month later."""
+    """Create the missing partitions for runs that end at these instants, or a month later."""
     months = {month_of(instant) for instant in instants}
     missing = months - tx.known_months - tx.months
     if not missing:
@@ -180,14 +180,15 @@ async def make_room(tx: Transaction, instants: Iterable[Micros]) -> None:
         for table in PARTITIONED
     }
     if await tx.values(LIST_MISSING, list(wanted)):
-        await tx.lock_keys(["partitions"], late=True)  # runs are locked already
+        await tx.lock_keys(["partitions"], late=True)  # runs are already locked
         for name in await tx.values(LIST_MISSING, list(wanted)):
             await _make(tx, name, *wanted[name])
     tx.months |= missing
 
 
 async def _make(tx: Transaction, name: str, table: str, month: int) -> None:
-    """Created apart and then attached, so that it does not wait for transactions on other partitions."""
+    """Create a partition as a table and then attach it, so that it does not wait for transactions on other
+    partitions."""
     await tx.db.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)")
     await tx.db.execute(
         f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({begin_of(month)}) TO ({begin_of(month + 1)})"
@@ -195,9 +196,10 @@ async def _make(tx: Transaction, name: str, table: str, month: int) -> None:
 
 
 async def drop_empty(tx: Transaction, until: Micros) -> list[str]:
-    """Drop a partition of a month that was over by then and holds nothing any more; which, if there was one.
+    """Drop an empty partition of a month that is over by this instant. Return which, if there was one.
 
-    `StoreUnavailable` if somebody uses it. Tried once, and not for long: whoever comes meanwhile has to wait behind us.
+    Raise `StoreUnavailable` if the partition is in use. It is tried once and briefly, because other callers wait behind
+    this.
     """
     await tx.db.execute("SET LOCAL lock_timeout = '100ms'")
     for table in PARTITIONED:

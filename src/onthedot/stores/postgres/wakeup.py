@@ -2,7 +2,7 @@
 
     commit ─▶ hints here ─▶ Notifier: one NOTIFY for all that came meanwhile ─▶ server ─▶ Listener of each process
 
-Not in the transaction itself: a commit that notifies takes a lock of the whole server.
+The NOTIFY is outside the transaction, because a commit that notifies takes a lock of the whole server.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from onthedot.stores.postgres.errors import TROUBLE
 
 LEAST_APART = 0.002
 MOST_APART = 0.02
-"""Seconds between two NOTIFYs of a process. It begins with the least, and doubles while hints keep coming: what comes
-meanwhile goes with the next one."""
+"""The longest time between two NOTIFYs of a process, in seconds. The time begins short, and doubles while hints keep
+coming. Hints in between go with the next NOTIFY."""
 
-# A hint may be lost: nobody waits until it is on the disk.
+# A hint may be lost, so the commit does not wait for the disk.
 NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
 _TROUBLE = (*TROUBLE, StoreError, StateError)
 
 
 def channel_of(address: Address) -> str:
-    """Where the hints of one store go: a database may hold several."""
+    """Return the channel for the hints of one store, because a database may contain several stores."""
     return f"onthedot_{address.schema}"
 
 
@@ -45,7 +45,7 @@ class Notifier:
         self._wait = asyncio.Event()
 
     def tell(self, kinds: Iterable[HintKind]) -> None:
-        """Send now if no NOTIFY was sent just before; else together with the next hints."""
+        """Send now if no NOTIFY was sent just before. Otherwise send together with the next hints."""
         self._pending.update(kinds)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._send())
@@ -61,7 +61,7 @@ class Notifier:
             apart = min(2 * apart, MOST_APART)
 
     async def close(self) -> None:
-        """Send what is left."""
+        """Send the remaining hints."""
         self._wait.set()
         if self._task is not None:
             with suppress(asyncio.CancelledError):

@@ -1,7 +1,7 @@
-"""Starts jobs that run after others: records what each waits for, and inserts runs when it is complete.
+"""Starts jobs that run after others: records which runs each job waits for, and inserts its run when all have ended.
 
-A transaction that ends a run of a parent locks the whole set of each child. So of two parents that end at once, the
-second sees the first. `Store.parents_of` has the rules.
+A transaction that ends a run of a parent locks the whole set of each child. So if two parents end at once, the second
+transaction sees the first one's run. The rules are at `Store.parents_of`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from onthedot.stores.sql.port import Tx, sql
 from onthedot.stores.sql.submit import insert_runs
 from onthedot.stores.values import Parent
 
-# Most stores have no such jobs: one look at an empty table.
+# Most stores have no such jobs. For them this reads one empty table.
 LIST_CHILDREN = sql("""
 SELECT d.child_id, parent.id, d.every_run, d.counts
 FROM jobs parent <<NOT INDEXED>> CROSS JOIN [[LATERAL (SELECT * FROM]] dependencies d
@@ -56,7 +56,7 @@ WHERE j.namespace = $1 AND j.state <> 'deleted'
 
 DELETE_DEPENDENCIES = sql("DELETE FROM dependencies WHERE child_id = $1")
 
-# Parents that stay keep their noted run, unless other runs count now.
+# Parents that remain keep the run that was noted, unless the job now counts other runs.
 DROP_OTHERS = sql("""
 DELETE FROM dependencies WHERE child_id = $1 AND ((every_run, counts) <> ($2, $3) OR parent {not_in4})
 """)
@@ -67,7 +67,7 @@ ON CONFLICT (namespace, parent, child_id) DO NOTHING
 """)
 
 ARROWS = "after"
-"""The key of whoever adds an arrow: one at a time, or two could close a cycle together."""
+"""The key that a transaction holds while it adds an arrow. Two transactions at once could close a cycle together."""
 
 
 class Ended(NamedTuple):
@@ -80,7 +80,8 @@ class Ended(NamedTuple):
 
 
 async def lock_sets(tx: Tx, job_ids: Iterable[int]) -> bool:
-    """Lock what waits for runs of these jobs; whether anything does. Call it before gates and runs are locked."""
+    """Lock the sets that wait for runs of these jobs. Return whether there are any. Call it before gates and runs are
+    locked."""
     children = await tx.values(LIST_CHILDREN, list(set(job_ids)))
     if children and tx.concurrent:
         await tx.rows(HOLD_CHILDREN, children)
@@ -133,7 +134,7 @@ async def put_after(tx: Tx, job_id: int, job: Job) -> None:
 
 
 async def list_arrows(tx: Tx, namespace: str) -> dict[str, list[str]]:
-    """The parents of each job of a namespace, by name. Nobody adds one until the transaction ends."""
+    """Return the parents of each job of a namespace, by name. No parent is added before the transaction ends."""
     await tx.lock_keys([ARROWS])
     arrows: dict[str, list[str]] = defaultdict(list)
     for name, parent in await tx.rows(LIST_ARROWS, namespace):
@@ -142,5 +143,5 @@ async def list_arrows(tx: Tx, namespace: str) -> dict[str, list[str]]:
 
 
 async def parents_of(tx: Tx, job_id: int) -> list[Parent]:
-    """The parents of a job, and the newest run that counts of each."""
+    """Return the parents of a job, each with its newest run that counts."""
     return await tx.rows(LIST_PARENTS, job_id)

@@ -1,10 +1,11 @@
 """`arm`: decides which runs of a batch start now, and what the others do at a closed gate or rate.
 
-Runs ask for gates here, and only here. How places at gates are taken, left and passed on is in `gates.py`; which gates
-a run has, and what it does at a closed one, in `rules/gates.py`.
+Runs ask for gates only in this module. `gates.py` takes, leaves and passes on places at gates. `rules/gates.py` decides
+which gates a run has, and what the run does at a closed gate.
 
 The batch is read once, decided in memory and written with one statement of each kind. A decision that changes other
-runs (replace, catch up, give a place to somebody else) writes what is pending first and then reads its gates again.
+runs (replace, catch up, give a place to somebody else) first writes the pending decisions and then reads its gates
+again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from onthedot.stores.sql.gates import OLDER_SLOT, Idle, Place
 from onthedot.stores.sql.port import Now, Tx, plain, sql
 from onthedot.stores.sql.reserve import hold_node
 
-# With their jobs: nobody edits or pauses those before the transaction ends.
+# The jobs are locked, too: they are not edited or paused before the transaction ends.
 LOCK_ARMABLE = sql(f"""
 SELECT r.id, r.lease_id, r.state, r.fence, r.attempt, r.armed_at, j.revision,
        j.state = 'active' AND NOT EXISTS (SELECT 1 FROM queues q WHERE q.name = r.queue AND q.paused_at IS NOT NULL),
@@ -39,7 +40,7 @@ FROM runs r CROSS JOIN jobs j WHERE r.id {{in1}} AND {job_of("r")} ORDER BY r.id
 
 
 class Seen(NamedTuple):
-    """A row of `LOOK`: what it says, the gate, the run, and another run or instant."""
+    """A row of `LOOK`: its kind, the gate, the run, and another run or instant."""
 
     what: str
     key: str
@@ -47,8 +48,9 @@ class Seen(NamedTuple):
     other: int | None
 
 
-# The run of the newest slot of the same schedule that has ended after its turn, or that is due; 0 if that slot is not
-# planned yet. Of what has ended the last 1,000 are looked at: at an overlap gate they run one after the other.
+# Finds the newest slot of the same schedule whose run ended after this slot was due, or whose run is due now. 0: that
+# slot is due, but not planned yet. The last 1,000 ended runs are enough, because runs at an overlap gate follow each
+# other.
 _NEWER_SLOT = """
 SELECT coalesce(
     (SELECT ended.id FROM (SELECT * FROM history WHERE job_id = mine.job_id AND ended_at >= mine.due_at
@@ -64,12 +66,12 @@ SELECT coalesce(
      WHERE s.job_id = mine.job_id AND {slot_trigger} = mine.trigger AND s.next_at <= $6))
 """
 
-# What a batch has to know, in one look:
-#   held       who holds its gates; and which other gates its runs hold
-#   waiting    how many slots wait at an overlap gate; not those that are caught up
+# All that a batch must know, read by one statement:
+# held the holders of its gates, and the other gates that its runs hold
+# waiting how many slots wait at an overlap gate, without those that are caught up
 #   caught_up  when slots at an overlap gate were last caught up
-#   earlier    a run of the same job that is due before one of the batch, and has not begun
-#   newer      see above
+# earlier a run of the same job that is due before one of the batch and has not started
+# newer the newest slot (`_NEWER_SLOT`)
 #   older      a slot that has to start before one of the batch (`gates.py`)
 _HELD = """
 SELECT 'held' AS what, g.key AS key, g.run_id AS run_id, 0 AS other FROM gate_holders g WHERE g.key {in1}
@@ -125,7 +127,7 @@ ARM = each_run(
     "bigint text bigint bigint",
 )
 
-# A slot that waits at a gate is not missed, and does not expire any more. Only an open gate makes it ready.
+# A slot that waits at a gate is not missed and can no longer expire. It is ready only when the gate opens.
 BLOCK = each_run(
     f"""
     UPDATE runs
@@ -138,8 +140,8 @@ BLOCK = each_run(
 
 MARK_CAUGHT_UP = sql("UPDATE runs SET caught_up_at = $2 WHERE id = $1")
 
-# A slot that was granted an instant is not missed, and does not expire any more. Its lease id stays until it is
-# reserved again, so that a repeated arm gets the same answer.
+# A slot that was granted an instant is not missed and can no longer expire. It keeps its lease id until it is reserved
+# again, so that a repeated arm gets the same answer.
 DELAY = each_run(
     """
     UPDATE runs
@@ -151,7 +153,7 @@ DELAY = each_run(
     "bigint text bigint text text",
 )
 
-# Those that came at their time.
+# Slots that asked at their time.
 LIST_WAITING_SLOTS = sql("""
 SELECT id FROM runs <<INDEXED BY runs_blocked>>
 WHERE blocked_on = $1 AND coalesce({is_slot}, false) AND caught_up_at IS NULL ORDER BY +id
@@ -188,7 +190,7 @@ WHERE id = $2 AND granted_at IS NULL
 
 
 class Stored(NamedTuple):
-    """What the store has of a run that is to be armed; the revision is the job's current one."""
+    """The stored state of a run that is to be armed. `revision` is the job's current one."""
 
     lease_id: str | None
     state: str
@@ -202,19 +204,19 @@ class Stored(NamedTuple):
 
     @classmethod
     def armed(cls, lease: Lease, fence: int, now: Micros) -> Stored:
-        """What it has when the run is armed."""
+        """Return the state of a run that is armed under this lease."""
         return cls(lease.lease_id, "running", fence, lease.attempt, now, lease.record.revision)
 
 
 def may_arm(lease: Lease, stored: Stored | None) -> bool:
-    """Whether the run is reserved under this lease, and its job as the lease was given with."""
+    """Return whether the run is reserved under this lease, and its job is active and has the lease's revision."""
     if stored is None or stored.lease_id != lease.lease_id or stored.state != "reserved":
         return False
     return stored.revision == lease.record.revision and bool(stored.active)
 
 
 def arm_answer(lease: Lease, stored: Stored | None) -> runs.ArmAnswer:
-    """What its holder is answered, after all that may be armed is. Asked again, it is the same."""
+    """Return the answer for the lease's holder, once the batch is armed. A repeated call returns the same answer."""
     if stored is None or stored.lease_id != lease.lease_id:
         return runs.Gone("taken or withdrawn")
     if stored.state == "scheduled" and stored.granted_by is not None and stored.granted_at is not None:
@@ -229,8 +231,8 @@ Wanted = Sequence[tuple[int, GateAsk]]
 
 
 def to_look_at(wanted: Wanted) -> tuple[list[str], list[int], list[str], list[int], list[int]]:
-    """What a batch looks at: its gates and runs, gates where slots are counted, runs that may come too early, and
-    overdue slots. See `LOOK`."""
+    """Return the values for `LOOK`: the batch's gates and runs, the gates where slots are counted, runs that may come
+    too early, and overdue slots."""
     gates = {gate.key for _, ask in wanted for gate in ask.gates}
     slots = [(run_id, ask, ask.on_busy) for run_id, ask in wanted if ask.on_busy is not None]
     counted = {
@@ -245,7 +247,7 @@ def to_look_at(wanted: Wanted) -> tuple[list[str], list[int], list[str], list[in
 
 
 class Known:
-    """Gates and slots as they are stored, and as they will be with what was decided so far.
+    """The gates and slots as stored, with the batch's decisions so far applied.
 
     >>> known = Known([Seen("held", "limit", 7, 0), Seen("waiting", "overlap", 3, 0)])
     >>> known.is_full(Gate("limit", 1)), known.is_full(Gate("limit", 2)), known.waiting["overlap"]
@@ -282,17 +284,17 @@ class Known:
         return len(self.holders[gate.key]) >= gate.capacity
 
     def is_skipped(self, gate: Gate, on_busy: OnBusy) -> bool:
-        """Whether a slot is skipped at a closed gate; else it waits there."""
+        """Return whether a slot is skipped at a closed gate. Otherwise it waits there."""
         crowded = on_busy.max_waiting is not None and self.waiting[gate.key] >= on_busy.max_waiting
         return gate.until_end and (on_busy.action == "skip" or crowded)
 
     def is_caught_up(self, lease: Lease, gate: Gate, on_busy: OnBusy, older: int | None) -> bool:
-        """Whether a slot is overdue together with others, so that it starts in the order of instants."""
+        """Return whether a slot is overdue together with others. Such slots start in the order of their instants."""
         with_others = self.caught_up.get(gate.key, 0) >= lease.due_at
         return on_busy.late or with_others or older is not None or lease.run_id in self.newer
 
     def giving_way(self, lease: Lease, gate: Gate, idle: Iterable[Idle]) -> list[int] | None:
-        """The idle runs that leave a gate so that this run fits; None if it does not fit even then."""
+        """Return the idle runs that leave a gate so that this run fits. None: it does not fit even then."""
         holders = self.holders[gate.key]
         if lease.run_id in holders:
             return []
@@ -306,7 +308,7 @@ class Known:
 async def arm(
     tx: Tx, leases: Sequence[Lease], *, gates: Mapping[str, GateAsk] | None = None, now: Now = None
 ) -> list[runs.ArmAnswer]:
-    """Arm what may start. Locks are taken in order: queues, nodes, jobs, gates, runs."""
+    """Arm the runs that may start. Locks are taken in order: queues, nodes, jobs, gates, runs."""
     asks = gates or {}
     at: Micros = 0
     for incarnation in sorted({lease.incarnation for lease in leases}):
@@ -328,7 +330,7 @@ async def arm(
 
 @dataclass(slots=True)
 class Pending:
-    """What was decided and is not written yet."""
+    """The decisions that are not written yet."""
 
     armed: dict[int, Lease] = field(default_factory=dict)
     taken: list[tuple[str, int, bool]] = field(default_factory=list)
@@ -339,7 +341,7 @@ class Pending:
 
 
 class Batch:
-    """The runs of one call. It reads what they ask for, records what is decided, and changes other runs."""
+    """The runs of one call. The batch reads their gates, records the decisions, and changes other runs."""
 
     def __init__(self, tx: Tx, leases: Sequence[Lease], wanted: Wanted, now: Micros) -> None:
         self._tx, self._leases, self._wanted, self._now = tx, leases, wanted, now
@@ -363,7 +365,7 @@ class Batch:
             self._rates = {key: Tat(*tat) for key, *tat in await self._tx.rows(LIST_RATES, rated)} if rated else {}
 
     async def _read_holders(self, keys: Iterable[str]) -> None:
-        """Read who holds these gates now: others were given places."""
+        """Read the holders of these gates again, because other runs were given places."""
         again = list(keys)
         for key in again:
             for run_id in list(self._known.holders[key]):
@@ -373,7 +375,7 @@ class Batch:
             self._known.hold(key, run_id)
 
     async def write(self) -> None:
-        """Write what was decided."""
+        """Write the pending decisions."""
         tx, pending, self._pending = self._tx, self._pending, Pending()
         await at_gates.take_gates(tx, pending.taken)
         for statement, rows in (
@@ -395,7 +397,7 @@ class Batch:
     # ── one run ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def decide(self, lease: Lease, ask: GateAsk | None) -> runs.ArmAnswer | None:
-        """Decide about one run; None if it is armed, or cannot be."""
+        """Decide about one run. Return None if it is armed, or cannot be armed."""
         if lease.run_id in self._pending.armed or not may_arm(lease, self.stored.get(lease.run_id)):
             return None
         closed = None if ask is None else await self._pass_gates(lease, ask)
@@ -404,8 +406,8 @@ class Batch:
         return closed
 
     async def _pass_gates(self, lease: Lease, ask: GateAsk) -> runs.ArmAnswer | None:
-        """Take the run's gates in order; None if it has them all, else what became of it."""
-        if ask.on_busy is None:  # armed ahead: if anything is closed, nothing changes
+        """Take the run's gates in order. Return None if it has them all, else the answer for the run."""
+        if ask.on_busy is None:  # armed ahead: at a closed gate, nothing changes
             busy: runs.ArmAnswer | None = next(filter(None, (self._is_closed(lease, gate) for gate in ask.gates)), None)
             if busy is None and ask.rate is not None:
                 busy = await self._keep_rate(lease, ask, ask.rate)
@@ -422,7 +424,7 @@ class Batch:
                 if self._known.is_full(gate):
                     await self._make_way(lease, gate, ask, place)
                 if gate.key in self._known.held[lease.run_id]:
-                    continue  # it was given somebody else's place
+                    continue  # it was given another run's place
                 if self._known.is_full(gate):
                     return await self._wait_or_skip(lease, ask, place)
             self._known.hold(gate.key, lease.run_id)
@@ -431,7 +433,7 @@ class Batch:
         return None if ask.rate is None or ask.on_busy is None else await self._keep_rate(lease, ask, ask.rate)
 
     def _is_closed(self, lease: Lease, gate: Gate) -> runs.Busy | None:
-        """For a run that is armed ahead: who holds the gate, or comes first."""
+        """Return the run that holds the gate or comes first, for a run that is armed ahead."""
         if gate.key in self._known.held[lease.run_id]:
             return None
         if gate.until_end and lease.run_id in self._known.earlier:
@@ -439,7 +441,7 @@ class Batch:
         return runs.Busy(gate.key, min(self._known.holders[gate.key])) if self._known.is_full(gate) else None
 
     async def _wait_or_skip(self, lease: Lease, ask: GateAsk, place: int) -> runs.Blocked | runs.Skipped:
-        """At a closed gate: wait there, or skip the slot."""
+        """Let the run wait at a closed gate, or skip its slot."""
         gate = ask.gates[place]
         holder = min(self._known.holders[gate.key])
         if ask.on_busy is not None and self._known.is_skipped(gate, ask.on_busy):
@@ -471,7 +473,7 @@ class Batch:
     async def _catch_up(
         self, lease: Lease, gate: Gate, ask: GateAsk, on_busy: OnBusy
     ) -> tuple[runs.Skipped | runs.Busy | None, GateAsk]:
-        """Apply the rule for overdue slots: skip the slot, or let it wait behind the slots that are due before it."""
+        """Apply the rule for overdue slots: skip the slot, or let it wait until older slots have started."""
         newer = self._known.newer.get(lease.run_id)
         if on_busy.overdue != "wait":
             if newer is None and on_busy.overdue == "replaced" and on_busy.late and self._known.is_full(gate):
@@ -482,12 +484,12 @@ class Batch:
             await self._skip(lease, on_busy.overdue, newer)
             return runs.Skipped(gate.key, newer, on_busy.overdue), ask
         older = None
-        if lease.run_id in self._known.older:  # what was decided in this batch has had its turn
+        if lease.run_id in self._known.older:  # slots that this batch has decided had their turn
             await self.write()
             older = await self._tx.value(at_gates.FIND_OLDER, lease.run_id, self._now)
         if older is not None and not self._known.is_full(gate):
             if not await at_gates.put_first(self._tx, older, gate.key, self._now):
-                return runs.Busy(gate.key, older), ask  # another transaction works on that run: ask again in a moment
+                return runs.Busy(gate.key, older), ask  # another transaction has locked that run: retry soon
             await self._read_holders([gate.key])
         if not self._known.is_caught_up(lease, gate, on_busy, older):
             return None, ask
@@ -515,7 +517,7 @@ class Batch:
             await self._displace(lease, ask.gates[place:])
 
     async def _idle_at(self, gate: Gate) -> list[Idle]:
-        """The holders of a limit that have not started. All full limits of the batch are read together."""
+        """Return the holders of a limit that have not started. All full limits of the batch are read together."""
         if gate.key not in self._idle:
             limits = {one for _, ask in self._wanted for one in ask.gates if not one.until_end}
             full = {one.key for one in limits if one.key not in self._idle and self._known.is_full(one)} | {gate.key}
@@ -528,8 +530,8 @@ class Batch:
         return [one for one in self._idle[gate.key] if one.run_id in holders and one.run_id not in armed]
 
     async def _displace(self, lease: Lease, gates: Sequence[Gate]) -> None:
-        """Take places at the first of these gates from younger runs that do not run, if the run can pass them all then.
-        Those runs are ready, and ask again when they are armed."""
+        """Take places at the first of these gates from younger runs that have not started, if the run can then pass all
+        the gates. The younger runs become ready, and ask again when they are armed."""
         going = []
         for gate in gates:
             may_leave = not gate.until_end and self._known.is_full(gate)
@@ -563,9 +565,9 @@ class Batch:
         await self.read()
 
     async def _keep_rate(self, lease: Lease, ask: GateAsk, gate: RateGate) -> runs.Busy | runs.Delayed | None:
-        """None if the run may start at its instant. Else, once it is due, give it another instant: others may use its
-        places in limits meanwhile."""
-        stored, start = self.stored[lease.run_id], max(self._now, lease.due_at)  # armed ahead, it starts when due
+        """Return None if the run may start at its instant. Otherwise give it a later instant, once it is due. Other
+        runs may use its places in limits until then."""
+        stored, start = self.stored[lease.run_id], max(self._now, lease.due_at)  # if armed ahead, it starts when due
         granted_at = stored.granted_at if stored.granted_by == gate.key else None
         instant, tat = next_start(gate, self._rates.get(gate.key), start=start, granted_at=granted_at)
         if instant > start and ask.on_busy is None:
@@ -587,6 +589,6 @@ class Batch:
 
 
 async def ask_to_stop(tx: Tx, run_id: int, why: str, now: Micros) -> None:
-    """Ask a running attempt to stop. Its node learns of it with its next beat."""
+    """Ask a running attempt to stop. Its node receives the request with its next heartbeat."""
     await tx.do(ASK_TO_STOP, plain(why), run_id)
     tx.hints.append(Hint("beats", now))

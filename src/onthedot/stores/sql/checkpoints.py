@@ -49,7 +49,7 @@ async def get_checkpoint(tx: Tx, run_id: int) -> Checkpoint | None:
 
 
 async def find_checkpoints(tx: Tx, run_ids: Iterable[int]) -> dict[int, Checkpoint]:
-    """The newest checkpoints of these runs, by run, as far as they have one."""
+    """Return the newest checkpoint of each of these runs that has one, by run."""
     wanted = list(run_ids)
     rows = await tx.rows(FIND_CHECKPOINTS, wanted) if wanted else ()
     return {run_id: Checkpoint(revision, value) for run_id, revision, value in rows}
@@ -73,7 +73,7 @@ async def list_logs(tx: Tx, run_id: int) -> list[LogRecord]:
 
 
 async def _hold_running(tx: Tx, leases: Iterable[Lease]) -> dict[tuple[int, str], int]:
-    """The numbers of the running attempts, by run and lease."""
+    """Lock the running attempts and return their numbers, by run and lease."""
     keys = [_key(lease) for lease in leases]
     rows = await tx.rows(HOLD_RUNNING, [run_id for run_id, _ in keys], [lease_id for _, lease_id in keys])
     return {(run_id, lease_id): attempt for run_id, lease_id, attempt in rows}

@@ -1,4 +1,4 @@
-"""Does what people ask for jobs, slots and runs: pause, resume, delete, skip or move a slot, cancel."""
+"""Changes jobs, slots and runs at a user's request: pause, resume, delete, skip or move a slot, cancel."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def pause_job(tx: Tx, job_id: int, *, reason: str, until: Micros | None = 
 
 
 async def _stop(tx: Tx, record: JobRecord, now: Micros) -> Paused:
-    """Withdraw slots ahead, skip slots that are due, hold all other waiting runs."""
+    """Withdraw slots ahead, skip slots that are due, and hold all other waiting runs."""
     job_id, withdrawn = record.id, 0
     schedules = await tx.rows(LOCK_STORED, job_id)
     await lock_sets(tx, [job_id])
@@ -102,7 +102,8 @@ async def resume_job(
 
 
 async def _settled(tx: Tx, job_id: int, windows: Sequence[Window], now: Micros) -> list[window_writes.Planned]:
-    """The windows with the exceptions of their schedules; `WindowStale` if one does not fit what is stored."""
+    """Return the windows with their schedules' exceptions. Raise `WindowStale` if a window does not fit the stored
+    state."""
     watermarks = {row.schedule_id: row.watermark for row in await tx.rows(LOCK_STORED, job_id)}
     exceptions = await find_exceptions(tx, ((job_id, window.schedule_id) for window in windows))
     for window in windows:
@@ -178,7 +179,7 @@ async def move_slot(
     record = await lock_job(tx, job_id)
     exceptions = await find_exceptions(tx, [(job_id, schedule_id)])
     for given in exceptions.of(job_id, schedule_id):
-        # Those of a dropped schedule are kept for when it comes back.
+        # A dropped schedule keeps its exceptions, because it may be added again.
         if given.slot_at == slot_at and await tx.row(FIND_SCHEDULE, job_id, schedule_id) is not None:
             moved_slots.check_same(given, reason, None if run is None else await find_run(tx, run))
             return MovedSlot(schedule_id, slot_at, reason, given.run_id)
@@ -194,7 +195,7 @@ async def move_slot(
 async def _clear_slot(
     tx: Tx, job_id: int, schedule_id: str, slot_at: Micros, reason: str, run: NewRun | None, now: Micros
 ) -> bool:
-    """Make sure that the slot does not run; whether the ledger has its entry now."""
+    """Make sure that the slot does not run. Return whether the ledger has its entry now."""
     trigger = slot_trigger(schedule_id)
     found = await tx.row(FIND_SCHEDULE, job_id, schedule_id)
     if found is None:
@@ -205,7 +206,7 @@ async def _clear_slot(
         run_id, state, attempts = live
         moved_slots.check_waits(slot_at, run_id, RunState(state), attempts)
         if not await end_waiting(tx, run_id, RunState.SKIPPED, reason, now):
-            # Armed or ended between two statements: the next look finds out.
+            # The run was armed or ended between two statements. The next try sees which.
             return await _clear_slot(tx, job_id, schedule_id, slot_at, reason, run, now)
     else:
         moved_slots.check_ahead(slot_at, watermark, now)
@@ -224,12 +225,13 @@ async def _clear_slot(
 
 # ── cancel ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-# The jobs of runs, so that nobody edits, pauses or deletes them while their runs are cancelled.
+# Locks the jobs of runs, so that they are not edited, paused or deleted while their runs are cancelled.
 LOCK_JOBS_OF = sql("""
 SELECT id FROM jobs WHERE id IN (SELECT job_id FROM runs WHERE id {in1}) ORDER BY id [[FOR KEY SHARE]]
 """)
 
-# A slot ahead whose waiting run is cancelled stays so, whatever is planned later; but not one node's share of a slot.
+# If the waiting run of a slot ahead is cancelled, later plans keep the slot cancelled. This does not hold for one
+# node's share of a slot.
 EXCEPT_CANCELLED = sql("""
 INSERT INTO exceptions (job_id, schedule_id, slot_at, reason, recorded)
 SELECT r.job_id, s.schedule_id, r.slot_at, 'cancelled', true
@@ -252,13 +254,13 @@ async def cancel(tx: Tx, run_ids: Sequence[int], *, why: str, now: Now = None) -
     answers = []
     for run_id in run_ids:
         answers.append(first[run_id])
-        if first[run_id].kind == "cancelled":  # named a second time, it has been cancelled already
+        if first[run_id].kind == "cancelled":  # a run that is named twice is already cancelled
             first[run_id] = CancelAnswer("ended", RunState.CANCELLED)
     return answers
 
 
 async def _cancel(tx: Tx, run_id: int, state: str | None, why: str, now: Micros) -> CancelAnswer:
-    """Ask a running attempt to stop, or end a waiting run. `state` is that of a live run, which is locked."""
+    """Ask a running attempt to stop, or end a waiting run. `state` is the state of the live run, which is locked."""
     if state is None:
         ended = await tx.value(FIND_ENDED, run_id)
         return CancelAnswer("unknown") if ended is None else CancelAnswer("ended", RunState(ended))

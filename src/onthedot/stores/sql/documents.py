@@ -63,7 +63,8 @@ async def delete_document(tx: Tx, kind: str, id: str, *, version: int) -> bool:
 
 
 def lock_of(kind: str) -> str:
-    """The key that a transaction holds while it appends: no smaller number is committed after a larger one."""
+    """Return the key that a transaction holds while it appends. So no smaller number is committed after a larger
+    one."""
     return f"entries:{kind}"
 
 
@@ -76,7 +77,7 @@ async def append_documents(
 
 
 async def append_entries(tx: Tx, kind: str, bodies: Sequence[str], keys: Sequence[str], now: Micros) -> list[int]:
-    """Add texts to a list whose lock is held, each key once. Returns their numbers."""
+    """Add texts to a list whose lock is held, each key once. Return their numbers."""
     named = [key for key in keys if key]
     known: dict[str, int] = dict(await tx.rows(FIND_KEYS, kind, named)) if named else {}
     places = Places(keys or [""] * len(bodies), known, await tx.value(FIND_LAST, kind))

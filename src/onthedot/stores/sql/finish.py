@@ -1,6 +1,6 @@
 """Ends runs: records verdicts of attempts, and ends runs that never started.
 
-What nothing else hangs on goes by a fast path of the database (`Database.finish_plain`); all else goes here.
+The database has a fast path for runs on which nothing else depends (`Database.finish_plain`). All other runs end here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class JobRow(NamedTuple):
     state: str
 
 
-# The jobs are not paused, edited or deleted before the transaction ends.
+# Locks the jobs: they are not paused, edited or deleted before the transaction ends.
 LOCK_JOBS = sql("SELECT id, state FROM jobs WHERE id {in1} ORDER BY id [[FOR KEY SHARE]]", JobRow)
 
 
@@ -41,7 +41,7 @@ class RunRow(NamedTuple):
     id: int
     lease_id: str | None
     state: str
-    delayed: bool  # the next slot of its fixed delay counts from its end
+    delayed: bool  # its end sets the next slot of its fixed delay
     cancel_wanted: str | None
 
 
@@ -54,7 +54,7 @@ LOCK_RUNS = sql(
 )
 
 
-# The run `r` and what its verdict says: also for PostgreSQL's fast path.
+# The run `r` with the values of its verdict. PostgreSQL's fast path uses this, too.
 KEEP_ATTEMPT = """
 INSERT INTO attempts (run_id, attempt, lease_id, fence, node, revision, outcome, error, due_at, reserved_at,
                       armed_at, started_at, ended_at)
@@ -93,7 +93,7 @@ SET {UNRESERVED}, due_at = $3, ready_at = $4, failures = failures + $5, recoveri
 WHERE id = $1 AND lease_id = $2 AND state = 'running'
 """)  # noqa: S608 - a constant
 
-# The next slot of a fixed delay counts from the end of its run.
+# The end of a run sets the next slot of its fixed delay.
 REOPEN = sql(f"""
 UPDATE schedules SET last_end = $3, next_at = $3 + delay
 WHERE {try_schedule("job_id = $1 AND schedule_id = $2 AND delay IS NOT NULL")} RETURNING next_at
@@ -125,7 +125,7 @@ LIST_RECORDED = sql("SELECT run_id, lease_id, outcome FROM attempts WHERE run_id
 
 
 def check_moves(verdicts: Iterable[Verdict]) -> None:
-    """`StateError` for a verdict that no running run can get."""
+    """Raise `StateError` for a verdict that no running run can get."""
     for verdict in verdicts:
         if verdict.state not in _AFTER_RUNNING:
             legal = ", ".join(sorted(_AFTER_RUNNING))
@@ -133,7 +133,7 @@ def check_moves(verdicts: Iterable[Verdict]) -> None:
 
 
 def plain_ones(finishes: Sequence[Finish]) -> Sequence[Finish]:
-    """The verdicts that a fast path may take: the run ends, most likely holds no gate, and was not armed ahead."""
+    """Return the verdicts for the fast path: the run ends, most likely holds no gate, and was not armed ahead."""
     simple = [
         one
         for one in finishes
@@ -146,19 +146,19 @@ def plain_ones(finishes: Sequence[Finish]) -> Sequence[Finish]:
 
 
 class Locked(NamedTuple):
-    """What is locked for a batch of verdicts."""
+    """The rows that are locked for a batch of verdicts."""
 
     runs: dict[int, RunRow]
-    jobs: dict[int, str]  # the state of each job whose runs are to be tried again
+    jobs: dict[int, str]  # the state of each job whose runs are to be retried
     followed: bool  # some job runs after one of them
 
     def is_running(self, lease: Lease) -> bool:
-        """Whether the run is running under this lease."""
+        """Return whether the run is running under this lease."""
         row = self.runs.get(lease.run_id)
         return row is not None and (row.lease_id, row.state) == (lease.lease_id, "running")
 
     def moving(self, finishes: Iterable[Finish]) -> dict[int, Finish]:
-        """By run: the verdicts that move one. The same twice: the second is a repetition."""
+        """Return the verdicts that move a run, by run. A second verdict for the same lease is a repetition."""
         moving: dict[int, Finish] = {}
         for one in finishes:
             if self.is_running(one.lease):
@@ -177,7 +177,7 @@ async def lock_for(tx: Tx, finishes: Sequence[Finish]) -> Locked:
 
 
 async def finish(tx: Tx, finishes: Sequence[Finish]) -> list[bool]:
-    """Record verdicts row by row; which were accepted, now or before."""
+    """Record verdicts row by row. Return for each whether it was accepted, now or before."""
     locked = await lock_for(tx, finishes)
     moving = locked.moving(finishes)
     await move_runs(tx, list(moving.values()), locked)
@@ -197,7 +197,7 @@ async def move_runs(tx: Tx, finishes: Sequence[Finish], locked: Locked) -> None:
     if not finishes:
         return
     await tx.make_room(one.ended_at for one in finishes)
-    await tx.each(RECORD_ATTEMPT, [_attempt(one) for one in finishes])  # as it ended, whatever becomes of the run
+    await tx.each(RECORD_ATTEMPT, [_attempt(one) for one in finishes])  # the attempt's own outcome, before `_final`
     finishes = [_final(one, locked) for one in finishes]
     ending = [one for one in finishes if one.verdict.state in TERMINAL]
     trying = [one for one in finishes if one.verdict.state not in TERMINAL]
@@ -244,7 +244,7 @@ def _next_try(one: Finish, locked: Locked) -> tuple[object, ...]:
 
 
 def _final(one: Finish, locked: Locked) -> Finish:
-    """Cancel instead of trying again: runs of deleted jobs, and runs that somebody asked to stop."""
+    """Return the verdict, with a cancel instead of a retry for deleted jobs and for runs that were asked to stop."""
     lease, verdict = one.lease, one.verdict
     why = "deleted" if locked.jobs.get(lease.record.id) == "deleted" else locked.runs[lease.run_id].cancel_wanted
     if verdict.state in TERMINAL or why is None:
@@ -261,7 +261,8 @@ async def reopen(tx: Tx, job_id: int, trigger: str, ended_at: Micros) -> None:
 async def end_waiting(
     tx: Tx, run_id: int, state: RunState, reason: str, now: Micros, *, error: str | None = None, late: bool = False
 ) -> bool:
-    """End a run that is not running; False if there is none. `late`: it is locked already, and its gates are not."""
+    """End a run that is not running. Return False if there is none. `late`: the run is already locked, but its gates
+    are not."""
     await lock_gates_of(tx, [run_id], late=late)
     await tx.make_room([now])
     row = await tx.row(END_WAITING, run_id, state.value, plain(reason), now, error)

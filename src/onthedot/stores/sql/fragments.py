@@ -1,7 +1,7 @@
-"""Pieces of SQL with one plan in any database, whatever its statistics: docs/design/store-moves.md, "Plans".
+"""Pieces of SQL that get the same plan whatever the database's statistics are: docs/design/store-moves.md, "Plans".
 
-Also long arrays as PostgreSQL writes them, for the statements of the hot path: `$1::text::bigint[]`. asyncpg looks at
-every element of a list, some 0.6 µs each: with ten columns that is more than the server takes for a run.
+Statements of the hot path get a long array as one text, as PostgreSQL writes it: `$1::text::bigint[]`. asyncpg needs
+about 0.6 µs for each element of a list. With ten columns that is more than the server needs for a run.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from onthedot.clock import NEVER
 from onthedot.stores.sql.port import Statement, sql
 
 UNRESERVED = "state = 'scheduled', lease_id = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL"
-"""Sets a run free: it waits, and nobody has reserved it."""
+"""Releases a run: it is scheduled, and no worker has reserved it."""
 
 LISTED = f"[[r.due_at <= {NEVER} AND]]"
-"""The predicate of PostgreSQL's index `runs_due`, which is for lists that people read. It is true for each run."""
+"""The predicate of PostgreSQL's index `runs_due`, which serves lists for people. It is true for each run."""
 
 RUN_OF_HOLDER = """CROSS JOIN
 [[LATERAL (SELECT * FROM runs WHERE id = g.run_id OFFSET 0) r]]<<runs r ON r.id = g.run_id>>"""
-"""Joins the run `r` to its place `g` at a gate: the places are read first."""
+"""Joins the run `r` to its place `g` at a gate. The places are read first."""
 
 HELD_BY = "[[g.until_end IN (true, false) AND +g.run_id]]<<g.run_id>>"
 """The run of a place `g` at a gate, to search by it: `{HELD_BY} {in1}`. Only the index `gate_holders_run` is over
@@ -29,8 +29,8 @@ HELD_BY = "[[g.until_end IN (true, false) AND +g.run_id]]<<g.run_id>>"
 
 
 def job_of(row: str) -> str:
-    """Joins the job `j` to a row that has a `job_id`. It is no equality: the only way is to look up the job of each
-    row.
+    """Return SQL that joins the job `j` to a row with a `job_id`. BETWEEN instead of an equality makes the planner look
+    up the job of each row.
 
     >>> job_of("r")
     'j.id BETWEEN +r.job_id AND +r.job_id'
@@ -39,12 +39,12 @@ def job_of(row: str) -> str:
 
 
 def each_run(text: str, types: str, *, as_text: bool = False) -> Statement[Any]:
-    """A statement for each of some runs, from its text for one: the UPDATE of a run, or the INSERT of what is read from
-    it. `types` are those of its first values, which differ by run; $1 is its id. `as_text`: PostgreSQL's statement has
-    the arrays, each as one text, and the other values behind them; SQLite's is for `each`.
+    """Make a statement for many runs from its text for one run: an UPDATE of the run, or an INSERT of values read from
+    it. $1 is the run's id. `types` are the types of the first values, which differ by run. `as_text`: PostgreSQL's
+    statement takes each array as one text, followed by the other values. SQLite's statement is for `each`.
 
-    PostgreSQL finds the runs by their primary key. The values of each come by a full join, because the server has to
-    hash that. An UPDATE takes the rows by their places: they are locked.
+    PostgreSQL finds the runs by their primary key. A full join adds the values of each run, because the server has to
+    hash a full join. An UPDATE finds the rows by their physical places, because the rows are locked.
     """
     arrays = [f"${n}::text::{kind}[]" if as_text else f"${n}::{kind}[]" for n, kind in enumerate(types.split(), 1)]
     given = f"unnest({', '.join(arrays)}) given ({', '.join(f'v{n}' for n in range(1, len(arrays) + 1))})"
@@ -65,8 +65,9 @@ def each_run(text: str, types: str, *, as_text: bool = False) -> Statement[Any]:
 
 
 def each_line(text: str, line: str, row: type[Any] | None = None, *, first: int = 1) -> Statement[Any]:
-    """A statement for `Tx.scan`, from its text for one line. `line` are the names and types of the line's values, which
-    are the last ones: from `$first` on. PostgreSQL goes line by line, so that each finds its range of an index."""
+    """Make a statement for `Tx.scan` from its text for one line. `line` has the names and types of the line's values,
+    which are the last values, from `$first` on. PostgreSQL reads line by line, so that each line uses its range of an
+    index."""
     names, types = zip(*(value.split() for value in line.split(", ")), strict=True)
     arrays = ", ".join(f"${n}::{kind}[]" for n, kind in enumerate(types, first))
     of_line = re.sub(r"\$(\d+)", lambda n: n[0] if int(n[1]) < first else f"line.{names[int(n[1]) - first]}", text)
@@ -78,7 +79,7 @@ def each_line(text: str, line: str, row: type[Any] | None = None, *, first: int 
 
 
 def release_runs(which: str) -> Statement[Any]:
-    """Gives reserved runs back; which ones. They are locked in order."""
+    """Return a statement that releases reserved runs and returns which they were. It locks them in order."""
     return sql(f"""
     UPDATE runs SET {UNRESERVED}, ready_at = due_at
     WHERE [[id = ANY(ARRAY(SELECT id FROM runs WHERE]] {which} AND state = 'reserved' [[ORDER BY id FOR UPDATE))]]
@@ -87,12 +88,12 @@ def release_runs(which: str) -> Statement[Any]:
 
 
 def numbers(values: Iterable[int | Literal["NULL"]]) -> str:
-    """Integers as one text, such as `{1,2,NULL}`."""
+    """Return integers as one text, such as `{1,2,NULL}`."""
     return "{" + ",".join(map(str, values)) + "}"
 
 
 def words(values: Sequence[str]) -> str:
-    """Texts as one text, such as `{"a","b c"}`."""
+    """Return texts as one text, such as `{"a","b c"}`."""
     if not values:
         return "{}"
     joined = '","'.join(values)

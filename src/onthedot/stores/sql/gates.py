@@ -1,6 +1,6 @@
 """Keeps the gates: takes, leaves and passes on places, and chooses which waiting run is next.
 
-`arm.py` decides for a run that asks for its gates. Here is what all moves share that take, leave or pass on places.
+`arm.py` decides for a run that asks for its gates. This module has the parts that several moves share.
 
 A transaction that takes, leaves or passes on a gate holds its key until it ends. Keys are locked before runs.
 """
@@ -56,7 +56,7 @@ LEAVE = sql(
 
 
 class Heir(NamedTuple):
-    """A run that waits at a gate, and may be next. `holders` hold the gate now."""
+    """A run that waits at a gate and may be next. `holders` is the number of runs that hold the gate now."""
 
     key: str
     holders: int
@@ -67,8 +67,8 @@ class Heir(NamedTuple):
     caught_up_at: Micros | None
 
 
-# The runs that have waited longest at a gate, of those for whom there is room by their own capacity. Others may be
-# locked already, so PostgreSQL does not wait for these, and takes no more than there may be room for.
+# Lists the runs that have waited longest at a gate, if their own capacity leaves room. Other runs may be locked
+# already. So PostgreSQL does not wait for these runs, and locks no more of them than may find room.
 LIST_HEIRS = each_line(
     """
     SELECT $2, gate.holders, r.id, r.due_at, r.blocked_until_end, r.blocked_capacity, r.caught_up_at
@@ -85,8 +85,8 @@ LIST_HEIRS = each_line(
     first=2,
 )
 
-# The first slot of the job that is due before this one, has not asked for its overlap gate, and can still start,
-# whichever node has reserved it.
+# Finds the first slot of the job that is due before this one, has not asked for its overlap gate, and can still start.
+# Any node may have reserved it.
 OLDER_SLOT = f"""
 SELECT other.id FROM runs other
 WHERE other.job_id = mine.job_id AND other.due_at < mine.due_at AND other.target = mine.target
@@ -98,7 +98,7 @@ ORDER BY other.due_at, other.id LIMIT 1
 """  # noqa: S608 - a constant
 FIND_OLDER = sql(f"SELECT ({OLDER_SLOT.replace('{at}', '$2')}) FROM runs mine WHERE mine.id = $1")  # noqa: S608
 
-# Nothing happens to a run that another transaction works on.
+# A run that another transaction has locked stays unchanged.
 MARK_FIRST = sql("""
 UPDATE runs SET caught_up_at = $2
 WHERE id = (SELECT id FROM runs WHERE id = $1 AND state <> 'running' [[FOR UPDATE SKIP LOCKED]])
@@ -106,7 +106,7 @@ WHERE id = (SELECT id FROM runs WHERE id = $1 AND state <> 'running' [[FOR UPDAT
 
 
 class Idle(NamedTuple):
-    """A run that holds a place in a limit and has not started: what it needs, and which node has reserved it."""
+    """A run that holds a place in a limit and has not started: its needs, and the node that has reserved it."""
 
     key: str
     run_id: int
@@ -139,7 +139,7 @@ LIST_WAITING = sql(
     """  # noqa: S608 - a constant
 )
 
-# Limits at which runs wait, with a holder that has not started.
+# Lists limits where runs wait while a holder has not started.
 LIST_NOT_IN_USE = sql(f"""
 SELECT DISTINCT g.key FROM gate_holders g {RUN_OF_HOLDER}
 WHERE NOT g.until_end AND r.state <> 'running'
@@ -151,8 +151,8 @@ UNBLOCK = sql(f"UPDATE runs SET {_UNBLOCKED} WHERE id {{in1}}")  # noqa: S608 - 
 
 
 class Crowd(NamedTuple):
-    """Statements about all runs of a job or a queue: the gates that they hold or wait at, places in limits that they
-    do not use, and how those that wait are ready again."""
+    """Statements about all runs of a job or a queue. They list the gates that the runs hold or wait at, list unused
+    places in limits, and make waiting runs ready again."""
 
     keys: Statement[Any]
     unused: Statement[Place]
@@ -183,8 +183,8 @@ WHERE r.blocked_on IS NOT NULL AND r.blocked_capacity IS NOT NULL GROUP BY r.blo
 HAVING max(r.blocked_capacity) > (SELECT count(*) FROM gate_holders g WHERE g.key = r.blocked_on)
 """)
 
-# Some thousand idle rates at a time: there may be one for every value of an argument. One that another transaction
-# has locked is not idle.
+# Deletes some thousand idle rates at a time, because each value of an argument may have its own. A rate that another
+# transaction has locked is not idle.
 FORGET_IDLE_RATES = sql("""
 DELETE FROM rates
 WHERE key IN (SELECT key FROM rates WHERE tat < $1 ORDER BY tat LIMIT 5000 [[FOR UPDATE SKIP LOCKED]]) AND tat < $1
@@ -195,19 +195,19 @@ WHERE key IN (SELECT key FROM rates WHERE tat < $1 ORDER BY tat LIMIT 5000 [[FOR
 
 
 async def lock_gates(tx: Tx, keys: Iterable[str], *, late: bool = False) -> None:
-    """Hold these gates until the transaction ends."""
+    """Lock these gates until the transaction ends."""
     if tx.concurrent:
         await tx.lock_keys((striped("gate", key) for key in keys), late=late)
 
 
 async def lock_gates_of(tx: Tx, run_ids: Sequence[int], *, late: bool = False) -> None:
-    """Hold the gates that these runs hold or wait at."""
+    """Lock the gates that these runs hold or wait at."""
     if tx.concurrent:
         await lock_gates(tx, await tx.values(LIST_KEYS_OF_RUNS, run_ids), late=late)
 
 
 async def lock_gates_of_all(tx: Tx, runs: Crowd, owner: int | str) -> None:
-    """Hold the gates that any run of a job or a queue holds or waits at."""
+    """Lock the gates that any run of a job or a queue holds or waits at."""
     if tx.concurrent:
         await lock_gates(tx, await tx.values(runs.keys, owner))
 
@@ -216,13 +216,14 @@ async def lock_gates_of_all(tx: Tx, runs: Crowd, owner: int | str) -> None:
 
 
 async def take_gates(tx: Tx, places: Sequence[tuple[str, int, bool]]) -> None:
-    """Hold gates that are locked and have room: key, run, and whether the run holds it until its end."""
+    """Take places at gates that are locked and have room. Each is a key, a run, and whether the run holds it to its
+    end."""
     if places:
         await tx.each(TAKE, places)
 
 
 async def open_gates(tx: Tx, run_ids: Sequence[int], *, ended: bool) -> None:
-    """Open the gates of runs that stopped running. A run that is tried again keeps its overlap gate."""
+    """Open the gates of runs that stopped running. A run that is retried keeps its overlap gate."""
     if run_ids:
         await leave_gates(tx, await tx.rows(LIST_PLACES, run_ids, ended))
 
@@ -237,9 +238,9 @@ async def leave_gates(tx: Tx, places: Sequence[Place]) -> None:
 
 
 async def pass_on(tx: Tx, keys: Iterable[str]) -> int:
-    """Pass open gates to the runs that have waited longest, as far as there is room; how many runs.
+    """Pass open gates to the runs that have waited longest, while there is room. Return how many runs got one.
 
-    Overdue slots start in order: an older slot that has not asked yet is put first.
+    Overdue slots start in order, so an older slot that has not asked yet goes first.
     """
     passed, open_keys = 0, sorted(set(keys))
     while open_keys:
@@ -274,7 +275,7 @@ def choose_heirs(heirs: Iterable[Heir]) -> list[Heir]:
 
 
 async def _put_older_first(tx: Tx, heir: Heir) -> bool:
-    """Whether a slot that is due before this one takes the gate in its place."""
+    """Give the gate to an older slot instead of this one, if there is one. Return whether that was done."""
     if not heir.until_end or heir.caught_up_at is None:
         return False
     older = await tx.value(FIND_OLDER, heir.run_id, heir.caught_up_at)
@@ -284,8 +285,8 @@ async def _put_older_first(tx: Tx, heir: Heir) -> bool:
 
 
 async def put_first(tx: Tx, run_id: int, key: str, now: Micros) -> bool:
-    """Give a slot its overlap gate, which is locked and open, before it has asked; False if another transaction works
-    on the slot."""
+    """Give a slot its overlap gate before it has asked. The gate is locked and open. Return False if another
+    transaction has locked the slot."""
     if not await tx.do(MARK_FIRST, run_id, now):
         return False
     await take_gates(tx, [(key, run_id, True)])
@@ -297,21 +298,22 @@ async def put_first(tx: Tx, run_id: int, key: str, now: Micros) -> bool:
 
 
 async def find_idle(tx: Tx, keys: Sequence[str], now: Micros) -> tuple[list[Idle], Serving]:
-    """The holders of these limits that have not started; and what the living nodes can start."""
+    """Return the holders of these limits that have not started, and the runs' needs that living nodes can serve."""
     idle = await tx.rows(LIST_IDLE, keys, now) if keys else []
     return idle, Serving(await living_nodes(tx, now) if idle else ())
 
 
 def stuck_runs(idle: Iterable[Idle], serving: Serving) -> list[Place]:
-    """The places of runs that no living worker can start."""
+    """Return the places of runs that no living worker can start."""
     return [Place(one.run_id, one.key) for one in idle if not serving.can_start(one.need, one.holder)]
 
 
 async def take_back(tx: Tx, key: str, stuck: Sequence[Place], serving: Serving, *, wanted: bool) -> bool:
-    """Give a limit's places that no living worker can use to others, if any can use them; whether that was done.
+    """Release a limit's places that no living worker can use, if another run can use them. Return whether that was
+    done.
 
-    `wanted` says that a run asks for one now. The stuck runs, and all like them that wait there, are ready, hold no
-    place, and ask again when a worker for them is back. The key is locked.
+    `wanted`: a run asks for a place now. The stuck runs, and all waiting runs like them, become ready and hold no
+    place. They ask again when a worker for them is back. The key is locked.
     """
     waiting = await tx.rows(LIST_WAITING, key)
     unable = [run_id for run_id, *need in waiting if not serving.can_start(Need(*need))]
@@ -323,15 +325,15 @@ async def take_back(tx: Tx, key: str, stuck: Sequence[Place], serving: Serving, 
 
 
 async def leave_lines(tx: Tx, runs: Crowd, owner: int | str) -> None:
-    """Make the waiting runs of a job or a queue ready again, and give up the places that they do not use: `arm` decides
-    again. Their gates are locked."""
+    """Make the waiting runs of a job or a queue ready again, and give up the places that they do not use. Then `arm`
+    decides again. Their gates are locked."""
     await tx.do(runs.unblock, owner)
     await leave_gates(tx, await tx.rows(runs.unused, owner))
 
 
 async def recount_gates(tx: Tx, *, now: Now = None) -> int:
-    """Forget holders that are gone, pass on gates that stayed closed by mistake, and give unusable places to other
-    runs. Idle rates are forgotten. Returns how many runs were freed from gates that stayed closed."""
+    """Delete holders that no longer exist, pass on gates that stayed closed by mistake, give unusable places to other
+    runs, and delete idle rates. Return how many runs got a gate that had stayed closed."""
     at = await tx.clock(now)
     await tx.do(FORGET_GONE)
     closed = await tx.values(LIST_LEFT_CLOSED)
@@ -339,9 +341,9 @@ async def recount_gates(tx: Tx, *, now: Now = None) -> int:
     await lock_gates(tx, [*closed, *stuck])
     freed = await pass_on(tx, closed)
     for key in sorted(stuck):
-        idle, serving = await find_idle(tx, [key], at)  # as it is now that the key is locked
+        idle, serving = await find_idle(tx, [key], at)  # read again, now that the key is locked
         places = stuck_runs(idle, serving)
         if places:
             await take_back(tx, key, places, serving, wanted=False)
-    await tx.do(FORGET_IDLE_RATES, at)  # after the keys of gates: `arm` holds those and waits for rates
+    await tx.do(FORGET_IDLE_RATES, at)  # after the gates, as in `arm`: it locks gates first, then rates
     return freed

@@ -1,4 +1,4 @@
-"""Reads runs, attempts and dead letters for people, and why a run waits."""
+"""Reads runs, attempts and dead letters for people, and explains why a run waits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROGRESS = """
 (SELECT n.progress FROM notes n WHERE n.run_id = {id} AND n.progress IS NOT NULL ORDER BY n.attempt DESC LIMIT 1)
 """
 
-# The last attempt that has ended. PostgreSQL may read all attempts unless there is a LIMIT.
+# The last attempt that has ended. Without LIMIT, PostgreSQL may read all attempts.
 _LAST_ATTEMPT = """[[
 LEFT JOIN LATERAL (SELECT a.node, a.revision FROM attempts a WHERE a.run_id = {id} AND a.attempt = {attempt} LIMIT 1) a
 ON true]]<<
@@ -53,11 +53,11 @@ FROM {{source}} {_LAST_ATTEMPT.format(id="h.id", attempt="h.attempts")}
 WHERE {{wanted}}
 """  # noqa: S608
 
-_AT_STATE, _AT_PRIORITY, _AT_PROGRESS = 6, 18, 20  # where they stand in a run's row
+_AT_STATE, _AT_PRIORITY, _AT_PROGRESS = 6, 18, 20  # their places in a run's row
 
 
 def shown(*row: Any) -> RunRecord:
-    """A run, from its row."""
+    """Return a run from its row."""
     run = list(row)
     run[_AT_STATE] = RunState(run[_AT_STATE])
     run[_AT_PRIORITY] = PRIORITIES[run[_AT_PRIORITY]]
@@ -75,7 +75,7 @@ SHOW_FINISHED = sql(
     FINISHED.format(source="history h CROSS JOIN jobs j", wanted="j.id = h.job_id AND h.id {in1}"), shown
 )
 
-# Retention bounds a job's history, so all of it is read without an index of its own.
+# Retention bounds a job's history. So this reads all of it, without an index of its own.
 LIST_RUNS_OF_SLOTS = sql("""
 SELECT slot_at, state FROM runs WHERE job_id = $1 AND slot_at BETWEEN $2 AND $3 AND trigger = $4
 UNION ALL
@@ -106,7 +106,7 @@ async def get_runs(tx: Tx, run_ids: Sequence[int]) -> list[RunRecord]:
 
 
 async def finished_runs(tx: Tx, run_ids: Sequence[int]) -> dict[int, RunRecord]:
-    """Finished runs by id."""
+    """Return finished runs by id."""
     return {run.id: run for run in await tx.rows(SHOW_FINISHED, run_ids)} if run_ids else {}
 
 
@@ -126,9 +126,9 @@ async def count_runs(tx: Tx) -> dict[RunState, int]:
     return {state: counts[state.value] for state in RunState if state.value in counts}
 
 
-# ── dead letters: dead runs that nobody has settled ──────────────────────────────────────────────────────────────
+# ── dead letters: dead runs that no user has settled ──────────────────────────────────────────────────────────────
 
-# Backwards from the newest end, along an index that holds the dead letters only.
+# Reads backwards from the newest end, along an index of the dead letters only.
 LIST_DEAD = sql(
     FINISHED.format(
         source="history h <<INDEXED BY history_dead>> CROSS JOIN jobs j",
@@ -140,7 +140,7 @@ ORDER BY h.ended_at DESC, h.id DESC LIMIT $6""",
     shown,
 )
 
-# In one order for all, so that no two transactions wait for each other. The second finds them settled.
+# All transactions lock in one order, so that no two wait for each other. The second one finds the runs settled.
 LOCK_DEAD = sql("""
 SELECT id FROM history WHERE id {in1} AND state = 'dead' AND settled IS NULL ORDER BY id [[FOR UPDATE]]
 """)
@@ -166,7 +166,7 @@ async def settle_dead(tx: Tx, settled: Sequence[tuple[int, str]]) -> list[bool]:
     return answers
 
 
-# ── why a run waits, and how much nodes and owners hold ──────────────────────────────────────────────────────────
+# ── why a run waits, and how many runs nodes and owners hold ──────────────────────────────────────────────────────────
 
 COUNT_HELD = sql("""
 SELECT incarnation, count(*) FILTER (WHERE state = 'reserved'), count(*) FILTER (WHERE state = 'running')

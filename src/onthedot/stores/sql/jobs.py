@@ -1,4 +1,4 @@
-"""Job definitions: creates and edits jobs, and decides what an edit does to planned slots.
+"""Creates and edits job definitions, and decides what an edit does to planned slots.
 
 docs/design/store-moves.md has the table of cases: "What an edit does to slots".
 """
@@ -45,7 +45,7 @@ class ShownRow(NamedTuple):
     shown: str
 
 
-# Exhausted is not stored but seen: no schedule will yield another slot, and no run of a schedule is open.
+# The state "exhausted" is not stored but computed: no schedule has another slot, and no run of a schedule is open.
 STATE_SHOWN = """
 CASE WHEN j.state = 'active'
       AND EXISTS (SELECT 1 FROM schedules s WHERE s.job_id = j.id)
@@ -75,7 +75,7 @@ async def get_job(tx: Tx, name: str, *, namespace: str = "default") -> JobRecord
 
 
 def shown_job(row: ShownRow, record: JobRecord) -> JobRecord:
-    """The job as people see it."""
+    """Return the job as people see it."""
     return replace(record, state=JobState(row.shown), pause_reason=row.pause_reason, paused_until=row.paused_until)
 
 
@@ -101,7 +101,8 @@ class LockedRow(NamedTuple):
 
 
 def _lock(which: str) -> Statement[LockedRow]:
-    """Locks a job that is not deleted. Nobody plans, submits or arms runs of it before the transaction ends."""
+    """Return a statement that locks a job that is not deleted. No other transaction plans, submits or arms runs of the
+    job before this one ends."""
     columns = ", ".join(LockedRow._fields)
     return sql(f"SELECT {columns} FROM jobs WHERE {which} AND state <> 'deleted' [[FOR UPDATE]]", LockedRow)  # noqa: S608
 
@@ -113,7 +114,7 @@ LOCK_RUNS = sql("SELECT 1 FROM runs WHERE job_id = $1 ORDER BY id [[FOR UPDATE]]
 
 
 async def lock_job(tx: Tx, job_id: int) -> JobRecord:
-    """Lock a job and return it; `UnknownJob` if there is none, or not any more."""
+    """Lock a job and return it. Raise `UnknownJob` if there is none, or if it was deleted."""
     row = await tx.row(LOCK_JOB, job_id)
     if row is None:
         raise UnknownJob(f"job {job_id} does not exist, or not any more")
@@ -121,7 +122,7 @@ async def lock_job(tx: Tx, job_id: int) -> JobRecord:
 
 
 async def _record_of(tx: Tx, row: LockedRow) -> JobRecord:
-    """The job as it is stored; `StoreUnusable` if its definition cannot be read."""
+    """Return the stored job. Raise `StoreUnusable` if its definition cannot be read."""
     record = await tx.records.get(tx, row.id, row.revision, row.state)
     return replace(record, pause_reason=row.pause_reason, paused_until=row.paused_until)
 
@@ -137,7 +138,7 @@ async def lock_runs(tx: Tx, job_id: int) -> None:
 
 
 class StoredRow(NamedTuple):
-    """A schedule as an edit or a pause finds it."""
+    """A schedule as stored before an edit or a pause."""
 
     schedule_id: str
     watermark: Micros
@@ -146,10 +147,10 @@ class StoredRow(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What an edit finds."""
+    """The stored state before an edit."""
 
     stored: dict[str, StoredRow]
-    edges: dict[str, Micros]  # W of each schedule that survives
+    edges: dict[str, Micros]  # W of each schedule that the edit keeps
     exceptions: plan.SlotExceptions
 
 
@@ -162,7 +163,7 @@ SET owner = $2, revision = $3, task = $4, queue = $5, route = $6, priority = $7,
     definition_hash = $10, updated_at = $11
 """)
 
-# Its runs wait where and how the new definition says.
+# The job's runs wait at the place and in the order of the new definition.
 REROUTE = sql("""
 UPDATE runs SET queue = $2, route = CASE target WHEN '' THEN $3 ELSE route END, priority = $4, rank = NULL
 WHERE job_id = $1
@@ -185,14 +186,14 @@ SET_NEXT = sql("UPDATE schedules SET next_at = $1 WHERE job_id = $2 AND schedule
 PULL_BACK = sql("UPDATE schedules SET watermark = {least}(watermark, $3) WHERE job_id = $1 AND schedule_id = $2")
 DELETE_SCHEDULE = sql("DELETE FROM schedules WHERE job_id = $1 AND schedule_id = $2")
 
-# Exceptions go with their schedule, except recorded ones ahead: the schedule may come back.
+# Exceptions are deleted with their schedule. Recorded ones ahead are kept, because the schedule may be added again.
 DELETE_EXCEPTIONS = sql("""
 DELETE FROM exceptions WHERE job_id = $1 AND schedule_id = $2 AND (NOT recorded OR slot_at <= $3)
 """)
 
 SET_KIND = sql("UPDATE schedules SET delay = $3, zoned = $4 WHERE job_id = $1 AND schedule_id = $2")
 
-# Every open run of a fixed delay is marked, also one that was planned before the schedule became a fixed delay.
+# Marks every open run of a fixed delay, even if it was planned before the schedule became a fixed delay.
 MARK_DELAYED = sql("UPDATE runs SET delayed = true WHERE job_id = $1 AND trigger = $2")
 
 WAIT_FOR_END = sql("""
@@ -203,8 +204,9 @@ SET watermark = {least}(watermark, $4),
 WHERE job_id = $1 AND schedule_id = $2
 """)
 
-# W: the later of now and the newest slot ever armed. That slot belongs to a live run; or to a run that ended before
-# the slot's instant, which the schedule notes; or, if the clock was set back, to a run that ended in the future.
+# W: the later of now and the newest slot ever armed. That slot may belong to a live run. It may belong to a run that
+# ended before the slot's instant; the schedule notes this. If the clock was set back, it may belong to a run that ended
+# in the future.
 FIND_EDGE = sql("""
 SELECT {greatest}(
     $4,
@@ -253,7 +255,8 @@ async def put_job(
 
 
 async def _if_same(tx: Tx, found: LockedRow, definition: str) -> JobRecord | None:
-    """The stored record if it means the same. It is encoded again: another version may have written its text."""
+    """Return the stored record if it means the same. The record is encoded again, because another version may have
+    written the stored text."""
     with suppress(StoreUnusable):  # an unreadable definition is replaced
         record = await _record_of(tx, found)
         return record if encode(record.job) == definition else None
@@ -273,7 +276,7 @@ async def _store(tx: Tx, record: JobRecord, definition: str) -> None:
 
 
 async def _look(tx: Tx, job_id: int, job: Job, windows: Sequence[Window], now: Micros) -> Before:
-    """Read what the edit depends on. The job is locked, so none of it changes before it is written."""
+    """Read all that the edit depends on. The job is locked, so nothing of this changes before the edit is written."""
     kept = {schedule_id(schedule) for schedule in job.schedules}
     stored = {row.schedule_id: row for row in await tx.rows(LOCK_STORED, job_id)}
     edges = {name: await find_edge(tx, job_id, name, now) for name in stored if name in kept}
@@ -284,7 +287,7 @@ async def _look(tx: Tx, job_id: int, job: Job, windows: Sequence[Window], now: M
 def _check_windows(
     job_id: int, job: Job, windows: Sequence[Window], before: Before, now: Micros, *, fenced: bool
 ) -> None:
-    """`WindowStale` if a window does not fit what is stored."""
+    """Raise `WindowStale` if a window does not fit the stored state."""
     grids = {schedule_id(schedule): is_grid(schedule) for schedule in job.schedules}
     for name, row in before.stored.items():
         if fenced and row.delay is None and name not in grids:
@@ -301,7 +304,7 @@ def _check_windows(
 
 
 async def _write_schedules(tx: Tx, put: PutJob, windows: Sequence[Window], before: Before, now: Micros) -> None:
-    """Withdraw runs ahead that may not be wanted any more, drop schedules, continue or add the others."""
+    """Withdraw runs ahead that may be unwanted now. Drop schedules, and continue or add the others."""
     job_id = put.record.id
     kept = {schedule_id(schedule): schedule for schedule in put.record.job.schedules}
     given = {window.schedule_id: window for window in windows}
@@ -333,7 +336,7 @@ async def _drop(
 
 
 async def _add(tx: Tx, record: JobRecord, window: Window, known: KnownExceptions, now: Micros) -> int:
-    """Add a schedule. Nothing is planned for a paused job: resuming it gives the slots their fates."""
+    """Add a schedule. A paused job plans no runs: resuming it decides about the slots."""
     job_id, name = record.id, window.schedule_id
     zoned = name in zoned_ids(record.job)
     await tx.do(INSERT_SCHEDULE, job_id, name, bucket_of(job_id), zoned, window.start, window.delay)
@@ -341,7 +344,7 @@ async def _add(tx: Tx, record: JobRecord, window: Window, known: KnownExceptions
         first = window.slots[0].slot_at if window.slots else window.next_at
         await tx.do(SET_NEXT, first, job_id, name)
         return 0
-    # It may have been dropped before: slots that were cancelled ahead then stay cancelled.
+    # The schedule may have been dropped earlier. Then slots that were cancelled ahead stay cancelled.
     ended = await plan.ended_slots(tx, job_id, window) if record.revision > 1 else ()
     planned = Planned.settled(known, job_id, window, delayed=window.delay is not None, ended=ended)
     return await plan.write_windows(tx, [planned], now)
@@ -358,14 +361,14 @@ async def _continue(tx: Tx, record: JobRecord, window: Window, before: Before, n
         await pull_back(tx, job_id, name, edge, window.delay)
         return 0
     if row.watermark < edge and row.next_at is not None and row.next_at <= edge:
-        return 0  # the planner is behind: it catches up from here under the new rule
+        return 0  # the planner is late: it continues from here with the new rule
     window = behind(window, edge)
     ended = await plan.ended_slots(tx, job_id, window)
     return await plan.write_windows(tx, [Planned.settled(before.exceptions, job_id, window, ended=ended)], now)
 
 
 async def pull_back(tx: Tx, job_id: int, name: str, edge: Micros, delay: Micros | None) -> None:
-    """Nothing is planned after the edge. A fixed delay waits for the end of its run."""
+    """Set the watermark back to the edge. A fixed delay waits for the end of its run."""
     if delay is None:
         await tx.do(PULL_BACK, job_id, name, edge)
     else:
@@ -373,12 +376,12 @@ async def pull_back(tx: Tx, job_id: int, name: str, edge: Micros, delay: Micros 
 
 
 async def withdraw(tx: Tx, job_id: int, name: str, edge: Micros) -> int:
-    """Remove a schedule's runs after the edge that were never armed; how many. Their gates open."""
+    """Remove a schedule's runs after the edge that were never armed, and open their gates. Return how many."""
     gone = await tx.values(WITHDRAW, job_id, edge, slot_trigger(name))
     await open_gates(tx, gone, ended=True)
     return len(gone)
 
 
 async def find_edge(tx: Tx, job_id: int, name: str, now: Micros) -> Micros:
-    """W: no run of a slot at or before it is withdrawn."""
+    """Return W: no run of a slot at or before W is withdrawn."""
     return int(await tx.value(FIND_EDGE, job_id, name, slot_trigger(name), now))

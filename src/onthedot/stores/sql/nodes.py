@@ -1,4 +1,4 @@
-"""Registers nodes, renews and ends their leases, drains them, and lists them. Their terms are in `terms.py`."""
+"""Registers nodes, renews and ends their leases, drains them, and lists them. For their terms, see `terms.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onthedot.stores.values import Beat, Node, most
 LOCK_NODE = sql("SELECT 1 FROM nodes WHERE incarnation = $1 [[FOR UPDATE]]")
 LOCK_NODES_OF = sql("SELECT 1 FROM nodes WHERE id = $1 ORDER BY number [[FOR UPDATE]]")
 
-# A second registration is a beat.
+# A second registration renews the lease, like a heartbeat.
 REGISTER = sql("""
 INSERT INTO nodes (incarnation, id, host, pid, roles, offers, tzdata, registered_at, ttl, lease_until, ended, reaped)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $8[[::bigint]] + $9[[::bigint]], false, 0)
@@ -27,7 +27,7 @@ UPDATE nodes SET lease_until = $2, ttl = $3, draining = draining OR $4
 WHERE incarnation = $1 AND NOT ended RETURNING draining
 """)
 
-# Leases written before the clock was set back. A node that beats at this moment does so itself.
+# Shortens leases that were written before the clock was set back. A node that sends a heartbeat now does this itself.
 SHORTEN_LEASES = sql("""
 UPDATE nodes SET lease_until = $1[[::bigint]] + ttl
 WHERE [[number IN (SELECT number FROM nodes WHERE]] NOT ended AND lease_until > $1[[::bigint]] + ttl
@@ -109,12 +109,12 @@ async def list_nodes(tx: Tx, *, limit: int | None = None, living: bool = False, 
 
 
 async def living_nodes(tx: Tx, now: Micros) -> list[Node]:
-    """Nodes whose lease is alive, newest first."""
+    """Return the nodes whose lease is alive, newest first."""
     return [_node(*row) for row in await tx.rows(LIST_LIVING, now)]
 
 
 def _node(id: str, incarnation: str, host: str, pid: int, roles: str, offers: str, draining: bool, *rest: Any) -> Node:
-    """A node, from its row: its roles and what it offers are JSON."""
+    """Return a node from its row. Its roles and its offers are JSON."""
     offer = json.loads(offers)
     queues, labels, tasks = (tuple(offer[name]) for name in ("queues", "labels", "tasks"))
     work = (tuple(json.loads(roles)), queues, labels, tasks, offer["seats"], bool(draining))
@@ -122,11 +122,11 @@ def _node(id: str, incarnation: str, host: str, pid: int, roles: str, offers: st
 
 
 def expired(incarnation: str) -> NodeExpired:
-    """The error for a node that is not registered, or whose lease has ended."""
+    """Return the error for a node that is not registered, or whose lease has ended."""
     return NodeExpired(f"incarnation {incarnation}: its lease has ended; register a new one to go on")
 
 
 async def lock_node(tx: Tx, incarnation: str) -> None:
-    """Lock a node before changing more of it than its lease: FOR KEY SHARE does not wait for a plain UPDATE."""
+    """Lock a node before changing more than its lease. FOR KEY SHARE does not wait for a plain UPDATE."""
     if tx.concurrent:
         await tx.rows(LOCK_NODE, incarnation)

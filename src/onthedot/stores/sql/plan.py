@@ -1,7 +1,7 @@
 """Turns schedules into runs: lists due schedules, writes windows of slots, and records skips.
 
-A window is written by compare-and-set: its job has the revision, and its schedule the watermark, that it was computed
-from. Slots whose fate was given ahead (exceptions) are read with their schedules and applied in the same write.
+A window is written by compare-and-set: its job must have the revision, and its schedule the watermark, from which it
+was computed. Slots whose fate was set ahead (exceptions) are read with their schedules and applied in the same write.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ R = TypeVar("R")
 
 
 def try_schedule(found: str) -> str:
-    """A condition for changing a schedule after keys or runs were locked: PostgreSQL does not wait for its row."""
+    """Return a condition for changing a schedule after keys or runs were locked. PostgreSQL does not wait for its
+    row."""
     return f"{found} [[AND EXISTS (SELECT 1 FROM schedules WHERE {found} FOR UPDATE NOWAIT)]]"  # noqa: S608
 
 
-# ── exceptions: slots whose fate was given ahead ─────────────────────────────────────────────────────────────
+# ── exceptions: slots whose fate was set ahead ───────────────────────────────────────────────────────────────
 
 _WANTED = wanted_pairs("job_id bigint", "schedule_id text")
 
@@ -63,12 +64,12 @@ class SlotExceptions:
             self._fates[job_id, schedule_id].append(SlotException(slot_at, reason, bool(recorded), run_id))
 
     def of(self, job_id: int, schedule_id: str) -> tuple[SlotException, ...]:
-        """Those of one schedule, in order."""
+        """Return the exceptions of one schedule, in order."""
         return tuple(sorted(self._fates.get((job_id, schedule_id), ())))
 
 
 async def find_exceptions(tx: Tx, schedules: Iterable[tuple[int, str]]) -> SlotExceptions:
-    """The exceptions of schedules, each by its job and id."""
+    """Return the exceptions of these schedules. Each schedule is given by its job and id."""
     wanted = sorted(set(schedules))
     return SlotExceptions(await tx.rows(LIST_EXCEPTIONS, *zip(*wanted, strict=True)) if wanted else ())
 
@@ -80,7 +81,7 @@ GROUP = 64
 
 
 class ScheduleRow(NamedTuple):
-    """A schedule, with the revision and the state of its job, and why that is paused."""
+    """A schedule with its job's revision, state and reason for a pause."""
 
     job_id: int
     schedule_id: str
@@ -102,8 +103,8 @@ SCHEDULE = f"s.job_id, s.schedule_id, s.origin, s.watermark, s.next_at, s.last_e
 def _along_due(
     select: str, limit: str, row: type[R], *, first: str = "0", groups: int = BUCKETS // GROUP
 ) -> Statement[R]:
-    """A statement that reads along the index of due schedules. SQLite's index has a range for each group of buckets; it
-    merges the ranges row by row, so that it reads no more rows than are asked for."""
+    """Return a statement that reads along the index of due schedules. SQLite's index has a range for each group of
+    buckets. SQLite merges the ranges row by row, so that it reads no more rows than the caller wants."""
     order = f"ORDER BY next_at, job_id, schedule_id {limit}"
     ranges = [select.replace("{group}", f"s.bucket / {GROUP} = {first} + {place} AND") for place in range(groups)]
     return sql(f"{select} {order}".replace("{group}", ""), row, sqlite=f"{' UNION ALL '.join(ranges)} {order}")
@@ -111,7 +112,7 @@ def _along_due(
 
 @cache
 def list_due(groups: int) -> Statement[ScheduleRow]:
-    """Lists the due schedules of active jobs in some buckets, from a place on."""
+    """Return a statement that lists the due schedules of active jobs in some buckets, after a cursor."""
     text = f"""
     SELECT {SCHEDULE} FROM schedules s <<INDEXED BY schedules_due CROSS>> JOIN jobs j ON {job_of("s")}
     WHERE <<{{group}}>> s.next_at <= $1 AND s.bucket >= $2 AND s.bucket < $3 AND <<+>>j.state = 'active'
@@ -121,7 +122,7 @@ def list_due(groups: int) -> Statement[ScheduleRow]:
 
 
 def list_due_in(buckets: range) -> Statement[ScheduleRow]:
-    """The same for the buckets of one shard."""
+    """Return the same statement for the buckets of one shard."""
     return list_due((buckets.stop - 1) // GROUP - buckets.start // GROUP + 1)
 
 
@@ -141,7 +142,8 @@ async def due_schedules(tx: Tx, *, until: Micros, limit: int, shard: int = 0, la
 
 
 async def schedule_states(tx: Tx, rows: Sequence[ScheduleRow]) -> list[ScheduleState]:
-    """The states of these schedules, except of jobs with an unreadable definition: reading such a job tells why."""
+    """Return the states of these schedules, but not of jobs with an unreadable definition. Reading such a job reports
+    why."""
     if not rows:
         return []
     exceptions = await find_exceptions(tx, ((row.job_id, row.schedule_id) for row in rows))
@@ -168,7 +170,7 @@ _IN_NAMESPACES = "($1[[::text[] ]] IS NULL OR j.namespace {in1})"
 
 _OF_OWNER = "(CAST($2 AS text) IS NULL OR j.owner = $2)"
 
-# Along the index: how far one call reads, and what it finds up to there.
+# These two read along the index. The first finds where one call stops, the second lists the schedules up to there.
 FIND_STOP = _along_due(
     """
     SELECT s.next_at, s.job_id, s.schedule_id FROM schedules s <<INDEXED BY schedules_due>>
@@ -190,7 +192,7 @@ LIST_NEXT = _along_due(
 
 
 def _by_jobs(index: str, found: str) -> tuple[Statement[Any], Statement[ScheduleRow]]:
-    """Through an index of jobs: how many jobs it finds, and the schedules of these."""
+    """Return two statements over an index of jobs: one counts the jobs that it finds, one lists their schedules."""
     jobs = f"jobs j <<INDEXED BY {index}>> WHERE {found}"
     return sql(f"SELECT count(*) FROM (SELECT 1 FROM {jobs} LIMIT $3) AS few"), sql(  # noqa: S608
         f"""
@@ -213,7 +215,7 @@ async def next_schedules(
     tx: Tx, *, until: Micros, limit: int, namespaces: Sequence[str] | None = None, owner: str | None = None,
     after: values.ScheduleCursor | None = None,
 ) -> values.NextSchedules:  # fmt: skip
-    """The schedules of few jobs are found by their jobs, all others along the index of due schedules."""
+    """Return the next schedules. If few jobs match, read by job, else along the index of due schedules."""
     place, reached = after or _BEGIN, None
     seen = (None if namespaces is None else sorted(namespaces), owner)
     given = (*seen, until, *place, limit + 1)
@@ -231,7 +233,7 @@ async def next_schedules(
 
 # ── plan ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# Compare: both rows stay so until the end of the transaction.
+# Compare: both rows stay unchanged until the end of the transaction.
 LOCK_SCHEDULES = sql(f"""
 SELECT s.job_id, s.schedule_id, j.revision, j.state, s.watermark, s.next_at, s.delay IS NOT NULL
 FROM {_WANTED}
@@ -269,16 +271,16 @@ async def _lock_schedules(tx: Tx, schedules: Sequence[tuple[int, str]]) -> list[
     return await tx.rows(LOCK_SCHEDULES, [job_id for job_id, _ in schedules], [name for _, name in schedules])
 
 
-# A run that ended ahead of its slot did so less than an hour ahead: no planner looks that far. All those that ended
-# before the clock was set back are in the range, too.
+# A run ends at most an hour ahead of its slot, because no planner looks further ahead. The range also includes runs
+# that ended before the clock was set back.
 LIST_ENDED_SLOTS = sql("""
 SELECT slot_at, target FROM history WHERE job_id = $1 AND ended_at > $2 AND trigger = $3 AND slot_at >= $4
 """)
 
 
 async def ended_slots(tx: Tx, job_id: int, window: Window) -> set[SlotTarget]:
-    """The slots of a window whose runs have ended: an edit, or the end of a pause, covers them again. A fixed delay
-    never comes back to a slot."""
+    """Return the slots of a window whose runs have ended. An edit, or the end of a pause, plans such slots again. A
+    fixed delay never plans a slot again."""
     if not window.slots or window.delay is not None:
         return set()
     first, trigger = min(slot.slot_at for slot in window.slots), slot_trigger(window.schedule_id)
@@ -287,7 +289,7 @@ async def ended_slots(tx: Tx, job_id: int, window: Window) -> set[SlotTarget]:
 
 
 async def write_windows(tx: Tx, windows: Sequence[Planned], now: Micros) -> int:
-    """Insert the windows' runs and skips and move the watermarks; how many runs are new."""
+    """Insert the windows' runs and skips, and move the watermarks. Return how many runs are new."""
     inserted = await _insert_windows(tx, windows, now)
     await _move_watermarks(tx, windows)
     return inserted
@@ -298,7 +300,7 @@ async def _insert_windows(tx: Tx, windows: Sequence[Planned], now: Micros) -> in
         await record_skips(tx, job_id, window, now, exceptions)
         if exceptions:
             await _keep_exceptions(tx, job_id, window, exceptions, now)
-    runs = window_writes.inserts_of(windows)  # by their instants: SQLite drains rows that lie together 3 times as fast
+    runs = window_writes.inserts_of(windows)  # in the order of instants: SQLite drains adjacent rows 3 times as fast
     if not runs:
         return 0
     tx.hints.append(Hint("runs", runs[0].due_at))
@@ -318,7 +320,7 @@ async def _move(tx: Tx, schedules: Mapping[tuple[int, str], tuple[Micros, Micros
 async def _keep_exceptions(
     tx: Tx, job_id: int, window: Window, exceptions: Sequence[SlotException], now: Micros
 ) -> None:
-    """Note which exceptions the window has recorded, and forget those of long ago."""
+    """Mark the exceptions that the window has recorded, and delete old ones."""
     recorded = recorded_in(window, exceptions)
     if recorded:
         await tx.do(SET_RECORDED, job_id, window.schedule_id, recorded)
@@ -355,7 +357,7 @@ async def zoned_schedules(tx: Tx, term: Term, *, after: tuple[int, str] = (0, ""
 async def replan(
     tx: Tx, term: Term, rows: Sequence[values.Replanned], *, done: bool = False, now: Now = None
 ) -> list[bool]:
-    """Compare and set, as `plan` does, of paused jobs as well."""
+    """Compare and set, as `plan` does, but for paused jobs, too."""
     await check_term(tx, term, await tx.clock(now), alone=done)
     found = {
         (job_id, name): (revision, watermark)
@@ -382,7 +384,7 @@ INSERT_SKIP = sql("""
 INSERT INTO skips (job_id, schedule_id, first, last, count, reason, recorded_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
 """)
 
-# No slot up to the newest one that was armed or skipped ahead is planned again, even if the clock is set back.
+# Slots up to the newest one that was armed or skipped ahead are not planned again, even if the clock is set back.
 HOLD_EDGE = sql(f"""
 UPDATE schedules SET armed_to = {{greatest}}(coalesce(armed_to, 0), $1)
 WHERE {try_schedule("job_id = $2 AND schedule_id = $3")}
@@ -392,13 +394,13 @@ WHERE {try_schedule("job_id = $2 AND schedule_id = $3")}
 async def record_skips(
     tx: Tx, job_id: int, window: Window, now: Micros, exceptions: Sequence[SlotException] = ()
 ) -> None:
-    """Record the window's skips. A range that continues the schedule's last one, with nothing between, extends it."""
+    """Record the window's skips. A range that directly follows the schedule's last range extends it."""
     name, edge = window.schedule_id, window.start
     fated = window_writes.slots_with_fates(window, exceptions)
     for skip in window.skips:
         last_id, *last = await tx.row(FIND_LAST_SKIP, job_id, name) or (None,)
         longer = window_writes.lengthened(skip, SkipRange(*last) if last else None, edge, fated)
-        # Written again, the longer range is the newest entry; but not if it was pruned, and counted, meanwhile.
+        # The longer range replaces the last entry and becomes the newest, unless the last entry was pruned and counted.
         entry = longer if longer is not None and await tx.do(DELETE_SKIP, last_id) else skip
         await tx.do(INSERT_SKIP, job_id, name, entry.first, entry.last, entry.count, entry.reason, now)
         edge = skip.last

@@ -61,7 +61,7 @@ _IN_JSON = "IN (SELECT value FROM json_each(${}))"
 _SQLITE = _POSTGRES | {
     "is_slot": f"trigger GLOB '{SLOT_PREFIX}*'",
     "is_no_slot": f"trigger NOT GLOB '{SLOT_PREFIX}*'",
-    "now": "onthedot_now()",  # a function of the connection: the store's clock
+    "now": "onthedot_now()",  # the store's clock, as a function of the connection
     "greatest": "max",
     "least": "min",
     **{f"in{n}": _IN_JSON.format(n) for n in _PLACES},
@@ -71,7 +71,7 @@ _SQLITE = _POSTGRES | {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement(Generic[R_co]):
-    """A statement in both dialects. `make` builds the type of its rows, if it has one."""
+    """A statement in both dialects. `make` builds a row of the statement's type, if it has one."""
 
     postgres: str
     sqlite: str
@@ -89,8 +89,8 @@ def sql(
 ) -> Statement[Any]:  # fmt: skip
     """Make a statement from one text. `row` makes its rows, mostly a NamedTuple in the order of the columns.
 
-    `sqlite` is another text for SQLite, where one is needed. For hot paths, `Tx.each` gives PostgreSQL one array per
-    value: `arrays` are the types of the values, and `bulk` is the whole text, if it is not made from the other.
+    `sqlite` is a different text for SQLite, if one is needed. For hot paths, `Tx.each` gives PostgreSQL one array per
+    value. `arrays` are the types of the values. `bulk` is the whole text, if it cannot be made from `text`.
 
     >>> held = sql("SELECT key FROM gate_holders WHERE run_id {in1} [[FOR UPDATE]]")
     >>> held.postgres
@@ -107,7 +107,7 @@ def sql(
 
 
 def _over_arrays(text: str, types: Sequence[str]) -> str:
-    """An INSERT or UPDATE of one row, for arrays of values.
+    """Turn an INSERT or UPDATE of one row into one for arrays of values.
 
     >>> _over_arrays("UPDATE runs SET rank = $1 WHERE id = $2", ["integer", "bigint"])
     'UPDATE runs SET rank = given.v1 FROM unnest($1::integer[], $2::bigint[]) given (v1, v2) WHERE id = given.v2'
@@ -121,9 +121,10 @@ def _over_arrays(text: str, types: Sequence[str]) -> str:
 
 
 def wanted_pairs(first: str, second: str) -> str:
-    """A table `wanted` of the values in lists $1 and $2, given the names and types of its columns.
+    """Return a table `wanted` of the values in lists $1 and $2. Its columns have the given names and types.
 
-    MATERIALIZED, so that SQLite makes an index of the second list: without one, 1,000 definitions took 240 ms.
+    It is MATERIALIZED, so that SQLite makes an index of the second list. Without the index, 1,000 definitions took 240
+    ms.
     """
     (a, a_type), (b, b_type) = first.split(), second.split()
     return f"""[[unnest($1::{a_type}[], $2::{b_type}[]) wanted ({a}, {b})]]<<(
@@ -144,7 +145,7 @@ def _for_sqlite(text: str) -> str:
 
 
 class Contended(Exception):
-    """Another transaction holds what this one needs, or was faster: this one is undone and starts over."""
+    """Another transaction holds a lock that this one needs, or was faster. This one is undone and starts again."""
 
 
 class Tx(Protocol):
@@ -155,44 +156,45 @@ class Tx(Protocol):
 
     @property
     def concurrent(self) -> bool:
-        """Whether other transactions write at the same time: then rows and keys are locked."""
+        """Whether other transactions write at the same time. If so, rows and keys are locked."""
 
     async def rows(self, statement: Statement[R], *values: object) -> list[R]:
-        """All rows."""
+        """Return all rows."""
 
     async def row(self, statement: Statement[R], *values: object) -> R | None:
-        """The first row, or None."""
+        """Return the first row, or None."""
 
     async def values(self, statement: Statement[Any], *values: object) -> list[Any]:
-        """The first value of each row."""
+        """Return the first value of each row."""
 
     async def value(self, statement: Statement[Any], *values: object) -> Any:
-        """The first value of the first row, or None."""
+        """Return the first value of the first row, or None."""
 
     async def do(self, statement: Statement[Any], *values: object) -> int:
-        """Change rows; how many."""
+        """Change rows. Return how many."""
 
     async def each(self, statement: Statement[Any], rows: Sequence[Sequence[Any]]) -> None:
-        """Do the same with each of these rows of values. With `bulk`, no two rows may change the same row."""
+        """Run the statement with each of these rows of values. With `bulk`, no two of them may change the same row."""
 
     async def scan(self, statement: Statement[R], lines: Sequence[Sequence[Any]], *values: object) -> list[Iterable[R]]:
-        """The rows of each line, in the order of the lines. The values of a line are the last ones of the statement.
+        """Return the rows of each line, in the order of the lines. A line's values are the last values of the
+        statement.
 
-        PostgreSQL reads all lines with one statement: it has an array for each value of a line, and the number of its
-        line behind each row. SQLite reads each line only as far as its rows are taken.
+        PostgreSQL reads all lines with one statement. The statement takes an array for each value of a line, and ends
+        each row with the number of its line. SQLite reads a line only as far as the caller takes its rows.
         """
 
     async def clock(self, now: Now) -> Micros:
-        """The instant of this call."""
+        """Return the instant of this call."""
 
     async def numbers(self, name: str, count: int) -> Sequence[int]:
-        """The next numbers of a sequence (job, run, fence, document). No number is used twice."""
+        """Return the next numbers of a sequence (job, run, fence, document). No number is used twice."""
 
     async def lock_keys(self, keys: Iterable[str], *, late: bool = False) -> None:
-        """Hold keys until the transaction ends. `late`: rows are locked already, so do not wait, but start over."""
+        """Lock keys until the transaction ends. `late`: rows are already locked, so start again instead of waiting."""
 
     async def make_room(self, instants: Iterable[Micros]) -> None:
-        """Make the partitions of history that these instants need."""
+        """Create the partitions of history that these instants need."""
 
 
 class Database(Protocol):
@@ -203,58 +205,59 @@ class Database(Protocol):
 
     @property
     def clock(self) -> Clock | None:
-        """This machine's clock, if that is the store's own."""
+        """This machine's clock, if the store uses it as its own."""
 
     @property
     def any_loop(self) -> bool:
-        """Whether any event loop may use it, and not only the one that connected it."""
+        """Whether any event loop may use the database, not only the loop that connected it."""
 
     async def tell_time(self) -> Micros:
-        """The store's clock."""
+        """Return the time of the store's clock."""
 
     async def write(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """Run a move that others may wait for. What it returns is committed."""
+        """Run a move for which others may wait. The move is committed when this returns."""
 
     async def write_long(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """Run a move that may take long."""
+        """Run a move that may take a long time."""
 
     async def write_many(self, count: int, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """Run a move over `count` new rows: the more there are, the longer it may take."""
+        """Run a move over `count` new rows. With more rows it may take longer."""
 
     async def look(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """Run a move that reads for the engine. It sees one moment, and waits for no other transaction."""
+        """Run a move that reads for the engine. It reads one snapshot, and waits for no other transaction."""
 
     async def read(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
         """Run a move that reads for people. It delays no other caller."""
 
     async def finish_plain(self, finishes: Sequence[Finish]) -> frozenset[str]:
-        """Fast path: end runs that nothing else hangs on, in one commit; which leases were accepted."""
+        """Fast path: end runs on which nothing else depends, in one commit. Return the accepted lease ids."""
 
     async def submit_new(self, runs: Sequence[NewRun], now: Now) -> list[int] | None:
-        """Fast path: store new runs without keys, in one commit; their ids. None: it stored nothing, use the move."""
+        """Fast path: store new runs without keys in one commit, and return their ids. None: it stored nothing, use the
+        move."""
 
     async def read_short(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """Run a move that reads little, for people or the engine. It delays no other caller, and must be short."""
+        """Run a short move that reads little, for people or the engine. It delays no other caller."""
 
     async def drop_room(self, until: Micros) -> None:
-        """Drop one partition of history that had ended by then, is empty, and is not in use."""
+        """Drop one partition of history that is over by this instant, empty, and not in use."""
 
     def know_lease(self, ttl: Micros) -> None:
-        """A node with such a lease uses this database."""
+        """Note that a node with this lease uses the database."""
 
     async def about(self) -> About:
-        """What the database is, and what it promises."""
+        """Return what the database is, and what it guarantees."""
 
     async def close(self) -> None:
-        """Let go of files, threads and connections. Whatever was acknowledged stays."""
+        """Release files, threads and connections. All acknowledged writes are kept."""
 
 
 STRIPES = 1024
-"""Into how many locks the keys of one kind are divided: a server has room for some thousands at a time."""
+"""The number of locks for all keys of one kind. A server has room for some thousand locks at a time."""
 
 
 def striped(kind: str, key: str) -> str:
-    """The name of the lock for a key; other keys may share it.
+    """Return the name of the lock for a key. Other keys may share the lock.
 
     >>> striped("gate", "limit:job:7:")
     'gate:0250'
@@ -263,7 +266,7 @@ def striped(kind: str, key: str) -> str:
 
 
 def plain(text: str | None) -> str | None:
-    """Replace what PostgreSQL cannot keep: NUL and lone surrogates.
+    """Replace the characters that PostgreSQL cannot store: NUL and lone surrogates.
 
     >>> plain("fine"), plain("a\\0b\\ud800")
     ('fine', 'a?b?')

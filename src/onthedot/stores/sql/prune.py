@@ -1,6 +1,6 @@
-"""Removes what is old: finished runs, skips, nodes and terms; and skips runs whose expiry has passed.
+"""Removes old finished runs, skips, nodes and terms, and skips runs whose expiry has passed.
 
-A call of `prune` removes some hundred rows. What it removes, it adds to the daily counts in the same transaction.
+A call of `prune` removes some hundred rows. In the same transaction it adds the removed rows to the daily counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LAST_ID = 2**63 - 1
 
 
 class Ended(NamedTuple):
-    """A finished run. `watermark` is that of its schedule, if there is one."""
+    """A finished run. `watermark` is its schedule's watermark, if it has a schedule."""
 
     ended_at: Micros
     id: int
@@ -42,7 +42,7 @@ class Ended(NamedTuple):
 
 
 def _list_ended(index: str, wanted: str) -> Statement[Ended]:
-    """Finished runs in the order in which they ended."""
+    """Return a statement that lists finished runs in the order of their ends."""
     text = f"""
     SELECT h.ended_at, h.id, h.job_id, h.state, h.trigger, h.slot_at, h.attempts,
            (SELECT s.watermark FROM schedules s
@@ -52,14 +52,14 @@ def _list_ended(index: str, wanted: str) -> Statement[Ended]:
     return sql(text, Ended)
 
 
-# In two steps, so that no call reads again the thousands of runs that ended in the same instant.
+# There are two statements, so that no call reads thousands of runs that ended in the same instant again.
 _SAME_INSTANT = "h.ended_at = $1 AND h.id > $2 AND h.id <= $3"
 _LATER = "h.ended_at > $1 AND h.ended_at <= $2 AND NOT (+h.ended_at = $2 AND h.id > $3)"
 
 LIST_ENDED = [_list_ended("history_ended", wanted) for wanted in (_SAME_INSTANT, _LATER)]
 LIST_ENDED_OF_JOB = [_list_ended("history_job_ended", f"{it} AND h.job_id = $5") for it in (_SAME_INSTANT, _LATER)]
 
-# In the order in which `settle_dead` locks them.
+# Locks in the same order as `settle_dead`.
 DELETE_RUNS = sql("""
 DELETE FROM history
 WHERE [[id = ANY(ARRAY(SELECT id FROM history WHERE]] id {in1} AND ended_at {in2}
@@ -100,7 +100,7 @@ GROUP BY j.name, c.day, c.state ORDER BY c.day DESC, j.name, c.state LIMIT $3
 
 async def prune_runs(tx: Tx, cut: Cut, *, after: Mark | None = None, limit: int = 500, now: Now = None) -> Pruned:
     at = await tx.clock(now)
-    await tx.make_room([at])  # ahead of the next month, even if no run ends before it
+    await tx.make_room([at])  # creates next month's in time, even if no run ends
     await tx.lock_keys([PRUNING])
     found = await _ended_runs(tx, cut, after or _FIRST, limit)
     going = [run for run in found if run.state in cut.states and _is_settled(run, at)]
@@ -110,7 +110,7 @@ async def prune_runs(tx: Tx, cut: Cut, *, after: Mark | None = None, limit: int 
 
 
 async def _ended_runs(tx: Tx, cut: Cut, after: Mark, limit: int) -> list[Ended]:
-    """The next finished runs up to the cut, in any state."""
+    """Return the next finished runs up to the cut, in any state."""
     same_instant, later = LIST_ENDED if cut.job_id is None else LIST_ENDED_OF_JOB
     of_job = () if cut.job_id is None else (cut.job_id,)
     until, until_id = cut.until
@@ -124,14 +124,14 @@ async def _ended_runs(tx: Tx, cut: Cut, after: Mark, limit: int) -> list[Ended]:
 
 
 def _is_settled(run: Ended, now: Micros) -> bool:
-    """Whether the run's slot is not planned again: it is past, and its schedule is beyond it or gone."""
+    """Return whether the run's slot is never planned again: it is past, and its schedule is beyond it or deleted."""
     if not is_slot(run.trigger):
         return True
     return run.slot_at <= (now if run.watermark is None else min(now, run.watermark))
 
 
 async def _remove(tx: Tx, runs: Sequence[Ended]) -> None:
-    """Remove runs with all that is stored for them, and count them."""
+    """Remove runs with all their stored data, and count them."""
     if not runs:
         return
     ids = [run.id for run in runs]
@@ -177,8 +177,8 @@ async def list_daily_counts(
 
 # ── skips, nodes and terms ───────────────────────────────────────────────────────────────────────────────────────
 
-# Ids grow with time, so the search ends at the first skip that is too new. A range that `plan` lengthens at this moment
-# is skipped: its row is deleted, and its slots are counted with the new one.
+# Ids grow with time, so the search ends at the first skip that is too new. A range that `plan` extends now is left out:
+# `plan` deletes its row, and the new row counts its slots.
 LIST_OLD_SKIPS = sql(f"""
 SELECT s.id, s.job_id, s.count, s.recorded_at FROM skips s
 WHERE s.id < coalesce((SELECT n.id FROM skips n WHERE n.recorded_at > $1 ORDER BY n.id LIMIT 1), {_LAST_ID})
@@ -222,7 +222,7 @@ async def prune_nodes(tx: Tx, until: Micros, *, limit: int = 500) -> PrunedNodes
 
 # ── runs whose expiry has passed ─────────────────────────────────────────────────────────────────────────────────
 
-# Not those that another transaction works on.
+# Leaves out runs that another transaction has locked.
 LIST_MISSED = sql("""
 SELECT id, CASE WHEN {is_no_slot} THEN 'expired'
                 WHEN target = '' THEN 'missed'

@@ -30,7 +30,7 @@ from onthedot.stores.sql.terms import check_term
 from onthedot.stores.values import Placement, Queue, Term, Unplaced
 
 QUEUES = "queues"
-"""The key that is held while a queue is paused or shared, and shared by those who take or arm runs."""
+"""A transaction that pauses or shares a queue holds this key alone. Those that take or arm runs hold it together."""
 
 
 def _queue(name: str, paused_at: Micros | None, reason: str, weights: str | None) -> Queue:
@@ -41,7 +41,7 @@ _COLUMNS = "name, paused_at, reason, weights"
 
 
 def _set(columns: str, values: str, change: str) -> Statement[Queue]:
-    """Sets something of a queue, which is known from then on."""
+    """Return a statement that sets columns of a queue, and inserts the queue if it is new."""
     put = f"INSERT INTO queues ({columns}) VALUES ({values}) ON CONFLICT (name) DO UPDATE SET {change}"  # noqa: S608
     return sql(f"{put} RETURNING {_COLUMNS}", _queue)
 
@@ -96,7 +96,7 @@ LOCK_UNSTARTED = sql(
     Unstarted,
 )
 
-# The chosen worker has a second from now.
+# The chosen worker has one second to take the run.
 PLACE = sql(f"UPDATE runs SET {UNRESERVED}, route = $1, ready_at = $2 WHERE id = $3")  # noqa: S608 - a constant
 
 
@@ -116,9 +116,9 @@ async def resume_queue(tx: Tx, name: str, *, now: Now = None) -> Queue:
 
 
 async def share_queue(tx: Tx, name: str, weights: Mapping[str, int] | None, *, now: Now = None) -> Queue:
-    """Runs that have ranks get new ones, by the new weights."""
-    await tx.lock_keys([QUEUES])  # nobody takes runs meanwhile, by the old weights
-    await lock_gates_of_all(tx, OF_QUEUE, name)  # or a gate could not pass to a run that is locked here
+    """Set how a queue is shared. Runs that have ranks get new ones, by the new weights."""
+    await tx.lock_keys([QUEUES])  # so nobody takes runs by the old weights
+    await lock_gates_of_all(tx, OF_QUEUE, name)  # else a gate could not pass to a run locked here
     [queue] = await tx.rows(SHARE, name, None if weights is None else json.dumps(dict(weights)))
     rows = [(run_id, None, unranked(route)) for run_id, route in await tx.rows(LOCK_RANKED, name)]
     if rows:
@@ -138,7 +138,7 @@ async def list_queues(tx: Tx, *, now: Now = None) -> list[Queue]:
 
 
 # ── turns in queues that are shared fairly ───────────────────────────────────────────────────────────────────
-# A transaction that gives or takes turns holds the row of the queue, so turns follow one another.
+# A transaction that gives or takes turns locks the row of the queue, so turns never overlap.
 
 LOCK_FAIR = sql("""
 SELECT name, weights, virtual_time FROM queues WHERE name {in1} AND weights IS NOT NULL ORDER BY name [[FOR UPDATE]]
@@ -174,13 +174,14 @@ class Fair(NamedTuple):
 
 
 async def fair_queues(tx: Tx, names: Sequence[str]) -> dict[str, Fair]:
-    """Those of these queues that are shared fairly. Nobody else gives turns there before the transaction ends."""
+    """Return those of these queues that are shared fairly. No other transaction gives turns there before this one
+    ends."""
     rows = await tx.rows(LOCK_FAIR, names)
     return {name: Fair(json.loads(weights), time) for name, weights, time in rows}
 
 
 async def take_turns(tx: Tx, name: str, queue: Fair, wanted: Sequence[tuple[str, int]]) -> list[int]:
-    """The ranks of runs that are due, in this order, by their shares and levels."""
+    """Return ranks for due runs, in this order, by their shares and levels."""
     rows = await tx.rows(LIST_TURNS, name, list({share for share, _ in wanted}))
     ends = {(share, level): end for share, level, end in rows}
     ranks = []
@@ -193,7 +194,7 @@ async def take_turns(tx: Tx, name: str, queue: Fair, wanted: Sequence[tuple[str,
 
 
 async def rank_due(tx: Tx, name: str, queue: Fair, route: str, level: int, now: Micros) -> None:
-    """Give ranks to runs of one line that are due now, and move them to where ranks count."""
+    """Give ranks to the due runs of one line, and move them to the route where ranks count."""
     due = await tx.rows(LIST_UNRANKED, route, level, now, RANK_AT_ONCE)
     if due:
         ranks = await take_turns(tx, name, queue, [(share, level) for _, share in due])
@@ -202,7 +203,7 @@ async def rank_due(tx: Tx, name: str, queue: Fair, route: str, level: int, now: 
 
 
 async def pass_time(tx: Tx, taken: Iterable[tuple[str, int]]) -> None:
-    """Runs with these queues and ranks were taken: move virtual time as far."""
+    """Move the queues' virtual time up to the ranks of the runs that were taken."""
     latest: dict[str, int] = {}
     for name, rank in taken:
         latest[name] = max(rank, latest.get(name, 0))
@@ -241,7 +242,7 @@ async def assign(tx: Tx, term: Term, placements: Sequence[Placement], *, now: No
     at = await tx.clock(now)
     await check_term(tx, term, at)
     run_ids = [placement.run_id for placement in placements]
-    await lock_gates_of(tx, run_ids)  # or a gate could not pass to a run that is locked here
+    await lock_gates_of(tx, run_ids)  # else a gate could not pass to a run locked here
     rows = {row.id: row for row in await tx.rows(LOCK_UNSTARTED, run_ids)}
     living = {node.incarnation for node in await living_nodes(tx, at)}
     placed: dict[int, Unstarted] = {}

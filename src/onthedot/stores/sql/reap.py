@@ -26,9 +26,9 @@ LOCK_DEAD = sql(
     """,
 )
 
-# Incarnations whose lease has ended, and which may still run something. SQLite goes through an index of holders.
-# PostgreSQL has no such index: it notes which dead incarnations run nothing (`empty_at`). They get no new runs before
-# their lease is renewed, so one search per end is enough.
+# Finds incarnations whose lease has ended, and which may still hold runs. SQLite has an index of holders. PostgreSQL
+# has no such index: it notes which dead incarnations hold no runs (`empty_at`). These get no new runs before their
+# lease is renewed, so one search after each end is enough.
 _DEAD = """
 SELECT incarnation FROM nodes
 WHERE (ended OR lease_until <= $1) AND empty_at IS DISTINCT FROM lease_until ORDER BY number
@@ -57,17 +57,17 @@ LIST_ORPHANS = sql(
 
 NOTE_EMPTY = sql("UPDATE nodes SET empty_at = lease_until WHERE incarnation {in1}")
 
-# For good: this incarnation cannot renew its lease any more.
+# This is final: the incarnation can never renew its lease.
 END_NODE = sql("UPDATE nodes SET ended = true, reaped = reaped + $2 WHERE incarnation = $1")
 
 
 async def has_dead(tx: Tx, *, now: Now = None) -> bool:
-    """Whether a dead incarnation may still hold runs."""
+    """Return whether a dead incarnation may still hold runs."""
     return bool(await tx.values(LIST_DEAD, await tx.clock(now)))
 
 
 async def orphans(tx: Tx, *, limit: int, now: Now = None) -> list[Lease]:
-    """The attempts that dead incarnations still hold."""
+    """Return the attempts that dead incarnations still hold."""
     dead = await tx.values(LOCK_ALL_DEAD, await tx.clock(now))
     rows = await tx.rows(LIST_ORPHANS, dead, limit)
     if not rows and tx.concurrent:
@@ -76,7 +76,7 @@ async def orphans(tx: Tx, *, limit: int, now: Now = None) -> list[Lease]:
 
 
 async def reap(tx: Tx, verdicts: Sequence[tuple[Lease, Verdict]], *, now: Now = None) -> list[bool]:
-    """Take runs from dead nodes, row by row, and end those nodes for good."""
+    """Take runs from dead nodes, row by row, and end these nodes finally."""
     at = await tx.clock(now)
     check_moves(verdict for _, verdict in verdicts)
     whose = sorted({lease.incarnation for lease, _ in verdicts})

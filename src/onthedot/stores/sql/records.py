@@ -41,26 +41,26 @@ Key = tuple[int, int]
 
 
 class Records:
-    """Definitions by job and revision. Bounded; the oldest goes first."""
+    """Definitions by job and revision. The number is bounded: the oldest is dropped first."""
 
     def __init__(self) -> None:
         self._kept: dict[Key, JobRecord] = {}
         self._lock = threading.Lock()  # SQLite's two threads share them
 
     async def load(self, tx: Tx, wanted: Iterable[tuple[int, int, str]]) -> dict[Key, JobRecord]:
-        """Those of these revisions (job, revision, the job's state) that can be read."""
+        """Return the readable ones of these revisions (job, revision, the job's state)."""
         found = await self._load(tx, wanted)
         return {key: record for key, record in found.items() if isinstance(record, JobRecord)}
 
     async def get(self, tx: Tx, job_id: int, revision: int, state: str) -> JobRecord:
-        """One revision; `StoreUnusable` if its definition cannot be read."""
+        """Return one revision. Raise `StoreUnusable` if its definition cannot be read."""
         [record] = (await self._load(tx, [(job_id, revision, state)])).values()
         if isinstance(record, StoreUnusable):
             raise record
         return record
 
     async def _load(self, tx: Tx, wanted: Iterable[tuple[int, int, str]]) -> dict[Key, JobRecord | StoreUnusable]:
-        """All that are missing are read with one statement."""
+        """Return these revisions, or their errors. One statement reads all that are not cached."""
         found: dict[Key, JobRecord | StoreUnusable] = {}
         missing: dict[Key, str] = {}
         for job_id, revision, state in wanted:

@@ -2,10 +2,10 @@
 
     reserve   node check → lines → what is due, what comes within the horizon → leases → write → when to ask again
     recover   the leases of a worker that lost an answer
-    release   gives reserved runs back
+    release releases reserved runs
 
-A line is a route and a level. Its runs are read in the order of an index. PostgreSQL locks what it reads and skips
-locked runs and jobs, so workers do not wait for each other. SQLite reads lines as far as their runs are taken.
+A line is a route and a level. Its runs are read in the order of an index. PostgreSQL locks the runs that it reads, and
+skips locked runs and jobs, so workers do not wait for each other. SQLite reads a line only until enough runs are taken.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from onthedot.stores.sql.queues import QUEUES, fair_queues, pass_time, rank_due
 from onthedot.stores.values import Reserved, ReserveRequest
 
 LOOK_AGAIN: Micros = 20 * MILLISECOND
-"""When to ask again if another transaction has locked the work that is due."""
+"""The delay before the next try if another transaction has locked the due work."""
 
 
 class Candidate(NamedTuple):
     """A run that a worker may take."""
 
-    age: int  # the instant since which it is ready, less the bonus of its level
+    age: int  # the instant when it became ready, minus the bonus of its level
     run_id: int
     job_id: int
     revision: int
@@ -57,7 +57,7 @@ class Candidate(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """What a worker may look into: lines (route and level) in which runs wait, and routes in which they have ranks."""
+    """What a worker may search: lines (route and level) where runs wait, and routes where runs have ranks."""
 
     plain: list[tuple[str, int]]
     ranked: list[str]
@@ -68,7 +68,7 @@ class Lines(NamedTuple):
 
 
 class HeldNode(NamedTuple):
-    """A node that asks for runs, and the time."""
+    """A node that reserves runs, and the time."""
 
     id: str
     is_ended: bool
@@ -79,7 +79,8 @@ class HeldNode(NamedTuple):
     locked: object
 
 
-# Until the end of the transaction nobody ends, drains or voids the node (it may beat), and nobody pauses a queue.
+# Locks the node and the queues. Before this transaction ends, no other one ends, drains or voids the node, or pauses a
+# queue. The node may still send heartbeats.
 HOLD_NODE = sql(
     f"""
     SELECT n.id, n.ended, n.lease_until, n.void_below, n.draining, {{now}},
@@ -91,7 +92,7 @@ HOLD_NODE = sql(
 
 
 class Waiting(NamedTuple):
-    """A line in which runs wait; or a queue, by its name, that is paused or shared fairly."""
+    """A line in which runs wait, or a queue that is paused or shared fairly. `name` is a route or the queue's name."""
 
     name: str
     level: int
@@ -100,8 +101,9 @@ class Waiting(NamedTuple):
 
 
 def _routes(index: str, ranks: str) -> str:
-    """Routes in which runs wait, with or without ranks: from one to the next through the index, however many runs there
-    are. Values: the first name of each range, and what the last one has behind it."""
+    """Return SQL for the routes in which runs wait, with or without ranks. It steps through the index from route to
+    route, so the number of runs does not matter. Values: the first name of each range, and the suffix that ends the
+    range."""
     waits = f"state <> 'running' AND rank {ranks}"
     return f"""
     WITH RECURSIVE found (route, finish) AS (
@@ -137,15 +139,15 @@ LIST_RANKED_ROUTES = sql(f"""
 SELECT route FROM found WHERE route IS NOT NULL
 """)  # noqa: S608 - constants of this file
 
-# Its queue is not paused. Said as `<> ALL`, PostgreSQL expects next to nothing to pass, and sorts the whole line.
+# The run's queue is not paused. With `<> ALL`, PostgreSQL expects almost no rows to pass, and sorts the whole line.
 _NOT_PAUSED = "NOT coalesce(r.queue = ANY(${}), false)"
 
 
 def _candidates(
     line: str, *, wanted: str, order: str, bonus: str, first: int = 5, index: str = "runs_ready"
 ) -> Statement[Candidate]:
-    """The candidates of each line, in the order of the index. Values: now, tasks, paused queues, most of each line; and
-    those of the line."""
+    """Return a statement that lists the candidates of each line, in the order of the index. Values: now, tasks, paused
+    queues, the limit of each line, and the line's own values."""
     text = f"""
     SELECT r.ready_at - {bonus}, r.id, r.job_id, j.revision, j.state, r.trigger, r.slot_at, r.due_at, r.args,
            r.attempt, r.failures, r.recoveries, r.created_at, r.target, r.queue, r.priority, r.rank, j.gated
@@ -209,15 +211,15 @@ HOLD = each_run(
 class Later(NamedTuple):
     """When a line has work again."""
 
-    is_due: bool  # something is due that was not taken
+    is_due: bool  # a due run was not taken
     enters_at: Micros | None  # the next run behind the horizon
-    lapses_at: Micros | None  # somebody else's reservation; or a run that has a rank is ready
+    lapses_at: Micros | None  # another worker's reservation; or when a run with a rank is ready
 
 
 _OF_LINE = "r.route = $6 AND r.priority = $7 AND r.state <> 'running' AND r.rank IS NULL"
 
-# Not those that wait at a gate or are held by a pause: they are never ready, and there may be thousands. SQLite has
-# read all that is due before it comes here.
+# Leaves out runs that wait at a gate or are held by a pause: they are never ready, and there may be thousands. SQLite
+# has read all due runs before this statement.
 LIST_LATER = each_line(
     f"""
     SELECT <<0>>[[coalesce((
@@ -240,8 +242,8 @@ LIST_LATER = each_line(
     first=6,
 )
 
-# The same of runs that have a rank: they are taken once they are ready, and not ahead. `LIST_RANKED` has read them all
-# if none of them is ready.
+# The same for runs that have a rank: they are taken when they are ready, never ahead. If none of them is ready,
+# `LIST_RANKED` has read them all.
 LIST_RANKED_LATER = sql(
     f"""
     SELECT found.is_due, NULL[[::bigint]], CASE WHEN NOT found.is_due THEN (
@@ -281,8 +283,8 @@ RELEASE = release_runs("id {in1} AND lease_id {in2}")
 
 
 async def hold_node(tx: Tx, incarnation: str, now: Now) -> HeldNode:
-    """The node that asks for runs; `NodeExpired` unless its lease is alive. Before the transaction ends, no other one
-    ends, drains or voids the node, or pauses a queue."""
+    """Return the node that reserves runs. Raise `NodeExpired` unless its lease is alive. Before the transaction ends,
+    no other one ends, drains or voids the node, or pauses a queue."""
     node = await tx.row(HOLD_NODE, incarnation)
     if node is not None and now is not None:
         node = node._replace(now=now)
@@ -292,7 +294,7 @@ async def hold_node(tx: Tx, incarnation: str, now: Now) -> HeldNode:
 
 
 async def reserve(tx: Tx, ask: ReserveRequest, *, now: Now = None) -> Reserved:
-    """Take what is due and what comes within the horizon; arm what is due and has no gates."""
+    """Reserve runs that are due or become due within the horizon. Arm those that are due and have no gates."""
     node = await hold_node(tx, ask.incarnation, now)
     now = node.now
     reserved = Reserved(now)
@@ -337,21 +339,21 @@ async def _find_lines(tx: Tx, ask: ReserveRequest, node_id: str, now: Micros) ->
 
 
 def is_served(route: str, ask: ReserveRequest, paused: Collection[str]) -> bool:
-    """Whether the worker has what runs in this route need, and their queue is not paused."""
+    """Return whether the worker has the labels of this route, and the route's queue is not paused."""
     queue, labels = read_route(route)
     return labels <= ask.labels and queue not in paused
 
 
 async def _find_due(tx: Tx, lines: Lines, ask: ReserveRequest, now: Micros) -> tuple[list[Candidate], bool]:
-    """What is taken of what is due, and whether there is more.
+    """Return the due runs to take, and whether more runs are due.
 
-    PostgreSQL reads, and locks, no more than can be taken. Quick runs may be anywhere behind a backlog: only if there
-    is one, it looks further.
+    PostgreSQL reads and locks only as many runs as can be taken. It reads further only if there is a backlog, because
+    quick runs may be anywhere behind it.
     """
     room = ask.seats + ask.extra
     if tx.concurrent and not room:
-        return [], False  # LIST_LATER sees what is due, and locks nothing
-    scans = await _scan_due(tx, lines, ask, now, room + 1)  # one more: then we know that there is more
+        return [], False  # LIST_LATER finds due runs without locks
+    scans = await _scan_due(tx, lines, ask, now, room + 1)  # one more shows whether more is due
     due, more = choose_due(_in_order(scans), ask)
     if more and len(due) < room and any(isinstance(scan, list) and len(scan) > room for scan in scans):
         scans = await _scan_due(tx, lines, ask, now, room + len(ask.lease_ids) + 1)
@@ -360,25 +362,26 @@ async def _find_due(tx: Tx, lines: Lines, ask: ReserveRequest, now: Micros) -> t
 
 
 async def _scan_due(tx: Tx, lines: Lines, ask: ReserveRequest, now: Micros, most: int) -> list[Iterable[Candidate]]:
-    """What is due, by line."""
+    """Return the due runs of each line."""
     values = (now, tuple(sorted(ask.tasks)), lines.paused, most)
     scans = await tx.scan(LIST_DUE, [(route, level, BONUS[level]) for route, level in lines.plain], *values)
     return scans + await tx.scan(LIST_RANKED, [(route,) for route in lines.ranked], *values)
 
 
 async def _find_ahead(tx: Tx, lines: Lines, ask: ReserveRequest, now: Micros) -> list[Candidate]:
-    """What will be due within the horizon, earliest first."""
+    """Return the runs that become due within the horizon, earliest first."""
     values = (now, tuple(sorted(ask.tasks)), lines.paused, ask.ahead, now + ask.horizon)
     return list(islice(_in_order(await tx.scan(LIST_AHEAD, lines.plain, *values)), ask.ahead))
 
 
 def _in_order(scans: Sequence[Iterable[Candidate]]) -> Iterator[Candidate]:
-    """The candidates of all lines by age, then by id; those of one line in its order."""
+    """Return the candidates of all lines by age, then by id. A single line keeps its order."""
     return iter(scans[0]) if len(scans) == 1 else merge(*scans)
 
 
 def choose_due(runs: Iterator[Candidate], ask: ReserveRequest) -> tuple[list[Candidate], bool]:
-    """One run for each seat, then the quick ones; and whether more is due than there was room for."""
+    """Choose one run for each seat, then quick runs. Return them, and whether more runs are due than there was room
+    for."""
     chosen = list(islice(runs, ask.seats))
     extra, more = ask.extra, 0
     for run in runs:
@@ -388,7 +391,7 @@ def choose_due(runs: Iterator[Candidate], ask: ReserveRequest) -> tuple[list[Can
             continue
         more += 1
         if not extra or more >= len(ask.lease_ids):
-            break  # far enough: the quick ones may be anywhere behind a backlog
+            break  # far enough into the backlog
     return chosen, more > 0
 
 
@@ -412,7 +415,7 @@ async def _give_leases(
 def lease_of(
     run: Candidate, lease_id: str, record: JobRecord, ask: ReserveRequest, now: Micros, checkpoint: Checkpoint | None
 ) -> Lease:
-    """The lease of a candidate."""
+    """Return the lease of a candidate."""
     return Lease(
         lease_id, run.run_id, record, run.trigger, run.slot_at, run.due_at, run.args, run.attempt + 1, run.failures,
         run.recoveries, ask.incarnation, run.created_at, now, 0, 0, run.target, run.queue, run.level, checkpoint,
@@ -422,7 +425,7 @@ def lease_of(
 async def _write_armed(tx: Tx, leases: Sequence[Lease], ask: ReserveRequest, now: Micros) -> None:
     if not leases:
         return
-    if tx.concurrent:  # one statement, which takes the fences as well
+    if tx.concurrent:  # one statement, which also draws the fences
         fences: dict[int, int] = dict(await tx.rows(ARM_NOW, *_columns(leases), ask.incarnation, now))
     else:
         fences = dict(zip((lease.run_id for lease in leases), await tx.numbers("fence", len(leases)), strict=True))
@@ -453,9 +456,9 @@ def _columns(leases: Sequence[Lease]) -> tuple[str, str, str]:
 async def _next_free(
     tx: Tx, lines: Lines, ask: ReserveRequest, now: Micros, *, is_full: bool, is_short: bool
 ) -> Micros | None:
-    """When to ask again: now if a due run had no seat; else when the next run enters the horizon, or another worker's
-    reservation lapses. Without room ahead, a run can be taken only when it is due. Due runs that are left although
-    there were seats are locked by other transactions.
+    """Return when the worker asks again. That is now if a due run had no seat. Otherwise it is when the next run enters
+    the horizon, or another worker's reservation lapses. Without room ahead, a run can be taken only when it is due. If
+    due runs are left although seats are free, other transactions have locked these runs.
     """
     horizon = 0 if is_full else ask.horizon
     tasks = tuple(sorted(ask.tasks))
@@ -474,7 +477,8 @@ async def _next_free(
 
 
 async def recover(tx: Tx, incarnation: str, *, void_below: int = 0) -> list[Lease]:
-    """The leases of an incarnation. Its asks with a number below this one are void: they get nothing any more."""
+    """Return the leases of an incarnation. Its requests with a number below `void_below` are void: they get no more
+    runs."""
     if void_below:
         await lock_node(tx, incarnation)
         await tx.do(VOID, void_below, incarnation)
@@ -482,7 +486,8 @@ async def recover(tx: Tx, incarnation: str, *, void_below: int = 0) -> list[Leas
 
 
 async def leases_of(tx: Tx, rows: Sequence[Any]) -> list[Lease]:
-    """Leases from rows of `LEASES`, but for jobs that this version cannot read: theirs wait for one that can."""
+    """Return the leases from rows of `LEASES`, but not of jobs that this version cannot read. Those wait for a node
+    that can."""
     checkpoints = await find_checkpoints(tx, [run_id for _, run_id, *_ in rows])
     records = await tx.records.load(tx, {(job_id, revision, state) for _, _, job_id, revision, state, *_ in rows})
     found = []
@@ -495,7 +500,7 @@ async def leases_of(tx: Tx, rows: Sequence[Any]) -> list[Lease]:
 
 
 async def release(tx: Tx, leases: Sequence[Lease], *, now: Now = None) -> list[bool]:
-    """Give reserved runs back; whether each was still held under its lease."""
+    """Release reserved runs. Return for each whether it was still held under its lease."""
     del now
     given = [lease.run_id for lease in leases], [lease.lease_id for lease in leases]
     released = set(await tx.values(RELEASE, *given))
@@ -503,6 +508,6 @@ async def release(tx: Tx, leases: Sequence[Lease], *, now: Now = None) -> list[b
     for lease in leases:
         answers.append(lease.run_id in released)
         if lease.run_id in released:
-            released.remove(lease.run_id)  # asked for twice, it is given back once
+            released.remove(lease.run_id)  # a run that is named twice is released once
             tx.hints.append(Hint("runs", lease.due_at))
     return answers

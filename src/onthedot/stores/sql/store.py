@@ -39,14 +39,14 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 Method = Callable[Concatenate["_Part", P], Coroutine[Any, Any, T]]
-"""A method of the store. It has the signature of its move, which is the one of the protocol."""
+"""A method of the store. It has its move's signature, which is also the protocol's."""
 
 Access = Literal["write", "write_long", "look", "read", "read_short"]
-"""How the database runs a move: see the methods of `Database`."""
+"""The method of `Database` that runs a move."""
 
 
 def run(access: Access, move: Move[P, T]) -> Method[P, T]:
-    """A method that runs one move in a transaction of its own."""
+    """Return a method that runs one move in its own transaction."""
 
     @wraps(move)
     async def method(store: _Part, /, *args: P.args, **named: P.kwargs) -> T:
@@ -114,7 +114,7 @@ class SqlDocuments(_Part):
 class SqlStore(_Part):
     """See `stores.protocol.Store`. Each operation is one move, with the move's own signature.
 
-    The order is the protocol's. A method that has the name of its module comes last, because it hides the module.
+    The methods have the protocol's order. A method with the name of its module comes last, because it hides the module.
     """
 
     def __init__(self, database: Database) -> None:
@@ -156,7 +156,7 @@ class SqlStore(_Part):
     ) -> list[ArmAnswer]:
         answers = await self.database.write(arm.arm, leases, gates=gates, now=now)
         for lease, answer in zip(leases, answers, strict=True):
-            if isinstance(answer, Armed):  # the lease goes into history as the holder has it
+            if isinstance(answer, Armed):  # history records the holder's copy of the lease
                 lease.fence, lease.armed_at = answer.fence, answer.armed_at
         return answers
 

@@ -1,4 +1,4 @@
-"""Inserts new runs with one statement. The same key is the same run, also if several callers submit it at once."""
+"""Inserts new runs with one statement. The same key gives the same run, even if several callers submit it at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from onthedot.stores.sql.port import Contended, Now, Statement, Tx, sql, striped
 
 
 class JobRoute(NamedTuple):
-    """Where runs of a job wait."""
+    """The place where a job's runs wait."""
 
     job_id: int
     state: str
@@ -34,13 +34,13 @@ class JobRoute(NamedTuple):
     now: Micros
 
 
-# Until the transaction ends, nobody edits or pauses the jobs.
+# Locks the jobs: nobody edits or pauses them before the transaction ends.
 _ROUTES = """
 SELECT id, state, queue, route, priority, share, revision, (SELECT {now}) FROM jobs WHERE id """
 
 LOCK_ROUTES = sql(_ROUTES + "{in1} ORDER BY id [[FOR KEY SHARE]]", JobRoute)
 
-LOCK_ROUTE = sql(_ROUTES + "= $1 [[FOR KEY SHARE]]", JobRoute)  # most submits are of one job: SQLite saves 8 µs
+LOCK_ROUTE = sql(_ROUTES + "= $1 [[FOR KEY SHARE]]", JobRoute)  # most submits name one job: this saves SQLite 8 µs
 
 LIST_DEFAULT_ARGS = sql("""
 SELECT j.id, [[v.definition::json ->> 'args']]<<json_extract(v.definition, '$.args')>>
@@ -51,8 +51,8 @@ _COLUMNS = """
 id, job_id, trigger, slot_at, due_at, ready_at, expires_at, args, delayed, route, priority, queue, share, target
 """
 
-# A key that is stored already is the same run. PostgreSQL inserts in the order of the keys, so that no two who insert
-# wait for each other; an id that is NULL is drawn on the way.
+# A run whose key is already stored is not inserted again. PostgreSQL inserts in the order of the keys, so that no two
+# transactions wait for each other. It draws an id where the id is NULL.
 INSERT_RUNS = sql(
     f"""
     INSERT INTO runs ({_COLUMNS}, created_at)
@@ -80,16 +80,16 @@ Routes = Mapping[int, JobRoute]
 
 
 async def lock_routes(tx: Tx, job_ids: Iterable[int]) -> dict[int, JobRoute]:
-    """Where runs of these jobs wait. Nobody edits or pauses the jobs before the transaction ends."""
+    """Return where runs of these jobs wait. Nobody edits or pauses the jobs before the transaction ends."""
     wanted = list(set(job_ids))
     rows = await (tx.rows(LOCK_ROUTE, *wanted) if len(wanted) == 1 else tx.rows(LOCK_ROUTES, wanted))
     return {job.job_id: job for job in rows}
 
 
 async def insert_runs(tx: Tx, runs: Sequence[Insert], now: Micros, jobs: Routes | None = None) -> list[int | None]:
-    """Insert runs with the next ids, in order. Return the id of each, None for runs that were stored before.
+    """Insert runs with the next ids, in order. Return the id of each run, or None if it was already stored.
 
-    Runs of paused jobs wait until the job is resumed, and do not expire. `jobs` are locked already.
+    Runs of paused jobs wait until the job is resumed, and do not expire. `jobs` are already locked.
     """
     if jobs is None:
         jobs = await lock_routes(tx, (run.job_id for run in runs))
@@ -119,7 +119,7 @@ async def insert_runs(tx: Tx, runs: Sequence[Insert], now: Micros, jobs: Routes 
 
 
 def share_of(args: str | None, name: str) -> str:
-    """Whose run it is: what the argument says by which the job's queue is shared."""
+    """Return the owner of the run's share: the value of the argument by which the job's queue is shared."""
     value = json.loads(args or "{}").get(name)
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
@@ -131,7 +131,7 @@ Place = tuple[int, Micros, str]
 
 
 def _look_in(table: str, index: str, only: str) -> Statement[Any]:
-    """Finds the run of each place."""
+    """Return a statement that finds the run of each place."""
     text = f"""
     SELECT r.id FROM {table} r <<INDEXED BY {index}>>
     WHERE r.job_id = $1 AND r.slot_at = $2 AND r.trigger = $3 AND r.{only} LIMIT 1
@@ -141,7 +141,7 @@ def _look_in(table: str, index: str, only: str) -> Statement[Any]:
 
 LIVE = _look_in("runs", "runs_key", "target = ''")
 
-# Submitted before, and ended since: the answer was lost, or the caller asks twice.
+# Finds runs that were submitted earlier and have ended: the answer was lost, or the caller submits twice.
 ENDED = _look_in("history", "history_submitted", "{is_no_slot}")
 
 TAKE_BACK = sql("DELETE FROM runs WHERE id {in1}")
@@ -165,8 +165,8 @@ async def submit(tx: Tx, runs: Sequence[NewRun], *, noting: Noting | None = None
 async def submit_runs(tx: Tx, runs: Sequence[NewRun], now: Now, *, joined: bool = False, lock: str = "") -> list[int]:
     """Insert runs, or find those that have these keys. Return their ids.
 
-    A transaction of the caller (`joined`) may stay open, so it locks no keys: only their index keeps runs unique.
-    `lock` is locked together with the keys of the runs, because keys are locked in one order.
+    A transaction of the caller (`joined`) may stay open, so it locks no keys. Then only the index of the keys keeps
+    runs unique. `lock` is locked together with the keys of the runs, because keys are locked in one order.
     """
     wanted = {run.job_id for run in runs}
     jobs = await lock_routes(tx, wanted)
@@ -186,12 +186,12 @@ async def submit_runs(tx: Tx, runs: Sequence[NewRun], now: Now, *, joined: bool 
 
 
 async def _submit(tx: Tx, runs: Sequence[NewRun], jobs: Routes, now: Micros) -> list[int]:
-    """The ids of these runs, which are stored now."""
+    """Store these runs and return their ids."""
     tx.hints.append(Hint("runs", min(run.due_at for run in runs)))
     places = [(run.job_id, run.instant, run.trigger) for run in runs]
     new = dict(zip(places, runs, strict=True))
     if len(new) < len(runs):
-        new |= zip(reversed(places), reversed(runs), strict=True)  # the first of each place counts
+        new |= zip(reversed(places), reversed(runs), strict=True)  # of equal places, the first run counts
     found: dict[Place, int] = {}
     if not tx.concurrent:
         found = await find_runs(tx, ENDED, [place for place, run in new.items() if not run.is_new])
@@ -205,8 +205,8 @@ async def _submit(tx: Tx, runs: Sequence[NewRun], jobs: Routes, now: Micros) -> 
 async def _insert(tx: Tx, new: Mapping[Place, NewRun], jobs: Routes, now: Micros) -> dict[Place, int]:
     """Insert these runs, or find them, and return their ids.
 
-    On PostgreSQL a run may move to history between two statements. So we search history after the INSERT, and delete
-    what we inserted again.
+    On PostgreSQL a run may move to history between two statements. So we search history after the INSERT. If the run is
+    there, we delete the row that we inserted.
     """
     rows = [
         Insert(run.job_id, run.trigger, run.due_at, run.expires_at, run.args, False, "", run.instant)
@@ -228,26 +228,26 @@ async def _insert(tx: Tx, new: Mapping[Place, NewRun], jobs: Routes, now: Micros
 
 
 async def find_runs(tx: Tx, lookup: Statement[Any], places: Sequence[Place]) -> dict[Place, int]:
-    """The runs of these places, as far as there are any."""
+    """Return the runs of these places, for each place that has one."""
     scans = await tx.scan(lookup, places)
     return {place: run_id for place, scan in zip(places, scans, strict=True) for (run_id,) in scan}
 
 
 async def find_run(tx: Tx, run: NewRun) -> int:
-    """The run that was submitted so before, live or ended; 0 if there is none."""
+    """Return the id of the same run if it was submitted earlier, live or ended. 0: there is none."""
     place = (run.job_id, run.instant, run.trigger)
     return (await find_runs(tx, LIVE, [place]) or await find_runs(tx, ENDED, [place])).get(place, 0)
 
 
 async def _submit_keyed(tx: Tx, runs: Sequence[NewRun], jobs: Routes, now: Micros) -> list[int]:
-    """The ids of these runs, of which some may have been submitted before under their keys."""
+    """Return the ids of these runs. Some may have been submitted earlier with the same keys."""
     ids: dict[tuple[int, str | int], int] = {}
     args: dict[tuple[int, str | int], str | None] = {}
     keys = [(run.job_id, run.key) for run in runs if run.key]
     for found, scan in zip(keys, await tx.scan(LIST_KEYS, keys), strict=True):
         for run_id, its_args in scan:
             ids[found], args[found] = run_id, its_args
-    names = [(run.job_id, run.key or number) for number, run in enumerate(runs)]  # without a key, each is another
+    names = [(run.job_id, run.key or number) for number, run in enumerate(runs)]  # each run without a key is new
     new: dict[tuple[int, str | int], NewRun] = {}
     for name, run in zip(names, runs, strict=True):
         if args.setdefault(name, run.args) != run.args:
@@ -257,6 +257,6 @@ async def _submit_keyed(tx: Tx, runs: Sequence[NewRun], jobs: Routes, now: Micro
     if new:
         ids |= zip(new, await _submit(tx, list(new.values()), jobs, now), strict=True)
     added = [(run.job_id, run.key, ids[name], run.args, now) for name, run in new.items() if run.key]
-    if added:  # in one order, so that no two who insert wait for each other
+    if added:  # in one order, so that no two transactions wait for each other
         await tx.each(INSERT_KEYS, sorted(added, key=itemgetter(0, 1)))
     return [ids[name] for name in names]

@@ -1,6 +1,6 @@
 """Leader election: campaigns for the term of a shard, renews and resigns it, and divides the plan into shards.
 
-A **term** is a time in which one node plans a shard. A **layout** says how many shards there are.
+A **term** is a period in which one node plans a shard. A **layout** sets the number of shards.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from onthedot.stores.sql.port import Now, Tx, sql
 from onthedot.stores.values import Layout, Term
 
 TERMS = "terms"
-"""The key that is held by a transaction that starts a term or changes the layout."""
+"""A transaction that starts a term or changes the layout holds this key."""
 
-# Until the transaction ends, nobody ends, drains or voids this incarnation: that takes FOR UPDATE (`lock_node`).
-# A beat changes no key, so a node's heartbeat never waits for its other calls.
+# Until the transaction ends, nobody ends, drains or voids this incarnation, because that needs FOR UPDATE
+# (`lock_node`). A heartbeat changes no key, so it never waits for the node's other calls.
 HOLD_LIVING = sql("""
 SELECT tzdata FROM nodes WHERE incarnation = $1 AND NOT ended AND lease_until > $2 [[FOR KEY SHARE]]
 """)
@@ -29,15 +29,16 @@ _TERM = f"SELECT {TERM_COLUMNS} FROM terms WHERE shard = $1"  # noqa: S608 - con
 
 FIND_TERM = sql(_TERM, Term)
 
-# Until the transaction ends, nobody starts a term or changes the layout.
+# Locks the term: nobody starts a term or changes the layout before the transaction ends.
 HOLD_TERM = sql(_TERM + " [[FOR SHARE]]", Term)
 
-# The same for a transaction that changes the term at its end. Two that share a lock cannot both get it alone.
+# The same, for a transaction that changes the term at its end. Two transactions that share a lock could not both make
+# it exclusive.
 LOCK_TERM = sql(_TERM + " [[FOR UPDATE]]", Term)
 
 FIND_LAYOUT = sql("SELECT version, shards FROM layouts ORDER BY version DESC LIMIT 1", Layout)
 
-# A term written before the clock was set back.
+# Shortens a term that was written before the clock was set back.
 SHORTEN_TERM = sql("UPDATE terms SET until = $2[[::bigint]] + ttl WHERE shard = $1 AND until > $2[[::bigint]] + ttl")
 
 EXTEND_TERM = sql(
@@ -64,7 +65,7 @@ LIST_VERSIONS = sql(f"""
 SELECT DISTINCT tzdata FROM nodes WHERE NOT ended AND lease_until > $1 AND NOT draining AND {_IS_PLANNER}
 """)  # noqa: S608
 
-# A living planner with the same zone data that registered earlier, other than the last leader.
+# Finds a living planner with the same zone data that registered earlier and is not the last leader.
 FIND_EARLIER = sql(f"""
 SELECT 1 FROM nodes
 WHERE number < (SELECT number FROM nodes WHERE incarnation = $1) AND incarnation <> $2
@@ -95,7 +96,7 @@ async def campaign(
     last = "" if current is None else current.incarnation
     if is_early and await tx.value(FIND_EARLIER, incarnation, last, tzdata, at):
         return None
-    # If no schedule hangs on a zone, all are computed with the right zones.
+    # If no schedule depends on a time zone, all are computed with the right zone data.
     zones = current.zones if current is not None else "" if await tx.value(FIND_ANY_ZONED) else tzdata
     number = 1 if current is None else current.number + 1
     term = Term(shard, number, incarnation, at + ttl, (await get_layout(tx)).version, tzdata, zones)
@@ -118,18 +119,18 @@ async def resign(tx: Tx, term: Term, *, now: Now = None) -> bool:
 
 
 async def _extend(tx: Tx, term: Term, now: Micros, until: Micros) -> Term | None:
-    """Move a term's end. None if it is not the current one, or is over."""
+    """Move a term's end. Return None if the term is not the current one, or is over."""
     return await tx.row(EXTEND_TERM, term.shard, term.number, term.layout, now, until)
 
 
 async def get_layout(tx: Tx) -> Layout:
-    """The current layout."""
+    """Return the current layout."""
     [layout] = await tx.rows(FIND_LAYOUT)
     return layout
 
 
 async def check_layout(tx: Tx, layout: int | None, shard: int) -> range:
-    """The shard's buckets. `TermLost` for a version that is not current, or a shard that the layout does not have."""
+    """Return the shard's buckets. Raise `TermLost` if the version is not current, or the layout has no such shard."""
     now = await get_layout(tx)
     if layout not in (None, now.version) or not 0 <= shard < now.shards:
         raise TermLost(f"shard {shard}, layout {layout}: the layout is {now.version}, of {now.shards} by now")
@@ -137,9 +138,9 @@ async def check_layout(tx: Tx, layout: int | None, shard: int) -> range:
 
 
 async def check_term(tx: Tx, term: Term, now: Micros, *, alone: bool = False) -> None:
-    """Raise `TermLost` unless this is its shard's current term. It is not ended before this transaction is.
+    """Raise `TermLost` unless this is its shard's current term. The term cannot end before this transaction ends.
 
-    `alone`: this transaction changes the term, so no other one may hold it.
+    `alone`: this transaction changes the term, so no other transaction may hold it.
     """
     current = await tx.row(LOCK_TERM if alone else HOLD_TERM, term.shard)
     is_current = current is not None and (current.number, current.layout) == (term.number, term.layout)
@@ -151,10 +152,10 @@ async def check_term(tx: Tx, term: Term, now: Micros, *, alone: bool = False) ->
 
 CHANGE_LAYOUT = sql("INSERT INTO layouts (version, shards, since) VALUES ($1, $2, $3)")
 
-# The zone data that all shards of the old layout are computed with, if it is one.
+# Finds the zone data of all shards of the old layout, if they share one.
 FIND_ZONES = sql("SELECT CASE WHEN min(zones) = max(zones) THEN min(zones) ELSE '' END FROM terms WHERE shard < $1")
 
-# Nobody holds it any more. Its number goes on.
+# Ends a term: no node holds it. The next term continues its number.
 END_TERM = sql("""
 INSERT INTO terms (shard, number, incarnation, until, ttl, layout, tzdata, zones)
 VALUES ($1, 0, '', $2, 0, $3, '', $4)

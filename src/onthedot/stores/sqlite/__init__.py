@@ -1,13 +1,13 @@
-"""The SQLite store, the embedded default: one file, several processes on one machine, everything kept.
+"""The SQLite store, the embedded default: one durable file, for several processes on one machine.
 
-    schema, migrations/    the tables                    connection     waiting for the lock; errors in our words
-    database               the two threads on the file   writer_thread  one of them, with group commit
-    fast_finish            ends plain runs quickly       wakeup         hints between processes
+    schema, migrations/ the tables connection waits for the lock; translates errors database               the two
+    threads on the file   writer_thread  one of them, with group commit fast_finish            ends plain runs quickly
+    wakeup         hints between processes
 
-What the store does is in `stores/sql/`.
+The store's operations are in `stores/sql/`.
 
-WAL and synchronous=FULL: what was acknowledged survives `kill -9` and a power cut. A process that is frozen inside
-a write stops the others until it wakes or dies: they are late, never wrong. The file must lie on a local disk.
+WAL and synchronous=FULL: what was acknowledged survives `kill -9` and a power cut. A process that freezes inside a
+write blocks the others until it wakes or ends. The others are late, but never wrong. The file must be on a local disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SqliteStore(SqlStore):
     """The store in one SQLite file."""
 
     database: SqliteDatabase
-    transactions: None = None  # a handler's own writes cannot share the one writer: exactly_once is refused
+    transactions: None = None  # exactly_once is refused: a handler cannot share the only writer
 
     @property
     def clock(self) -> Clock:
@@ -35,12 +35,13 @@ class SqliteStore(SqlStore):
     async def open(
         cls, path: str | Path, *, clock: Clock | None = None, inline: bool = False, read_only: bool = False
     ) -> Self:
-        """Open the file, creating it (for this user only) and bringing its tables up to date.
+        """Open the file and bring its tables up to date. A new file is for this user only.
 
-        With `inline` every call runs at once on the calling thread, by the same code: for event loops whose time
-        is virtual, where an answer from another thread would come at no time at all. With `read_only` the file must
-        be there with the newest schema, is left as it is, and only what people ask for is answered. `StoreUnusable`
-        for what is not a database of ours, `StoreUnavailable` for one that is locked for 5 s; either says what to do.
+        With `inline` every call runs at once on the calling thread, with the same code. Event loops with virtual time
+        need this, because an answer from another thread has no instant there. With `read_only` the file must exist with
+        the newest schema. It is not changed, and the store only answers reads for people. Raise `StoreUnusable` if the
+        file is not a database of ours. Raise `StoreUnavailable` if it stays locked for 5 s. Either error says what to
+        do.
         """
         store = cls(SqliteDatabase(str(path), clock or SystemClock(), inline=inline, read_only=read_only))
         try:

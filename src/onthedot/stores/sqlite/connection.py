@@ -1,4 +1,4 @@
-"""Opens SQLite connections, waits for the lock in our own way, and translates SQLite's errors."""
+"""Opens SQLite connections, waits for the database's lock, and translates SQLite's errors."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ T = TypeVar("T")
 OLDEST = (3, 37, 0)  # STRICT tables; RETURNING came before
 
 REFUSED = ("", ":memory:")
-"""What SQLite takes for a database that no second connection would see."""
+"""Paths for which SQLite opens a database that a second connection cannot see."""
 
 PATIENCE: Micros = 5 * SECOND
 """How long a call waits for other processes before it gives up."""
 
-# SQLite's own busy handler backs off up to 100 ms and starves the beats of other processes (130–630 ms at worst,
-# when measured); asking again after 0.2–1 ms keeps them below 22 ms. Uneven steps, so that two waiters drift apart.
+# SQLite's own busy handler waits up to 100 ms between tries, and delays the heartbeats of other processes (130–630 ms
+# at worst, when measured). A retry after 0.2–1 ms keeps the delay below 22 ms. The steps are uneven, so that two
+# waiters do not retry at the same time.
 _PAUSES: tuple[Micros, ...] = (200, 600, 300, 1 * MILLISECOND, 400, 800)
 
 PAGE = 4_096
 LONGEST_LOG = 10_000
-"""How many pages the log gets before it is written back to the database: 40 MB. A page that changes often is then
-copied once (drain +25 %)."""
+"""The number of pages in the log before it is written back to the database: 40 MB. So a page that changes often is
+copied only once (drain +25 %)."""
 SHORTEST_LOG = 1_000
 
 _WRITING = """
@@ -49,7 +50,7 @@ PRAGMA trusted_schema = OFF;
 
 
 def create_file(path: str) -> None:
-    """Make sure that the file exists and may be written. A new one is for this user only.
+    """Make sure that the file exists and may be written. A new file is for this user only.
 
     An existing file is not opened here: closing it would drop the locks of this process's connections (POSIX)."""
     if path in REFUSED:
@@ -74,7 +75,7 @@ def create_file(path: str) -> None:
 
 
 def find_file(path: str) -> None:
-    """`StoreUnusable` unless there is a file at that path."""
+    """Raise `StoreUnusable` unless there is a file at this path."""
     if path in REFUSED or not os.path.exists(path):
         raise StoreUnusable(f"{path!r}: expected the path of a database, found none; name one that is there")
     if not os.path.isfile(path):
@@ -88,10 +89,10 @@ def _check_file(path: str) -> None:
 
 
 def connect(path: str, *, writing: bool) -> sqlite3.Connection:
-    """A connection to a file that exists. Transactions are begun and ended by hand, nothing waits inside SQLite."""
+    """Connect to an existing file. The caller begins and ends transactions, and SQLite itself never waits."""
     # cached_statements: every statement of the driver stays prepared. check_same_thread: a connection is used by one
     # thread at a time (`writer_thread.py`).
-    uri = Path(path).absolute().as_uri() + "?mode=rw"  # a file that has gone is an error, not a new database
+    uri = Path(path).absolute().as_uri() + "?mode=rw"  # a missing file is an error, not a new database
     db = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256)
     try:
         patiently(lambda: db.executescript(_WRITING if writing else _READING))
@@ -104,11 +105,11 @@ def connect(path: str, *, writing: bool) -> sqlite3.Connection:
 
 
 def limit_log(db: sqlite3.Connection, path: str) -> None:
-    """Let the log take at most an eighth of the room that is left. A log that has filled the disk cannot be written
-    back, because the database has no room to grow: the disk would stay full."""
+    """Limit the log to an eighth of the free space. A log that fills the disk cannot be written back, because the
+    database has no space to grow. Then the disk would stay full."""
     try:
         room = shutil.disk_usage(os.path.dirname(path) or ".").free
-    except OSError:  # the folder has gone: the next write says so
+    except OSError:  # the folder is missing: the next write reports it
         room = 0
     pages = min(max(room // 8 // PAGE, SHORTEST_LOG), LONGEST_LOG)
     db.execute(f"PRAGMA wal_autocheckpoint = {pages}")
@@ -129,7 +130,7 @@ def _begin_reading(db: sqlite3.Connection) -> None:
 
 
 def commit(db: sqlite3.Connection) -> None:
-    """Commit; what returns is on disk. On an error nothing is, and the transaction is over."""
+    """Commit. When this returns, the writes are on disk. After an error none is, and the transaction is over."""
     try:
         patiently(lambda: db.execute("COMMIT"))
     except sqlite3.Error:
@@ -161,7 +162,7 @@ def patiently(work: Callable[[], T]) -> T:
         threading.Event().wait(next(pauses) / SECOND)
 
 
-# ── SQLite's errors: `StoreUnavailable` for what may pass, `StoreUnusable` for what will not ──────────────────────
+# ── SQLite's errors: `StoreUnavailable` if a retry may succeed, else `StoreUnusable` ──────────────────────────────
 
 # Primary result code -> (what came, what to do).
 _MAY_PASS = {
@@ -186,17 +187,17 @@ _ELSE = ("the tables are not what this version made", "restore a backup; if nobo
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another connection holds the lock, and may release it."""
+    """Return whether another connection holds the lock, and may release it."""
     return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 
 def is_full(error: Exception) -> bool:
-    """Whether the disk has no room left."""
+    """Return whether the disk is full."""
     return isinstance(error, sqlite3.Error) and _primary_code(error) == sqlite3.SQLITE_FULL
 
 
 def translate(error: Exception, path: str) -> Exception:
-    """Our error for one of SQLite's: what was expected, what came, what to do. Any other stays what it is."""
+    """Return our error for an error of SQLite: what was expected, what came, what to do. Other errors are unchanged."""
     if not isinstance(error, sqlite3.Error):
         return error
     code = _primary_code(error)
@@ -208,4 +209,4 @@ def translate(error: Exception, path: str) -> Exception:
 
 def _primary_code(error: sqlite3.Error) -> int:
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    return code & 0xFF  # the upper bits say where it happened
+    return code & 0xFF  # the upper bits have the place of the error

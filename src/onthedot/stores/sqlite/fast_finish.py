@@ -1,7 +1,7 @@
 """SQLite's fast path for `finish`: ends plain runs with three `executemany`.
 
-Everything that history needs is in the worker's own lease, so nothing is read back (6 us per run; `DELETE ...
-RETURNING` took 9.5 when measured).
+The worker's own lease has all that history needs, so nothing is read back. This takes 6 us per run; `DELETE ...
+RETURNING` took 9.5 when measured.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FIND_NODE_ID = "SELECT id FROM nodes WHERE incarnation = ?"
 
 
 def finish_plain(tx: Transaction, finishes: Sequence[Finish]) -> frozenset[str]:
-    """End all these runs, or none of them if one has more to it or has lost its lease; which leases were accepted."""
+    """End all these runs and return the accepted lease ids. End none if one is not plain or has lost its lease."""
     ids = json.dumps([one.lease.run_id for one in finishes])
     [has_more] = tx.db.execute(HAS_MORE, (ids,)).fetchone()
     if has_more:
@@ -70,7 +70,7 @@ def _ended_run(finish: Finish) -> tuple[object, ...]:
 
 
 def _record_attempts(db: sqlite3.Connection, finishes: Sequence[Finish]) -> None:
-    """Record ended attempts, with the node that tried."""
+    """Record ended attempts, each with the node that ran it."""
     nodes: dict[str, str] = {}
     for incarnation in {finish.lease.incarnation for finish in finishes}:
         row = db.execute(FIND_NODE_ID, (incarnation,)).fetchone()

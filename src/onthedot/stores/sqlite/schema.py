@@ -28,13 +28,13 @@ def prepare(db: sqlite3.Connection, path: str) -> None:
 
 
 def check_current(db: sqlite3.Connection, path: str) -> None:
-    """`StoreUnusable` unless the database has the newest schema already. Nothing is changed."""
+    """Raise `StoreUnusable` unless the database has the newest schema already. Nothing is changed."""
     newest = len(migration.load(DRIVER))
     migration.check_version(path, patiently(lambda: _look(db, path, newest=newest)), newest, current=True)
 
 
 def _look(db: sqlite3.Connection, path: str, *, newest: int) -> int:
-    """The version, from one snapshot, because another process may be making the tables."""
+    """Return the version from one snapshot, because another process may be creating the tables."""
     db.execute("BEGIN")
     try:
         return _version(db, path, newest=newest)
@@ -43,7 +43,7 @@ def _look(db: sqlite3.Connection, path: str, *, newest: int) -> int:
 
 
 def _version(db: sqlite3.Connection, path: str, *, newest: int) -> int:
-    """How many migrations the database has seen; `StoreUnusable` if it is none of ours."""
+    """Return the number of applied migrations. Raise `StoreUnusable` if the database is not ours."""
     [application_id] = db.execute("PRAGMA application_id").fetchone()
     [version] = db.execute("PRAGMA user_version").fetchone()
     [tables] = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -57,7 +57,7 @@ def _version(db: sqlite3.Connection, path: str, *, newest: int) -> int:
 
 
 def _apply(db: sqlite3.Connection, path: str, step: migration.Migration, *, newest: int) -> None:
-    """One migration in one transaction, unless another process was here first."""
+    """Apply one migration in one transaction, unless another process has applied it."""
     begin(db, writing=True)
     try:
         if _version(db, path, newest=newest) < step.number:
@@ -72,7 +72,7 @@ def _apply(db: sqlite3.Connection, path: str, step: migration.Migration, *, newe
 
 
 def _statements(script: str) -> Iterator[str]:
-    """A script's statements one by one: `executescript` would commit what went before."""
+    """Yield a script's statements one by one, because `executescript` would commit the transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -82,7 +82,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def make_in_memory() -> sqlite3.Connection:
-    """A database in memory, with the newest schema."""
+    """Return a database in memory with the newest schema."""
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     steps = migration.load(DRIVER)
     for step in steps:
