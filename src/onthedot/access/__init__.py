@@ -1,1 +1,1 @@
-"""Access control: permissions, roles and principals are pure; keys, users and the audit are documents of the store."""
+"""Access control: permissions, roles and principals are plain values; keys, users and the audit are stored."""

@@ -42,11 +42,11 @@ _SET_BACK = 3_600 * SECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One change. `verb` is what was done (`jobs.pause`), `object` to what (`job/default/report`). `namespace` and
-    `owner` are the object's. Without a namespace, only principals without restrictions can read the entry.
+    """One change. `verb` names the action (`jobs.pause`) and `object` its target (`job/default/report`). `namespace`
+    and `owner` are those of the target. Without a namespace, only principals without restrictions can read the entry.
 
-    An `Entry` that is recorded twice is stored once, because a write whose answer is lost is repeated. `id` makes that
-    sure. The request id cannot, because callers choose it."""
+    A write whose answer is lost is repeated, but its `Entry` is stored only once. `id` ensures this. The request id
+    cannot, because callers choose it."""
 
     who: Principal
     verb: str
@@ -79,8 +79,8 @@ class Recorded(NamedTuple):
 
 
 async def record(store: Store, entry: Entry, *, now: Micros | None = None) -> int:
-    """Append an entry. Returns its number. It is stored when this returns. Long text in it is cut, or replaced by its
-    size and hash."""
+    """Append an entry, and return its number. The entry is stored when the function returns. Long text in the entry is
+    cut, or replaced by its size and hash."""
     [number] = await record_all(store, [entry], now=now)
     return number
 
@@ -102,7 +102,8 @@ def noting_together(entries: Sequence[Entry]) -> Noting:
 
 
 def object_of(what: Job | RunRecord | str) -> tuple[str, str, str]:
-    """The name of an object in the audit, its namespace and its owner. Only jobs and runs have the last two.
+    """Return the name of an object in the audit, its namespace and its owner. Only jobs and runs have a namespace and
+    an owner.
 
     >>> object_of("queue/mail")
     ('queue/mail', '', '')
@@ -127,7 +128,7 @@ def _body(entry: Entry) -> str:
 
 
 async def read(store: Store, *, by: Principal = LOCAL, after: int = 0, limit: int = 100) -> list[Recorded]:
-    """Entries with a number above `after`, in order. Leaves out entries about objects that `by` cannot see."""
+    """Return entries with a number above `after`, in order, without entries about objects that `by` cannot see."""
     found: list[Recorded] = []
     while len(found) < limit and (page := await store.documents.list_appended(KIND, after=after, limit=limit)):
         after = page[-1].number
@@ -136,8 +137,9 @@ async def read(store: Store, *, by: Principal = LOCAL, after: int = 0, limit: in
 
 
 async def read_newest(store: Store, *, limit: int = 100) -> list[Recorded]:
-    """The last entries, in order. A store reads the list forwards only, so we find the last number by binary search.
-    Numbers may have gaps, so we go back from there in steps that double. The time does not grow with the list."""
+    """Return the last entries, in order. A store reads the list forwards only, so we find the last number by binary
+    search. Numbers may have gaps, so we go back from there in steps that double. The time does not grow with the
+    list."""
     last, back = await last_number(store), limit
     while True:
         after = start = max(0, last - back)
@@ -155,8 +157,8 @@ async def read_between(
 ) -> list[Recorded]:
     """The last entries (`limit` None: all) with `since` <= time < `until`, in order.
 
-    Times grow with the numbers of entries, except where a clock was set back. So a binary search finds the beginning,
-    and starts an hour early."""
+    Times grow with the numbers of entries, except where a clock was set back. So a binary search finds the first entry,
+    and reading starts an hour earlier."""
     found: deque[Recorded] = deque(maxlen=limit)
     after = 0 if since is None else await _number_before(store, since - _SET_BACK)
     while page := await store.documents.list_appended(KIND, after=after, limit=_PAGE):

@@ -93,8 +93,8 @@ class _Tally:
 
 
 class Recorder(Service):
-    """Records the changes that this process makes. `door` is "program" or "command line". Any thread may submit; all
-    else is used on one event loop."""
+    """Records the changes that this process makes. `door` is "program" or "command line". Any thread may submit;
+    everything else runs on one event loop."""
 
     name = "audit recorder"
 
@@ -157,13 +157,13 @@ class Recorder(Service):
 
     @contextmanager
     def submitting(self, runs: Counted) -> Iterator[Noting | None]:
-        """A context for the write that stores these runs. Gives the entries to store with them; None if the runs
-        are only counted. If the write fails, nothing is counted."""
+        """A context for the write that stores these runs. Its value is the entries to store with the runs; None if the
+        runs are only counted. If the write fails, nothing is counted."""
         with self._lock:
             due = [(job_id, self._take(job_id, job)) for job_id, (job, _) in runs.items() if self._is_due(job_id)]
         try:
             yield self._noting(runs, due) if due else None
-        except BaseException:  # also when cancelled: the write may have failed, and no count is lost; raised again
+        except BaseException:  # also when cancelled: the write may have failed; keep the counts, and raise again
             with self._lock:
                 for job_id, tally in due:
                     self._give_back(job_id, tally)
@@ -233,7 +233,7 @@ class Recorder(Service):
             return
         try:
             await record_all(self._store, [self._summed(tally, tally.runs) for _, tally in some])
-        except BaseException:  # also when cancelled: no count is lost; raised again
+        except BaseException:  # also when cancelled: keep the counts, and raise again
             with self._lock:
                 for job_id, tally in some:
                     self._give_back(job_id, tally)

@@ -30,7 +30,7 @@ _PAGE = 100
 
 
 class Head(NamedTuple):
-    """The number and the hash of a seal. Number 0 stands before the first seal."""
+    """The number and the hash of a seal. Number 0 means that there is no seal yet."""
 
     number: int
     hash: str
@@ -55,7 +55,7 @@ class Seal(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """The first entry (`of` "entry") or seal (`of` "seal") that is not as it was recorded."""
+    """The first entry or seal that differs from what was recorded. `of` is "entry" or "seal"."""
 
     of: str
     number: int
@@ -102,7 +102,7 @@ def hash_of(entry: Entry) -> str:
 
 
 def read_head(text: str) -> Head:
-    """Read a head that was written as text. `DefinitionError` for other text.
+    """Read a head from text. Raise `DefinitionError` for other text.
 
     >>> read_head("7:" + "0" * 64).number
     7
@@ -125,7 +125,7 @@ async def check(store: Store, *, known: Head | None = None) -> Checked:
 
 
 class _Checking:
-    """Reads both lists in step."""
+    """Reads the entries and the seals side by side."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -193,7 +193,7 @@ async def append_seal(
     store: Store, previous: Head, entries: Sequence[Entry], *, again: int = 0, now: Micros | None = None
 ) -> int:
     """Append a seal after `previous`. Returns its number. If two nodes do so at once, one seal is kept, and both get
-    its number. `again`: how often a seal that was reported was not in the store."""
+    its number. `again` counts how often a reported seal was missing from the store."""
     key = f"{previous}/{again}" if again else str(previous)
     [number] = await store.documents.append_documents(SEALS, [write_seal(previous, entries)], keys=[key], now=now)
     return number

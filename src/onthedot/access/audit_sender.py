@@ -76,12 +76,12 @@ async def read_position(store: Store, destination: str) -> Position | None:
 
 
 def _id(destination: str) -> str:
-    """The destination's id in the store. A hash, because the URL may contain a secret."""
+    """Return the destination's id in the store. It is a hash, because the URL may contain a secret."""
     return hashlib.sha256(destination.encode()).hexdigest()
 
 
 class Sender:
-    """Sends to one destination. `first`: the number after which it begins if nothing was sent yet."""
+    """Sends to one destination. `first` is the number after which it begins if nothing was sent yet."""
 
     def __init__(
         self, store: Store, clock: Clock, destination: str, send: Send, tell: Callable[[str], None], *, first: int = 0
@@ -128,7 +128,7 @@ class Sender:
         return entries
 
     async def _write(self, position: Position) -> Position | None:
-        """Replace the version of the position that was read. None if another sender was faster."""
+        """Write the position in place of the version that was read. Return None if another sender was faster."""
         body = json.dumps({"number": position.number, "by": position.by, "until": position.until})
         put = await self._store.documents.put_document(SENT, _id(self._destination), body, version=position.version)
         return position._replace(version=put.version) if put.accepted else None

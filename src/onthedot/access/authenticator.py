@@ -1,8 +1,8 @@
 """Authenticates requests: finds the principal that a key or a session belongs to.
 
-A server caches documents for 2 seconds, counted from before the read. So every server refuses a revoked key, a disabled
-user and an old password within 5 seconds. The cache holds documents, never results: the proof and the expiry of a
-credential are checked every time.
+A server caches documents for 2 seconds, counted from the moment before the read. So every server refuses a revoked key,
+a disabled user and an old password within 5 seconds. The cache holds documents, never results: the proof and the expiry
+of a credential are checked every time.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Authenticator:
         self._noting: set[asyncio.Task[None]] = set()
 
     async def check(self, text: str) -> Principal | None:
-        """The principal of this text; None if it is not valid (any more). `StoreUnavailable` if the store does not
-        answer: then the request must be refused."""
+        """Return the principal of this text; None if the text is not valid, or no longer valid. Raise
+        `StoreUnavailable` if the store does not answer. The caller must then refuse the request."""
         credential = credentials.read(text)
         if credential is None or credential.kind not in ("key", "session"):
             return None
@@ -56,8 +56,8 @@ class Authenticator:
         return stored.key.grant.principal("key", credential.id, stored.key.name)
 
     async def check_page(self, cookie: str, csrf: str | None) -> Principal | None:
-        """The principal of the page's cookie and the second text that the page sends. With `csrf` None the cookie is
-        enough. Raises as `check`."""
+        """Return the principal of the page's cookie and the second text that the page sends. If `csrf` is None, the
+        cookie is enough. Raise the same errors as `check`."""
         credential = credentials.read(cookie)
         beside = None if csrf is None else credentials.read(csrf)
         if credential is None or credential.kind != "page" or (csrf is not None and beside is None):
@@ -89,7 +89,7 @@ class Authenticator:
             return known.document
         self._cache.pop((kind, id), None)
         found = await self._store.documents.get_document(kind, id)
-        if found is not None:  # not cached if missing: strangers could fill the memory with made-up ids
+        if found is not None:  # never cache a missing document: strangers could fill the memory with made-up ids
             if len(self._cache) >= _MOST:
                 self._cache.clear()
             self._cache[kind, id] = _Read(found, now)

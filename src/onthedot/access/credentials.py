@@ -30,7 +30,7 @@ _FORM = re.compile(rf"(ot[cdpst])_({_ID.pattern})\.([0-9a-f]{{64}})")
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A credential as its bearer has it."""
+    """A credential with its secret."""
 
     kind: Kind
     id: str
@@ -38,7 +38,7 @@ class Credential:
 
     @property
     def text(self) -> str:
-        """The text for the bearer. We show it once."""
+        """Return the text for the bearer. We show it once."""
         return f"{_PREFIXES[self.kind]}_{self.id}.{self.secret}"
 
     @property
@@ -47,7 +47,7 @@ class Credential:
         return hashlib.sha256(f"onthedot {self.kind} {self.id} {self.secret}".encode()).hexdigest()
 
     def proves(self, proof: str) -> bool:
-        """Whether this proof was made from this credential. The comparison takes constant time."""
+        """Return whether this proof was made from this credential. The comparison takes constant time."""
         return hmac.compare_digest(self.proof.encode(), proof.encode(errors="replace"))
 
 
@@ -62,7 +62,7 @@ def draw(kind: Kind, ids: Ids) -> Credential:
 
 
 def read(text: str) -> Credential | None:
-    """Parse a text that has exactly this form; None for any other.
+    """Parse a text of exactly this form; return None for any other.
 
     >>> read("otd_0123456789abcde." + "f" * 64)
     Credential(kind='key', id='0123456789abcde')
@@ -74,12 +74,12 @@ def read(text: str) -> Credential | None:
 
 
 def is_id(text: str) -> bool:
-    """Whether this can be an id."""
+    """Return whether this can be an id."""
     return _ID.fullmatch(text) is not None
 
 
 def hidden(text: str) -> str:
-    """The text without the secrets of credentials in it.
+    """Return the text without the secrets of the credentials in it.
 
     >>> hidden(f"Bearer otd_0123456789abcde.{'f' * 64}!")
     'Bearer otd_0123456789abcde.…!'

@@ -58,8 +58,8 @@ class Key:
         return "expired" if self.expires_at is not None and self.expires_at <= now else "active"
 
     def ends_soon(self, now: Micros) -> bool:
-        """Whether to warn its maker: the key is active and expires within two weeks. False if it was made for two weeks
-        or less."""
+        """Return whether to warn the key's maker: the key is active and expires within two weeks. Return False if its
+        whole lifetime is two weeks or less."""
         if self.expires_at is None or self.state(now) != "active":
             return False
         return self.expires_at - WARN_BEFORE <= now and self.expires_at - self.made_at > WARN_BEFORE
@@ -84,7 +84,7 @@ class Stored(NamedTuple):
 
 
 def parse_lifetime(text: str, *, what: str) -> Micros | None:
-    """Read the lifetime of a key; None: it never expires. `DefinitionError` for other text.
+    """Read the lifetime of a key; None means that it never expires. Raise `DefinitionError` for other text.
 
     >>> parse_lifetime("90d", what="expires_in") == 90 * DAY, parse_lifetime("never", what="expires_in")
     (True, None)
@@ -102,8 +102,8 @@ async def issue(
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> Issued:
-    """Make a key. `DefinitionError` for a wrong name, grant or end; `AccessDenied` for a grant with more rights than
-    `by` has. Names help people; two keys may have the same."""
+    """Make a key. Raise `DefinitionError` for a wrong name, grant or end, and `AccessDenied` for a grant with more
+    rights than `by` has. Names are for people: two keys may have the same name."""
     check_name("name of the key", name)
     check_given(grant, by)
     now = await store.tell_time() if now is None else now
@@ -118,7 +118,8 @@ async def issue(
 
 
 async def get_key(store: Store, id: str, *, by: Principal = LOCAL) -> Key:
-    """Get one key; `UnknownKey` if there is none, or none that `by` can see: those whose rights it has itself."""
+    """Get one key. Raise `UnknownKey` if there is none that `by` can see. `by` sees a key if it has all rights of that
+    key itself."""
     key, _ = await _find(store, id, by)
     return replace(key, used_at=_instant(await store.documents.get_document(USED, id)))
 
@@ -137,7 +138,8 @@ async def list_keys(store: Store, *, by: Principal = LOCAL, after: str = "", lim
 
 
 async def revoke(store: Store, id: str, *, by: Principal = LOCAL, now: Micros | None = None) -> Key:
-    """Revoke a key. Within 5 seconds no server accepts it. Revoking it again changes nothing. `UnknownKey` as above."""
+    """Revoke a key. Within 5 seconds no server accepts it. Revoking it again changes nothing. Raise `UnknownKey` as
+    `get_key` does."""
     for _ in range(_TRIES):
         key, version = await _find(store, id, by)
         if key.revoked_at is not None:
@@ -167,7 +169,7 @@ async def forget(store: Store, found: Document) -> None:
 
 @lru_cache(maxsize=1000)  # read with every request
 def read_key(document: Document) -> Stored | None:
-    """Read a stored key; None if it cannot be read. Then it is not accepted."""
+    """Read a stored key. Return None if it cannot be read: such a key is not accepted."""
     try:
         data = json.loads(document.body)
         key = Key(
@@ -185,7 +187,7 @@ def read_key(document: Document) -> Stored | None:
 
 
 def instant_of(value: Any) -> Micros | None:
-    """An instant or None; `TypeError` for anything else, so that a typing error cannot mean "never"."""
+    """Return an instant or None. Raise `TypeError` for anything else, so that a typing error cannot mean "never"."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     raise TypeError("expected an instant or null")
@@ -217,7 +219,7 @@ async def _find(store: Store, id: str, by: Principal) -> tuple[Key, int]:
 
 
 async def _uses(store: Store, after: str, last: str) -> dict[str, Micros | None]:
-    """When the keys after this id, up to the last one, were used."""
+    """Return when the keys after this id, up to `last`, were used."""
     used: dict[str, Micros | None] = {}
     while after < last and (page := await store.documents.list_documents(USED, after=after, limit=_PAGE)):
         after = page[-1].id

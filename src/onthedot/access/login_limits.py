@@ -1,8 +1,8 @@
 """Limits logins: attempts per name and address, attempts per address, and passwords that are compared at once.
 
-A limit per name alone would let anybody lock its user out. So it counts per name and address: attempts from one address
-do not lock the user out elsewhere. A second, wider limit counts all names that one address tries. Addresses take turns,
-so an attacker with many addresses waits like everybody else.
+A limit per name alone would let anybody lock that user out. So attempts are counted per name and address: attempts from
+one address do not lock the user out elsewhere. A second, wider limit counts all names that one address tries. Addresses
+take turns, so an attacker with many addresses waits like everybody else.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class LoginLimits:
         self._places = _Tries(FROM_ADDRESS)
 
     def begin(self, name: str, source: str) -> None:
-        """Count an attempt before it is checked; `LoginLimited` if there were too many. Successful ones count, too:
-        otherwise somebody with one password could use it to try others."""
+        """Count an attempt before it is checked. Raise `LoginLimited` if there were too many. Successful attempts
+        count, too: otherwise somebody with one password could use it to try others."""
         now, place = self._clock.steady(), place_of(source)
         for tries, key, what in (
             (self._places, place, "from one address"),
@@ -60,24 +60,24 @@ class LoginLimits:
 
 
 class Turns:
-    """Lets callers compare passwords, in turns of their addresses. Addresses with failed logins share every other turn
-    while others wait, and lose their place first."""
+    """Lets callers compare passwords, one address after another. While others wait, addresses with failed logins share
+    every other turn. They also lose their place first."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._free = AT_ONCE
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # by place; the next one first
         self._failed = _Tries(1)
-        self._others_turn = False  # of those that have failed
+        self._others_turn = False  # whether the next turn is for addresses with failed logins
 
     def failed(self, source: str) -> None:
-        """Note a failed login from this address."""
+        """Record a failed login from this address."""
         self._failed.count(place_of(source), self._clock.steady())
 
     @asynccontextmanager
     async def turn(self, source: str) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it. `LoginLimited` if too many wait from this address, `LoginsBusy` if too many
-        wait in all."""
+        """Wait for a turn, and hold it. Raise `LoginLimited` if too many callers wait from this address, and
+        `LoginsBusy` if too many wait in all."""
         if self._free:
             self._free -= 1
         else:
@@ -95,7 +95,7 @@ class Turns:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self._pass_on()  # the turn had come already
+                self._pass_on()  # the turn was given before the cancellation
             elif turn in self._waiting.get(place, ()):
                 self._take(place, turn)
             raise
@@ -117,12 +117,12 @@ class Turns:
             turn.set_exception(busy)
 
     def _pass_on(self) -> None:
-        """Give the turn that has ended to the next waiter."""
+        """Give the finished turn to the next waiter."""
         while self._waiting:
             found = (place for place in self._waiting if self._has_failed(place) is self._others_turn)
             place = next(found, next(iter(self._waiting)))
             self._take(place, turn := self._waiting[place][0])
-            if not turn.done():  # cancelled, and not noticed yet
+            if not turn.done():  # else its waiter was cancelled
                 self._others_turn = not self._others_turn
                 turn.set_result(None)
                 return
@@ -140,8 +140,8 @@ class Turns:
 
 
 class Refusals:
-    """Chooses the refused logins that are audited, because strangers cause them and the audit only grows. Beyond the
-    limit they are counted, and the next audited one has the number of those before it."""
+    """Chooses which refused logins are audited. There is a limit, because strangers cause refusals and the audit only
+    grows. Refusals beyond the limit are only counted, and the next audited one has their number."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -150,7 +150,7 @@ class Refusals:
         self._left_out = 0
 
     def take(self, source: str) -> int | None:
-        """How many were left out before this one, which is audited. None: leave this one out, too."""
+        """Return how many refusals were left out before this one. None means that this one is left out, too."""
         now, place = self._clock.steady(), place_of(source)
         if self._places.again_in(place, now) or self._all.again_in("", now):
             self._left_out += 1
@@ -162,15 +162,15 @@ class Refusals:
 
 
 class _Tries:
-    """The last attempts of each key. If there are too many keys, the one with the oldest attempt is forgotten: refusing
-    new ones would lock everybody out."""
+    """The last attempts of each key. If there are too many keys, the key with the oldest attempt is forgotten: refusing
+    new keys would lock everybody out."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._at: OrderedDict[Hashable, deque[Micros]] = OrderedDict()
 
     def again_in(self, key: Hashable, now: Micros) -> Micros:
-        """How long until the next attempt is accepted; 0: now."""
+        """Return how long until the next attempt is accepted; 0 means now."""
         tries = self._at.get(key)
         return 0 if tries is None or len(tries) < self.most else max(0, WITHIN - (now - tries[0]))
 

@@ -1,4 +1,4 @@
-"""Permissions, the roles that have them, grants of a role, and principals: the callers who were granted one. Pure.
+"""Permissions, the roles that have them, grants of a role, and principals: the callers that have a grant. Pure.
 
     Permission ◀── Role ◀── Grant (a role with restrictions) ──▶ Principal (an authenticated caller)
 
@@ -114,12 +114,12 @@ class Principal:
     permissions: frozenset[Permission] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Computed once, because every request needs it."""
+        """Compute the permissions once, because every request needs them."""
         has = permissions_of(self.role, scopes=self.scopes, may_code=self.may_code)
         object.__setattr__(self, "permissions", has)
 
     def may(self, permission: Permission) -> bool:
-        """Whether it has this permission.
+        """Return whether the principal has this permission.
 
         >>> LOCAL.may(Permission.AUDIT_READ)
         True
@@ -127,7 +127,8 @@ class Principal:
         return permission in self.permissions
 
     def sees(self, namespace: str, owner: str) -> bool:
-        """Whether it can see a job of this namespace and owner, with everything that belongs to the job.
+        """Return whether the principal can see a job of this namespace and owner, with everything that belongs to the
+        job.
 
         >>> Principal(kind="key", id="k1", name="ci", role=Role.EDITOR, namespaces=("ci",)).sees("prod", "")
         False
@@ -136,7 +137,7 @@ class Principal:
 
     @property
     def only_owner(self) -> str | None:
-        """The only owner whose objects it sees; None: all owners."""
+        """The only owner whose objects the principal sees; None means all owners."""
         return self.owner if self.only_own else None
 
 
@@ -159,7 +160,7 @@ _MOST_OWNER = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """A role and its restrictions: see `Principal`, which is made of it."""
+    """A role and its restrictions, which `Principal` explains."""
 
     role: Role
     scopes: frozenset[Permission] | None = None
@@ -181,7 +182,8 @@ class Grant:
         )  # fmt: skip
 
     def is_within(self, principal: Principal) -> bool:
-        """Whether the principal has at least these rights. Then it may grant them, revoke them, and see who has them.
+        """Return whether the principal has at least these rights. Then it may grant them, revoke them, and see who has
+        them.
 
         >>> from onthedot.access.permissions import LOCAL
         >>> Grant(role=Role.ADMIN).is_within(LOCAL)
@@ -206,7 +208,7 @@ class Grant:
 
 
 def read_grant(data: Any) -> Grant:
-    """Read a stored grant; `ValueError`, `TypeError` or `KeyError` for anything else."""
+    """Read a stored grant. Raise `ValueError`, `TypeError` or `KeyError` for anything else."""
     scopes, namespaces = data["scopes"], data["namespaces"]
     if not isinstance(namespaces, list) or not all(isinstance(name, str) for name in namespaces):
         raise TypeError("namespaces: expected a list of names")
@@ -231,7 +233,7 @@ def parse_grant(
     owner: str = "",
     only_own: bool = False,
 ) -> Grant:
-    """Read a grant from text; `DefinitionError` with all problems.
+    """Read a grant from text. Raise `DefinitionError`, which lists all problems.
 
     >>> parse_grant("viewer", scopes=["jobs:raed"])
     Traceback (most recent call last):
@@ -260,8 +262,8 @@ def parse_grant(
 
 
 def edited_grant(grant: Grant, said: Mapping[str, Any]) -> Grant:
-    """The grant with these values changed, by the names of `parse_grant`. `may_code` belongs to editors: it ends with
-    that role. `DefinitionError` for a grant that contradicts itself.
+    """The grant with these values changed, by the names of `parse_grant`. A change from editor to another role removes
+    `may_code`. Raise `DefinitionError` for a grant that contradicts itself.
 
     >>> ann = parse_grant("editor", may_code=True, namespaces=["shop"])
     >>> edited_grant(ann, {"role": "viewer"}) == parse_grant("viewer", namespaces=["shop"])
@@ -274,7 +276,7 @@ def edited_grant(grant: Grant, said: Mapping[str, Any]) -> Grant:
 
 
 def check_grant(grant: Grant) -> None:
-    """`DefinitionError` for a grant that contradicts itself."""
+    """Raise `DefinitionError` for a grant that contradicts itself."""
     whole = permissions_of(grant.role, may_code=grant.may_code)
     problems = [
         f"scope: expected a permission of the role {grant.role}, got {scope}; give another role, or leave it out"
@@ -298,7 +300,7 @@ def check_grant(grant: Grant) -> None:
 
 
 def check_name(what: str, name: str) -> None:
-    """`DefinitionError` for a text that cannot be the name of a key or a user."""
+    """Raise `DefinitionError` for a text that cannot be the name of a key or a user."""
     if not NAME.fullmatch(name):
         raise DefinitionError(
             f"{what}: expected a name of letters, digits, '_', '-', '.', ':' or '@', at most 100 of them, got {name!r}"
@@ -306,7 +308,8 @@ def check_name(what: str, name: str) -> None:
 
 
 def check_given(grant: Grant, by: Principal) -> None:
-    """`DefinitionError` for a grant that contradicts itself; `AccessDenied` if `by` has fewer rights than it."""
+    """Raise `DefinitionError` for a grant that contradicts itself, and `AccessDenied` for one with more rights than
+    `by` has."""
     check_grant(grant)
     if not grant.is_within(by):
         raise AccessDenied(

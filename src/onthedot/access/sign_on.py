@@ -38,7 +38,7 @@ OLDEST: Micros = 3_600 * SECOND
 """Oldest token that is accepted. Used tokens are remembered for longer than that."""
 LEEWAY: Micros = 60 * SECOND
 """Largest difference between the provider's clock and the store's."""
-_LEAST_MODULUS = 342  # of an RSA key of 2,048 bits, in base64
+_LEAST_MODULUS = 342  # base64 characters of the modulus of an RSA key of 2,048 bits
 
 
 class Provider(NamedTuple):
@@ -61,7 +61,7 @@ class KeyMissing(OnTheDotError):
 
 def usable_keys(published: Any) -> KeySet:
     """The keys of a JWK set that can verify tokens: public keys for signatures, long enough. Leaves out all others.
-    `ValueError` if none is left."""
+    Raise `ValueError` if none is left."""
     from joserfc.errors import JoseError
     from joserfc.jwk import KeySet, import_key
 
@@ -87,8 +87,8 @@ def _is_fit(key: Mapping[str, Any]) -> bool:
 
 
 def read_id_token(text: str, keys: KeySet, provider: Provider, now: Micros) -> Person:
-    """Verify a token. Returns the person that it is about. `LoginRefused` with the reason if it is not valid,
-    `KeyMissing` if it names a key that is not among these."""
+    """Verify a token, and return the person that it is about. Raise `LoginRefused` with the reason if the token is not
+    valid, and `KeyMissing` if it names a key that is not among these."""
     from joserfc import jwt
     from joserfc.errors import InvalidKeyIdError, JoseError
 
@@ -163,10 +163,10 @@ async def sign_on(
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> Session:
-    """Open a session for the person that this token is about. `LoginRefused` if there is no such user, if the user is
-    bound to somebody else, or if the token was used before."""
+    """Open a session for the person that this token is about. Raise `LoginRefused` if there is no such user, if the
+    user is bound to somebody else, or if the token was used before."""
     await _bound(store, person, issuer, write=False)
-    signed, _, _ = text.rpartition(".")  # without the signature: one by elliptic curve has a second valid form
+    signed, _, _ = text.rpartition(".")  # without the signature: an elliptic-curve signature has a second valid form
     digest = hashlib.sha256(signed.encode()).hexdigest()
     mark = json.dumps(
         {"by": (ids or RandomIds()).token()}
@@ -180,7 +180,7 @@ async def sign_on(
 
 
 async def _bound(store: Store, person: Person, issuer: str, *, write: bool) -> users.User:
-    """The user of this person. With `write` the user is bound to the person."""
+    """Return the user of this person. With `write` the user is bound to the person."""
     for _ in range(_TRIES):
         found = await store.documents.get_document(users.KIND, person.email)
         user = None if found is None else users.read_user(found)

@@ -1,7 +1,7 @@
 """Users: people who sign in with a password, or through an identity provider (`sign_on.py`).
 
 Each user is a document of the kind `user`. Its *epoch* is a random text that changes with every password, and when the
-user is disabled or enabled. A session has the epoch of its beginning. So one write ends all sessions of a user, on
+user is disabled or enabled. A session keeps the epoch in which it began. So one write ends all sessions of a user, on
 every server within 5 seconds.
 
 Passwords are hashed with argon2id, on a thread. A hash costs an attacker time and memory.
@@ -64,12 +64,13 @@ class Passwords:
     lanes: int = 4
 
     async def hash(self, password: str) -> str:
-        """The hash to store; `DefinitionError` for a text that cannot be a password."""
+        """Return the hash to store. Raise `DefinitionError` for a text that cannot be a password."""
         check_password(password)
         return await asyncio.to_thread(self._hasher().hash, password)
 
     async def matches(self, password: str, kept: str) -> bool:
-        """Whether the hash is of this password. False for what cannot be a password, or is no hash."""
+        """Return whether the hash is of this password. Return False if the text cannot be a password, or if the stored
+        text is no hash."""
         from argon2.exceptions import InvalidHashError, VerificationError
 
         try:
@@ -78,7 +79,7 @@ class Passwords:
             return False
 
     async def dummy_hash(self) -> str:
-        """A hash that no password matches. Comparing with it costs as much as with any other."""
+        """Return a hash that no password matches. Comparing a password with it costs as much as with any other hash."""
         return await asyncio.to_thread(self._hasher().hash, RandomIds().token())
 
     def _hasher(self) -> PasswordHasher:
@@ -95,7 +96,7 @@ PASSWORDS = Passwords()
 
 
 def check_password(password: str) -> None:
-    """`DefinitionError` for a text that cannot be a password. The message does not quote it.
+    """Raise `DefinitionError` for a text that cannot be a password. The message does not quote it.
 
     >>> check_password("short")
     Traceback (most recent call last):
@@ -133,7 +134,7 @@ class User:
 
     @property
     def signs_on(self) -> bool:
-        """Whether an identity provider, and nothing else, authenticates this user."""
+        """Return whether an identity provider, and nothing else, authenticates this user."""
         return not self.password
 
 
@@ -150,8 +151,8 @@ async def create(
 ) -> User:
     """Make a user. A user without a password signs on with an identity provider, and its name is its e-mail address.
 
-    `DefinitionError` for a wrong name, password or grant, `DuplicateUser` for a name that is taken, `AccessDenied` for
-    a grant with more rights than `by` has."""
+    Raise `DefinitionError` for a wrong name, password or grant, `DuplicateUser` for a name that is taken, and
+    `AccessDenied` for a grant with more rights than `by` has."""
     check_name("name of the user", name)
     check_given(grant, by)
     if password is None:
@@ -165,7 +166,8 @@ async def create(
 
 
 async def get_user(store: Store, name: str, *, by: Principal = LOCAL) -> User:
-    """Get one user; `UnknownUser` if there is none, or none that `by` can see: those whose rights it has itself."""
+    """Get one user. Raise `UnknownUser` if there is none that `by` can see. `by` sees a user if it has all rights of
+    that user itself."""
     return (await _find(store, name, by))[0]
 
 
@@ -193,8 +195,8 @@ async def edit(
     """Change a user in one write. A new password, disabling and enabling end the user's sessions. A new `grant` (see
     `edited_grant`) holds for open sessions within 5 seconds.
 
-    `DefinitionError` for a wrong grant, and for a password if the user signs on with a provider. `AccessDenied` for
-    more rights than `by` has."""
+    Raise `DefinitionError` for a wrong grant, and for a password if the user signs on with a provider. Raise
+    `AccessDenied` for more rights than `by` has."""
     before = await get_user(store, name, by=by)
     if password is not None:
         _check_password_user(before)  # before the work of a hash
@@ -226,7 +228,8 @@ async def set_password(
     passwords: Passwords = PASSWORDS,
     ids: Ids | None = None,
 ) -> User:
-    """Set a user's password, and end the user's sessions. `DefinitionError` for one who signs on with a provider."""
+    """Set a user's password, and end the user's sessions. Raise `DefinitionError` if the user signs on with a
+    provider."""
     return await edit(store, name, password=password, by=by, passwords=passwords, ids=ids)
 
 
@@ -281,11 +284,12 @@ async def login(
     """Open a session for a user's name and password. `source` is the caller's address. `gone` returns whether the
     caller has disconnected: then no password is compared.
 
-    `LoginRefused` for a wrong name or password and for a disabled user, with the same message after the same time.
-    `LoginLimited` for too many attempts from this address, or too many that wait. `LoginsBusy` if too many wait in all.
+    Raise `LoginRefused` for a wrong name or password and for a disabled user, with the same message after the same
+    time. Raise `LoginLimited` if too many attempts come from this address or wait there, and `LoginsBusy` if too many
+    wait in all.
     """
     if not NAME.fullmatch(name) or len(password.encode(errors="replace")) > LONGEST_PASSWORD:
-        raise _refused()  # no user can have this name, so the time that this takes tells nothing
+        raise _refused()  # no user can have this name, so the time of the answer reveals nothing
     logins.limits.begin(name, source)
     async with logins.turns.turn(source):
         if gone is not None and await gone():
@@ -338,7 +342,8 @@ async def list_sessions(
 ) -> list[OpenSession]:
     """The open sessions that `by` may end, after this id, in the order of their ids.
 
-    These are all sessions of its own user. With `keys:manage` also those whose rights it has itself."""
+    These are all sessions of its own user. With `keys:manage`, `by` may also end sessions if it has all their rights
+    itself."""
     now = await store.tell_time() if now is None else now
     seen = _Seen(store, by, now)
     found: list[OpenSession] = []
@@ -351,7 +356,8 @@ async def list_sessions(
 
 
 async def end_session(store: Store, id: str, *, by: Principal = LOCAL, now: Micros | None = None) -> OpenSession:
-    """End a session. Within 5 seconds no server accepts it. `UnknownSession` if `list_sessions` does not show it."""
+    """End a session. Within 5 seconds no server accepts it. Raise `UnknownSession` if `list_sessions` does not show
+    it."""
     now = await store.tell_time() if now is None else now
     document = await store.documents.get_document(sessions.KIND, id) if is_id(id) else None
     session = None if document is None else await _Seen(store, by, now).read(document)
@@ -411,7 +417,7 @@ class _Seen:
 
 
 def read_user(document: Document) -> User | None:
-    """Read a stored user; None if it cannot be read. Then the user cannot log in."""
+    """Read a stored user. Return None if it cannot be read: such a user cannot log in."""
     try:
         data = json.loads(document.body)
         return User(

@@ -215,7 +215,8 @@ async def _of_server(client: Client, run_id: int) -> list[File]:
 
 
 def _meant(files: Sequence[File], names: Sequence[str], attempt: int | None, run_id: int) -> list[File]:
-    """The named files, or all; if several attempts have a file of that name, that of the newest."""
+    """Return the named files, or all. If several attempts have a file of that name, return that of the newest
+    attempt."""
     by_name = {one.name: one for one in files if attempt in (None, one.attempt)}
     for name in names:
         if name not in by_name:
@@ -228,7 +229,7 @@ def _meant(files: Sequence[File], names: Sequence[str], attempt: int | None, run
 
 
 def _target(folder: Path, name: str) -> Path | None:
-    """The path for a file; None if its name leads out of the folder, or cannot be a file name."""
+    """Return the path for a file; None if its name leads out of the folder, or cannot be a file name."""
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or name.endswith("/") or ".." in parts or not _can_be_named(name):
         return None
@@ -238,7 +239,7 @@ def _target(folder: Path, name: str) -> Path | None:
 
 
 def _can_be_named(name: str) -> bool:
-    """Whether a file on this machine can have this name."""
+    """Return whether a file on this machine can have this name."""
     try:
         return b"\0" not in os.fsencode(name)
     except UnicodeEncodeError:
@@ -273,8 +274,7 @@ def _new_file(folder: Path, path: Path, *, force: bool) -> Iterator[IO[bytes]]:
 
 
 def _name_new(written: str, path: Path) -> None:
-    """Rename without replacing a file, by a hard link. Some file systems have no links, such as vfat: there it
-    copies."""
+    """Rename without replacing a file, by a hard link. Copy the file if the file system has no links, such as vfat."""
     try:
         os.link(written, path)
     except FileExistsError:

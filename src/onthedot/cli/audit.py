@@ -180,7 +180,8 @@ def _tell_trouble(text: str) -> None:
 async def _entries(
     store: Store, after: int | None, limit: int | None, since: datetime | None, until: datetime | None
 ) -> list[Recorded]:
-    """Changes after a number, the newest, or those of a range of time. Without a limit all, page by page."""
+    """Return the changes after a number, the newest ones, or those of a range of time. Without a limit, read all of
+    them, page by page."""
     if since is not None or until is not None:
         first, end = (None if one is None else to_micros(one) for one in (since, until))
         return await read_between(store, first, end, limit=limit)
@@ -250,7 +251,8 @@ def as_line(entry: Recorded) -> str:
 
 
 def read_destination(text: str, allow: Sequence[str]) -> Send:
-    """Return the function that sends changes there. `BadInput` for a wrong destination, or a webhook without a key."""
+    """Return the function that sends changes there. Raise `BadInput` for a wrong destination, or a webhook without a
+    key."""
     if text.startswith("syslog"):
         return _read_syslog(text).send
     if not text.startswith(("https://", "http://")):

@@ -123,7 +123,7 @@ def read_store(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
 
 
 async def has_living_node(store: Store, now: Micros) -> bool:
-    """Whether a node of this store lives."""
+    """Return whether a node of this store is living."""
     return bool(await store.queries.list_nodes(living=True, limit=1, now=now))
 
 
@@ -179,7 +179,7 @@ MOST_KEY = 4096
 
 
 def is_insecure() -> bool:
-    """Whether `--insecure` allows to send the key to another machine in plain text."""
+    """Return whether `--insecure` allows sending the key to another machine in plain text."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(INSECURE))
 
@@ -196,7 +196,7 @@ class GivenKey(NamedTuple):
 
 
 def find_key(url: str) -> GivenKey:
-    """The key for this server: from `--key-file`, else from ONTHEDOT_KEY, else from `onthedot login`."""
+    """Return the key for this server: from `--key-file`, else from ONTHEDOT_KEY, else from `onthedot login`."""
     context = click.get_current_context(silent=True)
     path = None if context is None else context.meta.get(KEY_FILE)
     if path is not None:

@@ -289,7 +289,7 @@ def _tell(event: Event) -> None:
         click.echo(f"\r{event.runs} of {event.of} asked for again", err=True, nl=event.runs == event.of)
 
 
-# ── what was asked ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── the selection ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _may_ask(settled: bool) -> bool:
@@ -297,12 +297,12 @@ def _may_ask(settled: bool) -> bool:
 
 
 def _is_narrowed(asked: dict[str, Any]) -> bool:
-    """Whether only some of the dead letters were asked for."""
+    """Return whether the options select only some of the dead letters."""
     return asked["namespace"] != "default" or any(asked[name] is not None for name in ("job", "since", "until"))
 
 
 def _check_choice(run_ids: tuple[int, ...], everything: bool, asked: dict[str, Any]) -> None:
-    """Refuse a selection that mixes numbers with filters, and one that would mean all by mistake."""
+    """Refuse a selection that mixes numbers with filters. Also refuse one without either, unless `--all` is set."""
     narrowing = [name for name in ("job", "fingerprint", "since", "until") if asked.get(name)]
     alone = [f"--{name}" for name in (*narrowing, "rate", "dry-run") if asked.get(name)]
     if run_ids and (everything or alone):
@@ -396,7 +396,7 @@ def _in_words(done: Replayed) -> str:
 
 
 def _named(run_ids: tuple[int, ...]) -> str:
-    """The numbers of the new runs: all of a few, else the first and the last.
+    """Return the numbers of the new runs: all if they are few, else the first and the last.
 
     >>> print(_named((5, 6)), _named(()), _named(tuple(range(5, 105))))
     ; runs 5, 6  ; runs 5 to 104

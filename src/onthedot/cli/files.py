@@ -103,7 +103,8 @@ def read_input(file: str) -> str:
 
 
 def check_together(checked: list[Checked]) -> list[Checked]:
-    """Add problems between the files: a job that is in two files, and jobs that run after each other in a circle."""
+    """Add problems of the files together: a job that is in two files, and jobs that run after each other in a
+    circle."""
     first: dict[str, str] = {}
     for one in checked:
         for job in one.jobs:
@@ -287,7 +288,7 @@ def _read_foreign(texts: dict[str, str], form: str, tz: str, system: bool | None
 
 
 def _texts(files: tuple[str, ...], form: str | None) -> dict[str, str]:
-    """The texts of the files by name; of a folder, those of this kind."""
+    """Return the texts of the files by name. From a folder, read only the files of this kind."""
     return {
         "standard input" if file == "-" else file: read_input(file)
         for given in files
@@ -312,7 +313,7 @@ def _files_in(folder: Path, patterns: tuple[str, ...]) -> list[str]:
 
 
 def _form(texts: dict[str, str], form: str | None) -> str:
-    """The kind of the files, from `--from` or from their content. `BadInput` if the two differ."""
+    """Return the kind of the files, from `--from` or from their content. Raise `BadInput` if the two differ."""
     forms: dict[str, str] = {}
     for file, text in texts.items():
         seen = guess_kind(text)
@@ -333,7 +334,7 @@ def _form(texts: dict[str, str], form: str | None) -> str:
 
 
 def _with_services(units: dict[str, str]) -> dict[str, str]:
-    """The files, and for each timer the service that it names."""
+    """Return the files, and for each timer also the service that it names."""
     for file, text in list(units.items()):
         if file.endswith(".timer"):
             named = [entry.value for entry in entries(text) if entry.key == "Unit"]
@@ -430,7 +431,7 @@ def _echo_exported(shown: list[Shown], form: str) -> None:
 
 
 def _safe_json(data: object) -> str:
-    """JSON in which letters of all languages stay as they are, and control characters are escaped."""
+    """Return JSON that escapes control characters, but no letters of any language."""
     text = json.dumps(data, indent=2, ensure_ascii=False)
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
@@ -444,7 +445,7 @@ def _csv(shown: list[Shown]) -> str:
 
 
 def _cell(text: str) -> str:
-    """A cell that a spreadsheet does not read as a formula, without control characters."""
+    """Return a cell without control characters, which no spreadsheet reads as a formula."""
     shown = plain(text, most=_MOST_CELL)
     return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
 

@@ -514,7 +514,7 @@ def changed(data: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """Read a value as JSON; if it is none, it is text."""
+    """Read a value as JSON. A value that is not JSON is text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -522,7 +522,7 @@ def _value(text: str) -> Any:
 
 
 def job_of(data: dict[str, Any]) -> Job:
-    """The job of this data. `BadInput` lists every problem."""
+    """Return the job of this data. Raise `BadInput`, which lists every problem."""
     from onthedot.define.job_reader import read_job
 
     try:
@@ -532,7 +532,7 @@ def job_of(data: dict[str, Any]) -> Job:
 
 
 def data_of(job: Job) -> dict[str, Any]:
-    """A stored job as data that can be changed. `BadInput` if a file cannot express the job."""
+    """Return a stored job as data that can be changed. Raise `BadInput` if a file cannot express the job."""
     from onthedot.define.job_reader import read_job
     from onthedot.define.job_writer import written
 

@@ -50,7 +50,7 @@ def with_grant(command: F) -> F:
 def grant_of(
     role: str, scopes: Sequence[str], may_code: bool, namespaces: Sequence[str], owner: str, only_own: bool
 ) -> Grant:
-    """The grant of these options. `DefinitionError` lists everything that is wrong."""
+    """Return the grant of these options. Raise `DefinitionError`, which lists everything that is wrong."""
     return parse_grant(
         role, scopes=scopes or None, may_code=may_code, namespaces=namespaces, owner=owner, only_own=only_own
     )

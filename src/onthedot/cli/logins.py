@@ -2,7 +2,7 @@
 
     $XDG_STATE_HOME/onthedot/logins/servers.json     0600, in a folder 0700; without it below ~/.local/state
 
-An entry belongs to one address: scheme, host, port and path. It is sent to no other.
+An entry belongs to one address: scheme, host, port and path. Its key is sent to no other address.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def logins_file() -> Path:
 
 
 def read_logins() -> dict[str, Login]:
-    """All entries by address. `BadInput` if others can read or change the file."""
+    """Return all entries by address. Raise `BadInput` if others can read or change the file."""
     path = logins_file()
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -115,7 +115,7 @@ def forget_login(address: str) -> None:
 
 @contextlib.contextmanager
 def _changing(*, write: bool = True) -> Iterator[dict[str, Login]]:
-    """The entries, written back as a whole at the end, under a lock."""
+    """Provide the entries inside a context, under a lock. At its end they are written back as a whole."""
     path = logins_file()
     try:
         with _locked(path.parent):
@@ -129,7 +129,7 @@ def _changing(*, write: bool = True) -> Iterator[dict[str, Login]]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lock the folder, which is created if missing. `BadInput` if others can use it."""
+    """Lock the folder, which is created if missing. Raise `BadInput` if others can use it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

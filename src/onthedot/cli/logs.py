@@ -187,9 +187,9 @@ async def _look(store: Store, outputs: OutputStore, run_id: int, telling: LogPri
 
 
 def _silent(run: RunRecord, telling: LogPrinter) -> str:
-    """The message for a run without output: why it failed, if it did."""
+    """Return the message for a run without output. If the run failed, the message shows why."""
     silent = f"run {run.id} has said nothing{'' if _has_ended(run) else ' yet'}"
-    if not run.error or telling.attempt is not None:  # that attempt may have ended in another way
+    if not run.error or telling.attempt is not None:  # the selected attempt may have ended in another way
         return silent
     first = plain(run.error.strip().partition("\n")[0], most=300)
     return on_this_store(f"{silent}; it is {run.state}: {first}; 'onthedot show {run.id}' tells more")
@@ -274,7 +274,7 @@ class LogPrinter:
             self._write(attempt, record, text)
 
     def is_complete(self, attempts: int) -> bool:
-        """Whether the last of so many attempts was printed from the output store."""
+        """Return whether the last of so many attempts was printed from the output store."""
         return attempts in self._complete or not attempts
 
     def check_step(self) -> None:
@@ -318,7 +318,7 @@ class LogPrinter:
             click.echo(lines, nl=False)
 
     def _is_between(self, record: Record | None) -> bool:
-        """Whether it is in the selected range; without a known time it is."""
+        """Return whether a line is in the selected range. A line without a known time is."""
         if record is None:
             return True
         return (self._since is None or record.at >= self._since) and (self._until is None or record.at < self._until)
@@ -349,7 +349,7 @@ class LogPrinter:
         self._line_of = line_of
 
     def _came_at(self) -> Micros | None:
-        """When a line of a running attempt arrived here; None: before the command began."""
+        """Return when a line of a running attempt arrived here. None means before the command began."""
         return self._clock.now() if self._clock.steady() - self._began > LIVE_AFTER else None
 
     def _front(self, record: Record | None) -> str:

@@ -79,7 +79,7 @@ COMMANDS = {
 }
 """All commands, in the order of `--help`. In its module a command is the function of its name (`skip_next`)."""
 
-_TAKEN = ("import", "next")  # names that Python uses
+_TAKEN = ("import", "next")  # names that Python itself uses for other things
 _OF_COMMANDS = ("--db", "--store", "--json", "--namespace", "--key-file", "--debug")
 
 
@@ -103,7 +103,8 @@ class Commands(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """For a name that is a command of groups only, such as `replay`, suggest those (`dead replay`)."""
+        """Find a command. If only groups have a command of this name, such as `replay`, suggest those (`dead
+        replay`)."""
         name = args[0]
         if name not in COMMANDS:
             groups = {group: self.get_command(ctx, group) for group in COMMANDS}
@@ -126,7 +127,7 @@ class Commands(Group):
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments. For an option of a command, say where it belongs."""
+        """Parse the arguments. If an option belongs to a command, the error shows where to put it."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

@@ -205,7 +205,7 @@ def read_ahead(text: str, what: str) -> datetime:
 
 
 def is_date(text: str) -> bool:
-    """Whether it is ISO 8601 text, which a schedule may read in its own zone."""
+    """Return whether the text is ISO 8601. A schedule may read such text in its own zone."""
     try:
         datetime.fromisoformat(text.strip())
     except ValueError:

@@ -146,7 +146,8 @@ class _Request(NamedTuple):
 
 
 def _applied(asked: _Request, url: str) -> Applied:
-    """Apply the jobs, or compute what that would change. A plan creates no store: without one, every job is new."""
+    """Apply the jobs, or compute what that would change. A plan creates no store. If there is no store, every job is
+    new."""
     path = sqlite_path(url)
     if asked.dry_run and path is not None and not path.exists():
         url = "memory:"
@@ -235,7 +236,7 @@ def _value_text(value: Any) -> str:
 
 
 def _first_start(one: Difference, jobs: Mapping[str, Job]) -> str:
-    """When a job starts first that does not start within the next 30 days; else empty."""
+    """Return when a job starts first, if that is not within the next 30 days; else return empty text."""
     job = None if one.kind == "removed" else jobs.get(one.name)
     if job is None or not job.schedules or (job.paused is not None and job.paused.on):
         return ""
@@ -268,7 +269,7 @@ def _starts(one: Difference, first: str) -> Iterator[str]:
 
 
 def _counted(one: Difference, number: int, what: str) -> str:
-    """How many starts, or that there are more."""
+    """Return how many starts there are, or that there are more than were counted."""
     some = f"{number:,} {what}{'' if number == 1 else 's'}"
     if one.stopped:
         end = (one.until + 1) // SECOND * SECOND  # the first instant that was not counted, in whole seconds

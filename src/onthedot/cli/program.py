@@ -28,8 +28,8 @@ def load_program(text: str) -> otd.Scheduler:
     """The scheduler of `app.py` or `package.module`, or of `app.py:name` if there are several; or one for the jobs of
     `jobs.yaml`.
 
-    It is imported, not run: `if __name__ == "__main__"` does not apply. A program that starts its scheduler at import
-    is stopped there.
+    The program is imported, not run: `if __name__ == "__main__"` does not apply. A program that starts its scheduler at
+    import is stopped there.
     """
     where, _, name = text.partition(":")
     if where.endswith((".yaml", ".yml")):

@@ -129,7 +129,7 @@ def runs(
 
 
 class Chosen(NamedTuple):
-    """Which runs: of a node, in a range of time; None: of all."""
+    """Selects runs: those of one node, or those in a range of time. None means all."""
 
     node: str | None
     since: datetime | None
@@ -184,7 +184,7 @@ def _run_row(run: RunRecord, now: Micros, *, with_node: bool) -> list[str]:
 
 
 def took(run: RunRecord, now: Micros) -> str:
-    """How long a run took, or has taken so far."""
+    """Return how long a run took, or has taken so far."""
     if run.started_at is not None and run.ended_at is not None:
         return length(run.ended_at - run.started_at)
     if run.running_since is not None:
@@ -193,14 +193,15 @@ def took(run: RunRecord, now: Micros) -> str:
 
 
 def _note(run: RunRecord) -> str:
-    """The progress, or the reason of the state."""
+    """Return the progress of a run, or the reason of its state."""
     if run.state is RunState.RUNNING and run.progress is not None:
         return progress_in_words(run.progress)
     return ": ".join(part for part in (reason_in_words(run), run.error) if part)
 
 
 def reason_in_words(run: RunRecord) -> str:
-    """The reason of the run's state; empty if there is none, or if it says no more than the state."""
+    """Return the reason of the run's state. Return empty text if there is none, or if the reason adds nothing to the
+    state."""
     if run.state is RunState.SKIPPED:
         return skip_in_words(run.reason)
     return "" if run.reason == run.state else run.reason
@@ -357,7 +358,7 @@ def _attempt_row(attempt: AttemptRecord, now: Micros) -> list[str]:
 
 
 def _present(shown: Shown, now: Micros) -> list[list[str]]:
-    """A row for the attempt that is running or reserved."""
+    """Return a row for the attempt that is running or reserved."""
     run, standing = shown.run, shown.standing
     if standing is None or not standing.node:
         return []
@@ -506,7 +507,8 @@ async def _trigger(
 
 
 async def _read_args(verbs: Verbs, job: str, texts: dict[str, str]) -> dict[str, Any]:
-    """Read each text as the job's parameter of that name declares it; without one, as JSON or else as text."""
+    """Read each text as the job's parameter of that name declares it. If the job declares none, read it as JSON, or
+    else as text."""
     from onthedot.runners.params import value_of_text
 
     record = await verbs.get_job(job) if texts else None

@@ -153,9 +153,9 @@ def _next_rows(schedule: Schedule, instants: list[Micros], now: Micros, where: t
 
 
 def _remarks(schedule: Schedule, local: datetime, change: str | None) -> str:
-    """What a clock change does to this line."""
+    """Return remarks about the effect of a clock change on this line."""
     told = [f"clocks go {change}"] if change else []
-    other = local.replace(fold=1 - local.fold)  # the same time on the clock, before or after they go back
+    other = local.replace(fold=1 - local.fold)  # the same local time, before or after the clocks go back
     if other.utcoffset() != local.utcoffset() and not _starts_at(schedule, to_micros(other.astimezone(UTC))):
         which = "second" if local.fold else "first"
         told.append(f"{local:%H:%M} comes twice, and it starts once: the {which} time")
@@ -301,7 +301,7 @@ def _what(start: Mapping[str, Any], now: Micros) -> str:
 
 
 def _of_run(start: Mapping[str, Any], now: Micros) -> str:
-    """What a waiting run is."""
+    """Return the number, the attempt and the reason of a waiting run as text; empty text for a slot."""
     if start["run_id"] is None:
         return ""
     tried = f", try {start['attempts'] + 1}" if start["attempts"] else ""

@@ -162,7 +162,7 @@ async def _names(store: Store) -> list[StoredSecret]:
 
 
 def _check(name: str, namespace: str) -> None:
-    """Refuse wrong names before anything is asked for or opened."""
+    """Refuse wrong names before the command asks for a value or opens a store."""
     check_name(name)
     if not is_name(namespace):
         raise BadInput(f"--namespace: expected letters, digits, '_', '-', '.' or ':', got {namespace!r}")

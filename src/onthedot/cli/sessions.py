@@ -102,7 +102,7 @@ def login(url: str, user: str | None, by_key: bool, by_id_token: bool, as_json: 
 
 
 def default_server() -> str:
-    """The server if none is named."""
+    """Return the server to use if none is named."""
     named = os.environ.get("ONTHEDOT_STORE", "")
     return named if is_server(named) else DEFAULT_SERVER
 
@@ -140,7 +140,7 @@ async def _with_key(server: str, key: str) -> Login:
 
 
 def _read_fields(server: str, told: Any, *names: str) -> list[str]:
-    """These texts of an answer. `Failure` if it is not from an onthedot server."""
+    """Return these texts of an answer. Raise `Failure` if the answer is not from an onthedot server."""
     if isinstance(told, dict) and all(isinstance(told.get(name), str) for name in names):
         return [told[name] for name in names]
     got = f"an answer with {', '.join(sorted(map(str, told))[:5])}" if isinstance(told, dict) and told else "other JSON"
@@ -218,7 +218,8 @@ def _logins_meant(url: str, every: bool) -> list[Login]:
 
 
 def _end_login(login: Login) -> str:
-    """End the session of a login. Return why that failed; empty if it worked, had ended before, or is a key."""
+    """End the session of a login. Return why that failed. Return empty text if it worked, if the session had ended
+    before, or if the login has a key."""
     if login.kind == "key":
         return ""
     try:

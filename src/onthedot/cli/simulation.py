@@ -190,7 +190,7 @@ class _Progress:
 # ── the results ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-_QUARTER = 900 * SECOND  # no zone's offset is finer
+_QUARTER = 900 * SECOND  # the offset of every zone is a multiple of this
 _DAYS_ONE_BY_ONE = 14
 
 
@@ -217,7 +217,7 @@ class Simulated:
         return found
 
     def take(self, tally: Tally, *, took: Micros) -> None:
-        """Take the results. `took` is the real time that it took."""
+        """Take the results. `took` is the real time that the simulation took."""
         self._tally = tally
         self._took = took
         self._warnings = warnings(self._scenario, tally)

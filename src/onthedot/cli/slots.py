@@ -68,7 +68,7 @@ SHOWN = 3
 
 
 def _with_slot(command: F) -> F:
-    """`--slot` and `--schedule`: which start is meant."""
+    """Add `--slot` and `--schedule`, which choose the start."""
     command = click.option(
         "--schedule", metavar="ID", help="Only of the schedule with this id; 'jobs --json' has them.  [default: all]"
     )(command)
@@ -344,7 +344,7 @@ def _tell_progress(event: Event) -> None:
 
 
 def _in_options(message: str) -> str:
-    """An error of the verb, with the options of the command line.
+    """Return the message of the verb's error, with the names of the options of the command line.
 
     >>> _in_options("end: expected an instant after start")
     '--to: expected an instant after start'

@@ -148,7 +148,7 @@ async def _check(store: Store) -> Checked:
 
 
 def _without_leader(planners: list[Node]) -> str:
-    """Why no node leads."""
+    """Return why no node leads."""
     draining = [plain(node.id) for node in planners if node.draining]
     if len(draining) < len(planners):
         return "no node leads, though there are planners: see 'onthedot nodes' and their clocks"

@@ -84,8 +84,8 @@ def read_iso(text: str) -> Micros:
 
 
 def moment(instant: Micros, now: Micros) -> str:
-    """An instant in a table whose heading names the zone (`in_zone`). It names its own
-    zone if the offset differs from now."""
+    """Return an instant for a table whose heading names the zone (`in_zone`). The text ends with the instant's own zone
+    if its offset from UTC differs from that of `now`."""
     where = reader_zone()
     local, today = to_datetime(instant).astimezone(where), to_datetime(now).astimezone(where)
     own = "" if local.utcoffset() == today.utcoffset() else f" {local:%Z}"
@@ -138,7 +138,7 @@ def _timespec(local: datetime) -> str:
 
 
 def relative(instant: Micros, now: Micros) -> str:
-    """How long until an instant, or since.
+    """Return how long until an instant, or how long since.
 
     >>> relative(11_520_000_000, 0), relative(0, 3_200_000)
     ('in 3 h 12 m', '3.2 s ago')
@@ -231,7 +231,7 @@ class HeatMap:
         return max((value for _, hours in self.rows for value in hours), default=0.0)
 
     def level(self, value: float) -> int:
-        """0: nothing; 4: the highest.
+        """Return the level of a value: 0 is nothing, and 4 is the highest.
 
         >>> heat = HeatMap([("Mon", [0.0, 1.0, 30.0, 100.0])], "starts")
         >>> [heat.level(value) for value in heat.rows[0][1]]
@@ -283,7 +283,7 @@ def echo_heat(heat: HeatMap, *, colours: bool) -> None:
 
 
 def terminal_width() -> int | None:
-    """The width of the terminal; None if the output goes elsewhere."""
+    """The width of the terminal; None if standard output is no terminal."""
     if not sys.stdout.isatty():
         return None
     try:
@@ -293,17 +293,17 @@ def terminal_width() -> int | None:
 
 
 def colours_wanted() -> bool:
-    """Whether to use colours: on a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    """Return whether to use colours: on a terminal, unless NO_COLOR is set (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def can_draw() -> bool:
-    """Whether standard output is a terminal that can redraw lines."""
+    """Return whether standard output is a terminal that can redraw lines."""
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown", "")
 
 
 def can_show(text: str) -> bool:
-    """Whether the encoding of standard output has these characters."""
+    """Return whether the encoding of standard output has these characters."""
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "ascii")
     except UnicodeEncodeError:

@@ -169,7 +169,7 @@ class ApiOptions(NamedTuple):
     off: bool = False
     insecure: bool = False
     link: bool = False  # show a link with a one-time token
-    terminal: bool = False  # on a terminal: only there the link is made and shown
+    terminal: bool = False  # the output is a terminal: only then the link is made and shown
 
 
 def with_api(command: F) -> F:

@@ -260,8 +260,8 @@ async def _all(store: Store) -> list[User]:
 
 
 def _check(name: str, surplus: tuple[str, ...]) -> None:
-    """Refuse a wrong name before anything is asked for or opened. Surplus arguments are not repeated: they may be
-    passwords."""
+    """Refuse a wrong name before the command asks for a password or opens a store. Surplus arguments are not repeated:
+    they may be passwords."""
     if surplus:
         raise BadInput(
             "NAME: expected a name alone, got more; the password is read from standard input, because every user of "

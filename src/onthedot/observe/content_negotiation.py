@@ -29,7 +29,7 @@ def preferred(accept: str, offered: Sequence[str]) -> str | None:
 
 
 def wants_text(accept: str) -> bool:
-    """Whether a client prefers plain text to JSON.
+    """Return whether a client prefers plain text to JSON.
 
     >>> wants_text("text/plain"), wants_text("*/*"), wants_text("text/plain;q=0.3, application/json")
     (True, False, False)

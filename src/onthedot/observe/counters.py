@@ -3,7 +3,7 @@
     sched.subscribe(counters)      # before the scheduler starts
     counters.snapshot()            # whenever an exporter, a page or a person wants to know
 
-Each node counts its own attempts and the skips that it records. What another node does is counted there.
+Each node counts its own attempts and the skips that it records. Every other node has its own counters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OTHERS = ("", "…")
 class Histogram:
     """A histogram of lengths of time, in classes of an eighth of a power of two.
 
-    So a quantile is at most an eighth too large, whatever the lengths are, and the single lengths are not stored.
+    A quantile is therefore at most an eighth too large. The single lengths are not stored.
 
     >>> histogram = Histogram()
     >>> for micros in range(1, 1_001):
@@ -63,21 +63,22 @@ class Histogram:
         self._classes[_class_of(length)] += 1
 
     def merge(self, other: Histogram) -> None:
-        """Add the counts of another one."""
+        """Add the counts of another histogram."""
         self.count += other.count
         self.total += other.total
         self.largest = max(self.largest, other.largest)
         self._classes += other._classes
 
     def up_to(self) -> Iterator[tuple[Micros, int]]:
-        """Pairs of a length and how many were no longer, for each class that is not empty."""
+        """Return a pair for each class that is not empty: a length, and how many lengths do not exceed it."""
         so_far = 0
         for number in sorted(self._classes):
             so_far += self._classes[number]
             yield _end_of(number), so_far
 
     def counts(self, bounds: Iterable[Micros]) -> list[int]:
-        """How many were no longer than each of these ascending bounds; exact if a bound is a power of two less one.
+        """Return how many lengths do not exceed each of these ascending bounds. The number is exact if the bound is a
+        power of two minus one.
 
         >>> histogram = Histogram()
         >>> for micros in range(1, 1_001):
@@ -93,14 +94,14 @@ class Histogram:
         return found
 
     def quantile(self, part: float) -> Micros | None:
-        """The length that this part of all did not exceed; None if the histogram is empty."""
+        """Return the length that this fraction of all lengths does not exceed; None if the histogram is empty."""
         for length, so_far in self.up_to():
             if so_far >= part * self.count:
                 return min(length, self.largest)
         return None
 
     def as_data(self) -> dict[str, Any]:
-        """For machines, in milliseconds."""
+        """Return the histogram as plain data, in milliseconds."""
         quantiles = {name: self.quantile(part) for name, part in (("p50_ms", 0.5), ("p99_ms", 0.99))}
         return {
             "count": self.count,
@@ -139,7 +140,7 @@ class Counts:
         self.took = Histogram()  # from the start to the end
 
     def merge(self, other: Counts) -> None:
-        """Add the counts of another one."""
+        """Add the counts of another job."""
         self.started += other.started
         self.skipped += other.skipped
         self.verdicts += other.verdicts
@@ -147,7 +148,7 @@ class Counts:
         self.took.merge(other.took)
 
     def as_data(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the counts as plain data."""
         return {
             "started": self.started,
             "skipped": self.skipped,
@@ -159,7 +160,7 @@ class Counts:
 
 def verdict_word(verdict: Verdict) -> str:
     """The result of an attempt in one word: succeeded, failed (and tried again), dead, cancelled, lost, or released (it
-    runs again without its own fault)."""
+    runs again, and did nothing wrong)."""
     if verdict.state is RunState.SCHEDULED:
         return "failed" if verdict.failed else "released"
     return str(verdict.state)
@@ -236,7 +237,7 @@ class Counters:
                 pass
 
     def total(self) -> Counts:
-        """All jobs together.
+        """Return the counts of all jobs together.
 
         >>> counters.total().started
         1
@@ -248,7 +249,7 @@ class Counters:
         return all_of_them
 
     def events(self) -> dict[str, int]:
-        """How many events of each kind there were, by the names of their classes.
+        """Return how many events of each kind there were, by the names of their classes.
 
         >>> counters.events()["AttemptEnded"]
         1
@@ -257,8 +258,8 @@ class Counters:
             return dict(self._events)
 
     def tallies(self) -> list[tuple[tuple[str, str], Tally]]:
-        """By namespace and job, without lengths of time: cheap, however many jobs there are. Also the jobs that this
-        program has stored at its start, and that have not run yet.
+        """Return the tallies by namespace and job, without lengths of time. This is cheap even with many jobs. It
+        includes jobs that this program stored at its start and that have not run yet.
 
         >>> counters.tallies()
         [(('default', 'work'), Tally(started=1, skipped=0, verdicts={'succeeded': 1}))]
@@ -270,10 +271,11 @@ class Counters:
             return sorted({**dict.fromkeys(self._idle, Tally(0, 0, {})), **found}.items())
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything that was counted so far, as plain data: `total`, `jobs` by namespace and name, and `events`.
+        """Return everything that was counted so far, as plain data: `total`, `jobs` by namespace and name, and
+        `events`.
 
         Each has `started`, `skipped`, `verdicts` by word, and `late` and `took`: count, sum, max, p50 and p99 in
-        milliseconds, and `up_to_ms`, pairs of a length and how many were no longer.
+        milliseconds, and `up_to_ms`, pairs of a length and how many lengths do not exceed it.
 
         >>> counters.snapshot()["total"]["verdicts"]
         {'succeeded': 1}

@@ -4,8 +4,8 @@ The engine's thread puts events in, and never waits. If a buffer is full, events
 gets one event with the count in their place. So a slow or stopped reader costs neither memory nor the node's lease, and
 it knows how much it has missed.
 
-A subscriber that raises gets the next event all the same. Its error goes to the logger `onthedot.subscribers`: the
-first time, the 10th, the 100th, and so on.
+A subscriber that raises still gets the next event. Its error goes to the logger `onthedot.subscribers`: the first time,
+the 10th, the 100th, and so on.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ class EventBuffer:
 
     @property
     def ended(self) -> bool:
-        """Whether the buffer is closed and empty."""
+        """Return whether the buffer is closed and empty."""
         with self._news:
             return self._closed and not self._entries and not self._gap
 
     def close(self) -> None:
-        """No more events will come: `get` does not wait for them."""
+        """Close the buffer: no more events come, and `get` does not wait for them."""
         with self._news:
             self._closed = True
             self._news.notify_all()
 
     def reopen(self) -> None:
-        """Events may come again."""
+        """Open the buffer again for new events."""
         with self._news:
             self._closed = False
 
@@ -104,11 +104,11 @@ class Delivery:
         self._thread.start()
 
     def close(self) -> None:
-        """Deliver the rest, and end: no more events come."""
+        """Close the buffer: deliver the remaining events, then end the thread."""
         self._mailbox.close()
 
     def wait(self, patience: Micros) -> None:
-        """Wait until the rest is delivered, at most so long."""
+        """Wait until the remaining events are delivered, but no longer than this."""
         if self._thread is not None:
             self._thread.join(max(0, patience) / SECOND)
 
@@ -118,14 +118,14 @@ class Delivery:
         while (entry := self._mailbox.get()) is not None:
             try:
                 self.subscriber(entry[1])
-            except Exception as error:  # noqa: BLE001 - it gets the next event all the same
+            except Exception as error:  # noqa: BLE001 - it still gets the next event
                 self.failures += 1
                 if _is_news(self.failures):
                     _tell(self.subscriber, entry[1], error, self.failures)
 
 
 def deliver_rest(deliveries: Sequence[Delivery], clock: Clock, *, patience: Micros = PATIENCE) -> None:
-    """Let all subscribers take what is left, for at most `patience`."""
+    """Deliver the remaining events to all subscribers, for at most `patience`."""
     give_up_at = clock.steady() + patience
     for delivery in deliveries:
         delivery.close()

@@ -85,7 +85,7 @@ def moment(instant: Micros, now: Micros, zone: tzinfo | None = None) -> str:
 
 
 def span(first: Micros, last: Micros, now: Micros, zone: tzinfo | None = None) -> str:
-    """From one instant to another, near `now`."""
+    """Return a range of two instants near `now` as text."""
     if first == last:
         return f"at {moment(first, now, zone)}"
     return f"from {moment(first, now, zone)} to {moment(last, now, zone)}"

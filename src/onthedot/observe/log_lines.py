@@ -68,7 +68,7 @@ from onthedot.observe.formats import count, doing, length, moment, plain, span, 
 Tone = Literal["plain", "quiet", "good", "warning", "bad"]
 Paint = Callable[[str, Tone], str]
 
-_PLANNED_EVERY = 10 * SECOND  # a planner passes every few seconds: that is a rhythm, not news
+_PLANNED_EVERY = 10 * SECOND  # a planner passes every few seconds; a line for each pass would be too many
 _PAUSE = 50 * MILLISECOND
 _WIDEST_NAME = 32
 
@@ -104,7 +104,7 @@ class Lines:
         self._missed_at: Micros = 0
         self._planned: dict[str, int] = {}
         self._planned_until: Micros = 0
-        self._planned_due: Micros = 0  # when the next summary may be given
+        self._planned_due: Micros = 0  # when the next summary may be shown
 
     # ── one event, or a pause ────────────────────────────────────────────────────────────────────────────────
 

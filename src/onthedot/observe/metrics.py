@@ -1,6 +1,6 @@
 """Metrics for Prometheus: what this node has counted, and the state of the whole cluster.
 
-Counts by job are counters; lengths of time are histograms over all jobs together, so that ten thousand jobs are not
+Counts by job are counters; lengths of time are histograms over all jobs together, so that ten thousand jobs do not make
 half a million series. Every name begins with `onthedot_`; `docs/operate/metrics.md` explains them.
 """
 
@@ -51,7 +51,7 @@ class NodeMetrics:
         """
         from prometheus_client.core import CounterMetricFamily
 
-        by_job = ("job_namespace", "job_name")  # `job` is Prometheus' own, and `namespace` its operator's
+        by_job = ("job_namespace", "job_name")  # Prometheus sets `job` itself, and its operator sets `namespace`
         started = CounterMetricFamily("onthedot_attempts_started", "Attempts that began, by job.", labels=by_job)
         ended = CounterMetricFamily(
             "onthedot_attempts_ended", "Attempts that ended, by job and what followed.", labels=[*by_job, "verdict"]
@@ -62,7 +62,7 @@ class NodeMetrics:
                 started.add_metric([namespace, job], tally.started)
             if tally.skipped:
                 skipped.add_metric([namespace, job], tally.skipped)
-            # Deaths from zero on: a series that begins at 1 has not increased, so no alert would fire.
+            # Count deaths from zero: a series that begins at 1 has not increased, so no alert would fire.
             for verdict, count in sorted({"dead": 0, **tally.verdicts}.items()):
                 ended.add_metric([namespace, job, verdict], count)
         events = CounterMetricFamily(
@@ -87,7 +87,7 @@ def _histogram(name: str, what: str, histogram: Histogram) -> Metric:
 
 
 class Snapshot(NamedTuple):
-    """The state of a cluster at one instant, by its store."""
+    """The state of a cluster at one instant, according to its store."""
 
     now: Micros
     nodes: Sequence[NodeShown]
@@ -95,7 +95,7 @@ class Snapshot(NamedTuple):
     queues: Sequence[Queue]
 
     def collect(self) -> Iterator[Metric]:
-        """As metrics."""
+        """Return the state as metrics."""
         yield from self._of_nodes()
         yield from self._of_queues()
 
@@ -109,7 +109,7 @@ class Snapshot(NamedTuple):
             nodes.add_metric([state], states[state])
         seats = GaugeMetricFamily("onthedot_node_seats", "How many attempts a node runs at once.", labels=["node"])
         held = GaugeMetricFamily("onthedot_node_runs", "Runs that a node holds, by state.", labels=["node", "state"])
-        for name in sorted({one.node.id for one in there}):  # for a while it has two lives, if it was started again
+        for name in sorted({one.node.id for one in there}):  # a restarted node has two lives for a while
             lives = [one for one in there if one.node.id == name]
             seats.add_metric([name], lives[0].node.seats)
             held.add_metric([name, "running"], sum(one.held.running for one in lives))

@@ -119,7 +119,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._seats.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Errors of clients are logged for debugging only."""
+        """Log errors of clients for debugging only."""
         del request
         logger.debug("metrics: a connection of %s ended with an error", client_address, exc_info=True)
 

@@ -13,12 +13,12 @@ _BEATS, _MISSED = 15, 8  # a lease of 15 s is renewed every 4 s: two beats misse
 
 
 def is_living(node: Node, now: Micros) -> bool:
-    """Whether its lease is alive."""
+    """Return whether the lease of the node is valid."""
     return node.left_at is None and node.lease_until > now
 
 
 def is_late(node: Node, now: Micros) -> bool:
-    """Whether it is alive, and has missed two heartbeats.
+    """Return whether the node is living, and has missed two heartbeats.
 
     >>> is_late(Node("a", "a1", lease_until=15_000_000, ttl=15_000_000), 8_000_001)
     True

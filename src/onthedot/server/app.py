@@ -127,7 +127,7 @@ TAGS = {
 
 
 def _without_null(body: dict[str, Any]) -> None:
-    """Document an optional body without null. With it, generated clients send null or fail."""
+    """Document an optional body without null. If the document allowed null, generated clients would send it or fail."""
     for content in body.get("content", {}).values():
         match content["schema"]:
             case {"anyOf": [{"$ref": _} as kind, {"type": "null"}]}:

@@ -38,8 +38,8 @@ async def record_login(request: Request, session: Session, way: str) -> None:
 
 
 async def record_refusal(request: Request, what: str, way: str, error: Exception, *, name: str = "") -> None:
-    """Record a refused login. If there are very many, some are only counted. A `name` is recorded only if a user has
-    this name, because people type passwords into the name field by mistake."""
+    """Record a refused login. If very many logins are refused, some are only counted. A `name` is recorded only if a
+    user has this name, because people type passwords into the name field by mistake."""
     left_out = logins_of(request).refusals.take(source_of(request))
     if left_out is None:
         return
@@ -117,7 +117,8 @@ class WriteBatcher:
         self.entries: Batcher[Entry, int] = Batcher(self._record)
 
     async def _insert(self, runs: Sequence[AuditedRun]) -> Sequence[Inserted | Exception]:
-        """Store all in one write. If the store refuses it, nothing was stored; then store them one by one."""
+        """Store all in one write. If the store refuses that write, it has stored nothing. Then store them one by
+        one."""
         try:
             return await self._write(runs)
         except (KeyConflict, RevisionConflict, UnknownJob) as error:

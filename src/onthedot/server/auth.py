@@ -34,7 +34,7 @@ class Keys(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stop. No more checks follow."""
+        """Stop. The caller makes no more checks."""
         ...
 
 
@@ -89,7 +89,8 @@ class Auth:
         request.state.permission = permission
 
     async def still_admits(self, request: Request) -> bool:
-        """Whether a request that was admitted would be admitted now. Streams check this while they last."""
+        """Return whether the caller of an admitted request would still be admitted now. Streams check this until they
+        end."""
         who, permission = await self._who(request), request.state.permission
         return permission is None or (who is not None and who.may(permission))
 
@@ -107,14 +108,14 @@ class Auth:
         csrf = request.headers.get(CSRF, "")
         if (
             request.method not in READS and "origin" not in request.headers
-        ):  # if it is there, `SameOrigin` has compared it
+        ):  # `SameOriginMiddleware` has compared an `Origin` that is present
             return None
         return await self._keys.check_page(cookie, csrf) if csrf else None
 
 
 def cookie_of(request: Request) -> str:
-    """The name of the page's cookie. It has the port, because browsers share cookies between the ports of a host. With
-    TLS it has a prefix, so that only this host can have set it."""
+    """The name of the page's cookie. The name contains the port, because browsers share cookies between the ports of a
+    host. With TLS the name has a prefix, so that only this host can have set the cookie."""
     scheme = request.scope["scheme"]
     authority = authority_of(request.scope)
     port = (authority.port if authority is not None else None) or PORTS.get(scheme, 0)
@@ -122,11 +123,11 @@ def cookie_of(request: Request) -> str:
 
 
 def _wanted(request: Request) -> str:
-    """What a caller without valid credentials has to send."""
+    """Return a message: which credentials the caller has to send."""
     if "authorization" not in request.headers and cookie_of(request) in request.cookies:
         return f"expected {CSRF} beside the page's cookie (and Origin for a change): the cookie opens the page alone"
     kind, _, text = request.headers.get("authorization", "").partition(" ")
-    if kind.lower() == "bearer" and text.strip():  # the same words for both: nobody learns which keys there were
+    if kind.lower() == "bearer" and text.strip():  # one message, so that nobody learns which keys existed
         return "this key is not known here, or has ended; 'onthedot keys create NAME' makes another"
     return "expected a key: send 'Authorization: Bearer otd_…'; 'onthedot keys create NAME' makes one"
 
@@ -174,7 +175,8 @@ def verbs_for(opened: OpenStore, who: Principal, namespace: str) -> OpenVerbs:
 
 
 def check_unrestricted(who: Principal, what: str) -> None:
-    """Raise 403 if the caller is limited to some namespaces or owners, because all share nodes and queues."""
+    """Raise 403 if the caller is limited to some namespaces or owners, because all namespaces and owners share nodes
+    and queues."""
     if who.namespaces or who.only_own:
         raise Problem(
             403, "forbidden", f"{what}: expected a key for all namespaces and owners, which share it; {who.name} is not"

@@ -1,8 +1,9 @@
-"""Limits connections: how many are open, and how long a client may send or read nothing.
+"""Limits how many connections are open, and how long a client may pause while it sends or reads.
 
 Connections are counted when they are accepted, before TLS and HTTP, so a client that sends nothing counts as well.
-`TimedProtocol` limits headers and answers: no application knows of a request before its headers are complete.
-`TimedReceive` limits bodies where they are read: a sender is not slow while the server itself does not read.
+`TimedProtocol` limits the time for headers and answers: an application sees a request only after its headers are
+complete. `TimedReceive` limits the time for bodies. It runs where a body is read, so the time in which the server
+itself does not read does not count.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ logger = logging.getLogger("onthedot.server")
 
 _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _BACKLOG = 1024
-_FOR_THE_REST = 1024  # open files of a process beside its connections
+_FOR_THE_REST = 1024  # open files that a process needs besides its connections
 _REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -84,7 +85,7 @@ class BoundedListener(socket.socket):
         self._failed = False
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection. Raises `ConnectionAbortedError`, which asyncio ignores, if there are too many."""
+        """Return the next connection. Raise `ConnectionAbortedError`, which asyncio ignores, if too many are open."""
         if self._failed:  # without this asyncio would retry 1,024 times at once; now it retries in a second
             self._failed = False
             raise BlockingIOError
@@ -136,8 +137,8 @@ def listen_at(listen: Listen, connections: Connections, *, answers_refused: bool
 
 
 def affordable(most: int) -> int:
-    """How many connections this process can hold, at most `most`. They may use half of the open files that the process
-    is allowed. Raises the soft limit of open files if necessary."""
+    """Return how many connections this process can hold, at most `most`. Connections may use half of the open files
+    that the process is allowed. If necessary, the function raises the soft limit of open files."""
     needed = most + max(most, _FOR_THE_REST)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -188,7 +189,7 @@ class TimedReceive:
         self._whole = False
 
     async def __call__(self) -> Message:
-        """The next message."""
+        """Return the next message."""
         if self._whole:
             return await self._receive()
         if self._until is None or self._in_pieces:
@@ -205,12 +206,12 @@ class TimedReceive:
 class TimedProtocol(HttpToolsProtocol):
     """One connection. It is closed if headers are late or too large, or if the client does not read its answers."""
 
-    _headers_due: float | None = None  # when `check` closes it; a timer for each request costs more
-    _answering: RequestResponseCycle | None = None  # uvicorn's `cycle` is the newest, which may wait for this one
+    _headers_due: float | None = None  # when `check` closes the connection; a timer for each request costs more
+    _answering: RequestResponseCycle | None = None  # uvicorn's `cycle` is the newest, and may wait for this one
     _in_message = False  # a request has begun, and has not ended
-    _begun = 0  # requests that began in the data at hand
-    _has_body = False  # whether that data has a part of a body
-    _head = 0  # bytes of complete fields
+    _begun = 0  # requests that began in the data just received
+    _has_body = False  # whether that data contains a part of a body
+    _head = 0  # bytes of the complete header fields
     _unread = 0  # bytes of the request since its beginning, or since its body
     _unsent = 0
     _sent_at = 0.0
@@ -243,23 +244,23 @@ class TimedProtocol(HttpToolsProtocol):
             self.send_400_response("")
 
     def on_message_begin(self) -> None:
-        """A request starts."""
+        """Handle the start of a request."""
         super().on_message_begin()
         self._in_message, self._head = True, 0
         self._begun += 1
 
     def on_url(self, url: bytes) -> None:
-        """A part of its URL."""
+        """Handle a part of the URL."""
         super().on_url(url)
         self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; or, after the body, a trailer."""
+        """Handle a header or, after the body, a trailer."""
         super().on_header(name, value)
         self._count(len(name) + len(value) + 4)
 
     def on_headers_complete(self) -> None:
-        """The headers of a request are complete."""
+        """Handle the end of the headers."""
         self._headers_due = None
         if len(self.pipeline) >= MOST_WAITING:
             raise ValueError("too many")  # ends the parser, which refuses the request
@@ -268,17 +269,17 @@ class TimedProtocol(HttpToolsProtocol):
             self._answering = self.cycle
 
     def on_body(self, body: bytes) -> None:
-        """A part of its body."""
+        """Handle a part of the body."""
         self._has_body = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """A request is complete."""
+        """Handle the end of a request."""
         self._in_message = False
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """An answer is complete. The time for the next request starts."""
+        """Handle the end of an answer. The time for the next request starts."""
         following = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
         if following is not None:

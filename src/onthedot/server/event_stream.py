@@ -1,4 +1,5 @@
-"""Sends server-sent events. Limits the followers, and ends a stream if its reader is gone, stuck or not allowed."""
+"""Sends server-sent events. Limits the followers, and ends a stream when its reader has disconnected, has stopped
+reading, or may no longer follow."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ LastEventId = Annotated[
 
 
 def frame(event: str, data: Mapping[str, Any], *, id: str | None = None) -> bytes:
-    """One event, as it is sent. JSON of one line has no line ends.
+    """Return one event as bytes. JSON on one line contains no line ends.
 
     >>> frame("log", {"text": "one\\ntwo"}, id="1.r.8")
     b'event: log\\nid: 1.r.8\\ndata: {"text":"one\\\\ntwo"}\\n\\n'
@@ -111,8 +112,9 @@ def _too_many(detail: str) -> Problem:
 
 
 class EventStream(Response):
-    """Sends the pieces of an iterator. It takes the next piece when the last one was sent, so a reader that does not
-    read costs no memory. It ends with the iterator, when the reader is gone, or after `SEND_TIMEOUT`."""
+    """Sends the pieces of an iterator. It takes a piece only after the previous one was sent, so a reader that does not
+    read costs no memory. It ends when the iterator ends, when the reader disconnects, or when sending a piece takes
+    longer than `SEND_TIMEOUT`."""
 
     media_type = "text/event-stream"
 

@@ -218,7 +218,7 @@ class Certificate:
                 return
             self._load(
                 ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            )  # a trial: a failed load would break the context in use
+            )  # try a new context first: a failed load would break the one in use
             self._load(self.context)
         except DefinitionError as error:
             logger.error("the new certificate is not used: %s", error)
@@ -247,7 +247,7 @@ class Certificate:
 
 
 def _no_password() -> str:
-    """Refuse. Without this OpenSSL would ask for a password on the terminal."""
+    """Refuse to give a password. Without this function OpenSSL would ask for one on the terminal."""
     raise ValueError("the key has a password")
 
 
@@ -261,16 +261,16 @@ _MOST = 1_000  # different errors in memory
 class OnceAMinute(logging.Filter):
     """A log filter for repeated errors, because any client can cause thousands per second.
 
-    It passes the first of equal warnings and errors, and after a minute the next one with the count of those between.
-    Errors are equal if they have the same type and were raised at the same line. Other records are equal if their
-    message is the same without its arguments."""
+    It passes the first of several equal warnings or errors. After a minute it passes the next one, with the number of
+    those that it dropped. Errors are equal if they have the same type and were raised at the same line. Other records
+    are equal if their message is the same without its arguments."""
 
     def __init__(self) -> None:
         super().__init__()
         self._seen: dict[object, tuple[float, int]] = {}  # time of the last passed record, and the count since then
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to log this record."""
+        """Return whether to log this record."""
         if record.levelno < logging.WARNING:
             return True
         key = _key(record)

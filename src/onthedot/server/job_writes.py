@@ -71,8 +71,8 @@ def unknown_job(name: str) -> Problem:
 
 
 def with_owner(who: Principal, job: Job, before: JobRecord | None, *, names_owner: bool) -> Job:
-    """The job with its owner: the stored owner, or that of the caller if the job is new. Only an admin may name
-    another. `names_owner`: the request names an owner."""
+    """Return the job with its owner: the owner of the stored job or, for a new job, the owner of the caller. Only an
+    admin may name another owner. `names_owner` is True if the request names an owner."""
     keeps = who.owner if before is None else before.job.owner
     if job.owner == keeps:
         return job
@@ -99,8 +99,8 @@ async def write_job(
 ) -> WrittenJob:
     """Store the job that `make` returns for the stored one. `check` raises if the stored job must not be replaced.
 
-    Only the job that was checked is replaced. If another writer is faster, both are called again with the new job.
-    `revision` is as in `Verbs.put`."""
+    Only the job that was checked is replaced. If another writer is faster, both functions are called again with the new
+    job. `revision` is as in `Verbs.put`."""
     verbs = verbs_for(opened, who, key.namespace)
     for _ in range(_TRIES):
         before = await opened.store.queries.get_job(key.name, namespace=key.namespace)
@@ -133,7 +133,7 @@ def checked_job(who: Principal, before: JobRecord | None, check: Check, make: Ma
 
 
 async def create_job(request: Request, opened: OpenStore, who: Principal, job: Job, *, names_owner: bool) -> JobRecord:
-    """Store a new job. Raises 409 if its name is taken. `names_owner`: the body names an owner."""
+    """Store a new job. Raises 409 if its name is taken. `names_owner` is True if the body names an owner."""
 
     def check(before: JobRecord | None) -> None:
         if before is not None:
@@ -212,8 +212,8 @@ def etag_of(record: JobRecord) -> str:
 
 
 def check_match(record: JobRecord | None, if_match: str | None, if_none_match: str | None) -> None:
-    """Raise 412 unless the stored job fits these headers; 422 if they cannot be read. So no client overwrites the edit
-    of another."""
+    """Raise 412 unless the stored job fits these headers; 422 if they cannot be read. This prevents one client from
+    overwriting the edit of another."""
     tag = None if record is None else etag_of(record)
     if if_match is not None and not _names(if_match, tag, "If-Match"):
         raise _stale(f"a job with the tag {if_match}", tag)
@@ -223,7 +223,7 @@ def check_match(record: JobRecord | None, if_match: str | None, if_none_match: s
 
 
 def _names(header: str, tag: str | None, name: str) -> bool:
-    """Whether a header lists this tag. A weak tag (`W/"7-3"`) never matches."""
+    """Return whether a header lists this tag. A weak tag (`W/"7-3"`) never matches."""
     if header.strip() == "*":
         return tag is not None
     if not _LIST.fullmatch(header):

@@ -77,7 +77,7 @@ class RequestMiddleware:
             await self._bounded(scope, headers, receive, send_with_headers)
         except (TooLarge, TooSlow) as error:
             await answer(problem_of_framework(error, scope), scope)(scope, receive, send_with_headers)
-        except Exception:  # a bug in a route: answer and log this request; others go on
+        except Exception:  # a bug in a route: answer and log this request; other requests continue
             logger.exception("request %s: %s %s broke", request_id, scope["method"], _shown(scope["path"]))
             if status == 0:  # nothing was sent yet
                 detail = f"this is a bug; the server's log says more under {request_id}, or under one like it before"
@@ -112,7 +112,7 @@ class RequestMiddleware:
 
 
 def _kind_of(scope: Scope) -> str:
-    """The content type that a route reads: the first if there are several."""
+    """Return the content type that a route reads. If there are several headers, it is the first."""
     kind: bytes = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
     return kind.partition(b";")[0].strip().decode("latin-1").lower()
 

@@ -1,4 +1,4 @@
-"""The permission that each route needs, and the methods that each path has.
+"""Lists the permission that each route needs, and returns the methods of each path.
 
 The server checks requests by this table, and tests iterate over it. A route that is missing here stops the server from
 starting; so does a line without a route.

@@ -120,7 +120,7 @@ def problem_of(error: errors.OnTheDotError) -> Problem:
 
 
 def _name_of(error: errors.OnTheDotError) -> str:
-    """The name of its class in `model/errors.py`, or of the nearest base class there."""
+    """Return the name of the error's class in `model/errors.py`, or of its nearest base class there."""
     return next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
 
 
@@ -236,7 +236,8 @@ _LENGTHS = {
 
 
 def _worded(part: Mapping[str, Any], got: str) -> str:
-    """Word an error of pydantic like our other messages. `got` shows no value of a body: it may be a password."""
+    """Turn an error of pydantic into text like our other messages. `got` never shows a value of a body, because the
+    value may be a password."""
     kind, context = part["type"], part.get("ctx") or {}
     if kind == "missing":
         return "expected a value, got none"
@@ -261,7 +262,8 @@ def _shown(value: Any) -> str:
 
 
 async def handle(request: Request, error: Exception) -> Response:
-    """The handler of all errors. Known ones become problems; any other is a bug, which is logged and not shown."""
+    """Handle every error. Known errors become problems. Any other error is a bug: it is logged, and its text is not
+    shown."""
     if isinstance(error, RequestValidationError):
         return answer(problem_of_request(error, request.headers.get("content-type", "")), request.scope)
     if isinstance(error, HTTPException):

@@ -35,11 +35,11 @@ class ProviderKeys:
         self._clock = clock
         self._keys: KeySet | None = None
         self._asked_at: Micros | None = None
-        self._asking: asyncio.Task[None] | None = None  # its own task: it goes on if a waiting request is cancelled
+        self._asking: asyncio.Task[None] | None = None  # a task that survives a cancelled request
 
     async def read(self, text: str) -> Person:
-        """The person of a token. Raises `LoginRefused` if the token is not valid, and `ProviderUnavailable` if that
-        cannot be checked. A token with a known key does not wait for the provider."""
+        """Return the person of a token. Raise `LoginRefused` if the token is not valid, and `ProviderUnavailable` if
+        the token cannot be checked. A token with a known key does not wait for the provider."""
         if self._keys is None:
             await self._ask(RETRY)
         else:
@@ -62,13 +62,13 @@ class ProviderKeys:
         return read_id_token(text, self._keys, self.provider, self._clock.now())
 
     async def _ask(self, age: Micros) -> None:
-        """Fetch the keys if the last fetch is older than this, and wait for a fetch that runs."""
+        """Fetch the keys if the last fetch is older than this. If a fetch is running, wait for it."""
         self._begin(age)
         if self._asking is not None:
             await asyncio.shield(self._asking)
 
     def _begin(self, age: Micros) -> None:
-        """Begin to fetch the keys if the last fetch is older than this."""
+        """Start a fetch of the keys if the last fetch is older than this and none is running."""
         now = self._clock.steady()
         if self._asking is None and (self._asked_at is None or now - self._asked_at >= age):
             self._asked_at = now
@@ -103,7 +103,7 @@ def _make_client() -> AsyncClient:
 
 
 async def _get(client: AsyncClient, url: str) -> dict[str, Any]:
-    """Get a JSON object; `ValueError` for anything else, and if the request fails."""
+    """Get a JSON object. Raise `ValueError` for any other answer, and if the request fails."""
     from httpx2 import HTTPError, InvalidURL
 
     try:

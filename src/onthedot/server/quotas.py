@@ -36,8 +36,8 @@ KEPT = 5 * SECOND
 """Age after which the runs of an owner are counted again, because other servers and schedules add runs."""
 _PACE = 20
 """Counting takes at most 1/20 of the time, even if an owner sends many requests."""
-_MINUTE = 61  # seconds: a booking may be up to a second younger than its second
-_RUNS_AGAIN, _JOBS_AGAIN = 5, 60  # Retry-After in seconds; when there will be room is unknown
+_MINUTE = 61  # seconds: bookings are stored by whole second, so one may be up to a second younger
+_RUNS_AGAIN, _JOBS_AGAIN = 5, 60  # Retry-After in seconds; we cannot know when there will be room
 _MOST_KEPT = 10_000  # owners and callers in memory
 
 
@@ -75,8 +75,8 @@ class _Runs:
 
     def __init__(self) -> None:
         self.total = 0  # counted, plus booked since
-        self.booked = 0  # ever
-        self.flying = 0  # booked but not stored yet
+        self.booked = 0  # all bookings since the start
+        self.flying = 0  # booked, and not stored yet
         self.counted_at: Micros | None = None
         self.took: Micros = 0
         self.lock = asyncio.Lock()
@@ -90,7 +90,7 @@ class _Minute:
         self._seconds: deque[list[int]] = deque()  # second, count
 
     def forget(self, now: Micros) -> None:
-        """Forget what is older than a minute."""
+        """Remove submits that are older than a minute."""
         while self._seconds and self._seconds[0][0] <= now // SECOND - _MINUTE:
             self.total -= self._seconds.popleft()[1]
 
@@ -101,7 +101,7 @@ class _Minute:
         self.total += count
 
     def take_back(self, count: int) -> None:
-        """Remove some, the newest first."""
+        """Remove this many submits, the newest first."""
         for second in reversed(self._seconds):
             some = min(count, second[1])
             second[1] -= some
@@ -155,7 +155,7 @@ class Quotas:
             minute.take_back(count - made)
 
     def _both(self, owner: Owner) -> list[_Runs]:
-        """The counts of an owner in the namespace, and in all."""
+        """Return the counts of an owner in the namespace and in all namespaces."""
         return [self._runs.setdefault(one, _Runs()) for one in {owner, owner.everywhere}]
 
     async def _check_runs(self, most: int, owner: Owner, count: int) -> None:
@@ -181,7 +181,7 @@ class Quotas:
             runs.total -= count - made
 
     async def _count(self, runs: _Runs, most: int, owner: Owner, count: int) -> None:
-        """Count in the store, unless another request just did."""
+        """Count the runs in the store, unless another request has just counted them."""
         async with runs.lock:
             began = self._clock.steady()
             if runs.counted_at is not None:
@@ -192,7 +192,7 @@ class Quotas:
             owned = await self._store.queries.count_owned(owner.owner, namespace=owner.namespace)
             runs.counted_at = self._clock.steady()
             runs.took = runs.counted_at - began
-            # What was being stored may be counted twice until the next count, but is never missed.
+            # Runs that are just being stored may be counted twice until the next count. They are never missed.
             runs.total = owned.runs + flying + runs.booked - booked
 
     def _book_submits(self, most: int, who: Principal, count: int) -> None:
@@ -215,7 +215,7 @@ class Quotas:
 
     @asynccontextmanager
     async def creating(self, owner: str) -> AsyncIterator[None]:
-        """A lock: no other request on this server creates jobs of this owner."""
+        """Return a lock. While it is held, no other request on this server creates jobs of this owner."""
         if len(self._creating) >= _MOST_KEPT:
             self._creating = {name: lock for name, lock in self._creating.items() if lock.locked()}
         async with self._creating.setdefault(owner, asyncio.Lock()):
@@ -278,7 +278,8 @@ def quotas_for(request: Request) -> Quotas | None:
 
 @asynccontextmanager
 async def room_for_runs(request: Request, wanted: Mapping[Owner, int]) -> AsyncIterator[Counter[Owner]]:
-    """Store these numbers of runs inside the context, and add the new ones to its value. Raises 429 if too many."""
+    """Reserve room for these numbers of runs. The caller stores them inside the context, and adds the number of new
+    ones to its value. Raises 429 if there is no room."""
     made: Counter[Owner] = Counter()
     quotas = quotas_for(request)
     if quotas is None:
@@ -296,7 +297,7 @@ async def room_for_runs(request: Request, wanted: Mapping[Owner, int]) -> AsyncI
 
 @asynccontextmanager
 async def room_for_job(request: Request, job: Job, before: JobRecord | None) -> AsyncIterator[None]:
-    """Store a job inside the context. Raises 429 if its owner has too many jobs."""
+    """Reserve room for a job, which the caller stores inside the context. Raises 429 if its owner has too many jobs."""
     quotas = quotas_for(request)
     if quotas is None or (before is not None and before.job.owner == job.owner):
         yield
@@ -307,7 +308,8 @@ async def room_for_job(request: Request, job: Job, before: JobRecord | None) -> 
 
 
 def _caller(who: Principal) -> Hashable:
-    """Callers that share a limit per minute: all keys and users of an owner; or one key or user without owner."""
+    """Return the id of the callers that share a limit per minute: all keys and users of an owner, or one key or user
+    that has no owner."""
     if who.owner:
         return "owner", who.owner
     return who.kind, who.name if who.kind == "session" else who.id

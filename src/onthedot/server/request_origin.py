@@ -1,11 +1,11 @@
 """Determines where a request comes from: which client, and from which web page.
 
-**Proxies.** `X-Forwarded-For` and `X-Forwarded-Proto` count if the connection is a trusted proxy's
-(`Settings.trusted_proxies`). From any other address they are ignored: everybody can send them.
+**Proxies.** The server uses `X-Forwarded-For` and `X-Forwarded-Proto` only if the connection comes from a trusted proxy
+(`Settings.trusted_proxies`). It ignores them from any other address, because anybody can send them.
 
-**Web pages.** Two checks refuse what a foreign page makes a browser send. `Host` must be a name or address of this
-server (421): a page whose own name resolves to this machine (DNS rebinding) reads nothing. A write must not come from
-another origin (403): browsers set `Origin` and `Sec-Fetch-Site`, and no page can change them. Other programs send
+**Web pages.** Two checks refuse requests that a foreign page makes a browser send. `Host` must be a name or address of
+this server (421): a page whose own name resolves to this machine (DNS rebinding) reads nothing. A write must not come
+from another origin (403): browsers set `Origin` and `Sec-Fetch-Site`, and no page can change them. Other programs send
 neither.
 """
 
@@ -43,7 +43,7 @@ class Proxies:
         self._networks = read_networks(texts)
 
     def trusts(self, host: str) -> bool:
-        """Whether this address is a trusted proxy."""
+        """Return whether this address is a trusted proxy."""
         address = _address(host)
         return address is not None and any(address in network for network in self._networks)
 
@@ -68,7 +68,8 @@ class Proxies:
 
 class ProxyMiddleware:
     """Middleware of a server with trusted proxies. It sets the client address of a request to the forwarded one. One
-    address may have `most` requests at once: its connections cannot be limited, because they are the proxy's."""
+    client address may have `most` requests at once. Its connections cannot be limited, because they belong to the
+    proxy."""
 
     def __init__(self, app: ASGIApp, *, proxies: Proxies, most: int) -> None:
         self._app = app
@@ -113,7 +114,7 @@ def _values(headers: Headers, name: bytes) -> list[str]:
 
 
 def _without_port(text: str) -> str:
-    """An address as proxies write it: `192.0.2.7:4711`, `[2001:db8::7]:4711`."""
+    """Return an address without its port. Proxies write `192.0.2.7:4711`, `[2001:db8::7]:4711`."""
     if text.startswith("["):
         return text[1:].partition("]")[0]
     return text.partition(":")[0] if text.count(":") == 1 else text
@@ -160,14 +161,14 @@ class Hosts:
         self._names = frozenset(filter(None, map(_host_or_none, (*own, *allowed))))
 
     def has(self, host: str) -> bool:
-        """Whether this server answers for this host."""
+        """Return whether this server answers for this host."""
         if is_loopback(host) or host in self._names:
             return True
         return not self._only_loopback and literal(host) is not None
 
 
 class SameOriginMiddleware:
-    """Checks `Host` and the origin of writes, as plain ASGI. `keyed`: the server requires keys."""
+    """Checks `Host` and the origin of writes, as plain ASGI. `keyed` is True if the server requires keys."""
 
     def __init__(self, app: ASGIApp, *, hosts: Hosts, keyed: bool) -> None:
         self._app = app
@@ -194,7 +195,7 @@ class SameOriginMiddleware:
 
 
 def authority_of(scope: Scope) -> Authority | None:
-    """The `Host` of a request; None unless there is exactly one and it can be read."""
+    """Return the `Host` of a request; None if it is missing, repeated or unreadable."""
     found = _values(scope["headers"], b"host")
     return read_authority(found[0]) if len(found) == 1 else None
 
@@ -220,8 +221,8 @@ def read_authority(text: str) -> Authority | None:
 
 
 def is_own(origin: str, scope: Scope) -> bool:
-    """Whether `Origin` is the server that the request was sent to. If this server ends TLS, only `https` counts; if a
-    proxy ends it, `https` and `http` are equal."""
+    """Return whether `Origin` is the server that the request was sent to. If this server ends TLS, only `https` is
+    accepted. If a proxy ends TLS, both `https` and `http` are accepted."""
     scheme, mark, rest = origin.partition("://")
     origin_host, authority = read_authority(rest) if mark else None, authority_of(scope)
     if (

@@ -1,4 +1,4 @@
-"""Routes that check the caller's permission (`permissions.py`) and the parameters before they are called."""
+"""Provides routes that check the caller's permission (`permissions.py`) and the parameters before they are called."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _unknown(given: Iterable[str], known: Collection[str]) -> Problem | None:
 
 
 def _without_body(response: Response) -> Response:
-    """The answer to HEAD. It starts no stream."""
+    """Return the answer to HEAD, without starting a stream."""
     bare = Response(status_code=response.status_code, background=response.background)
     bare.raw_headers = response.raw_headers
     return bare

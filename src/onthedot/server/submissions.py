@@ -65,8 +65,8 @@ def read_run_request(body: bytes) -> RunRequest:
 
 
 def _read_plain(body: bytes) -> RunRequest | None:
-    """Read a request that has only a job and arguments, in a third of the time; None for any other. Most have only
-    these."""
+    """Read a request that has only a job and arguments; return None for any other. Most requests have only these, and
+    this function takes a third of the time."""
     try:
         read = from_json(body, allow_inf_nan=False)
     except ValueError:
@@ -118,7 +118,7 @@ def run_key(who: Principal, header: str | None, verb: str, own: str = "") -> str
 
 
 def own_key(own: str) -> str:
-    """A key that the caller chose. It must not look like one made from a header."""
+    """Return a key that the caller chose. Raise `DefinitionError` if it looks like one made from a header."""
     if own.startswith(_PREFIX):
         raise DefinitionError(f"key: expected one that does not begin with {_PREFIX!r}; those are made here")
     return own
@@ -145,8 +145,8 @@ def read_body(model: type[B], body: bytes) -> B:
 
 
 def is_too_deep(body: bytes) -> bool:
-    """Whether lists and objects are nested deeper than `MOST_DEEP`."""
-    if len(body) <= 2 * MOST_DEEP:  # each opens and closes
+    """Return whether lists and objects are nested deeper than `MOST_DEEP`."""
+    if len(body) <= 2 * MOST_DEEP:  # each level takes two bytes
         return False
     return body.count(b"[") + body.count(b"{") > MOST_DEEP and _depth(body) > MOST_DEEP
 
@@ -190,7 +190,7 @@ class BadLine(Exception):
 
 
 async def lines_of(pieces: AsyncIterator[bytes]) -> AsyncIterator[list[Line]]:
-    """Yield numbered lines, some at a time, without empty ones. Raises `BadLine` at the first over a limit."""
+    """Yield numbered lines in groups, without empty ones. Raise `BadLine` at the first line over a limit."""
     number, size, rest = 0, 0, b""
     async for piece in pieces:
         size += len(piece)
@@ -258,18 +258,18 @@ class Bulk:
 
     def __init__(self, opened: OpenStore, find: FindJob, make_entry: MakeEntry, share: Share | None = None) -> None:
         self.stored = array("q")
-        self.numbers = array("l")  # of their lines
+        self.numbers = array("l")  # the line number of each stored run
         self.bad: BadLine | None = None
         self._opened = opened
         self._find = find
         self._make_entry = make_entry
-        self._share = share  # of the quotas, if there are any
+        self._share = share  # of the quotas, if the settings have any
         self._token = opened.ids.token()  # unique together with the line number
         self._runs: list[NewRun] = []  # the batch
         self._numbers: list[int] = []
-        self._owners: list[Owner] = []  # whose jobs they are
+        self._owners: list[Owner] = []  # the owners of their jobs
         self._bytes = 0
-        self._next = 1  # the line that comes next
+        self._next = 1  # the number of the next line
         self._jobs: dict[str, JobRecord] = {}
 
     async def take(self, pieces: AsyncIterator[bytes]) -> None:
@@ -354,7 +354,7 @@ class Bulk:
         first = len(self.stored)
         try:
             await self._insert(runs, numbers)
-        except (KeyConflict, UnknownJob):  # nothing is stored; one by one, to find the line
+        except (KeyConflict, UnknownJob):  # the store has stored nothing; store one by one, to find the line
             for run, number in zip(runs, numbers, strict=True):
                 await self._insert_one(run, number)
         except OnTheDotError as error:

@@ -52,7 +52,8 @@ def visible_to(who: Principal, wanted: Filter) -> Filter:
 async def find_jobs(
     opened: OpenStore, who: Principal, wanted: JobFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[JobRecord], str | None]:
-    """One page of jobs, by namespace and name, and the cursor of the next. A page may be short and not the last."""
+    """Return one page of jobs, ordered by namespace and name, and the cursor of the next page. A short page need not be
+    the last."""
     page = await opened.store.queries.find_jobs(
         visible_to(who, wanted), after=read_cursor(after, JobCursor), limit=limit
     )
@@ -98,20 +99,20 @@ async def job_by_id(opened: OpenStore, who: Principal, job_id: int) -> JobRecord
 
 
 def read_cursor(after: str | None, kind: type[Cursor]) -> Cursor | None:
-    """Read a cursor; `DefinitionError` if no page answered it."""
+    """Read a cursor. Raise `DefinitionError` if no page can have returned it."""
     if after is None:
         return None
     try:
         cursor = decode_cursor(after, kind)
     except DefinitionError as error:
         raise DefinitionError(f"after: {error.problems[0].removeprefix('cursor: ')}") from error
-    if "\0" in "".join(map(str, cursor)):  # no store answers this
+    if "\0" in "".join(map(str, cursor)):  # no store returns this
         raise DefinitionError("after: expected a cursor as it was answered, got one with the character NUL in it")
     return cursor
 
 
 async def visible_job(opened: OpenStore, who: Principal, job: str, namespace: str) -> tuple[OpenVerbs, JobRecord]:
-    """A job that the caller sees, and the verbs of its namespace; `UnknownJob` if there is none."""
+    """Return a job that the caller may see, and the verbs of its namespace. Raise `UnknownJob` if there is none."""
     verbs = verbs_for(opened, who, namespace)
     record = await opened.store.queries.get_job(job, namespace=namespace)
     return verbs, await check_visible(opened, who, record, job, namespace)
@@ -120,7 +121,8 @@ async def visible_job(opened: OpenStore, who: Principal, job: str, namespace: st
 async def check_visible(
     opened: OpenStore, who: Principal, record: JobRecord | None, job: str, namespace: str
 ) -> JobRecord:
-    """The record found by a job's name, if the caller sees it; else `UnknownJob`, with a similar name."""
+    """Return the record found by a job's name if the caller may see it. Else raise `UnknownJob`, which suggests a
+    similar name."""
     if record is None or not who.sees(namespace, record.job.owner):
         found = await near_names(opened.store.queries, job, visible_to(who, JobFilter(namespaces=(namespace,))))
         near = did_you_mean(job, found) if found else ""
@@ -129,7 +131,8 @@ async def check_visible(
 
 
 async def visible_run(store: Store, who: Principal, run_id: int) -> RunRecord:
-    """A run that the caller sees; else `UnknownRun`, with the same words as for a run that never existed."""
+    """Return a run that the caller may see. Else raise `UnknownRun`, with the same message as for a run that never
+    existed."""
     run = await store.queries.get_run(run_id)
     if run is None or not who.sees(run.namespace, run.owner):
         raise no_run(run_id)
@@ -137,7 +140,7 @@ async def visible_run(store: Store, who: Principal, run_id: int) -> RunRecord:
 
 
 async def visible_runs(store: Store, who: Principal, run_ids: Iterable[int]) -> list[RunRecord]:
-    """Several runs by id; `UnknownRun` names the first that the caller does not see."""
+    """Return several runs by id. Raise `UnknownRun`, which names the first run that the caller may not see."""
     wanted = sorted(set(run_ids))
     found = {run.id: run for run in await store.queries.get_runs(wanted)}
     for run_id in wanted:
@@ -148,7 +151,8 @@ async def visible_runs(store: Store, who: Principal, run_ids: Iterable[int]) -> 
 
 
 async def visible_wait_reason(store: Store, who: Principal, run_id: int) -> tuple[WaitReason | None, int]:
-    """Why a run waits, and how many holders of its gate the caller may not see. Those are not named."""
+    """Return why a run waits, and how many holders of its gate the caller may not see. The reason does not name
+    those."""
     stands = await store.queries.why_waiting(run_id)
     if stands is None or not stands.holders:
         return stands, 0

@@ -51,7 +51,7 @@ class Banner:
     def of(
         cls, url: str, found: PreviousState | None, scheduler: Scheduler, events: Iterable[Event], now: Micros
     ) -> Banner:
-        """Make it from the previous state and from the events of the start."""
+        """Make the banner from the previous state and from the events of the start."""
         node_id, term, changes = "", None, {}
         for event in events:
             match event:
@@ -71,13 +71,13 @@ class Banner:
 
     @staticmethod
     def is_told(event: Event) -> bool:
-        """Whether the banner already shows this event."""
+        """Return whether the banner already shows this event."""
         return isinstance(event, NodeJoined | TermWon | JobPut)
 
     # ── for people ───────────────────────────────────────────────────────────────────────────────────────────
 
     def in_words(self) -> list[str]:
-        """The lines, one fact each."""
+        """Return the lines of the banner, one fact each."""
         facts = [
             ("onthedot", onthedot.__version__),
             ("store", self._store()),
@@ -131,7 +131,8 @@ class Banner:
         return f"next {reader_time(at, exact=False)}, {relative(at, self.now)}"
 
     def _next_at(self, job: Job, schedule: Schedule) -> Micros | None:
-        """When it starts next: from the store, which knows skipped and moved starts; else from the schedule."""
+        """Return when a job starts next: from the store, which knows skipped and moved starts; else from the
+        schedule."""
         key = (job.namespace, job.name, schedule_id(schedule))
         if self.found is not None and self.found.next.get(key, self.now) > self.now:
             return self.found.next[key]
@@ -145,14 +146,14 @@ class Banner:
         return "new" if put.change == "created" else f"changed: revision {put.revision}"
 
     def _replaced(self) -> Iterator[str]:
-        """Stored jobs that this start changed: somebody may have edited them meanwhile."""
+        """Return a line about stored jobs that this start changed: somebody may have edited them meanwhile."""
         names = [plain(put.job) for put in self.changes.values() if put.change == "changed"]
         if names:
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             yield f"the stored definition of {', '.join(names[:_MOST_NAMED])}{more}, by that of this program"
 
     def _warnings(self) -> Iterator[str]:
-        """Jobs that this program cannot run: the first ten by name, then how many more."""
+        """Return lines about jobs that this program cannot run: the first ten by name, then how many more."""
         yield from map(self._unrunnable, self.unrunnable[:_MOST_NAMED])
         if len(self.unrunnable) > _MOST_NAMED:
             others = count(len(self.unrunnable) - _MOST_NAMED, "other stored job")
@@ -169,7 +170,7 @@ class Banner:
     # ── for machines ─────────────────────────────────────────────────────────────────────────────────────────
 
     def as_json(self) -> str:
-        """The same as one JSON object on one line."""
+        """Return the banner as one JSON object on one line."""
         return json.dumps(
             {
                 "event": "Opening",
@@ -215,7 +216,7 @@ class PreviousState:
 
     now: Micros
     jobs: list[JobRecord] = field(default_factory=list)
-    more_jobs: bool = False  # there are more that were not read
+    more_jobs: bool = False  # the store has more jobs, which were not read
     waiting: int = 0
     overdue: int = 0
     running: int = 0
@@ -223,7 +224,7 @@ class PreviousState:
     next: dict[tuple[str, str, str], Micros] = field(default_factory=dict)  # of namespace, job, schedule id
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the state as plain data for JSON."""
         return {
             "jobs": len(self.jobs),
             "more_jobs": self.more_jobs,
@@ -243,7 +244,7 @@ class PreviousState:
         }
 
     def in_words(self) -> list[str]:
-        """Lines for people: what is stored, then how each previous node ended."""
+        """Return lines for people: what is stored, then how each previous node ended."""
         least = "at least " if self.overdue >= _MOST_RUNS else ""
         overdue = f" ({least}{self.overdue} of them due already)" if self.overdue else ""
         running = f", {self.running} running" if self.running else ""
@@ -253,7 +254,8 @@ class PreviousState:
 
 
 async def read_previous_state(url: str, now: Micros, jobs: Iterable[Job] = ()) -> PreviousState | None:
-    """Read the store, and when these jobs start next. None if there is no store yet; it creates none."""
+    """Read the store, and when these jobs start next. Return None if there is no store yet: the function creates
+    none."""
     path = sqlite_path(url)
     if path is None or not path.exists():
         return None
@@ -305,7 +307,7 @@ def _node_in_words(node: Node, now: Micros) -> str:
 
 
 def _process_is_gone(node: Node) -> bool:
-    """Whether the process of a node on this machine is gone: known before its lease ends."""
+    """Return whether the process of a node on this machine is gone. This is known before the node's lease ends."""
     if node.host != socket.gethostname() or node.pid <= 0:
         return False
     try:
@@ -314,4 +316,4 @@ def _process_is_gone(node: Node) -> bool:
         return True
     except PermissionError:
         return False
-    return node.pid == os.getpid()  # this process has got the number of the dead one
+    return node.pid == os.getpid()  # this process has the number that the dead one had

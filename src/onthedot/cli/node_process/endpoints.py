@@ -35,7 +35,7 @@ class Endpoint(Protocol):
         ...
 
     def ping(self, answer: Callable[[], None]) -> None:
-        """Call `answer` on its event loop, if it has one that runs; else at once."""
+        """Call `answer` on the service's event loop if that is running; else call it at once."""
         ...
 
 

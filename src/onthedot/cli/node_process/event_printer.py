@@ -63,7 +63,7 @@ class PeoplePrinter:
         echo(lines)
 
     def close(self) -> None:
-        """Nothing is buffered."""
+        """Do nothing, because no line is buffered."""
 
 
 class JsonPrinter:
@@ -84,7 +84,7 @@ class JsonPrinter:
         echo(lines)
 
     def close(self) -> None:
-        """Nothing is buffered."""
+        """Do nothing, because no line is buffered."""
 
 
 def _paint(word: str, tone: Tone) -> str:
@@ -94,8 +94,8 @@ def _paint(word: str, tone: Tone) -> str:
 class EventPrinter:
     """Reads events from its buffer on its own thread, and prints them.
 
-    If that fails (the reader is gone, or a bug), `error` is set and `on_broken` is called: a node whose output nobody
-    can see should drain.
+    If printing fails, because the reader is gone or because of a bug, `error` is set and `on_broken` is called. A node
+    whose output nobody can see should drain.
     """
 
     def __init__(self, printer: Printer, clock: Clock, *, on_broken: Callable[[], None], most: int = MOST) -> None:
@@ -128,7 +128,7 @@ class EventPrinter:
         return found
 
     def close(self, *, patience: float = 2.0) -> None:
-        """Write what is left. Give up after `patience` seconds if the terminal does not take it."""
+        """Write the remaining lines. Give up after `patience` seconds if the terminal does not take it."""
         self.mailbox.close()
         if self._thread is not None:
             self._thread.join(patience)

@@ -61,7 +61,7 @@ class NextStart(NamedTuple):
 
     at: Micros
     job: str
-    note: str = ""  # what it is, unless it is a slot
+    note: str = ""  # the kind of start, unless it is a slot
 
 
 @dataclass(order=True)
@@ -113,7 +113,7 @@ class NextStarts:
                 self._add(record.job, now)
 
     def ended(self, finish: Finish) -> None:
-        """An attempt has ended: a retry may follow, or the next slot of a fixed delay."""
+        """Handle the end of an attempt: a retry may follow, or the next slot of a fixed delay."""
         lease, verdict = finish.lease, finish.verdict
         job = lease.record.job
         if verdict.state is RunState.SCHEDULED:
@@ -130,11 +130,11 @@ class NextStarts:
             self._add(job, finish.ended_at)
 
     def started(self, run_id: int) -> None:
-        """A retry has begun."""
+        """Handle the start of a retry."""
         self._retries.pop(run_id, None)
 
     def next(self, most: int, now: Micros) -> list[NextStart]:
-        """The first starts after now."""
+        """Return the first starts after now."""
         for _ in range(_MOST_AT_ONCE):
             if not self._heap or self._heap[0].at > now:
                 break
@@ -164,7 +164,7 @@ _TONES = {
     "refused": "bold red",
     "cancelled": "yellow",
 }
-_LABEL = 10  # how wide the first column is
+_LABEL = 10  # the width of the first column
 _WIDEST_NAME = 28
 _MOST = {"running": 8, "next": 4, "finished": 4}  # rows of each, where there is room
 _BAR = 10
@@ -225,7 +225,7 @@ class View:
             case LeaseLost(finish):
                 self._end(finish, "refused")
             case EventsLeftOut():
-                self._running.clear()  # events about their ends may be among those left out
+                self._running.clear()  # events about the ends of these attempts may have been dropped
             case _:
                 self._heed_node(event, at)
 
@@ -252,7 +252,7 @@ class View:
 
     @property
     def moves(self) -> bool:
-        """Whether it changes without events: while attempts run."""
+        """Return whether the view changes without events. It does while attempts run."""
         return bool(self._running)
 
     # ── to lines ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -319,7 +319,7 @@ class View:
         return drawn
 
     def _counts(self, width: int | None = None) -> Text:
-        """The counts; if that is too wide, without those that are zero."""
+        """Return the counts as text. If that is too wide, leave out those that are zero."""
         line = self._counted(all_of_them=True)
         return line if width is None or line.cell_len <= width else self._counted(all_of_them=False)
 
@@ -359,7 +359,7 @@ class View:
 
 
 def _shared(room: int, asked: dict[str, int]) -> dict[str, int]:
-    """How many rows each part gets: they take turns, in their order, until the room is used up.
+    """Return how many rows each part gets. The parts take turns, in their order, until no row is left.
 
     >>> _shared(3, {"running": 8, "next": 4, "finished": 0})
     {'running': 2, 'next': 1, 'finished': 0}

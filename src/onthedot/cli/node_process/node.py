@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from onthedot.settings import Settings
 
 _LAST_MOMENT = 1.0  # seconds for a start that is nearly done when a signal comes
-_LOOK_EVERY, _MOST_JOBS = 5.0, 200  # seconds between two looks of the live view at the stored jobs, and how many
+_LOOK_EVERY, _MOST_JOBS = 5.0, 200  # seconds between two reads of stored jobs for the live view; jobs per read
 
 
 OutputForm = Literal["live", "lines", "json"]
 
 
 def output_form(*, as_json: bool, plain: bool) -> OutputForm:
-    """How the node's events are shown: as a live view on a terminal, unless the options say otherwise."""
+    """Return how the node's events are shown: as a live view on a terminal, unless the options choose another form."""
     if as_json:
         return "json"
     return "live" if can_draw() and not plain else "lines"
@@ -80,7 +80,7 @@ def _scheduler(program: str | None, given: NodeOptions) -> Scheduler:
 
 
 def _endpoints(scheduler: Scheduler, url: str, given: NodeOptions, api: ApiOptions | None) -> list[Endpoint]:
-    """What this process serves. The API and the metrics show what the node counts."""
+    """Return the services of this process. The API and the metrics show what the node counts."""
     counters = Counters()
     beside: list[Endpoint] = []
     if api is not None and not api.off:
@@ -93,7 +93,7 @@ def _endpoints(scheduler: Scheduler, url: str, given: NodeOptions, api: ApiOptio
 
 
 def _end_with_parent(stopping: StopSignals) -> None:
-    """Drain when standard input ends: then the process that started this one is gone."""
+    """Drain when standard input ends: the process that started this one has then ended."""
 
     def watch() -> None:
         while os.read(0, 1024):  # not sys.stdin: its lock would block the interpreter's exit
@@ -183,7 +183,7 @@ def _view(scheduler: Scheduler, url: str) -> View:
 
 
 async def _look(scheduler: Scheduler, view: View) -> None:
-    """Tell the view which of the first 200 jobs are paused, edited or new: no event reports that."""
+    """Read the first 200 stored jobs, so that the view knows which are paused, edited or new. No event reports that."""
     while True:
         with suppress(OnTheDotError):  # the store is down, or the node stops: events report that
             records = await scheduler.list_jobs(limit=_MOST_JOBS)
@@ -293,13 +293,13 @@ class DrainResult:
                 pass
 
     def code(self, *, hurried: bool) -> int:
-        """The exit code: 0 if every attempt ended by itself and its outcome is stored."""
+        """Return the exit code. It is 0 if every attempt ended by itself and its outcome is stored."""
         if self.cut_short or self.abandoned:
             return CUT_SHORT if hurried else BROKEN
         return BROKEN if self.out_of_reach or self.unwritten else 0
 
     def reasons(self, grace: Micros) -> Iterator[str]:
-        """Why the drain was not clean."""
+        """Return why the drain was not clean."""
         if self.cut_short or self.abandoned:
             cut = count(len(self.cut_short) + self.abandoned, "attempt") + _names(self.cut_short)
             yield f"expected every attempt to end within {length(grace)}, gave up on {cut}; raise --grace"

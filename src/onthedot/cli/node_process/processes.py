@@ -1,7 +1,7 @@
 """Runs several nodes as child processes of one command: starts, restarts and stops them together.
 
 Each child has its own session: Ctrl-C reaches only this process, which passes it on. Each child reads its standard
-input, and drains when that ends: this process is gone, even if it was killed.
+input, and drains when that ends. The input ends when this process ends, even if it is killed.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class WorkerProcesses:
             child.codes.append(code)
             if self._stopping.is_set() or code == 0:
                 return
-            if code == BAD_INPUT and len(child.codes) == 1:  # a later one may pass, such as a port that is taken
+            if code == BAD_INPUT and len(child.codes) == 1:  # a later one may be temporary, such as a port in use
                 self._stop_all()
                 return
             if clock.steady() - born > STEADY:
@@ -122,7 +122,7 @@ class WorkerProcesses:
         return process is not None and process.poll() is None
 
     def _pass_on(self, name: str, process: subprocess.Popen[str]) -> None:
-        """Print its lines with its name, until it ends."""
+        """Print the child's lines with its name, until the child ends."""
         if process.stdout is None or process.stdin is None:
             return
         with process.stdout, process.stdin:

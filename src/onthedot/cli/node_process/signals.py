@@ -30,7 +30,7 @@ def install() -> None:
 
 
 def hears_hangup() -> bool:
-    """Whether SIGHUP is handled: `nohup` ignores it."""
+    """Return whether SIGHUP is handled: `nohup` ignores it."""
     return signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
 
@@ -49,7 +49,7 @@ def node_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[N
 
 
 def is_ignored(number: int, *, draining: bool) -> bool:
-    """Whether a signal changes nothing: SIGHUP starts a drain, and never speeds it up."""
+    """Return whether a signal has no effect: SIGHUP starts a drain, and never speeds it up."""
     return draining and number == signal.SIGHUP
 
 
@@ -63,7 +63,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 
 
 class StopSignals:
-    """Whether signals have asked the node to stop, and how urgently.
+    """Remembers whether signals have asked the node to stop, and how urgently.
 
     It uses plain signal handlers, not the event loop's: they also run while user code blocks the loop.
     """

@@ -20,7 +20,7 @@ from onthedot.observe.formats import count
 logger = logging.getLogger("onthedot.systemd")
 
 VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
-_LEAVING: Micros = 30 * SECOND  # for what comes after the grace: killing, storing outcomes, closing
+_LEAVING: Micros = 30 * SECOND  # for the work after the grace: killing, storing outcomes, closing
 _MOST = 4096  # bytes of a datagram that a node sends
 
 Ping = Callable[[Callable[[], None]], None]
@@ -28,7 +28,7 @@ Ping = Callable[[Callable[[], None]], None]
 
 
 class Notifier:
-    """Sends messages to systemd. `watchdog` is the longest silence that it accepts, in microseconds (0: any)."""
+    """Sends messages to systemd. `watchdog` is the longest silence that systemd accepts, in microseconds (0: any)."""
 
     def __init__(self, address: str = "", watchdog: Micros = 0) -> None:
         self._address = _read_address(address)
@@ -43,7 +43,7 @@ class Notifier:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether systemd listens."""
+        """Return whether systemd listens."""
         return self._address != ""
 
     def ready(self, status: str) -> None:
@@ -59,7 +59,7 @@ class Notifier:
         self.tell("WATCHDOG=1")
 
     def tell(self, *lines: str) -> None:
-        """Send these lines. An error is logged, and the node goes on: systemd decides what to do."""
+        """Send these lines. An error is logged, and the node continues: systemd decides what to do."""
         if not self._address:
             return
         text = "\n".join(line.replace("\n", " ") for line in lines)
@@ -72,7 +72,8 @@ class Notifier:
 
 
 def _read_address(text: str) -> str:
-    """The address of a socket in the file system, or with `@` of an abstract one; empty for any other.
+    """Return the address of a socket: a path in the file system, or an abstract name (`@…`). Return empty text for any
+    other.
 
     >>> _read_address("/run/systemd/notify"), _read_address("@abc"), _read_address("vsock:2:1"), _read_address("@")
     ('/run/systemd/notify', '\\x00abc', '', '')

@@ -1,1 +1,1 @@
-"""The routes of the documents that onthedot was made after, exactly, with their words."""
+"""The routes of the two requirements documents, with their exact paths and field names."""

@@ -1,4 +1,4 @@
-"""The routes of the two requirements documents, with exactly their paths and words (`models.py`).
+"""The routes of the two requirements documents, with their exact paths and field names (`models.py`).
 
 The other routes of the API can do more.
 """
@@ -270,7 +270,8 @@ def _read_file(text: str) -> list[Job]:
 
 
 def _putting(who: Principal, job: Job) -> tuple[Check, Make]:
-    """The check and the new definition for a job of a file, which replaces the stored job of its name."""
+    """Return the two functions that `write_job` needs for a job of a file: the check, and the maker of the new
+    definition."""
 
     def check(before: JobRecord | None) -> None:
         check_sees(who, job.name, before)
@@ -345,7 +346,7 @@ class JobStanding(NamedTuple):
 
 
 async def job_standing(opened: OpenStore, record: JobRecord) -> JobStanding:
-    """Read both from the store."""
+    """Read the run and the next run time of a job from the store."""
     running = await _first(opened, record, _RUNNING)
     waiting = await _first(opened, record, LIVE - _RUNNING)
     newest = running or waiting or await _first(opened, record, TERMINAL)

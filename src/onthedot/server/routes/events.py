@@ -1,4 +1,4 @@
-"""The stream of events: which runs start and end. One poll of the store serves all followers, while there are any.
+"""The stream of events: which runs start and end. While there are followers, one poll of the store serves all of them.
 
 **Ended** runs are read from history in the order of their ends. Their events have an id, so a follower that was
 disconnected can continue after it. Each poll reads a little further back than the last one, because a node records an
@@ -101,7 +101,7 @@ class FollowerQueue:
 
 
 def left_out(count: int) -> bytes:
-    """The event in place of dropped ones; `count` is the least number of them."""
+    """Return the event that replaces dropped ones. At least `count` events were dropped."""
     return frame("left_out", {"count": count})
 
 
@@ -149,7 +149,7 @@ class EventFeed:
                 taken = await queue.take()
                 if taken is None:
                     if self._task is not None and self._task.done():
-                        self._task.result()  # it failed: raise its error here
+                        self._task.result()  # the poll failed: raise its error here
                     yield PING
                 elif taken.run_id not in known:
                     yield taken.sent
@@ -180,7 +180,7 @@ class EventFeed:
             except TimeoutError:
                 pass
             self._wake.clear()
-            # If very many runs end, each poll reads many; then poll as rarely as without hints.
+            # If very many runs end, each poll reads many. Then ignore hints, and poll at the usual interval.
             await asyncio.sleep(POLL_EVERY if await self._poll() > PAGE else LEAST_PAUSE)
 
     async def _poll(self, *, first: bool = False) -> int:
@@ -214,7 +214,8 @@ class EventFeed:
         self._ended_lately = {run_id: at for run_id, at in self._ended_lately.items() if at >= oldest}
 
     async def _ended_since(self, since: Mark) -> tuple[list[RunRecord], bool]:
-        """Runs that ended after a mark, oldest first, and whether there are more. Of too many it returns the newest."""
+        """Return the runs that ended after a mark, oldest first, and whether there are more. If there are too many,
+        return the newest ones."""
         wanted = RunFilter(states=TERMINAL, since=since.ended_at)
         found: list[RunRecord] = []
         after: RunCursor | None = None

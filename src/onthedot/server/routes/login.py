@@ -54,9 +54,9 @@ class SessionOut(BaseModel):
 )
 async def login(request: Request, opened: StoreDep, body: Login) -> Any:
     """Open a session for twelve hours. One address may try a name five times a minute, and all names 30 times a minute;
-    two of its requests may wait for others. Beyond that the answer is 429 with the time to wait, or 503 if too many
-    requests wait in all. An ID token is accepted once, up to one hour after it was issued, for the user whose name is
-    its e-mail address."""
+    at most two of its requests may wait at once. Beyond that the answer is 429 with the time to wait, or 503 if too
+    many requests wait in all. An ID token is accepted once, up to one hour after it was issued, for the user whose name
+    is its e-mail address."""
     source = source_of(request)
     way = "token" if body.token else "id_token" if body.id_token else "password"
     what = sessions.token_named(body.token) if body.token else "id_token"

@@ -1,8 +1,8 @@
 """Logs of runs: read a range of them, or follow them while the run is active.
 
-One poll of the store serves all followers of a run. A follower is only a position in the output. When it has sent all
-it had, it gets the output after its position. So a follower that does not read costs no memory, and no other follower
-waits for it.
+One poll of the store serves all followers of a run. A follower is only a position in the output. When a follower has
+sent what it read, it reads the output after its position. So a follower that does not read costs no memory, and no
+other follower waits for it.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class RunFeed:
                 await looked
         except TimeoutError:
             if self._task.done():
-                self._task.result()  # it failed: raise its error here
+                self._task.result()  # the poll failed: raise its error here
             return None
         return self._last
 
@@ -181,7 +181,7 @@ class RunFeed:
 
 
 def _moved(run: RunRecord) -> tuple[str, int]:
-    """The part of a run that changes when an attempt begins or ends."""
+    """Return the fields of a run that change when an attempt begins or ends."""
     return run.state, run.attempts
 
 
@@ -208,7 +208,7 @@ class LogFeeds:
                 await feed.stop()
 
     async def follow(self, run_id: int, place: LogPosition) -> AsyncGenerator[bytes]:
-        """The output of a run from a position on, as events, until it has ended and all was sent."""
+        """Yield the output of a run after a position, as events, until the run has ended and everything was sent."""
         number = 0
         async with self._feed(run_id) as feed:
             while True:

@@ -86,7 +86,7 @@ class TermsOut(BaseModel):
 
 
 class Drain(Body):
-    """Whether the node should take no more work."""
+    """Starts or ends the drain of a node."""
 
     draining: bool = Field(True, description="false: it takes work again.", examples=[True])
 

@@ -1,8 +1,8 @@
-"""The HTML page with the jobs and the newest runs, without scripts. A one-time token in its address becomes a session,
-which a cookie keeps.
+"""Serves an HTML page with the jobs and the newest runs, without scripts. A one-time token in its address opens a
+session, which a cookie keeps.
 
-The cookie opens only this page. The API needs the header `X-CSRF-Token` as well. Its value is sent once, after the `#`
-of the address, where only scripts of this origin can read it; not even servers at other ports of this host can.
+The cookie opens only this page. The API needs the header `X-CSRF-Token` as well. The server sends its value once, after
+the `#` of the address. Only scripts of this origin can read it there; servers at other ports of this host cannot.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ async def style() -> Response:
 
 
 async def _signed_in(request: Request, opened: OpenStore, token: str) -> Response:
-    """Exchange the token for a session, and redirect to the page without it: browsers store addresses and send them to
-    other sites."""
+    """Exchange the token for a session, and redirect to the page without the token, because browsers store addresses
+    and send them to other sites."""
     try:
         session = await users.exchange(opened.store, token, page=True, source=source_of(request))
     except LoginRefused as error:

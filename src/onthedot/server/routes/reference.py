@@ -73,7 +73,8 @@ async def reference_page(request: Request) -> Response:
 
 
 async def _made(app: FastAPI) -> dict[str, str]:
-    """Both texts. They are made once, in a thread, because the document takes a quarter of a second."""
+    """Return the OpenAPI document and the page. They are made once, in a thread, because the document takes a quarter
+    of a second."""
     if app.state.reference is None:
         app.state.reference = await in_thread(_make, app)
     made: dict[str, str] = app.state.reference

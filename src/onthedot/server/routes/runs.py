@@ -189,8 +189,8 @@ async def _submit(
     *,
     revision: int | None = None,
 ) -> Response:
-    """Insert a run of the job that was found. Raises if there is none that the caller may see, or if the job does not
-    have `revision` any more."""
+    """Insert a run of the job that was found. Raise an error if the caller may see no such job, or if the job no longer
+    has `revision`."""
     opened = store_of(request)
     record = await check_visible(opened, request.state.who, found, wanted.job, namespace)
     new = new_run(record, wanted, token=opened.ids.token(), key=key, now=opened.clock.now())
