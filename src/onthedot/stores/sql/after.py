@@ -1,4 +1,4 @@
-"""Starts jobs that run after others: records which runs each job waits for, and inserts its run when all have ended.
+"""Starts jobs that run after others: records what each job waits for, and inserts its run when that is complete.
 
 A transaction that ends a run of a parent locks the whole set of each child. So if two parents end at once, the second
 transaction sees the first one's run. The rules are at `Store.parents_of`.
