@@ -5,8 +5,8 @@
                    └───── while a call runs, more wait ───────┘
 
 A call costs about as much for twenty items as for one: a hand-over to a thread and a commit, or a round trip. No item
-waits for company: if no call runs, it goes at once. No item joins a call that has begun, so no caller gets an answer
-that was read before it asked.
+waits for others: if no call runs, its call starts at once. No item joins a call that has begun, so no caller gets an
+answer that was read before it asked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 MOST = 200
-"""Items of one call."""
+"""The most items of one call."""
 
 
 class Batcher(Generic[A, B]):
@@ -39,12 +39,12 @@ class Batcher(Generic[A, B]):
         self._task: asyncio.Task[None] | None = None  # a reference, so that it is not collected
 
     async def one(self, item: A) -> B:
-        """The answer for one item. If its caller is cancelled while it waits, no call is made for it."""
+        """Return the answer for one item. If its caller is cancelled while it waits, no call is made for it."""
         if self._is_calling:
             return await self.submit(item)
         self._is_calling = True
         try:
-            [answer] = await self._answers([item])  # most are alone: this saves the 20 µs of a task
+            [answer] = await self._answers([item])  # most items are alone: this saves the 20 µs of a task
         finally:
             if self._waiting:
                 self._task = asyncio.create_task(self._call_for_all())
@@ -55,8 +55,8 @@ class Batcher(Generic[A, B]):
         return answer
 
     def submit(self, item: A) -> asyncio.Future[B]:
-        """The same as a future. Its call is made by a task of the batcher, so cancelling the caller does not stop it;
-        cancelling the future takes the item back if no call has begun for it."""
+        """Return the answer for one item as a future. Its call is made by a task of the batcher, so cancelling the
+        caller does not stop it; cancelling the future takes the item back if no call has begun for it."""
         future: asyncio.Future[B] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if not self._is_calling:

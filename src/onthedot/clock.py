@@ -27,14 +27,16 @@ _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
-    """What time it is, as one object that is passed in, so that tests and the simulator can turn it."""
+    """The source of time, passed as one object, so that tests and the simulator can set it."""
 
     def now(self) -> Micros:
-        """The wall clock: it may step in either direction when it is set."""
+        """Return the wall clock's time. It may step in either direction when somebody sets the clock."""
         ...
 
     def steady(self) -> Micros:
-        """A clock that only goes forward and counts time spent suspended. Its zero means nothing."""
+        """Return the time of a clock that only goes forward, and that counts time spent suspended. Its zero has no
+        meaning.
+        """
         ...
 
 
@@ -49,7 +51,7 @@ class SystemClock:
 
 
 def to_micros(instant: datetime) -> Micros:
-    """An aware datetime as microseconds since the epoch, exactly.
+    """Return an aware datetime as microseconds since the epoch, exactly.
 
     >>> to_micros(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
     1000000
@@ -60,7 +62,7 @@ def to_micros(instant: datetime) -> Micros:
 
 
 def to_datetime(instant: Micros) -> datetime:
-    """Microseconds since the epoch as an aware datetime in UTC.
+    """Return microseconds since the epoch as an aware datetime in UTC.
 
     >>> to_datetime(1_000_000).isoformat()
     '1970-01-01T00:00:01+00:00'

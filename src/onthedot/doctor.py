@@ -1,4 +1,4 @@
-"""Looks at what a machine and a configuration offer: the store, room for output, and ways to keep programs apart."""
+"""Checks a machine and a configuration: the store, space for output, and the isolation of programs."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ LEAST_DISK = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The state of one thing; if it is not ok, what that costs and what to do. `wanted`: the configuration asks for it,
-    so that it is a fault if it does not work.
+    """The state of one thing. If it is not ok, also the consequence and the remedy. `wanted`: the configuration needs
+    it, so it is a fault if it does not work.
 
     >>> Finding("git", "missing", "git is not installed", "no sources", "install git").is_fault
     False
@@ -59,7 +59,7 @@ class Finding:
 
     @property
     def is_fault(self) -> bool:
-        """Whether something wanted does not work."""
+        """Whether a wanted thing does not work."""
         return self.wanted and self.state != "ok"
 
 
@@ -69,7 +69,7 @@ class Configuration(NamedTuple):
     settings: Settings
     jobs: tuple[Job, ...] = ()
     store: str = ""
-    store_wanted: bool = False  # it was named, not the default
+    store_wanted: bool = False  # true if the user named the store
     output: str = ""
 
 
@@ -94,7 +94,7 @@ async def _check_places(asked: Configuration) -> list[Finding]:
 
 
 def wants_of(settings: Settings, jobs: Iterable[Job]) -> Wants:
-    """What a configuration needs of a machine.
+    """Return what a configuration needs of a machine.
 
     >>> wants_of(Settings(), [Job(name="build", task=Command(argv=("make",)), isolation="sandbox")]).sandbox
     True
@@ -112,7 +112,7 @@ def wants_of(settings: Settings, jobs: Iterable[Job]) -> Wants:
 
 
 def finding_of(name: str, probe: Probe, *, costs: str, remedy: str, wanted: bool = False) -> Finding:
-    """The finding of a probe. Costs and remedy are left out if it is ok."""
+    """Return the finding of a probe. If it is ok, consequence and remedy are left out."""
     if probe.state == "ok":
         return Finding(name, "ok", probe.found, wanted=wanted)
     return Finding(name, probe.state, probe.found, costs, remedy, wanted)
@@ -150,7 +150,7 @@ async def check_store(url: str, settings: Settings, *, wanted: bool) -> list[Fin
 
 
 def _connection(url: str) -> list[Finding]:
-    """How safe the connection to a store on another machine is."""
+    """Check how safe the connection to a store on another machine is."""
     trouble = exposed(url)
     if trouble:
         found, _, remedy = trouble.partition("; ")
@@ -190,7 +190,7 @@ def _connections(about: About, settings: Settings) -> list[str]:
 
 
 async def _clock(store: Store, clock: Clock) -> Finding:
-    """How far this machine's clock is from the store's, by which runs start."""
+    """Check how far this machine's clock is from the store's clock, by which runs start."""
     if store.clock is not None:
         return Finding("clock", "ok", "this machine's own is the store's")
     before = clock.now()

@@ -42,7 +42,7 @@ POINTS: dict[str, str] = {
 """Every point and what is true there. Tests kill a process at each of them."""
 
 TRANSACTIONAL = tuple(name for name in POINTS if name.startswith("commit."))
-"""Those that only jobs under exactly_once come to, on a store that has transactions."""
+"""The points that only jobs under exactly_once reach, on a store with transactions."""
 
 VARIABLE = "OTD_CRASHPOINT"
 STOP_VARIABLE = "OTD_STOPPOINT"
@@ -77,11 +77,11 @@ def _crash() -> None:
 
 
 def _stop() -> None:
-    signal.raise_signal(signal.SIGSTOP)  # to this thread, which goes no further; and with it stop all the others
+    signal.raise_signal(signal.SIGSTOP)  # to this thread, which stops here; all other threads stop with it
 
 
 def _chosen() -> Point:
-    """The fault that the environment asks for, or none."""
+    """Return the fault that the environment requests, or none."""
     wanted = [_at(name, act) for name, act in ((VARIABLE, _crash), (STOP_VARIABLE, _stop)) if os.environ.get(name)]
 
     def reach_all(name: str) -> None:

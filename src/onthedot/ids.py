@@ -40,7 +40,7 @@ class LeaseIds(Sequence[str]):
 
 
 class Ids(Protocol):
-    """Where names and random numbers come from; the simulator passes a seeded one."""
+    """The source of names and random numbers. The simulator passes a seeded one."""
 
     def token(self) -> str:
         """A name that no other call anywhere has drawn (128 random bits)."""

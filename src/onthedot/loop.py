@@ -34,7 +34,7 @@ class Service:
         self._woken.set()
 
     async def tick(self, now: Micros) -> Micros | None:
-        """Do what is to be done now; return after how long to be called again (None: when woken)."""
+        """Do the work that is due now. Return the delay until the next call (None: wait for `wake`)."""
         raise NotImplementedError
 
 
@@ -51,12 +51,12 @@ class _Driver:
         self._troubles = 0
 
     def stop(self) -> None:
-        """Tick no more. A tick under way ends first."""
+        """Stop ticking. A running tick ends first."""
         self._stopping = True
         self._woken.set()
 
     async def run(self) -> None:
-        """Until stopped."""
+        """Tick until `stop` is called."""
         while not self._stopping:
             self._woken.clear()
             delay = await self._tick()
@@ -77,7 +77,7 @@ class _Driver:
 
     async def _pause(self, delay: Micros | None) -> None:
         if delay is not None and delay <= 0:
-            await asyncio.sleep(0)  # others get their turn even when this service is never done
+            await asyncio.sleep(0)  # other services get their turn even if this one always has work
             return
         timer = None
         if delay is not None:
@@ -115,7 +115,7 @@ class Loop:
             self._tasks[driver] = asyncio.create_task(driver.run(), name=f"onthedot {driver.service.name}")
 
     async def stop(self, *services: Service) -> None:
-        """Let these services (default: all) end their ticks and stop. Raises what broke one of them."""
+        """Let these services (default: all) end their ticks and stop. Raise the error that broke one of them."""
         stopping = [self._drivers[service] for service in services] or list(self._tasks)
         for driver in stopping:
             driver.stop()
@@ -140,4 +140,4 @@ class Loop:
                 if error is not None:
                     return error
             self._tasks = {driver: task for driver, task in self._tasks.items() if not task.done()}
-        return await asyncio.Future()  # all are stopped: nothing can break any more
+        return await asyncio.Future()  # all are stopped: no service can break any more

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def ping_loop(loop: asyncio.AbstractEventLoop | None, answer: Callable[[], None]) -> None:
-    """Call this on an event loop, from any thread; at once if the loop does not run any more, or not yet."""
+    """Call this function on an event loop, from any thread. If the loop does not run, call it here at once."""
     if loop is None or loop.is_closed():
         answer()
         return
@@ -37,7 +37,9 @@ class LoopThread:
             self._loop.close()
 
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run this on the thread's loop, and wait for its result. If the wait is interrupted, it is cancelled there."""
+        """Run this work on the thread's loop, and wait for its result. If the wait is interrupted, the work is
+        cancelled.
+        """
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

@@ -1,8 +1,8 @@
 """Computes the store's time on this node.
 
-A store on this machine has this machine's clock. One elsewhere has its own, and stamps every answer; half a round
-trip around the middle of the call is all that a node can be wrong by. From there on it counts with its steady clock,
-so that a wall clock which is minutes off, or is set while we run, changes nothing.
+A store on this machine has this machine's clock. One elsewhere has its own, and stamps every answer; a node can be
+wrong by half a round trip at most. From the answer on it counts with its steady clock, so that a wall clock which is
+minutes off, or is set while we run, changes nothing.
 
     sent ────── half ────── store_now ────── half ────── received        error = half, and it grows as clocks drift
 """
@@ -15,11 +15,11 @@ from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
 from onthedot.stores.protocol import Store
 
 DRIFT = 500
-"""Parts per million by which two clocks may go apart: as fast as a clock is slewed that is being corrected."""
+"""Parts per million by which two clocks may drift apart: the rate at which a clock is slewed during a correction."""
 TELL_BEYOND: Micros = 500 * MILLISECOND
-"""A node's own clock that is further off than this is reported: logs of several machines do not fit together."""
+"""If a node's own clock is further off than this, the node reports it: logs of several machines do not fit together."""
 UNSURE_BEYOND: Micros = 5 * SECOND
-"""A node that knows the store's clock no better than this must not plan."""
+"""A node with a larger uncertainty about the store's clock must not plan."""
 
 
 class _Sample(NamedTuple):
@@ -39,10 +39,10 @@ class StoreClock:
         self._best: _Sample | None = None
 
     def note(self, sent: Micros, store_now: Micros) -> None:
-        """The store has answered a call that was sent at this (steady) instant, with its time.
+        """Use the store's time in the answer to a call that was sent at this (steady) instant.
 
-        The smallest error wins, and an old sample's grows. One that contradicts what we believed wins at once: the
-        store's clock was set.
+        The sample with the smallest error wins; the error of an old sample grows. A sample that contradicts the current
+        one wins at once, because somebody has set the store's clock.
         """
         received = self._own.steady()
         fresh = _Sample((sent + received) // 2, store_now, (received - sent + 1) // 2)

@@ -14,8 +14,8 @@ LIMIT = 64 * 1024
 
 
 def encode_arguments(arguments: Mapping[str, Any], *, subject: str, from_json: bool = False) -> str:
-    """Arguments as canonical JSON; `ArgumentsError` if they are not JSON or too large. Those that were read from valid
-    JSON (`from_json`) are not compared with what becomes of them: that is two thirds of the time.
+    """Arguments as canonical JSON; `ArgumentsError` if they are not JSON or too large. Arguments from valid JSON
+    (`from_json`) are not compared with the result, which saves two thirds of the time.
 
     >>> encode_arguments({"b": 1, "a": [True, None]}, subject="job 'x'")
     '{"a":[true,null],"b":1}'
@@ -45,7 +45,7 @@ def encode_arguments(arguments: Mapping[str, Any], *, subject: str, from_json: b
 
 
 def _plain(value: Any) -> Any:
-    """What JSON would give back if every key were text already: tuples become lists, nothing else changes."""
+    """Return what JSON would return if every key were text: tuples become lists, nothing else changes."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

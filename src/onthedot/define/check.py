@@ -52,12 +52,12 @@ _INSTEAD: dict[What, str] = {
 
 
 def is_name(text: str) -> bool:
-    """Whether this can be the name of a job, a namespace or a queue."""
+    """Return whether this can be the name of a job, a namespace or a queue."""
     return NAME.fullmatch(text) is not None
 
 
 def check_job(job: Job, *, stored: bool = False) -> None:
-    """`DefinitionError` with every problem of the definition; nothing if there is none. With `stored` the definition
+    """Raise `DefinitionError` with every problem of the definition, if there is one. With `stored` the definition
     comes from a store: rules for new definitions do not apply."""
     problems = [
         *_name_problems(job),
@@ -176,7 +176,7 @@ def _after_problems(job: Job) -> list[str]:
 
 def _guarantee_problems(job: Job) -> list[str]:
     given: object = job.guarantee
-    if not isinstance(given, Guarantee):  # text that is equal to one is none
+    if not isinstance(given, Guarantee):  # a text that only equals a member is not a member
         return [f"guarantee: expected a Guarantee such as Guarantee.AT_MOST_ONCE, got {given!r}"]
     if job.guarantee is Guarantee.EXACTLY_ONCE:
         return _transaction_problems(job)
@@ -250,8 +250,8 @@ def _length_problems(what: str, length: timedelta | None) -> list[str]:
 
 
 def params_problems(job: Job, *, stored: bool = False) -> list[str]:
-    """Every problem of the declarations, of the references, and of the arguments that the definition itself gives. What
-    is only in doubt is no problem of a job that is `stored` already."""
+    """Return every problem of the declarations, of the references, and of the arguments that the definition itself
+    gives. A doubtful case is not a problem of a job that is already `stored`."""
     if isinstance(job.task, Call):
         if not job.params:
             return []
@@ -259,10 +259,10 @@ def params_problems(job: Job, *, stored: bool = False) -> list[str]:
     problems = [*_declaration_problems(job.params, names_in_environment(job.task)), *_reference_problems(job)]
     if not stored:
         problems += _key_problems(job)
-    if not problems and not stored:  # what is code for certain is told once
+    if not problems and not stored:  # a value that is certainly code is reported once
         problems += map(str, injection_risks(job.task, job.params))
     if any(param.kind not in KINDS or _pattern_problem(param) for param in job.params):
-        return problems  # no value can be judged by such a one
+        return problems  # no value can be checked against such a declaration
     return [*problems, *_given_problems(job)]
 
 
@@ -338,7 +338,9 @@ def _one_reference(place: TaskText, reference: Reference, known: set[str]) -> It
 
 
 def _given_problems(job: Job) -> Iterable[str]:
-    """Runs of schedules, and those after other jobs, have what the definition gives and nothing more."""
+    """Return problems of the given arguments: runs of schedules, and runs after other jobs, get only what the
+    definition gives.
+    """
     given = [({**job.args, **schedule.args}, True) for schedule in job.schedules]
     if job.after is not None or not given:
         given.append((dict(job.args), job.after is not None))

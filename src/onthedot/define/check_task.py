@@ -1,4 +1,4 @@
-"""Finds every problem of what a job does, if that is no Python handler: commands, steps, HTTP calls, containers.
+"""Finds every problem of a job's task that is not a Python handler: commands, steps, HTTP calls, containers.
 
 The values of `${{ … }}` are filled in later, and checked again then. `check.py` reports where nothing may be filled in.
 """
@@ -193,7 +193,7 @@ def _bounds_problems(bounds: Bounds) -> Iterator[str]:
 
 
 def _is_text(value: object) -> bool:
-    """Whatever the annotation says, people pass other things."""
+    """Return whether the value is a text: users pass other things, whatever the annotation is."""
     return isinstance(value, str)
 
 
@@ -201,7 +201,7 @@ def _is_text(value: object) -> bool:
 
 
 def _call_problems(task: Task) -> list[str]:
-    """What is wrong with a task of these two kinds; nothing for others."""
+    """Return the problems of an HTTP call or a container; nothing for other tasks."""
     match task:
         case Http():
             return _http_problems(task)
@@ -217,7 +217,7 @@ def _is_status(value: object) -> bool:
 
 def _http_problems(task: Http) -> list[str]:
     problems = []
-    if _MARK not in task.url:  # else `check.py` says so
+    if _MARK not in task.url:  # otherwise `check.py` reports it
         try:
             read_url(task.url)
         except AddressRefused as error:

@@ -1,7 +1,7 @@
 """Compares two sets of jobs: which definitions differ, and which starts appear, vanish or move.
 
 Pure: two sets of jobs and an instant in, a list of differences out. A reviewer of a change wants to know what will
-start, and what will not start any more. A line such as `30 2 * * *` does not tell.
+start, and what will not start any more. A line such as `30 2 * * *` does not show that.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Of one job."""
+    """The difference of one job."""
 
     name: str
     kind: Kind
@@ -96,7 +96,7 @@ def _difference(name: str, old: Job | None, new: Job | None, now: Micros, horizo
     fields = _fields(old, new)
     if not fields:
         return Difference(name=name, kind="unchanged")
-    if old is not None and new is not None and old.paused == new.paused:  # what would start is of more use than nothing
+    if old is not None and new is not None and old.paused == new.paused:  # show the starts without the pause
         old, new = replace(old, paused=None), replace(new, paused=None)
     before, until_before = _first_starts(old, now, now + horizon)
     after, until_after = _first_starts(new, now, now + horizon)
@@ -113,7 +113,7 @@ def _difference(name: str, old: Job | None, new: Job | None, now: Micros, horizo
 
 
 def _first_starts(job: Job | None, now: Micros, end: Micros) -> tuple[set[Micros], Micros]:
-    """The first starts, and up to which instant these are all of them."""
+    """Return the first starts, and the instant up to which they are complete."""
     if job is None:
         return set(), end
     found = list(islice(_starts(job, now, end), MOST_STARTS + 1))
@@ -121,8 +121,8 @@ def _first_starts(job: Job | None, now: Micros, end: Micros) -> tuple[set[Micros
 
 
 def _starts(job: Job, now: Micros, end: Micros) -> Iterator[Micros]:
-    """When runs of a job are due, in order, as if its schedules began now, or at the end of its pause. For a fixed
-    delay only the first start is known, because the others depend on how long its runs take."""
+    """Yield the due instants of a job's runs, in order, as if its schedules began now, or at the end of its pause. For
+    a fixed delay only the first start is known, because the others depend on how long its runs take."""
     if job.paused is not None and job.paused.on:
         now = end if job.paused.until is None else max(now, to_micros(job.paused.until))
     return merge(*(_starts_of(job, schedule, now, end) for schedule in job.schedules))
@@ -134,7 +134,9 @@ def _starts_of(job: Job, schedule: Schedule, now: Micros, end: Micros) -> Iterat
 
 
 def _fields(old: Job | None, new: Job | None) -> dict[str, tuple[Any, Any]]:
-    """What differs, by dotted names: in the words of a file, or in those of a store if a file cannot express it."""
+    """Return the different fields, by dotted names: in the words of a file, or in those of a store if a file cannot
+    express it.
+    """
     stored = dict(_differing("", _stored(old), _stored(new)))
     if not stored:
         return {}
@@ -143,7 +145,7 @@ def _fields(old: Job | None, new: Job | None) -> dict[str, tuple[Any, Any]]:
 
 
 def _differing(name: str, old: Any, new: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """Each value that differs. It descends into mappings and lists of mappings, except for a pause."""
+    """Yield each value that differs. It descends into mappings and lists of mappings, except for a pause."""
     inner_old, inner_new = _inner(old), _inner(new)
     if name == "paused" or inner_old is None or inner_new is None or not (inner_old or inner_new):
         if old != new:
@@ -154,7 +156,7 @@ def _differing(name: str, old: Any, new: Any) -> Iterator[tuple[str, tuple[Any, 
 
 
 def _inner(value: Any) -> dict[str, Any] | None:
-    """The parts of a value, by name; None if it has to be compared as a whole."""
+    """Return the parts of a value, by name; None if it must be compared as a whole."""
     if isinstance(value, list) and any(isinstance(one, dict) for one in value):
         return {str(number): one for number, one in enumerate(value)}
     return {} if value is None else value if isinstance(value, dict) else None
@@ -165,7 +167,7 @@ def _stored(job: Job | None) -> dict[str, Any]:
 
 
 def _said(job: Job | None, several: bool) -> dict[str, Any]:
-    """The job in the words of a file, each schedule as a mapping."""
+    """Return the job in the words of a file, each schedule as a mapping."""
     if job is None:
         return {}
     said = {key: value for key, value in written(job).items() if key not in ("schedule", "schedules")}

@@ -196,7 +196,7 @@ class JobReader:
         )
         paused = self._read(node, "paused", lambda: read_pause(names["paused"])) if "paused" in names else None
         task = self._task(node)
-        known = task or Command(**_SOMETHING)  # in the place of what is wrong already: so that the rest is told, too
+        known = task or Command(**_SOMETHING)  # replaces the wrong part, so that other problems are reported, too
         read = {key: one for key, one in options.items() if one is not None}
         try:
             job = build_job(known, read, stored=self._stored, unread=options.keys() - read.keys())

@@ -63,7 +63,7 @@ _UNITS = (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10))
 
 
 def written(job: Job) -> Written:
-    """The job as a mapping of plain data, in the order in which people read it.
+    """Return the job as a mapping of plain data, in the order in which people read it.
 
     >>> from onthedot.schedules import cron
     >>> written(Job(name="report", task=Call(handler="report"), schedules=(cron("@daily", tz="Europe/Berlin"),)))
@@ -129,7 +129,7 @@ def _schedule(schedule: Schedule) -> Json:
 
 
 def written_schedule(schedule: Schedule) -> Written:
-    """A schedule as a mapping, even if a text would do.
+    """Return a schedule as a mapping, even if a text is enough.
 
     >>> from onthedot.schedules import every
     >>> written_schedule(every("5m"))
@@ -139,7 +139,7 @@ def written_schedule(schedule: Schedule) -> Written:
     more = _given(
         **(_cron(schedule) if isinstance(schedule, Cron) else {}),
         run_once=getattr(schedule, "run_once", False) or None,
-        start=_instant(schedule, "start") if not isinstance(schedule, FixedDelay) else None,  # is in its text
+        start=_instant(schedule, "start") if not isinstance(schedule, FixedDelay) else None,  # it is part of the text
         end=_instant(schedule, "end"),
         max_count=getattr(schedule, "max_count", None),
         jitter=_length(getattr(schedule, "jitter", timedelta(0)), timedelta(0)),
@@ -237,7 +237,7 @@ def _mount(mount: Mount) -> Written:
 
 
 def _param(param: Param) -> Json:
-    """The default alone, if it also tells the kind."""
+    """Return the default alone if it also shows the kind."""
     more = _given(choices=list(param.choices), required=param.required or None, pattern=param.pattern or None)
     default, kinds = param.default, {str: "text", bool: "yes_or_no", int: "whole", float: "number"}
     says_kind = kinds.get(type(default)) == param.kind and default != ""
@@ -304,7 +304,7 @@ def _exit_code(kind: str) -> int | str:
 
 
 def _short(name: str, value: Any, more: Written, default: Any = None) -> Json:
-    """The value alone, if there are no other options."""
+    """Return the value alone if there are no other options."""
     if more:
         return {name: value, **more}
     return _unless(value, default)
@@ -343,7 +343,7 @@ class Exported(NamedTuple):
 def exported(record: JobRecord) -> Exported:
     """Write a stored job for a file. It is read again here, and differences are noted."""
     job, pause = record.job, pause_of(record)
-    if pause is not None:  # a reason may be longer, and have more lines, than a file takes
+    if pause is not None:  # a reason may be longer, and have more lines, than a file allows
         pause = replace(pause, reason=_one_line(pause.reason)[:MOST_REASON])
     data = written(replace(job, paused=pause))
     name = job_name(job)

@@ -1,8 +1,8 @@
-"""Access upkeep: seals new audit entries, and removes credentials some time after their end.
+"""Access upkeep: seals new audit entries, and removes expired credentials after a while.
 
-Both tick on the node that has the term: one is enough. Two nodes that believe they lead do no harm: a seal names the
-seal that it follows, and the store keeps one successor for each. Nothing depends on the clean-up: a key that has ended
-is refused, removed or not.
+Both services tick only on the leader, because one node is enough. Two nodes that believe they lead do no harm: a seal
+names the seal that it follows, and the store keeps one successor for each. Safety does not depend on the clean-up: the
+server refuses an expired key, removed or not.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from onthedot.stores.documents import Document
 from onthedot.stores.protocol import Store
 
 SEAL_EVERY: Micros = 10 * SECOND
-"""How long an entry may be without a seal, while there is a leader."""
+"""The longest time that an entry stays without a seal while the cluster has a leader."""
 BREATH: Micros = 20 * MILLISECOND
-"""Between two pages, or two seals, when there are many."""
+"""The delay between two pages, or two seals, when there are many."""
 PAGE = 100
-"""How many seals or documents are read at once."""
+"""How many seals or documents one call reads."""
 
 
 class AuditSealer(Service):
@@ -38,22 +38,22 @@ class AuditSealer(Service):
         self._leadership = leadership
         self._settings = settings
         self._events = events
-        self._head: Head = START  # the newest seal that was read
-        self._last = 0  # the newest entry under a seal
-        self._own = 0  # the seal that this node has put last
-        self._again = 0  # how often a seal was gone before it could be read
+        self._head: Head = START  # the newest seal that this node has read
+        self._last = 0  # the newest sealed entry
+        self._own = 0  # the last seal that this node wrote
+        self._again = 0  # how often a seal was removed before this node read it
 
     async def tick(self, now: Micros) -> Micros:
-        """One page of seals that are not known yet, or one seal."""
+        """Read one page of unknown seals, or write one seal."""
         del now
         if self._leadership.term is None:
-            return self._settings.renew_every  # it may be ours any moment
+            return self._settings.renew_every  # this node may become leader at any moment
         if await self._learn():
             return BREATH
         entries = await self._store.documents.list_appended(KIND, after=self._last, limit=BATCH)
         if not entries:
             return SEAL_EVERY
-        if self._own > self._head.number:  # stored, but it could not be read: it was removed
+        if self._own > self._head.number:  # the seal is stored, but somebody removed it before we read it
             self._again += 1
         self._own = await append_seal(self._store, self._head, entries, again=self._again)
         if self._own <= self._head.number:  # seals that we read are gone: read all of them again
@@ -62,7 +62,9 @@ class AuditSealer(Service):
         return BREATH
 
     async def _learn(self) -> bool:
-        """Read seals on; whether there were any. One that cannot be read is passed over, and found by a check."""
+        """Read the next seals. Return whether there were any. Skip an unreadable seal: a check of the audit
+        finds it.
+        """
         page = await self._store.documents.list_appended(SEALS, after=self._head.number, limit=PAGE)
         for entry in page:
             seal = read_seal(entry)
@@ -81,7 +83,7 @@ FORGET_EVERY: Micros = HOUR
 
 
 class CredentialCleanup(Service):
-    """Removes ended keys, sessions and tokens while this node has the term, a page in a tick.
+    """Removes expired keys, sessions and tokens while this node is the leader, one page per tick.
 
     Emits `KeyExpires` for keys that end soon."""
 
@@ -93,11 +95,11 @@ class CredentialCleanup(Service):
         self._leadership = leadership
         self._settings = settings
         self._events = events
-        self._told: set[str] = set()  # keys whose coming end was reported while this node leads
-        self._left: list[tuple[str, str]] = []  # of the round: kinds, and after which id each goes on
+        self._told: set[str] = set()  # keys whose expiry this node has reported as leader
+        self._left: list[tuple[str, str]] = []  # left in this round: a kind, and its last id
 
     async def tick(self, now: Micros) -> Micros:
-        """One page; at the end of the round, the next one is a while away."""
+        """Remove one page. After the last page of a round, wait a while before the next round."""
         del now
         term = self._leadership.term
         if term is None:

@@ -2,7 +2,7 @@
 
     reserved ──hold──▶ a heap, by due instant ──arm, a lead before──▶ seats
 
-The lead keeps the write's latency from making the start late. What is due and finds no free seat is given back.
+The lead keeps the write's latency from making the start late. The armer releases a due reservation if no seat is free.
 """
 
 from __future__ import annotations
@@ -50,34 +50,34 @@ class Armer(Service):
         self._events = events
         self._clock = clock
         self._held = Reservations()
-        self._arming: dict[str, Lease] = {}  # by lease id: sent to be armed; without an answer, some may be armed
+        self._arming: dict[str, Lease] = {}  # sent, by lease id; a lost answer may have armed some
         self._lead = ArmLead(settings.arm_lead_min, settings.arm_lead_max)
         self._on_room: Callable[[], None] = lambda: None
         membership.on_fenced(self._fenced)
         seats.on_free(self._seat_is_free)
 
     def on_room(self, listener: Callable[[], None]) -> None:
-        """Call this when there is room for more reservations."""
+        """Register a callback for the moment when there is room for more reservations."""
         self._on_room = listener
 
     @property
     def held(self) -> int:
-        """How many reservations wait here."""
+        """The number of reservations that wait here."""
         return len(self._held)
 
     @property
     def arming(self) -> int:
-        """How many leases are being armed."""
+        """The number of leases that are being armed."""
         return len(self._arming)
 
     @property
     def free_seats(self) -> int:
-        """Seats that are neither taken nor kept for a lease that is being armed."""
+        """The number of seats that are neither taken nor kept for a lease that is being armed."""
         return max(0, self._seats.free - len(self._arming))
 
     @property
     def slowest(self) -> Micros:
-        """How long the slowest of recent `arm` took."""
+        """The duration of the slowest recent `arm` call."""
         return self._lead.slow
 
     def lease_ids(self) -> list[str]:
@@ -90,14 +90,14 @@ class Armer(Service):
         self.wake()
 
     async def release_all(self) -> None:
-        """Give back everything that is reserved and not armed."""
+        """Release every reservation that is not armed."""
         leases = [*self._held.take_all(), *self._arming.values()]
         self._arming.clear()
         if leases:
             await self._store.release(leases)
 
     def _fenced(self, incarnation: str) -> int:
-        """The incarnation has ended: what it held is not ours any more. No attempt is lost with that."""
+        """Forget all reservations: the incarnation that held them has ended. No attempt is lost."""
         del incarnation
         self._held.take_all()
         self._arming.clear()
@@ -108,9 +108,9 @@ class Armer(Service):
             self.wake()
 
     async def tick(self, now: Micros) -> Micros | None:
-        """Arm what is due within the lead; give back what is due and finds no seat."""
+        """Arm the runs that are due within the lead. Release due runs for which no seat is free."""
         if not self._membership.trusted:
-            self._held.take_all()  # they lapse by themselves
+            self._held.take_all()  # these reservations lapse by themselves
             return self._settings.poll_every if self._arming else None
         lead = self._lead.micros
         leases = self._held.take(now + lead, self.free_seats)
@@ -126,14 +126,14 @@ class Armer(Service):
 
     async def _arm(self, leases: list[Lease], lead: Micros) -> None:
         self._arming.update((lease.lease_id, lease) for lease in leases)
-        asked = list(self._arming.values())  # without an answer the last time: `arm` is repeatable
+        asked = list(self._arming.values())  # the last call had no answer: `arm` is repeatable
         fault_points.point("arm.before_write")
         sent = self._clock.steady()
         try:
             answers = await self._store.arm(asked, gates=self._gates(asked))
         except NodeExpired:
             for lease in leases:
-                self._arming.pop(lease.lease_id, None)  # not armed: they lapse by themselves
+                self._arming.pop(lease.lease_id, None)  # not armed: these reservations lapse by themselves
             return
         fault_points.point("arm.after_write")
         self._lead.note(self._clock.steady() - sent)
@@ -148,7 +148,7 @@ class Armer(Service):
                     busy += 1
                     now = self._clock.now()
                     again = lease.due_at if lease.due_at > now else now + _ASK_AGAIN
-                    self._held.add_at(again + lead, lease)  # asked again at its instant: only then it counts
+                    self._held.add_at(again + lead, lease)  # `arm` is repeated at the due instant
                 case Blocked(gate=gate, holder=holder):
                     self._events.emit(RunBlocked(lease, gate, holder))
                 case Delayed(gate=gate, until=until):
@@ -160,11 +160,11 @@ class Armer(Service):
         self._seats.launch(armed)
         if len(armed) + busy < len(asked):
             self._on_room()  # a lease that was not armed has given its seat back
-        if edited:  # else they would be late: no other worker may take them before they lapse
+        if edited:  # otherwise these runs are late: no other worker may take them before the reservations lapse
             await self._store.release(edited)
 
     def _gates(self, leases: list[Lease]) -> dict[str, GateAsk]:
-        """The gates of these runs, and what becomes of those that are due and find one closed."""
+        """Return the gates of these runs, and what each due run does if it finds a gate closed."""
         now = self._clock.now()
         asks = {}
         for lease in leases:
@@ -179,7 +179,7 @@ class Armer(Service):
         return asks
 
     def _delay(self, lead: Micros) -> Micros | None:
-        """How long until the next reservation is to be armed, or, without a free seat, given back."""
+        """Return the time until the next reservation must be armed, or released if no seat is free."""
         if self._arming:
             return self._settings.poll_every
         due = self._held.next_due()
@@ -194,7 +194,7 @@ class Reservations:
     poll."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[Micros, int, str, Lease]] = []  # a run may be in here twice: under an old lease, too
+        self._heap: list[tuple[Micros, int, str, Lease]] = []  # a run may occur twice: also with an old lease
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -204,7 +204,7 @@ class Reservations:
             heapq.heappush(self._heap, (lease.due_at, lease.run_id, lease.lease_id, lease))
 
     def add_at(self, instant: Micros, lease: Lease) -> None:
-        """Add one that is taken out as if it were due at this instant."""
+        """Add a lease. `take` treats it as due at this instant."""
         heapq.heappush(self._heap, (instant, lease.run_id, lease.lease_id, lease))
 
     def next_due(self) -> Micros | None:
@@ -212,18 +212,18 @@ class Reservations:
         return self._heap[0][0] if self._heap else None
 
     def lease_ids(self) -> list[str]:
-        """The leases in here."""
+        """The ids of the leases in the heap."""
         return [lease.lease_id for *_, lease in self._heap]
 
     def take(self, until: Micros, most: int) -> list[Lease]:
-        """Take out what is due by `until`, earliest first, at most so many."""
+        """Remove and return the leases that are due by `until`, earliest first, up to the limit."""
         taken: list[Lease] = []
         while self._heap and len(taken) < most and self._heap[0][0] <= until:
             taken.append(heapq.heappop(self._heap)[-1])
         return taken
 
     def take_all(self) -> list[Lease]:
-        """Take out everything."""
+        """Remove and return all leases."""
         taken = [lease for *_, lease in sorted(self._heap, key=lambda entry: entry[:3])]
         self._heap.clear()
         return taken
@@ -236,11 +236,11 @@ class ArmLead:
         self._shortest = shortest
         self._longest = longest
         self._recent: deque[Micros] = deque(maxlen=100)
-        self.micros = max(shortest, longest // 10)  # until it is known: cautious
+        self.micros = max(shortest, longest // 10)  # a cautious value until there are measurements
         self.slow: Micros = 0  # the 99th percentile itself
 
     def note(self, took: Micros) -> None:
-        """An `arm` took so long."""
+        """Record the duration of one `arm` call."""
         self._recent.append(took)
         self.slow = sorted(self._recent)[int(len(self._recent) * 0.99)]
         self.micros = min(self._longest, max(self._shortest, 2 * self.slow))

@@ -1,8 +1,8 @@
 """The assigner: finds places for runs whose worker the leader chooses (`assignment: leader`).
 
-It ticks on the node that has the term, which fences its writes. Runs that are due soon go to the workers with the
-fewest runs. A run whose worker has died, or did nothing with it for a second, is placed again. Without a leader such
-runs wait for the next one: up to two term time-outs.
+It ticks on the leader, and the leader's term fences its writes. Runs that are due soon go to the workers with the
+fewest runs. If the worker dies, or does not start the run within a second, the assigner chooses another worker. Without
+a leader such runs wait for the next one: up to two term time-outs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EVERY: Micros = 500 * MILLISECOND
 
 
 class Assigner(Service):
-    """Gives runs to workers while this node has the term."""
+    """Assigns runs to workers while this node is the leader."""
 
     name = "assigner"
 
@@ -36,7 +36,7 @@ class Assigner(Service):
         self._idle = 0
 
     async def tick(self, now: Micros) -> Micros:
-        """One round. Most clusters have no such runs: then it looks less and less often."""
+        """Run one round. If there are no such runs, as in most clusters, the rounds become rarer."""
         term = self._leadership.term
         if term is None:
             return self._settings.renew_every
@@ -59,5 +59,5 @@ class Assigner(Service):
         return EVERY
 
     def wants(self, hint: Hint) -> bool:
-        """Whether a hint is a reason to look now."""
+        """Return whether this hint is a reason to look now."""
         return hint.kind == "runs" and self._idle < 20 and self._leadership.term is not None

@@ -1,8 +1,8 @@
 """Clock synchronisation: asks the store what time it is, often enough to start on the dot.
 
 Heartbeats and other calls bring the time along, but they are rare, or take several round trips. In between the clocks
-may drift apart, and a node waits that doubt out before each start (`store_clock.py`). Short questions, some
-times a second, keep it well below a millisecond.
+may drift apart, and a node delays each start by that uncertainty (`store_clock.py`). Short questions, some times a
+second, keep it well below a millisecond.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ store instead of 0.28, on Redis and on PostgreSQL), and so is worth twice as muc
 
 
 class ClockSync(Service):
-    """Keeps this node's doubt about the store's clock small. Nothing to do where both have the same clock."""
+    """Keeps this node's uncertainty about the store's clock small. If both have the same clock, there is
+    nothing to do.
+    """
 
     name = "clock sync"
 
@@ -32,7 +34,7 @@ class ClockSync(Service):
         self._every = settings.clock_every
 
     async def tick(self, now: Micros) -> Micros | None:
-        """Ask, and let the membership judge the answers."""
+        """Ask the store for its time, and pass the answers to the membership."""
         del now
         if not isinstance(self._clock, StoreClock):
             return None

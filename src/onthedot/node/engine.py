@@ -1,7 +1,7 @@
 """The engine: one node, with all its services.
 
-It makes the services in the order in which they need each other. A service wakes itself when it is given something to
-do, and asks others in its constructor to be woken when they have something for it. Hints of the store arrive here.
+It makes the services in the order in which they need each other. A service wakes itself when another service gives it
+work. In its constructor it registers callbacks with the services that give it work. Hints of the store arrive here.
 
 The engine runs on the loop it is started on. In production that loop has its own thread (`engine_thread.py`), so that
 a handler which blocks the application's loop cannot stop the heartbeat. In tests and in the simulator it is one virtual
@@ -59,7 +59,7 @@ from onthedot.stores.values import Node, PutJob
 logger = logging.getLogger("onthedot.node")
 
 LAST_OUTPUT = 3.0
-"""How long a stopping node tries to keep what its last attempts have left, in seconds."""
+"""How long, in seconds, a stopping node tries to store the output of its last attempts."""
 
 
 class Engine:
@@ -117,7 +117,7 @@ class Engine:
         store.hints.listen_for_loss(self._hear_of_loss)
 
     def _services(self) -> list[Service]:
-        """All that ticks on this node."""
+        """Return all services that tick on this node."""
         store, settings, events = self.store, self._settings, self.events
         return [
             self._membership,
@@ -158,7 +158,7 @@ class Engine:
         ]
 
     def _access_services(self) -> list[Service]:
-        """Without an audit there is nothing to seal, and there are no keys."""
+        """Return the services for audit and keys: none if there is no audit."""
         if self.recorder is None:
             return []
         sealer = AuditSealer(self.store, self._leadership, self._settings, self.events)
@@ -167,8 +167,8 @@ class Engine:
     # ── hints of the store ─────────────────────────────────────────────────────────────────────────────────
 
     def _hear(self, hint: Hint) -> None:
-        """Wake the services that want to know."""
-        if hint.kind == "ends":  # the most frequent one, and of no interest to the others
+        """Wake the services that this hint concerns."""
+        if hint.kind == "ends":  # the most frequent hint: no other service needs it
             if self.ends.wants(hint):
                 self.ends.wake()
             return
@@ -184,7 +184,7 @@ class Engine:
             self._leadership.wake()
 
     def _hear_of_loss(self, loss: Loss) -> None:
-        """The store has lost writes: act on the engine's thread, on whatever thread it was noticed."""
+        """Handle lost writes of the store on the engine's thread. Any thread may call this."""
         if self._home is not None and not self._home.is_closed():
             self._home.call_soon_threadsafe(self._store_has_lost, loss)
 
@@ -225,7 +225,7 @@ class Engine:
         self._loop.start()
 
     async def namesakes(self) -> list[Node]:
-        """Other living nodes with this node's name that do not drain."""
+        """Return the other living nodes that have this node's name and do not drain."""
         own = self._membership.incarnation
         living = await self.store.queries.list_nodes(living=True)
         return [node for node in living if node.id == self.node_id and node.incarnation != own and not node.draining]
@@ -286,7 +286,7 @@ class Engine:
         return abandoned
 
     def let_go(self) -> None:
-        """Close what works for the engine outside of its loop. Calling it twice is fine."""
+        """Close the helpers of the engine that work outside its loop. Calling it twice is fine."""
         self._runners.close()
         self._reporter.close()
         self.store.hints.forget(self._hear, self._hear_of_loss)
@@ -296,7 +296,7 @@ class Engine:
         await self._runners.end_programs()
 
     async def _try(self, service: Service, courtesy: Coroutine[Any, Any, None]) -> None:
-        """Hand over early what would expire by itself. An unavailable store must not end the drain."""
+        """Release something early that would otherwise expire. An unavailable store does not end the drain."""
         try:
             await courtesy
         except StoreUnavailable as error:
@@ -330,7 +330,7 @@ class Engine:
         ended.cancel()
 
     async def _wait_for_last_words(self) -> None:
-        """Cancelled coroutines get a second to clean up, and programs their grace. An attempt that ignores it is
+        """Cancelled coroutines get a second to clean up, and programs their grace. An attempt that ignores this is
         abandoned."""
         grace = self._settings.kill_after if self._runners.programs_run else 0
         give_up_at = self.clock.steady() + SECOND + grace
@@ -343,7 +343,7 @@ class Engine:
 
     @contextmanager
     def _patience_for_output(self) -> Iterator[None]:
-        """Limits how long the node waits for its last output; the rest stays in the spool for the next node."""
+        """Limit how long the node waits for its last output. The rest stays in the spool for the next node."""
         over = asyncio.get_running_loop().call_later(LAST_OUTPUT, self._patience.give_up)
         try:
             yield

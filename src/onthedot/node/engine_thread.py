@@ -1,9 +1,10 @@
 """The engine's own thread: user code that blocks the application's loop must not stop the heartbeat.
 
-A thread of its own does not protect the engine by itself. A loop that is always busy with turns of about a millisecond
-drops the interpreter's lock for moments too short for another thread to take it: the engine was measured to wait for
-seconds. So the engine pulses, and a small callback on the application's loop looks: when the pulse is overdue, it lets
-go of the interpreter until the engine has had its turn, 5 ms at most (`GiveWay`).
+A thread of its own does not protect the engine by itself. A busy loop with turns of about a millisecond releases the
+interpreter's lock only for very short moments. Another thread cannot take the lock in them: in measurements the engine
+waited for seconds. So the engine sends pulses, and a small callback on the application's loop checks them. If a pulse
+is overdue, the callback releases the interpreter's lock until the engine has had its turn, for 5 ms at most
+(`GiveWay`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger("onthedot")
 
-_CALM: Micros = 50 * MILLISECOND  # between two looks while no start is late: some 0.1 % of a core
+_CALM: Micros = 50 * MILLISECOND  # between two checks while no start is late: about 0.1 % of a core
 _BUSY: Micros = 5 * MILLISECOND
 _LATE: Micros = 1 * MILLISECOND
 _LONGEST_TURN = 5 * MILLISECOND / SECOND
@@ -60,7 +61,7 @@ class EngineThread:
         self._events = events
         self._clock = clock
         self._ids = ids
-        self._deliveries = tuple(deliveries)  # to the program's subscribers, for as long as the engine runs
+        self._deliveries = tuple(deliveries)  # sends events to the program's subscribers while the engine runs
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
@@ -70,7 +71,7 @@ class EngineThread:
         self._unwanted = False
 
     async def start(self, jobs: Sequence[Job]) -> None:
-        """Start the thread, and return when the engine ticks. Raises what kept it from starting."""
+        """Start the thread, and return when the engine ticks. Raise the error that prevented the start."""
         application_loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = application_loop.create_future()
         self.ended: asyncio.Future[BaseException | None] = application_loop.create_future()
@@ -134,7 +135,7 @@ class EngineThread:
             if output is not None:
                 output.spool.close()
             if isinstance(self._given, str):
-                await store.close()  # a store that was handed in stays open
+                await store.close()  # a store that the caller opened stays open
 
     async def _until_stopped(self, engine: Engine) -> None:
         broken = asyncio.create_task(engine.broken())
@@ -149,7 +150,9 @@ class EngineThread:
         await engine.stop(self._hurry)
 
     def _break(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback on the engine's loop has raised: a bug that must not pass for a working scheduler."""
+        """Break the engine after a callback on its loop has raised: this is a bug, and the scheduler must not seem to
+        work.
+        """
         error = context.get("exception")
         if isinstance(error, Exception):
             self._error = self._error or error
@@ -158,7 +161,7 @@ class EngineThread:
             loop.default_exception_handler(context)
 
     async def stop(self) -> None:
-        """Drain and leave. Raises what broke the engine, if something did."""
+        """Drain and leave. Raise the error that broke the engine, if there was one."""
         self._set(self._stop_wanted)
         error = await asyncio.shield(self.ended)
         if self._thread is not None:
@@ -167,7 +170,7 @@ class EngineThread:
             raise error
 
     def give_up(self) -> None:
-        """Leave as soon as the start is done: its caller has given up."""
+        """Leave when the start is complete, because its caller has given up."""
         self._unwanted = True
         self.hurry()
         self._set(self._stop_wanted)
@@ -177,7 +180,7 @@ class EngineThread:
         self._set(self._hurry)
 
     def ping(self, answer: Callable[[], None]) -> None:
-        """Call this on the engine's event loop; at once if it has ended."""
+        """Call this function on the engine's event loop, or here at once if that loop has ended."""
         ping_loop(self._loop, answer)
 
     def _set(self, event: asyncio.Event) -> None:
@@ -186,16 +189,16 @@ class EngineThread:
 
     @property
     def clock(self) -> Clock:
-        """The store's clock, as the engine knows it."""
+        """The engine's copy of the store's clock."""
         return self._clock if self._engine is None else self._engine.clock
 
     @property
     def recorder(self) -> Recorder | None:
-        """Records what this program changes; None where there is no world outside."""
+        """Return the recorder of this program's changes; None in virtual time."""
         return None if self._engine is None else self._engine.recorder
 
     async def on_store(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-        """Use the store from the application's loop, on the engine's."""
+        """Run work with the store on the engine's loop. Call this from the application's loop."""
         return await self.on_engine(lambda engine: work(engine.store))
 
     def _ticking(self) -> tuple[Engine, asyncio.AbstractEventLoop]:
@@ -204,26 +207,26 @@ class EngineThread:
         return self._engine, self._loop
 
     async def on_any_loop(self, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
-        """Use the engine's store: here if it can be used on any loop, else on the engine's. The work uses nothing else
-        of the engine that changes."""
+        """Run work with the engine's store: on this loop if the store allows any loop, otherwise on the engine's. The
+        work uses nothing else of the engine that changes."""
         engine, _ = self._ticking()
         return await (work(engine) if engine.store.any_loop else self.on_engine(work))
 
     async def on_engine(self, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
-        """Use the engine from the application's loop, on its own."""
+        """Run work with the engine on the engine's loop. Call this from the application's loop."""
         engine, loop = self._ticking()
         future = asyncio.run_coroutine_threadsafe(work(engine), loop)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             asking = asyncio.current_task()
-            if future.cancelled() and asking is not None and not asking.cancelling():  # not we, but the engine's end
+            if future.cancelled() and asking is not None and not asking.cancelling():  # the engine's end did it
                 raise StateError("the scheduler stopped before it could answer; ask again when it runs") from None
             raise
 
 
 async def _warn_of_store(url: str, store: Store) -> None:
-    """Log what can go wrong with this store's configuration."""
+    """Log the risks of this store's configuration."""
     if trouble := exposed(url):
         logger.warning("the connection to %s is %s", shown_url(url), trouble)
     with suppress(StoreUnavailable):  # the engine asks again, and reports it
@@ -243,7 +246,7 @@ async def _warn_of_namesakes(engine: Engine) -> None:
 
 
 class GiveWay:
-    """The engine's pulse, and the application loop's courtesy."""
+    """Lets the engine's thread run although the application's loop is busy."""
 
     def __init__(self, application_loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._application_loop = application_loop
@@ -258,18 +261,18 @@ class GiveWay:
     # ── on the engine's loop ─────────────────────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
-        """Begin to pulse, and to be looked after."""
+        """Begin to send pulses, and to check them on the application's loop."""
         self.pulse()
         self._application_loop.call_soon_threadsafe(self._look_later)
 
     def stop(self) -> None:
-        """Pulse no more; the next look is the last."""
+        """Send no more pulses. The next check is the last."""
         self._stopped = True
         if self._pulse_timer is not None:
             self._pulse_timer.cancel()
 
     def pulse(self) -> None:
-        """The engine is awake."""
+        """Record that the engine is awake."""
         self._turn.set()
         self._pulse_due = self._clock.steady() + self._period
         self._pulse_timer = asyncio.get_running_loop().call_later(self._period / SECOND, self.pulse)
@@ -281,14 +284,14 @@ class GiveWay:
         self._application_loop.call_later(self._period / SECOND, self.look)
 
     def look(self) -> bool:
-        """Let the engine go first if it is late; whether it was."""
+        """If the engine is late, let it run first. Return whether it was late."""
         if self._stopped:
             return False
         now = self._clock.steady()
         overdue = now > self._pulse_due + _LATE
         if overdue:
             self._turn.clear()
-            self._turn.wait(_LONGEST_TURN)  # what lets go of the interpreter's lock
+            self._turn.wait(_LONGEST_TURN)  # this releases the interpreter's lock
         crowded = overdue or now > self._look_due + _LATE
         self._period = _BUSY if crowded else _CALM
         self._look_later()

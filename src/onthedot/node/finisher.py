@@ -2,8 +2,8 @@
 
     outcome ──rules/retry, rules/recovery──▶ verdict ──▶ the next batch ──▶ the store
 
-A batch is written at once; what arrives while a write is in flight is the next one. So a lone finish waits for nothing,
-and a flood of them shares commits.
+If no write is in flight, the finisher writes at once. Verdicts that arrive during a write form the next batch. So a
+single finish does not wait, and many finishes share a commit.
 """
 
 from __future__ import annotations
@@ -57,17 +57,19 @@ class Finisher(Service):
         self._all_written.set()
 
     def on_accepted(self, listener: Callable[[list[Finish]], None]) -> None:
-        """Call this with the finishes that the store has accepted."""
+        """Register a callback for the finishes that the store has accepted."""
         self._on_accepted = listener
 
     # ── from outcome to verdict ──────────────────────────────────────────────────────────────────────────────
 
     def ended(self, attempts: list[Attempt]) -> None:
-        """Decide what becomes of these attempts, and write it with the next batch."""
+        """Decide the verdicts of these attempts, and write them with the next batch."""
         self._add([self._finish_of(attempt) for attempt in attempts])
 
     def give_up(self, leases: list[Lease]) -> None:
-        """These run by the store, and their verdicts were lost: let the job's guarantee decide once more."""
+        """Decide once more, by the job's guarantee, about attempts whose verdicts were lost: in the store they still
+        run.
+        """
         if not leases:
             return
         now, why = self._clock.now(), "the store has lost what became of it"
@@ -78,7 +80,7 @@ class Finisher(Service):
         self._add([Finish(*decided, 0, now) for decided in zip(leases, verdicts, strict=True)])
 
     def _finish_of(self, attempt: Attempt) -> Finish:
-        """What to write about an attempt. If it has committed its own finish, that is written once more."""
+        """Return what to write about an attempt. If the attempt has committed its own finish, repeat that one."""
         done = committed(attempt)
         if done is None:
             return Finish(attempt.lease, self._judge(attempt), attempt.started_at, attempt.ended_at)
@@ -121,16 +123,16 @@ class Finisher(Service):
         await self._all_written.wait()
 
     def lease_ids(self) -> list[str]:
-        """The leases of verdicts that the store has not acknowledged."""
+        """Return the leases of verdicts that the store has not acknowledged."""
         return [finish.lease.lease_id for finish in self._waiting]
 
     async def tick(self, now: Micros) -> Micros | None:
-        """Write one batch; it leaves the list only when the store has answered."""
+        """Write one batch. Remove it from the list only after the store has answered."""
         del now
         batch = self._waiting[: self._settings.batch]
         if not batch:
             return None
-        if self._reporter is not None:  # what they told last: their leases end with this write
+        if self._reporter is not None:  # the last messages of these attempts: their leases end with this write
             await self._reporter.write([finish.lease.lease_id for finish in batch])
         fault_points.point("finish.before_write")
         answers = await self._store.finish(batch)

@@ -1,4 +1,5 @@
-"""The heartbeat: registers this node and renews its lease. It knows until when the lease can be trusted.
+"""The heartbeat: registers this node and renews its lease. It computes the deadline until which this node may trust its
+lease.
 
 The lease rule: the local deadline counts from *before* the renewal was sent, on a clock that includes time spent
 suspended, less a margin. The store stamps later than that, so the holder gives up first.
@@ -28,7 +29,7 @@ OnFenced = Callable[[str], int]
 
 
 OnCancel = Callable[[Sequence[tuple[str, str]]], None]
-"""Called with the attempts that are to stop: their lease ids, and why."""
+"""Called with the attempts that must stop: their lease ids, and the reasons."""
 
 
 class Membership(Service):
@@ -40,7 +41,7 @@ class Membership(Service):
         super().__init__()
         self._store = store
         self._clock = clock
-        self._far_off = False  # it was reported that our own clock is
+        self._far_off = False  # whether we have reported that our own clock is off
         self._ids = ids
         self._settings = settings
         self._events = events
@@ -54,7 +55,7 @@ class Membership(Service):
         self.tasks: frozenset[str] = frozenset()  # what this node's program can do
         self.tzdata = tzdata_version()
         self.draining = False
-        self._leaving = False  # this process stops: its drain does not end any more
+        self._leaving = False  # this process stops: from now on it always drains
         self.node_id = settings.node_id or f"{socket.gethostname()}-{ids.token()[:8]}"
         self.incarnation = ""
 
@@ -65,33 +66,34 @@ class Membership(Service):
         labels: Iterable[str] | None = None,
         tasks: frozenset[str] | None = None,
     ) -> None:
-        """Ask for runs of these queues, labels and tasks from here on; None: as before. Others see it when the node
+        """Ask for runs of these queues, labels and tasks from here on; None: no change. Others see it when the node
         registers again."""
         self.queues = self.queues if queues is None else tuple(queues)
         self.labels = self.labels if labels is None else tuple(labels)
         self.tasks = self.tasks if tasks is None else tasks
 
     def on_fenced(self, listener: OnFenced) -> None:
-        """Call this when an incarnation of this process has ended."""
+        """Register a callback for the end of an incarnation of this process."""
         self._fenced.append(listener)
 
     def on_renewed(self, listener: Callable[[Micros], None]) -> None:
-        """Call this with every beat: until when, on the steady clock, this node trusts its lease. At once, too, if it
-        trusts it now."""
+        """Register a callback for each beat. It gets the deadline, on the steady clock, until which this node trusts
+        its lease. If the node trusts its lease now, the first call happens at once.
+        """
         self._renewed.append(listener)
         if self.deadline:
             listener(self.deadline)
 
     def on_cancel(self, listener: OnCancel) -> None:
-        """Call this with the attempts of this node that a user asks to stop."""
+        """Register a callback for the attempts of this node that a user cancels."""
         self._on_cancel = listener
 
     def on_free_to_work(self, listener: Callable[[], None]) -> None:
-        """Call this when this node may take work again after it was asked to drain."""
+        """Register a callback for the moment when this node may take work again after a drain."""
         self._on_free_to_work = listener
 
     def wants(self, hint: Hint) -> bool:
-        """Whether a hint is a reason to beat now: the answer to a beat brings cancels and drains."""
+        """Return whether this hint is a reason to beat now: the answer to a beat contains cancels and drains."""
         return hint.kind == "beats"
 
     @property
@@ -100,7 +102,7 @@ class Membership(Service):
         return self._clock.steady() < self.deadline
 
     def begin_leaving(self) -> None:
-        """Show this node as draining, with the next beat, which comes at once. It does not wait for the store."""
+        """Show this node as draining with the next beat, which is sent at once. Do not wait for the store."""
         self._leaving = self.draining = True
         self.wake()
 
@@ -147,7 +149,7 @@ class Membership(Service):
         return beat
 
     def heard(self, sent: Micros, store_now: Micros) -> None:
-        """Take the store's time from the answer to a call that was sent at this (steady) instant."""
+        """Use the store's time in the answer to a call that was sent at this (steady) instant."""
         clock = self._clock
         if not isinstance(clock, StoreClock):
             return
@@ -164,6 +166,6 @@ class Membership(Service):
             listener(self.deadline)
 
     async def leave(self) -> None:
-        """End the incarnation: others can take at once what it held."""
+        """End the incarnation, so that other nodes can take its runs at once."""
         self.deadline = 0
         await self._store.leave(self.incarnation)

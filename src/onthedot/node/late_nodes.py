@@ -1,7 +1,7 @@
 """Late nodes: the leader watches for nodes whose heartbeat is late, asks them to beat, and emits an event.
 
-No run moves because of it: a node is dead when its lease has ended, and not before. But an operator who reads the log
-wants to know that a node is silent before its runs are taken from it.
+A late heartbeat moves no run: a node is dead only when its lease has ended. But the operator learns from the log that a
+node is silent before other nodes take its runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from onthedot.stores.protocol import Store
 
 
 class LateNodes(Service):
-    """Looks at the leases of the others, as long as this node has the term."""
+    """Checks the leases of the other nodes while this node is the leader."""
 
     name = "late nodes"
 
@@ -29,7 +29,7 @@ class LateNodes(Service):
         self._late: dict[str, str] = {}  # incarnation → node
 
     async def tick(self, now: Micros) -> Micros:
-        """One look."""
+        """Check all leases once."""
         settings = self._settings
         if self._leadership.term is None:
             self._late.clear()

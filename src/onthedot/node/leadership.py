@@ -7,7 +7,7 @@ follower ──campaign──▶ leader(term n) ──renew──▶ leader(term
 
 With one shard the store prefers the node that registered earliest. With several, each node campaigns for the shards
 that it owns by hash (`rules/shards.py`), and for others only when their owner does not. It hands over shards of other
-nodes one at a time. All of that is preference: the number and the layout of the term are checked in every plan.
+nodes one at a time. All of this is only a preference. Each plan checks the number and the layout of the term.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from onthedot.stores.protocol import Store
 from onthedot.stores.values import Layout, Term
 
 MOST_DOUBLINGS = 6
-"""A shard that came back from its owner is offered to it again later and later: after 3 s, 6 s, … 192 s."""
+"""If an owner loses a shard that it got back, the next offer comes later: after 3 s, 6 s, … 192 s."""
 
 
 class Leadership(Service):
-    """Campaigns for the terms of shards, and keeps them."""
+    """Campaigns for the terms of shards, and renews them."""
 
     name = "leadership"
 
@@ -42,15 +42,15 @@ class Leadership(Service):
         self._clock = clock
         self._settings = settings
         self._events = events
-        self._layout = Layout()  # as this node knows it; the store refuses writes of another one
+        self._layout = Layout()  # the layout that this node knows; the store refuses writes with another layout
         self.terms: dict[int, Term] = {}  # by shard
         self._misplaced: dict[int, Micros] = {}  # shards that we hold and another owns: since when (steady)
-        self._offered: Counter[tuple[int, str]] = Counter()  # how often a shard was handed over to its owner
+        self._offered: Counter[tuple[int, str]] = Counter()  # how often we handed a shard over to its owner
         self._handed_over_at: Micros | None = None  # steady
 
     @property
     def term(self) -> Term | None:
-        """The term of shard 0: its holder does what must be done once in the cluster."""
+        """The term of shard 0: its holder does the work that only one node in the cluster does."""
         return self.terms.get(0)
 
     async def tick(self, now: Micros) -> Micros:
@@ -66,7 +66,7 @@ class Leadership(Service):
         await self._renew()
         try:
             await self._stand(now)
-        except TermLost:  # the layout is another one than we knew
+        except TermLost:  # the layout has changed
             await self._learn_layout()
             return 0
         return self._settings.renew_every
@@ -86,11 +86,13 @@ class Leadership(Service):
             renewed = await self._store.renew(term, ttl=self._settings.term_ttl)
             if renewed is None:
                 self.lost(term)
-            elif term.shard in self.terms:  # else it was lost in the meantime
+            elif term.shard in self.terms:  # otherwise the term was lost in the meantime
                 self.terms[term.shard] = renewed
 
     async def _stand(self, now: Micros) -> None:
-        """Campaign for what is ours, or free; hand over what is another's. `TermLost` if the layout has changed."""
+        """Campaign for shards that are ours or free, and hand over shards of other nodes. Raise `TermLost` if the
+        layout has changed.
+        """
         if self._layout.shards == 1:
             if self.term is None:
                 await self._campaign(0, patience=self._settings.renew_every)
@@ -105,7 +107,7 @@ class Leadership(Service):
         await self._hand_over(owned_by)
 
     async def _candidates(self, now: Micros) -> list[Candidate]:
-        """The living planners that do not drain, newest incarnations first."""
+        """Return the living planners that do not drain, newest incarnations first."""
         return [
             Candidate(node.id, node.incarnation, node.tzdata)
             for node in await self._store.queries.list_nodes(living=True, now=now)
@@ -141,11 +143,11 @@ class Leadership(Service):
                 return
 
     def wants(self, hint: Hint) -> bool:
-        """Whether a hint is a reason to campaign now: a term was handed over, or the layout has changed."""
+        """Return whether this hint is a reason to campaign now: a term was handed over, or the layout has changed."""
         return hint.kind == "terms" and (self.term is None or self._layout.shards > 1)
 
     def lost(self, term: Term) -> None:
-        """Stop planning a shard: the store has said that this term is over."""
+        """Stop planning a shard: the store has reported that this term is over."""
         held = self.terms.get(term.shard)
         if held is not None and held.number == term.number:
             del self.terms[term.shard]

@@ -20,18 +20,18 @@ from onthedot.stores.protocol import Store
 T = TypeVar("T")
 
 BATCH = 16
-"""How many attempts are looked at in one tick."""
+"""How many attempts one tick handles."""
 LOOK_EVERY: Micros = 5 * SECOND
-"""Between two looks into the spool, if the service is not woken."""
+"""The delay between two checks of the spool, if nothing wakes the service."""
 ADOPT_EVERY: Micros = 60 * SECOND
-"""Between two looks for records that a killed process has left."""
+"""The delay between two searches for records that a killed process has left."""
 MEASURE_EVERY: Micros = 10 * SECOND
-"""Between two looks at how much waits, while the output store is away."""
+"""The delay between two checks of how much output waits, while the output store is unavailable."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1 * SECOND, 5 * 60 * SECOND
 
 PRUNE_EVERY: Micros = HOUR
 BREATH: Micros = 200 * MILLISECOND
-"""Between two groups of runs."""
+"""The delay between two groups of runs."""
 ENOUGH = 3
 """A round ends when so many groups in a row had nothing to remove: runs go in about the order of their ids. Once a day
 a round goes through all groups."""
@@ -45,7 +45,7 @@ class Patience:
         self._over = False
 
     async def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work gives; `OutputUnavailable` if it was given up."""
+        """Return the result of the work. Raise `OutputUnavailable` after `give_up`."""
         task = asyncio.create_task(work)
         self._under_way.add(task)
         if self._over:
@@ -61,16 +61,17 @@ class Patience:
             self._under_way.discard(task)
 
     def give_up(self) -> None:
-        """Wait no more, now or later."""
+        """End the current wait, and wait no more."""
         self._over = True
         for task in self._under_way:
             task.cancel()
 
 
 class OutputKeeper(Service):
-    """Moves the output of ended attempts from this machine's spool to the output store, and tries again what failed.
-    Nothing that goes wrong here reaches a job. While the output store is away at most `most` bytes wait: then what has
-    waited longest is lost, and an event reports it."""
+    """Moves the output of ended attempts from this machine's spool to the output store, and retries failed moves.
+    No error here affects a job. While the output store is unavailable, at most `most` bytes wait. Beyond that the
+    oldest output is lost, and an event reports it.
+    """
 
     name = "output keeper"
 
@@ -98,7 +99,7 @@ class OutputKeeper(Service):
         self._adopt_at: Micros = 0
 
     async def tick(self, now: Micros) -> Micros:
-        """Keep a few; what is left is kept in the next tick."""
+        """Store the output of a few attempts. The next tick continues."""
         if not self.spool.is_used:
             return LOOK_EVERY
         if now >= self._adopt_at:
@@ -110,7 +111,7 @@ class OutputKeeper(Service):
             try:
                 await self._patience.wait(self._outputs.keep(name, log, artifacts))
             except FileNotFoundError:
-                continue  # another process of this machine has kept it meanwhile
+                continue  # another process of this machine has stored it meanwhile
             except (OutputUnavailable, OSError) as error:
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE) or _FIRST_PAUSE
                 self._events.emit(OutputNotKept(name.run_id, name.attempt, str(error), self._pause))
@@ -130,13 +131,14 @@ class OutputKeeper(Service):
             self._events.emit(OutputsLost(dropped, lost))
 
     async def keep_last(self, now: Micros) -> None:
-        """Keep all that waits, as long as that goes well: the node stops."""
+        """Store all output that waits, until something fails. The node stops."""
         while await self.tick(now) == 0:
             continue
 
     async def _adopt(self) -> None:
-        """Hand in the records of attempts that have ended, as the store knows, and that nobody has handed in. A run
-        that the store does not know may be another store's whose spool is the same: it must be silent for a day."""
+        """Submit records that nobody has submitted, if their attempts have ended in the store. A run that the store
+        does not know may belong to another store with the same spool. Its records must be unchanged for a day.
+        """
         now = self._wall()
         for name, written_at in await asyncio.to_thread(self.spool.left, 10 * BATCH, before=now - ADOPT_EVERY):
             ended = await self._store.queries.list_attempts(name.run_id)
@@ -146,8 +148,9 @@ class OutputKeeper(Service):
 
 
 class OutputPruner(Service):
-    """Removes the output of runs that the store has forgotten, as long as this node has the term: a thousand runs in
-    a tick, from the smallest ids on. Fresh output stays for an hour, whatever the store knows of its run."""
+    """Removes the output of runs that the store has removed, while this node is the leader: a thousand runs per tick,
+    smallest ids first. New output stays for an hour, even if the store does not know its run.
+    """
 
     name = "output pruner"
 
@@ -173,7 +176,7 @@ class OutputPruner(Service):
         self._full = False
 
     async def tick(self, now: Micros) -> Micros:
-        """One group; at the end of the round, the next one is a while away."""
+        """Handle one group. After the last group of a round, wait a while before the next round."""
         if self._leadership.term is None:
             self._groups = []
             return PRUNE_EVERY // 60

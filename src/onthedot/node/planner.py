@@ -1,4 +1,4 @@
-"""The planner: writes runs before they are due, as long as this node has the term.
+"""The planner: writes runs before they are due, while this node is the leader.
 
 Runs are planned `lookahead` (30 s) ahead, longer than a term's time-out, so that the runs of the next seconds are
 in the store when a leader dies. The term fences every write; the watermark, moved by compare-and-set in the same
@@ -24,15 +24,15 @@ from onthedot.stores.protocol import Store
 from onthedot.stores.values import Replanned, Term
 
 MOST_SLOTS_PER_PASS = 5_000
-"""How many slots one pass gives their fates, over all schedules: after an outage, some 20 ms of arithmetic."""
+"""How many slots one pass decides about, over all schedules: after an outage, about 20 ms of arithmetic."""
 LARGEST_STEP: Micros = 300 * SECOND
-"""A clock that jumps further ahead is doubted."""
+"""The planner doubts a clock that jumps further ahead."""
 LOOK_TWICE: Micros = SECOND
-"""How long a doubt is waited out."""
+"""How long the planner waits while it doubts a clock."""
 
 
 class Planner(Service):
-    """Turns the schedules whose next slot comes near into runs."""
+    """Writes runs for the schedules whose next slot is near."""
 
     name = "planner"
 
@@ -46,7 +46,7 @@ class Planner(Service):
         self._replanner = Replanner(store, settings)
 
     async def tick(self, now: Micros) -> Micros:
-        """One pass over the schedules that are due for planning, of each shard that is ours."""
+        """Plan the due schedules of each of our shards once."""
         terms = sorted(self._leadership.terms.values(), key=lambda term: term.shard)
         if not terms:
             return self._settings.plan_every
@@ -57,10 +57,10 @@ class Planner(Service):
         return min([await self._pass(term, now) for term in terms])
 
     async def _pass(self, term: Term, now: Micros) -> Micros:
-        """One pass over a shard; how long until the next."""
+        """Plan the due schedules of a shard once. Return the delay until the next pass."""
         try:
             if not await self._replanner.step(term):
-                return 0  # first of all the next slots are to be right
+                return 0  # before planning, the next slots must be right
             return await self._plan(term, now)
         except TermLost:
             self._leadership.lost(term)
@@ -83,7 +83,9 @@ class Planner(Service):
     def _windows(
         self, schedules: list[ScheduleState], until: Micros, now: Micros, places: list[Place]
     ) -> tuple[list[tuple[ScheduleState, Window]], bool]:
-        """The windows of one pass, and whether schedules are left for the next: the engine must not be kept busy."""
+        """Return the windows of one pass, and whether schedules are left for the next pass. A pass must not block the
+        engine for long.
+        """
         windows: list[tuple[ScheduleState, Window]] = []
         slots = 0
         for state in schedules:
@@ -114,16 +116,16 @@ class Planner(Service):
             self._events.emit(told)
 
     def wants(self, hint: Hint) -> bool:
-        """Whether a hint is a reason to look now."""
+        """Return whether this hint is a reason to plan now."""
         return hint.kind == "schedules"
 
 
 class Replanner:
     """Computes next slots again after an update of the zone data.
 
-    A term knows which version its shard's next slots were computed with. If that is not its own, all of them are looked
-    at before anything is planned, a batch at a time: a zone that has moved its clocks may have moved a slot to before
-    the instant at which the planner would look. What is planned already stays, since people have seen it.
+    A term knows which version its shard's next slots were computed with. If this node has another version, it checks
+    all next slots before it plans anything, one batch at a time. New zone data may have moved a slot to before the
+    instant at which the planner would check it. Runs that are planned already stay, because people have seen them.
     """
 
     def __init__(self, store: Store, settings: Settings) -> None:
@@ -133,7 +135,7 @@ class Replanner:
         self._done: dict[int, int] = {}  # shard → the term that has nothing left to do
 
     async def step(self, term: Term) -> bool:
-        """One batch of a shard; whether none is left. `TermLost` as in `plan`."""
+        """Handle one batch of a shard. Return whether none is left. Raise `TermLost` as `plan` does."""
         if term.zones == term.tzdata or self._done.get(term.shard) == term.number:
             return True
         here, most = (term.shard, term.number), self._settings.batch
@@ -150,7 +152,7 @@ class Replanner:
 
 
 def _anew(state: ScheduleState) -> Replanned | None:
-    """The next slot by our zone data, if it is another one."""
+    """Return the next slot by our zone data, if it differs."""
     schedule = find_schedule(state.record.job, state.schedule_id)
     if schedule is None:
         return None
@@ -161,10 +163,10 @@ def _anew(state: ScheduleState) -> Replanned | None:
 
 
 class StepGuard:
-    """Doubts a clock that jumps ahead: planning by it would skip everything that it passed over as missed.
+    """Doubts a clock that jumps ahead: by such a clock the planner would skip all slots in between as missed.
 
-    A step of more than five minutes against the steady clock is believed when it was seen three times. Time spent
-    suspended is no step: the steady clock counts it.
+    A step of more than five minutes against the steady clock is accepted after the guard has seen it three times. Time
+    spent suspended is not a step, because the steady clock counts it.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -173,7 +175,7 @@ class StepGuard:
         self._doubts = 0
 
     def jump(self, now: Micros) -> Micros:
-        """How far the clock has jumped ahead, as long as that is to be doubted; else 0."""
+        """Return how far the clock has jumped ahead while the jump is in doubt; otherwise 0."""
         zero = now - self._clock.steady()
         ahead = 0 if self._zero is None else zero - self._zero
         if ahead > LARGEST_STEP and self._doubts < 2:

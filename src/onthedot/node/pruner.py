@@ -1,8 +1,8 @@
 """The pruner: removes history beyond the retention policy, a few hundred rows at a time.
 
-It ticks on the node that has the term: one is enough. Nothing depends on that, since the store guards every removal and
-counts it in the same write. A round is a row of steps, each of them one call to the store per tick, so that others
-get their turn: what is too old, jobs with too many runs, then skips and nodes.
+It ticks only on the leader, because one node is enough. Safety does not depend on that: the store guards every removal
+and counts it in the same write. A round has several steps: runs that are too old, jobs with too many runs, then skips
+and nodes. Each tick makes one call to the store, so that other services get their turn.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from onthedot.settings import Settings
 from onthedot.stores.protocol import Store
 
 Step = Callable[[], Awaitable[bool]]
-"""One call to the store; whether it is to be made again."""
+"""One call to the store. It returns whether the call must be repeated."""
 
 LOOK_AT = 100_000
-"""How many finished runs are counted, at most, to find jobs that have too many: some 20 ms, once per round."""
+"""How many finished runs the pruner counts at most to find jobs that have too many: about 20 ms, once per round."""
 BREATH = 20 * MILLISECOND
-"""Between two steps: a batch keeps SQLite's writer for some 8 ms, and starts that are due must not queue up behind
+"""The delay between two steps. A batch keeps SQLite's writer for about 8 ms, and due starts must not queue up behind
 them. That still is more than 10,000 runs a second."""
 TELL_EVERY = 50_000
-"""A long round emits an event after so many runs."""
+"""A long round emits an event each time after this many runs."""
 
 
 class Pruner(Service):
-    """Prunes history as long as this node has the term."""
+    """Prunes history while this node is the leader."""
 
     name = "pruner"
 
@@ -47,19 +47,19 @@ class Pruner(Service):
         self._settings = settings
         self._events = events
         self._steps: deque[Step] = deque()  # what is left of the round
-        self._next_job: dict[Quota, int] = {}  # where the search for crowded jobs goes on
-        self._passed: dict[tuple[int | None, frozenset[RunState]], Mark] = {}  # what a cut has looked at before
+        self._next_job: dict[Quota, int] = {}  # where the search for crowded jobs continues
+        self._passed: dict[tuple[int | None, frozenset[RunState]], Mark] = {}  # how far each cut has read before
         self._passed_since: Micros = 0
-        self._runs = self._skips = self._nodes = 0  # gone, and not told yet
+        self._runs = self._skips = self._nodes = 0  # removed, but not reported yet
 
     async def tick(self, now: Micros) -> Micros:
-        """One step of the round; at its end, the next round is a while away."""
+        """Do one step of the round. After the last step, wait a while before the next round."""
         del now
         term = self._leadership.term
         if term is None:
             self._steps.clear()
             self._tell()
-            return self._settings.renew_every  # it may be ours any moment
+            return self._settings.renew_every  # this node may become leader at any moment
         if not self._steps:
             self._begin(term.until - self._settings.term_ttl)  # the store's clock, as the term was last renewed
         fault_points.point("prune.before_write")
@@ -71,7 +71,7 @@ class Pruner(Service):
 
     def _begin(self, now: Micros) -> None:
         policy = self._settings.retention
-        if now - self._passed_since >= DAY:  # once in a while from the oldest on, for what could not go before
+        if now - self._passed_since >= DAY:  # sometimes from the oldest run on: some could not be removed before
             self._passed.clear()
             self._passed_since = now
         self._steps.extend(partial(self._prune_runs, cut) for cut in retention.cuts_by_age(policy, now=now))
@@ -81,7 +81,9 @@ class Pruner(Service):
             self._steps.extend([partial(self._prune_skips, until), partial(self._prune_nodes, until)])
 
     async def _prune_runs(self, cut: Cut) -> bool:
-        """Go on behind what was passed over before: failures stay for months, and need not be read every minute."""
+        """Continue after the runs that were kept before: failures stay for months, so they are not read
+        every minute.
+        """
         key = (cut.job_id, cut.states)
         pruned = await self._store.prune_runs(cut, after=self._passed.get(key), limit=self._settings.batch)
         if pruned.passed is not None:
@@ -90,7 +92,7 @@ class Pruner(Service):
         return pruned.more
 
     async def _find_crowded(self, quota: Quota, now: Micros) -> bool:
-        """One look per round; crowded jobs are pruned at its end."""
+        """Search once per round for crowded jobs. They are pruned at the end of the round."""
         crowded = await self._store.queries.find_crowded(quota.keep, after=self._next_job.get(quota, 0), limit=LOOK_AT)
         self._next_job[quota] = crowded.passed or 0
         for job_id, newest in crowded.marks:

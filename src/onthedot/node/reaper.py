@@ -25,10 +25,10 @@ class Reaper(Service):
         self._events = events
 
     async def tick(self, now: Micros) -> Micros:
-        """One sweep."""
+        """Recover orphans once."""
         if not self._membership.trusted:
-            return self._settings.reap_every  # our own lease may have ended: the heartbeat finds out first
-        own = self._membership.incarnation  # it lives: a clock that was set forward only makes its lease look ended
+            return self._settings.reap_every  # our own lease may have ended: the heartbeat must check first
+        own = self._membership.incarnation  # this node lives: a clock that was set forward
         found = await self._store.orphans(limit=self._settings.batch)
         orphans = [lease for lease in found if lease.incarnation != own]
         if not orphans:

@@ -1,9 +1,9 @@
-"""The reserver: looks for work, as much as there is room for.
+"""The reserver: reserves as many runs as this node has room for.
 
     reserve ──▶ later: the armer holds them ──arm──▶ seats
        └─────── due, without gates: reserved and armed in one write ──▶ seats
 
-A look that brought no answer is repaired by asking the store what this node holds.
+If a call has no answer, the reserver asks the store which leases this node holds.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from onthedot.stores.protocol import Store
 from onthedot.stores.values import ReserveRequest
 
 APART: Micros = 2 * MILLISECOND
-"""Between two looks that find nothing, after the first `MOST_EMPTY`. So a worker spends little on runs that are for
-others."""
+"""The delay between two calls that find nothing, after the first `MOST_EMPTY`. So a worker spends little time on runs
+that other workers start.
+"""
 
 MOST_EMPTY = 3
 
 
 class Reserver(Service):
-    """Reserves runs: those that are due and have no gates go to the seats, the others to the armer."""
+    """Reserves runs: due runs without gates go to the seats, the others to the armer."""
 
     name = "reserver"
 
@@ -54,17 +55,17 @@ class Reserver(Service):
         self._settings = settings
         self._clock = clock
         self._ids = ids
-        self._look_at: Micros = 0  # when the store said that something may be free
-        self._unanswered: frozenset[str] | None = None  # look back: these leases may be ours without our knowing
+        self._look_at: Micros = 0  # when the store reported that something may be free
+        self._unanswered: frozenset[str] | None = None  # leases that may be ours although we had no answer
         self._asked = 0
-        self._empty = 0  # looks in a row, each soon after the one before, that found nothing
+        self._empty = 0  # consecutive calls that found nothing, each soon after the one before
         self._looked_at: Micros = -SECOND  # when the last one ended, on the steady clock
         armer.on_room(self.wake)
         seats.on_free(self.wake)
         membership.on_free_to_work(self.wake)
 
     async def tick(self, now: Micros) -> Micros | None:
-        """One look."""
+        """Reserve runs once."""
         if self._empty >= MOST_EMPTY and (left := self._looked_at + APART - self._clock.steady()) > 0:
             return left
         settings, membership = self._settings, self._membership
@@ -73,7 +74,7 @@ class Reserver(Service):
         ask = self._ask(now)
         if ask is None:
             return settings.poll_every
-        self._look_at = NEVER  # whatever we are told from here on is news
+        self._look_at = NEVER  # a hint from here on concerns the next call
         sent = self._clock.steady()
         try:
             reserved = await self._store.reserve(ask)
@@ -92,7 +93,7 @@ class Reserver(Service):
         self._look_at = NEVER if reserved.look_again_at is None else reserved.look_again_at
         if self._look_at > reserved.now:
             return min(self._look_at - reserved.now, settings.poll_every)
-        # More is free already. If we got something, ask on; if not, we have no room, and are woken when we do.
+        # More is free already. If we got something, ask again. If not, we have no room; a callback wakes us later.
         return 0 if reserved.armed or reserved.held else settings.poll_every
 
     def _count_look(self, *, found: bool) -> None:
@@ -102,7 +103,7 @@ class Reserver(Service):
         self._looked_at = now
 
     def _ask(self, now: Micros) -> ReserveRequest | None:
-        """What to ask for; None: nothing, because there is no room or this node may not."""
+        """Return what to ask for; None if there is no room, or if this node may take no work."""
         settings, membership, seats = self._settings, self._membership, self._seats
         free = self._armer.free_seats
         if membership.draining or not settings.works:
@@ -128,21 +129,22 @@ class Reserver(Service):
         )
 
     def _lapse(self) -> Micros:
-        """How long a reservation lasts after its due instant: enough for the arm under way and for the next. Otherwise
-        this worker would reserve the same runs again while it arms them, and start none."""
+        """Return how long a reservation lasts after its due instant: long enough for the current `arm` and the next
+        one. Otherwise this worker would reserve the same runs again while it arms them, and start none."""
         settings = self._settings
         return min(max(settings.lapse, 3 * self._armer.slowest), max(settings.lapse, settings.node_ttl))
 
     def store_has_lost(self) -> None:
-        """Acknowledged writes are gone: look at once what the store believes that we hold."""
+        """Handle the loss of acknowledged writes: read at once which leases we hold in the store."""
         self._unanswered = self._unanswered or frozenset()
         self.wake()
 
     async def _look_back(self, unanswered: frozenset[str]) -> None:
-        """A reserve without an answer may have been done all the same: what we hold tells what the answer was.
+        """Recover from a `reserve` without an answer, which may have succeeded: the leases that we hold are its answer.
 
-        Only leases of that ask are taken on. Any other that runs, by the store, and not here, has run here before: its
-        verdict was acknowledged and lost. It is never begun a second time under its fence; its guarantee decides.
+        We accept only leases of that call. Any other lease that runs in the store, but not here, ran here before: the
+        store acknowledged its verdict and lost it. Such an attempt never starts again under its fence. The job's
+        guarantee decides about it.
         """
         known = {*self._seats.lease_ids(), *self._armer.lease_ids(), *self._finisher.lease_ids()}
         incarnation = self._membership.incarnation
@@ -153,7 +155,7 @@ class Reserver(Service):
             self._unanswered = unanswered
             raise
         if incarnation != self._membership.incarnation:
-            return  # it has ended meanwhile, and all that it held is for others
+            return  # the incarnation has ended meanwhile: other nodes take its runs
         found = [lease for lease in held if lease.lease_id not in known]
         ours = [lease for lease in found if lease.lease_id in unanswered]
         self._armer.hold([lease for lease in ours if not lease.fence])
@@ -161,5 +163,5 @@ class Reserver(Service):
         self._finisher.give_up([lease for lease in found if lease.fence and lease.lease_id not in unanswered])
 
     def wants(self, hint: Hint) -> bool:
-        """Whether a hint is a reason to look now."""
+        """Return whether this hint is a reason to look for work now."""
         return hint.kind == "runs" and hint.ready_at - self._settings.horizon < self._look_at

@@ -1,7 +1,7 @@
 """The runners of one node: one for each kind of task that it can do here.
 
-Handlers, HTTP calls and containers can be run from the start on. Programs need a guard process: it is started when the
-first job with a command or steps is stored, or at once if the settings say so.
+Handlers, HTTP calls and containers can be run from the start on. Programs need a guard process: it starts when the
+first job with a command or steps is stored, or at once if the settings require it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from onthedot.stores.protocol import Store
 
 
 class RunnerSet:
-    """Makes the runners, tells the node what it can do with them, and ends them."""
+    """Makes the runners, reports to the node which tasks they can run, and ends them."""
 
     def __init__(
         self,
@@ -75,8 +75,9 @@ class RunnerSet:
         return self._programs is not None and self._programs.busy
 
     def open(self, application_loop: asyncio.AbstractEventLoop, jobs: Sequence[Job]) -> None:
-        """Make the runners, ready for these jobs. Coroutines run on the application's loop, all else is driven from
-        this one."""
+        """Make the runners, ready for these jobs. Coroutines run on the application's loop. This loop controls all
+        other runners.
+        """
         settings = self._settings
         self._runners = make_runners(
             self._host(), application_loop,
@@ -94,7 +95,7 @@ class RunnerSet:
         warm_up_children(self._runners, jobs)
 
     async def open_programs(self, jobs: Iterable[Job]) -> None:
-        """Run commands and steps from here on, if that is wanted here and this machine can."""
+        """Run commands and steps from here on, if the settings allow them and this machine supports them."""
         settings = self._settings
         wanted = settings.programs
         if wanted is None:
@@ -119,7 +120,7 @@ class RunnerSet:
         self._membership.serve(tasks=self._registry.task_names())
 
     def _host(self) -> Host:
-        """What the runners need to know of this node."""
+        """Return the data about this node that the runners need."""
         seats = self._seats
         return Host(
             asyncio.get_running_loop(), self._clock, self._settings, self._registry,
@@ -131,7 +132,7 @@ class RunnerSet:
         return TaskFiller(secrets_of(self._store.documents, self._registry.providers))
 
     def _records(self) -> program_services.SpoolKeeper | None:
-        """Where output is handed in; None: it is not kept."""
+        """Return where the runners submit output; None if this node keeps no output."""
         keeper, home = self._keeper, asyncio.get_running_loop()
         if keeper is None:
             return None
@@ -143,12 +144,12 @@ class RunnerSet:
         return program_services.SpoolKeeper(keeper.spool, handed_in)
 
     async def hooks_called(self, patience: Micros) -> None:
-        """Wait until the hooks of what has ended were called, at most so long."""
+        """Wait until the hooks of ended attempts were called, at most for this time."""
         if self._hooks is not None:
             await self._hooks.settled(patience)
 
     def close(self) -> None:
-        """End what runs outside of the engine's loop. Twice is fine."""
+        """End everything that runs outside the engine's loop. Calling it twice is fine."""
         for runner in self._runners.values():
             runner.close()
         self._runners = {}
@@ -156,7 +157,7 @@ class RunnerSet:
             self._hooks.close()
 
     async def end_programs(self) -> None:
-        """Let go of the guard, and of all that it runs. Twice is fine."""
+        """Close the guard, which ends all its programs. Calling it twice is fine."""
         guard, self._guard = self._guard, None
         if self._programs is not None:
             await self._programs.left()

@@ -25,13 +25,13 @@ from onthedot.runners.registry import Registry
 from onthedot.runners.runner import Runner
 from onthedot.settings import Settings
 
-_RECHECK = SECOND  # no timer trusts the clock for longer: it may be set
+_RECHECK = SECOND  # no timer runs for longer, because somebody may set the clock
 _UNTRUSTED = 20 * MILLISECOND
 
-_BUDGET = 50 * MILLISECOND  # how much work may wait on this node, armed, for a seat
-_MOST_JOBS = 1_000  # remembered at a time: a node's memory must not grow with the number of jobs
-_LATE = 50 * MILLISECOND  # a start that is later than this was held up here
-_WEIGHT = 0.2  # of the newest duration in a job's mean
+_BUDGET = 50 * MILLISECOND  # how much armed work may wait on this node for a seat
+_MOST_JOBS = 1_000  # how many jobs are remembered: a node's memory must not grow with the number of jobs
+_LATE = 50 * MILLISECOND  # a start that is later than this was delayed by this node
+_WEIGHT = 0.2  # the weight of the newest duration in a job's mean
 
 
 class Seats:
@@ -56,7 +56,7 @@ class Seats:
         self._events = events
         self._clock = clock
         self._reporter = reporter
-        self._running: dict[str, Attempt] = {}  # by lease id: armed, and its seat not free again
+        self._running: dict[str, Attempt] = {}  # by lease id: attempts that are armed, and whose seat is not free again
         self._unfired: set[Attempt] = set()  # armed, and waiting for their instant
         self._runners: Mapping[str, Runner] = {}
         self._on_free: list[Callable[[], None]] = []
@@ -68,22 +68,22 @@ class Seats:
         self._runners = runners
 
     def on_free(self, listener: Callable[[], None]) -> None:
-        """Call this whenever attempts have ended."""
+        """Register a callback for the end of attempts."""
         self._on_free.append(listener)
 
     @property
     def taken(self) -> int:
-        """How many attempts have a seat, or wait for one in a moment."""
+        """The number of attempts that have a seat, or get one in a moment."""
         return len(self._running)
 
     @property
     def free(self) -> int:
-        """How many more attempts could start."""
+        """The number of further attempts that could start."""
         return max(0, self._seats - len(self._running))
 
     @property
     def unfired(self) -> int:
-        """How many of them are armed, and start at their due instant."""
+        """The number of attempts that are armed, and start at their due instant."""
         return len(self._unfired)
 
     @property
@@ -116,10 +116,10 @@ class Seats:
             self._fire(due_at, attempts)
 
     def _fire(self, due_at: Micros, attempts: list[Attempt]) -> None:
-        """Start these if it is time; a timer may ring early, and the clock may be set."""
+        """Start these attempts if they are due. A timer may ring early, and somebody may set the clock."""
         wait = due_at - self._clock.now()
         if due_at and wait <= 0 and not self._membership.trusted:
-            wait = _UNTRUSTED  # we overslept: the next beat tells whether these are ours still
+            wait = _UNTRUSTED  # we overslept: the next beat shows whether these attempts are still ours
         if wait > 0:
             asyncio.get_running_loop().call_later(min(wait, _RECHECK) / SECOND, self._fire, due_at, attempts)
             return
@@ -135,7 +135,7 @@ class Seats:
                 self._runners[kind].start(mine)
 
     def _kind(self, lease: Lease) -> str:
-        """Which runner a lease's task needs."""
+        """Return the kind of runner that a lease's task needs."""
         job = lease.record.job
         if isinstance(job.task, Http | Container):
             return task_name(job.task)
@@ -150,12 +150,12 @@ class Seats:
     # ── from runner to finisher ──────────────────────────────────────────────────────────────────────────────
 
     def started(self, attempts: list[Attempt]) -> None:
-        """User code has begun."""
+        """Record that user code has begun."""
         for attempt in attempts:
             self._events.emit(AttemptStarted(attempt.lease, attempt.started_at))
 
     def ended(self, attempts: list[Attempt]) -> None:
-        """These have their outcomes: pass them on, and look for more work."""
+        """Pass the outcomes of these attempts to the finisher, and look for more work."""
         for attempt in attempts:
             if not attempt.stuck:
                 self._running.pop(attempt.lease.lease_id, None)
@@ -166,13 +166,13 @@ class Seats:
         self._tell_free()
 
     def stuck(self, attempts: list[Attempt]) -> None:
-        """Handlers that do not stop: decided without them, and their seats are lost until they end."""
+        """Decide attempts whose handlers do not stop. Their seats are not free until the handlers end."""
         for attempt in attempts:
             zombies = sum(seated.stuck for seated in self._running.values())
             self._events.emit(ZombieHandler(attempt.lease, zombies))
 
     def freed(self, attempts: list[Attempt]) -> None:
-        """Zombies have ended after all."""
+        """Free the seats of these zombies: their handlers have ended."""
         for attempt in attempts:
             self._running.pop(attempt.lease.lease_id, None)
         self._tell_free()
@@ -188,10 +188,11 @@ class Seats:
         self._stop(list(self._running.values()), STOPPED)
 
     def cut_off(self, incarnation: str) -> int:
-        """The store cannot be reached, and the lease may end: stop what can be stopped. Returns how many there were.
+        """Stop the attempts that can be stopped, because the store is unreachable and the lease may end. Returns how
+        many there were.
 
-        A plain function cannot be stopped. It runs on, and its outcome counts if the lease is still ours in the end. If
-        we gave it up, this node could start the same run a second time beside it.
+        A plain function cannot be stopped. It continues, and its outcome counts if the lease is still ours at its end.
+        If we released it, this node could start the same run a second time meanwhile.
         """
         wanted = [
             attempt
@@ -211,7 +212,7 @@ class Seats:
                 self._stop([attempt], Outcome(OutcomeKind.CANCELLED, why))
 
     def fenced(self, incarnation: str) -> int:
-        """This incarnation has ended: stop its attempts. How many there were."""
+        """Stop the attempts of this incarnation, which has ended. Return how many there were."""
         wanted = [attempt for attempt in self._running.values() if attempt.lease.incarnation == incarnation]
         self._stop(wanted, LEASE_ENDED)
         return len(wanted)
@@ -242,7 +243,7 @@ class Pace:
         self.quick: frozenset[int] = frozenset()
 
     def note(self, job_id: int, duration: Micros) -> None:
-        """An attempt of this job took so long."""
+        """Record the duration of one attempt of this job."""
         if len(self._means) > _MOST_JOBS:
             self._means.clear()
             self.quick = frozenset()
@@ -253,7 +254,9 @@ class Pace:
             self.quick = self.quick ^ {job_id}
 
     def beyond_seats(self, running: int) -> int:
-        """How many quick runs more than there are seats: what can be done within the budget, less what waits."""
+        """Return how many quick runs to take beyond the free seats: as many as fit into the budget, less those that
+        wait.
+        """
         if not self.quick:
             return 0
         slowest = max(self._means[job_id] for job_id in self.quick)
@@ -262,14 +265,14 @@ class Pace:
 
 class Ahead:
     """How many runs a worker may hold for later. A node whose starts run late holds half as many, so that others get
-    them; each batch that is on time gives one back."""
+    them; each batch that starts on time raises the number by one."""
 
     def __init__(self, most: int) -> None:
         self._limit = most
         self.most = most
 
     def note(self, late: Micros) -> None:
-        """A batch that was held for its instant started so long after it."""
+        """Record how late a batch started that was held for its instant."""
         if late > _LATE:
             self.most = max(1, self.most // 2)
         else:

@@ -2,7 +2,7 @@
 
 A reaper elsewhere takes a node's runs when its lease has ended. At the local deadline, a margin before that, the node
 stops its attempts by itself, so that no run is executed twice at the same time. A process that was frozen past its
-deadline could not do that. When it wakes it waits for one beat: perhaps nobody has taken anything, and all can go on.
+deadline could not do that. When it wakes, it waits for one beat: if no node has taken its runs, they continue.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SelfFencing(Service):
         self._woke_at: Micros | None = None
 
     async def tick(self, now: Micros) -> Micros | None:
-        """Sleep until the deadline; if it has not moved on by then, stop what runs."""
+        """Sleep until the deadline; if no beat has moved it by then, stop the running attempts."""
         del now
         steady = self._clock.steady()
         late = steady - self._membership.deadline
@@ -49,5 +49,5 @@ class SelfFencing(Service):
         stopped = self._stop_attempts(self._membership.incarnation)
         if stopped:
             self._events.emit(NodeCutOff(self._membership.node_id, self._membership.incarnation, stopped))
-        self._woke_at = 0  # done; from here on only what started meanwhile
+        self._woke_at = 0  # these are stopped; the next round stops only attempts that start later
         return ONE_BEAT

@@ -2,7 +2,7 @@
 
 Expiry          skips runs that no worker started in time
 Resumer         resumes jobs whose pause has reached its end
-GateRecount     takes places in limits from runs that no worker can start, and frees runs at open gates: a safety net
+GateRecount     takes limit places from runs that no worker can start, and frees runs at open gates: a safety net
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onthedot.stores.protocol import Store
 
 
 class Expiry(Service):
-    """Skips runs past their expiry, as skipped(missed), and emits an event for each."""
+    """Skips expired runs as skipped(missed), and emits an event for each."""
 
     name = "expiry"
 
@@ -29,7 +29,7 @@ class Expiry(Service):
         self._events = events
 
     async def tick(self, now: Micros) -> Micros:
-        """One sweep."""
+        """Skip expired runs once."""
         del now
         fault_points.point("expire.before_write")
         missed = await self._store.expire(limit=self._settings.batch)
@@ -66,8 +66,9 @@ class Resumer(Service):
 
 
 class GateRecount(Service):
-    """Passes on places that no run can use, and frees runs that wait at an open gate. A run that waited there is a bug:
-    then it emits an event."""
+    """Gives unusable places to other runs, and frees runs that wait at an open gate. A run that waits at an open gate
+    shows a bug, so an event reports it.
+    """
 
     name = "gate recount"
 

@@ -15,16 +15,16 @@ _VERSION = re.compile(r"\s*(?:#\s*version\s+)?([0-9]{4}[a-z]{1,2})\b")
 
 @lru_cache(maxsize=1)
 def tzdata_version() -> str:
-    """The version of the data that `zoneinfo` reads here, like `2026a`; `unknown` if nothing says which it is.
+    """The version of the data that `zoneinfo` reads here, like `2026a`; `unknown` if no file names it.
 
-    The system's data comes first, as it does for `zoneinfo`; then the package `tzdata`. Read once: zones that have been
-    loaded do not change in a running process either.
+    The system's data comes first, as it does for `zoneinfo`; then the package `tzdata`. It is read once, because loaded
+    zones do not change in a running process either.
     """
     return find_version(TZPATH)
 
 
 def find_version(path: Sequence[str]) -> str:
-    """The version of the first data on this path, or of the package if there is none."""
+    """Return the version of the first data on this path. If there is none, return that of the package."""
     for folder in map(Path, path):
         if (folder / "UTC").is_file():
             found = (_read_version(folder / name) for name in ("tzdata.zi", "+VERSION"))

@@ -1,7 +1,7 @@
-"""Apply a set of jobs from a source, such as a file: what it would change, and the change.
+"""Applies a set of jobs from a source, such as a file, or computes what that would change.
 
-Each job that was applied has a mark, a document that names its source: so a source removes only what came from it, and
-only when it is told to. A pause made by hand stays, unless the source says `paused`.
+Each job that was applied has a mark, a document that names its source: so a source removes only its own jobs, and only
+if the caller requests it. A pause made by hand stays, unless the source says `paused`.
 """
 
 from __future__ import annotations
@@ -37,24 +37,26 @@ class Applied:
 
     source: str
     differences: tuple[Difference, ...]
-    elsewhere: Mapping[str, str] = field(default_factory=dict)  # jobs that came from elsewhere before: by name, whence
-    paused: tuple[str, ...] = ()  # jobs that are paused, and stay so
-    warnings: Mapping[str, str] = field(default_factory=dict)  # jobs that run after one that is not stored: by name
-    refused: tuple[str, ...] = ()  # those of another source that are not taken over: nothing is written for them
-    left: tuple[str, ...] = ()  # jobs of this source that it has no more, and that were not asked to be removed
+    elsewhere: Mapping[str, str] = field(default_factory=dict)  # earlier source of taken-over jobs
+    paused: tuple[str, ...] = ()  # jobs that are paused, and stay paused
+    warnings: Mapping[str, str] = field(default_factory=dict)  # by name: a parent is not stored
+    refused: tuple[str, ...] = ()  # jobs of another source that are not taken over: nothing is written for them
+    left: tuple[str, ...] = ()  # stored jobs that the source no longer has, and that the caller did not ask to remove
     dry_run: bool = False
 
     @property
     def changes(self) -> int:
-        """How many jobs are different now, or would be."""
+        """The number of jobs that changed, or would change."""
         return sum(one.kind != "unchanged" for one in self.differences)
 
 
 class Review:
-    """Reviews each change of an apply. This one allows everything; a front door that knows its caller has its own."""
+    """Reviews each change of an apply. This class allows everything. A front door that knows its caller has
+    a subclass.
+    """
 
     def sees(self, record: JobRecord) -> bool:
-        """Whether the caller may see a job that this source does not have any more."""
+        """Return whether the caller may see a job that this source no longer has."""
         del record
         return True
 
@@ -64,21 +66,23 @@ class Review:
         return job
 
     def look_at_removal(self, record: JobRecord) -> None:
-        """Raises to refuse that a job is removed."""
+        """Raise an error to refuse the removal of a job."""
 
     async def compare(self, old: Mapping[str, Job], new: Mapping[str, Job], now: Micros) -> list[Difference]:
-        """What differs: a moment's work for each job."""
+        """Return what differs. This takes a moment for each job."""
         return compare(old, new, now=now)
 
     async def done(self, before: JobRecord | None, after: JobRecord | None) -> None:
         """Called after each change is written, before the next one."""
 
     async def pause_changed(self, verb: str, job: Job) -> None:
-        """Called for each pause that began (`jobs.pause`) or ended (`jobs.resume`) because the source says so."""
+        """Called for each pause that the source began (`jobs.pause`) or ended (`jobs.resume`)."""
 
 
 class Recorded(Review):
-    """Lets everything pass, and records it in the audit as this process's own; without a recorder, nothing."""
+    """Allows everything, and records it in the audit as an action of this process. Without a recorder it records
+    nothing.
+    """
 
     def __init__(self, recorder: Recorder | None) -> None:
         self._recorder = recorder
@@ -99,7 +103,7 @@ class _Mark(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What is stored of the jobs that are applied, and of the others that came from the same source."""
+    """The stored versions of the applied jobs, and the other stored jobs of the same source."""
 
     records: dict[str, JobRecord]
     marks: dict[str, _Mark]
@@ -159,7 +163,7 @@ async def apply_jobs(
 
 
 async def _warnings(store: Store, jobs: list[Job], removed: Mapping[str, JobRecord]) -> dict[str, str]:
-    """Of jobs that run after one that is neither applied nor stored, or that is removed now."""
+    """Return warnings about jobs that run after a job which is neither applied nor stored, or which is removed now."""
     known = {job_name(job) for job in jobs}
     wanted = {(job.namespace, parent) for job in jobs if job.after for parent in job.after.parents}
     for namespace, parent in sorted(wanted):
@@ -182,7 +186,7 @@ def _conflict(name: str, source: str) -> str:
 
 
 def shown(key: str) -> str:
-    """A job's name as people know it.
+    """Return a job's name as people know it.
 
     >>> shown("default/report"), shown("night/report")
     ('report', 'night/report')
@@ -199,7 +203,7 @@ def _of(found: _Found, key: str) -> JobRecord:
 
 
 def checked(jobs: Iterable[Job], source: str) -> list[Job]:
-    """The jobs in the order in which they can be stored; every problem of all of them at once."""
+    """Return the jobs in the order in which they can be stored. Raise every problem of all jobs at once."""
     problems: list[str] = []
     if not _SOURCE.fullmatch(source):
         problems.append(f"source: expected letters, digits and any of _.:/-, at most 200 of them, got {source!r}")

@@ -1,8 +1,8 @@
 """Backfill: runs for slots that have passed, because the job did not exist then, failed, or has learned something.
 
-They are asked for by hand, so they are no slots of the ledger. Their keys are `backfill:<schedule id>` and the slot, so
-that the same backfill again gives the same runs, as long as they are kept. They are due at once, the oldest first, do
-not expire, and wait at the overlap gate however many they are.
+A user requests these runs by hand, so they are not slots of the ledger. Their keys are `backfill:<schedule id>` and the
+slot, so that the same backfill again gives the same runs, as long as they are kept. They are due at once, the oldest
+first, do not expire, and wait at the overlap gate however many they are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onthedot.operations.session import Compute
 
 BATCH = 500
-"""How many runs one write asks for: the engine has other things to do in between."""
+"""How many runs one write stores. The engine does other work in between."""
 
 
 class Asked(NamedTuple):
@@ -38,7 +38,7 @@ class Asked(NamedTuple):
 
     start: datetime | str
     end: datetime | str
-    schedule: str | None = None  # its id; None: all that the job has
+    schedule: str | None = None  # its id; None: all schedules of the job
     limit: int = 10_000
 
 
@@ -55,14 +55,14 @@ class Backfill:
     slots: int  # in the range
     first: datetime | None = None
     last: datetime | None = None
-    existing: int = 0  # slots that an earlier backfill has asked for already
-    succeeded: int = 0  # slots whose own run has succeeded, as far as history goes back
-    run_ids: tuple[int, ...] = ()  # of all slots, the oldest first; none of a dry run
+    existing: int = 0  # slots that an earlier backfill has already run
+    succeeded: int = 0  # slots whose own run has succeeded, as far as history reaches
+    run_ids: tuple[int, ...] = ()  # the run ids of all slots, oldest first; empty after a dry run
     dry_run: bool = False
 
     @property
     def created(self) -> int:
-        """How many runs are new, or would be."""
+        """The number of runs that are new, or would be new."""
         return self.slots - self.existing
 
     def __str__(self) -> str:
@@ -91,9 +91,10 @@ async def backfill(
     events: Events,
     compute: Compute | None = None,
 ) -> Backfill:
-    """One run for each slot of the range that has passed; `DefinitionError`, and nothing is written, if there are more
-    than the limit. With `dry_run` nothing is written, and the answer is the same but for the runs' ids. Without
-    `compute` the slots are found here, with turns for others in between."""
+    """Store one run for each past slot of the range. If there are more than the limit, raise `DefinitionError` and
+    write nothing. With `dry_run` nothing is written, and the answer is the same without the runs' ids. Without
+    `compute` this loop computes the slots, and other tasks get turns in between.
+    """
     if asked.limit < 1:
         raise DefinitionError(f"limit: expected a whole number above zero, got {asked.limit!r}")
     now = clock.now()
@@ -109,7 +110,7 @@ async def backfill(
 
 
 def _chosen(states: Sequence[ScheduleState], wanted: str | None, job: str) -> list[tuple[ScheduleState, Schedule]]:
-    """The schedules that are meant. A fixed delay has no slots in the past but those that it had."""
+    """Return the requested schedules. A fixed delay has no past slots except those that have run."""
     meant = of_schedule(states, wanted, job)
     steady = [one for one in meant if not isinstance(one[1], FixedDelay)]
     if not steady:
@@ -123,7 +124,7 @@ def _chosen(states: Sequence[ScheduleState], wanted: str | None, job: str) -> li
 def _slots(
     chosen: Sequence[tuple[ScheduleState, Schedule]], asked: Asked, now: Micros
 ) -> Iterator[tuple[Micros, ScheduleState]]:
-    """The slots of the range that have passed, the oldest first, and whose they are."""
+    """Return the past slots of the range, oldest first, each with its schedule."""
     zones = {rule.tz if isinstance(rule, Cron) else None for _, rule in chosen}
     tz = zones.pop() if len(zones) == 1 else None
     start, end = (
@@ -146,7 +147,7 @@ async def _in_turns(passing: Iterator[tuple[Micros, ScheduleState]]) -> list[tup
     for one in passing:
         found.append(one)
         if len(found) % BATCH == 0:
-            await asyncio.sleep(0)  # let others have their turn
+            await asyncio.sleep(0)  # let other tasks have their turn
     return found
 
 
@@ -158,7 +159,7 @@ def _passed(
 
 
 async def _known(store: Store, job_id: int, found: Sequence[tuple[Micros, ScheduleState]]) -> tuple[int, int]:
-    """How many of these slots were backfilled before, and how many succeeded in their own time."""
+    """Return how many of these slots were backfilled before, and how many have a successful run of their own."""
     existing = succeeded = 0
     for schedule_id in {state.schedule_id for _, state in found}:
         mine = {slot for slot, state in found if state.schedule_id == schedule_id}
@@ -173,7 +174,9 @@ async def _known(store: Store, job_id: int, found: Sequence[tuple[Micros, Schedu
 async def _ask_for(
     store: Store, record: JobRecord, found: Sequence[tuple[Micros, ScheduleState]], now: Micros, events: Events
 ) -> tuple[int, ...]:
-    """Ask for the runs, batch by batch. All are due at one instant: those that came first are taken first."""
+    """Store the runs, batch by batch. All are due at one instant, so workers take them in the order in which they were
+    stored.
+    """
     args = {state.schedule_id: _args(state) for _, state in found}
     ids: list[int] = []
     for start in range(0, len(found), BATCH):

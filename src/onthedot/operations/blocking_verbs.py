@@ -1,4 +1,4 @@
-"""The verbs for programs without an event loop: the same names, and each returns when it is done."""
+"""The verbs for programs without an event loop. They have the same names, and each blocks until it is done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 def _blocking(
     verb: Callable[Concatenate[Verbs, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[BlockingVerbs, P], T]:
-    """The same verb of the front door, which returns when it is done."""
+    """Return a blocking form of a verb of the front door."""
     name = verb.__name__
 
     @functools.wraps(verb)
@@ -35,7 +35,7 @@ def _blocking(
 def _blocking_run(
     verb: Callable[Concatenate[Verbs, P], Coroutine[Any, Any, Run]],
 ) -> Callable[Concatenate[BlockingVerbs, P], BlockingRun]:
-    """The same for a verb that makes a run: the shortcuts of its handle block as well."""
+    """Return a blocking form of a verb that makes a run. The shortcuts of its handle block as well."""
     ask = _blocking(verb)
 
     @functools.wraps(ask)
@@ -49,7 +49,7 @@ def _blocking_run(
 def _blocking_runs(
     verb: Callable[Concatenate[Verbs, P], Coroutine[Any, Any, list[Run]]],
 ) -> Callable[Concatenate[BlockingVerbs, P], list[BlockingRun]]:
-    """The same for a verb that makes several runs."""
+    """Return a blocking form of a verb that makes several runs."""
     ask = _blocking(verb)
 
     @functools.wraps(ask)
@@ -61,7 +61,7 @@ def _blocking_runs(
 
 
 def _set_returns(call: Callable[..., Any], kind: object) -> None:
-    """For `help()` and editors: `functools.wraps` has copied what the verb itself returns."""
+    """Set the return type for `help()` and editors, because `functools.wraps` has copied that of the verb."""
     call.__annotations__ = {**call.__annotations__, "return": kind}
     vars(call)["__signature__"] = inspect.signature(call).replace(return_annotation=kind)
 
@@ -72,14 +72,14 @@ class BlockingVerbs:
     @property
     @abstractmethod
     def _door(self) -> Verbs:
-        """The front door whose verbs these are."""
+        """Return the front door that has these verbs."""
 
     @abstractmethod
     def _ask(self, work: Coroutine[Any, Any, T]) -> T:
         """Run this on the front door's event loop, and wait for it."""
 
     def _on_this_thread(self, connection: Any) -> Any:
-        """The caller's connection, found before another thread uses it."""
+        """Return the caller's connection, determined on the caller's thread before another thread uses it."""
         return connection
 
     def _handle(self, run: Run) -> BlockingRun:

@@ -1,8 +1,8 @@
-"""Dead letters: runs that are dead, grouped by what they died of; replayed, or discarded.
+"""Dead letters: lists dead runs, groups them by the cause, and replays or discards them.
 
-To replay is to ask for a new run, `rerun:<the old one's id>`, for the same instant and with the same arguments: that is
-its key, so that it is the same run however often it is asked for. Then the old one is settled, and leaves the box. If
-the second write is lost, the letter is still there, and replaying it again only settles it.
+A replay stores a new run for the same instant, with the same arguments. Its key is `rerun:<the old one's id>`, so that
+repeated replays give the same run. Then the old run is settled, and leaves the box. If the second write is lost, the
+letter stays in the box, and another replay only settles it.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from onthedot.stores.protocol import Store
 from onthedot.stores.values import LAST_MARK, most
 
 BATCH = 500
-"""How many letters one write is about: the engine has other things to do in between."""
+"""How many letters one write handles. The engine does other work in between."""
 
 TURN = 25
-"""How many fingerprints are found out in one turn of the loop."""
+"""How many fingerprints are computed in one turn of the loop."""
 
 REPLAYED = "replayed:"
 DISCARDED = "discarded:"
 
 
 class Box(NamedTuple):
-    """Which letters are meant: of a job, of one fingerprint, of runs that ended from `since` on and before `until`, of
-    jobs of one owner; behind this mark, for who reads on."""
+    """Selects letters: of a job, of one fingerprint, of runs that ended from `since` on and before `until`, of jobs of
+    one owner. With a mark, it selects the letters after it: the next page.
+    """
 
     job: str | None = None
     namespace: str = "default"
@@ -55,13 +56,13 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """Letters of one job that died of the same thing."""
+    """Letters of one job with the same cause."""
 
     fingerprint: str
     job: str
     namespace: str
-    error_type: str  # empty: no error of the handler's
-    error: str  # what they have in common of the error's text
+    error_type: str  # empty: not an error of the handler
+    error: str  # the common part of their error texts
     count: int
     first: datetime  # when the first of them ended
     last: datetime
@@ -77,15 +78,15 @@ class Replayed:
     """
 
     letters: int
-    without_job: int = 0  # their job was deleted: they stay in the box
+    without_job: int = 0  # letters whose job was deleted: they stay in the box
     first_due: datetime | None = None
     last_due: datetime | None = None
-    run_ids: tuple[int, ...] = ()  # the oldest letter's first; none of a dry run
+    run_ids: tuple[int, ...] = ()  # the run of the oldest letter first; empty after a dry run
     dry_run: bool = False
 
     @property
     def runs(self) -> int:
-        """How many runs were made, or would be."""
+        """The number of runs that were made, or would be made."""
         return self.letters - self.without_job
 
     def __str__(self) -> str:
@@ -107,7 +108,7 @@ class Replayed:
 
 
 async def find_letters(store: Store, box: Box) -> list[RunRecord]:
-    """The letters that are meant, newest end first, at most so many."""
+    """Return the selected letters, newest end first, up to the limit."""
     found: list[RunRecord] = []
     async for run in _letters(store, box):
         if len(found) == box.limit:
@@ -117,7 +118,7 @@ async def find_letters(store: Store, box: Box) -> list[RunRecord]:
 
 
 async def group_letters(store: Store, box: Box) -> list[DeadLetters]:
-    """The letters that are meant (the newest `limit` of them), by fingerprint: what died last first."""
+    """Return the newest `limit` selected letters, grouped by fingerprint. The group with the latest end comes first."""
     groups: dict[str, list[RunRecord]] = {}
     async for run, name in _fingerprinted(await find_letters(store, box)):
         groups.setdefault(name, []).append(run)
@@ -140,12 +141,12 @@ def _group(name: str, runs: Sequence[RunRecord]) -> DeadLetters:
 
 
 def is_letter(run: RunRecord) -> bool:
-    """Whether a run is in the box."""
+    """Return whether a run is in the box."""
     return run.state is RunState.DEAD and not run.settled
 
 
 def fingerprint_of(run: RunRecord) -> str:
-    """The kind of error that a run died of, as twelve characters."""
+    """Return the fingerprint of a run's error: twelve characters."""
     return policy.fingerprint(run.namespace, run.job, _died_of(run))
 
 
@@ -154,7 +155,7 @@ def _died_of(run: RunRecord) -> str:
 
 
 async def _letters(store: Store, box: Box) -> AsyncIterator[RunRecord]:
-    """All of them, page by page."""
+    """Return all selected letters, page by page."""
     if box.limit is not None and box.limit < 1:
         raise DefinitionError(f"limit: expected a whole number above zero, got {box.limit!r}")
     since = 0 if box.since is None else _instant(box.since, "since")
@@ -176,7 +177,7 @@ async def _letters(store: Store, box: Box) -> AsyncIterator[RunRecord]:
 
 
 async def _fingerprinted(runs: Sequence[RunRecord]) -> AsyncIterator[tuple[RunRecord, str]]:
-    """Runs with what they died of. To find that out takes up to a fifth of a millisecond: others have turns between."""
+    """Return runs with their fingerprints. Each takes up to 0.2 ms, so other tasks get turns in between."""
     for number, run in enumerate(runs):
         if number % TURN == 0:
             await asyncio.sleep(0)
@@ -193,8 +194,10 @@ def _instant(given: datetime | str, what: str) -> Micros:
 async def replay_letter(
     store: Store, run_id: int, *, clock: Clock, sees: Sees = sees_all
 ) -> tuple[RunRecord, int, bool]:
-    """Ask for a dead run again: the letter, the new run's id, and whether this call has made it. Asked again: the same
-    run. `StateError` if it is not dead, or was discarded; `UnknownRun`, `UnknownJob` if it or its job is gone."""
+    """Run a dead run again. Return the letter, the new run's id, and whether this call has made it. A repeated call
+    returns the same run. Raise `StateError` if the run is not dead, or was discarded; `UnknownRun`, `UnknownJob` if it
+    or its job is gone.
+    """
     letter = await store.queries.get_run(run_id)
     if letter is None:
         raise UnknownRun(f"there is no run {run_id}: expected one that is dead and not removed")
@@ -219,8 +222,10 @@ async def replay_letters(
     events: Events,
     sees: Sees = sees_all,
 ) -> Replayed:
-    """A new run for each letter that is meant, the oldest first; due at once, or spread over time by the rate.
-    `DefinitionError`, and nothing is written, if there are more than the limit. With `dry_run` nothing is written."""
+    """Store a new run for each selected letter, oldest first. The runs are due at once, or spread over time by the
+    rate. If there are more than the limit, raise `DefinitionError` and write nothing. With `dry_run` nothing is
+    written.
+    """
     letters = await find_letters(store, box._replace(limit=most(box.limit) + 1))
     if len(letters) > most(box.limit):
         raise DefinitionError(
@@ -243,7 +248,7 @@ async def replay_letters(
 
 
 def _due(now: Micros, number: int, rate: Rate | None) -> Micros:
-    """When the run with this number is due.
+    """Return when the run with this number is due.
 
     >>> [_due(0, number, Rate(3, "1s")) for number in range(4)]
     [0, 333334, 666667, 1000000]
@@ -252,7 +257,7 @@ def _due(now: Micros, number: int, rate: Rate | None) -> Micros:
 
 
 async def _replay_batch(store: Store, asked: Sequence[tuple[RunRecord, JobRecord, Micros]]) -> list[tuple[int, bool]]:
-    """Ask for the runs, then settle the letters: in this order, so that none is lost in between."""
+    """Store the runs, then settle the letters. This order loses no letter if the process dies in between."""
     new = [NewRun(record.id, rerun_trigger(run.id), due, run.args, slot_at=run.slot_at) for run, record, due in asked]
     ids = await store.submit(new)
     letters = [(run.id, f"{REPLAYED}{run_id}") for (run, _, _), run_id in zip(asked, ids, strict=True)]
@@ -263,7 +268,7 @@ async def _replay_batch(store: Store, asked: Sequence[tuple[RunRecord, JobRecord
 
 
 async def discard_letters(store: Store, run_ids: Iterable[int], *, why: str = "") -> list[int]:
-    """Take letters out of the box, for a reason; which of them were in it. The runs stay in history, dead."""
+    """Remove letters from the box, for a reason. Return which of them were in it. The runs stay in history as dead."""
     if len(why) > 200:
         raise DefinitionError(f"why: expected at most 200 characters, got {len(why)}: {why[:40]!r}…")
     ids = list(dict.fromkeys(int(run_id) for run_id in run_ids if stored_number(run_id)))

@@ -13,20 +13,21 @@ from onthedot.stores.protocol import Store
 from onthedot.stores.queries import FindsJobs, JobFilter, all_jobs
 from onthedot.stores.values import Node, Queue
 
-_FEW = 1_000  # names that are compared, whether they look alike or not; no server has larger pages
+_FEW = 1_000  # how many names are compared at most; no server has larger pages
 
 Sees = Callable[[str, str], bool]
 """Whether the caller sees jobs of this namespace and owner."""
 
 
 def sees_all(*_place: str) -> bool:
-    """For callers with direct access to the store."""
+    """Return True: callers with direct access to the store see all jobs."""
     return True
 
 
 async def jobs_of(store: Store, runs: Iterable[RunRecord], *, sees: Sees = sees_all) -> dict[int, JobRecord]:
-    """The jobs of these runs by id, without those that were deleted or that the caller does not see. Never by name: a
-    name is free once its job is deleted, and the next job may be another owner's."""
+    """Return the jobs of these runs by id, without jobs that were deleted or that the caller does not see. Never look
+    them up by name: when a job is deleted its name is free, and the next job with it may have another owner.
+    """
     found = await store.queries.get_jobs_by_id(sorted({run.job_id for run in runs}))
     return {
         record.id: record
@@ -36,7 +37,7 @@ async def jobs_of(store: Store, runs: Iterable[RunRecord], *, sees: Sees = sees_
 
 
 async def job_of(store: Store, run: RunRecord, *, sees: Sees = sees_all) -> JobRecord:
-    """The job of this run, in order to run it again; `UnknownJob` if it was deleted, or the caller does not see it."""
+    """Return the job of this run. Raise `UnknownJob` if it was deleted, or if the caller does not see it."""
     record = (await jobs_of(store, [run], sees=sees)).get(run.job_id)
     if record is None:
         named = await store.queries.get_job(run.job, namespace=run.namespace)
@@ -48,7 +49,9 @@ async def job_of(store: Store, run: RunRecord, *, sees: Sees = sees_all) -> JobR
 
 
 async def find_job(store: Store, name: str, *, namespace: str = "default", known: Iterable[str] = ()) -> JobRecord:
-    """The stored job of that name; `UnknownJob`, with the nearest of the stored and the otherwise `known` names."""
+    """Return the stored job of that name. Otherwise raise `UnknownJob` with the nearest of the stored and the `known`
+    names.
+    """
     record = await store.queries.get_job(name, namespace=namespace)
     if record is None:
         stored = await near_names(store.queries, name, JobFilter(namespaces=(namespace,)))
@@ -57,8 +60,9 @@ async def find_job(store: Store, name: str, *, namespace: str = "default", known
 
 
 async def near_names(store: FindsJobs, name: str, wanted: JobFilter) -> set[str]:
-    """The names of these jobs, for `did_you_mean`. Of many jobs only those whose name has a third of this one in it:
-    two wrong letters leave at least one third as it was."""
+    """Return the names of these jobs, for `did_you_mean`. If there are many jobs, return only names that contain a
+    third of this name: two wrong letters leave at least one third unchanged.
+    """
     page = await store.find_jobs(wanted, limit=_FEW)
     found = {record.job.name for record in page.items}
     if page.next is None:
@@ -92,8 +96,9 @@ class FindsQueues(FindsJobs, Protocol):
 
 
 async def why_unused(store: FindsQueues, queue: str) -> str | None:
-    """None if a job or a node uses this queue, or somebody has paused or shared it; else what was expected, with the
-    nearest name. Of many jobs and nodes only the first thousand are compared for that."""
+    """Return None if a job or a node uses this queue, or if somebody has paused or shared it. Otherwise return a
+    message with the nearest name, from the first thousand jobs and nodes.
+    """
     known = {one.name for one in await store.list_queues()}
     known |= {name for node in await store.list_nodes(limit=_FEW) for name in node.queues}
     if queue in known or await all_jobs(store, JobFilter(queue=queue), 1):

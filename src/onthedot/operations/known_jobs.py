@@ -1,8 +1,8 @@
 """Remembers the jobs that this process has submitted runs of, so that most submits read nothing.
 
-A run that was checked against a remembered job names the job's id and revision. The write compares both: an edited job
-is `RevisionConflict`, and a deleted one `UnknownJob`, even if another job has the name now. Then the caller reads the
-job again. A pause needs no check here, because the write itself sees it.
+A run that was checked against a remembered job names the job's id and revision. The write compares both: it raises
+`RevisionConflict` for an edited job and `UnknownJob` for a deleted one, even if another job has the name now. Then the
+caller reads the job again. A pause needs no check here, because the write itself sees it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class KnownJobs:
         self._known: dict[tuple[str, str], JobRecord] = {}
 
     def get(self, name: str, namespace: str) -> JobRecord | None:
-        """A job as it was last read here. A run that is checked against it must name its revision."""
+        """Return a job as it was last read here. A run that is checked against it must name its revision."""
         return self._known.get((namespace, name))
 
     async def read(self, name: str, namespace: str) -> JobRecord | None:
@@ -31,7 +31,7 @@ class KnownJobs:
         return record
 
     def keep(self, name: str, namespace: str, record: JobRecord | None) -> None:
-        """Keep what was read from the store now; None: there is no such job."""
+        """Keep a job that was just read from the store; None: there is no such job."""
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
         self._known.pop((namespace, name), None)

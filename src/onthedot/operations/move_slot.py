@@ -19,7 +19,7 @@ from onthedot.stores.protocol import Store
 from onthedot.stores.values import MovedSlot
 
 To = datetime | timedelta | str
-"""Where a slot may be moved: an instant, or a distance from the slot; as text `"+2h"`, `"-10m"`, ISO 8601, `"now"`."""
+"""The target of a move: an instant, or a distance from the slot; as text `"+2h"`, `"-10m"`, ISO 8601, `"now"`."""
 
 
 async def move_next_slot(
@@ -56,11 +56,13 @@ async def move_next_slot(
                 expected=state.record.revision,
             )
         except RevisionConflict:
-            continue  # it was edited meanwhile: its next slot may be another one
+            continue  # the job was edited meanwhile: its next slot may differ
 
 
 def next_slot(states: Sequence[ScheduleState], now: Micros) -> tuple[ScheduleState, Micros]:
-    """The earliest slot ahead of all schedules whose fate is open, and whose it is; `UnknownSlot` if there is none."""
+    """Return the earliest undecided slot ahead of all schedules, and its schedule. Raise `UnknownSlot` if there is
+    none.
+    """
     found = [(slot_at, state) for state in states if (slot_at := _next_open(state, now)) is not None]
     if not found:
         raise UnknownSlot("expected a job with a slot ahead, but none of its schedules yields another one")
@@ -69,7 +71,9 @@ def next_slot(states: Sequence[ScheduleState], now: Micros) -> tuple[ScheduleSta
 
 
 def named_slot(states: Sequence[ScheduleState], slot_at: Micros, now: Micros) -> tuple[ScheduleState, Micros]:
-    """The schedule that has this slot, the first by id with its fate open; `UnknownSlot`, with the nearest, if none."""
+    """Return the first schedule, by id, for which this slot is undecided. Otherwise raise `UnknownSlot` with the
+    nearest slots.
+    """
     having = [state for state in states if _yields(state, slot_at)]
     if not having:
         near = ", ".join(to_datetime(one).isoformat() for one in _nearest(states, slot_at, now))
@@ -82,7 +86,7 @@ def named_slot(states: Sequence[ScheduleState], slot_at: Micros, now: Micros) ->
 
 
 def new_instant(to: To, slot_at: Micros, *, now: Micros, tz: str | None = None, what: str = "to") -> Micros:
-    """The instant that a slot is moved to: a distance counts from the slot; local times are those of `tz`.
+    """Return the instant that a slot is moved to. A distance counts from the slot. Local times are in `tz`.
 
     >>> new_instant("+2m", 60_000_000, now=0), new_instant("now", 60_000_000, now=5)
     (180000000, 5)
@@ -125,7 +129,9 @@ def _next_open(state: ScheduleState, now: Micros) -> Micros | None:
 
 
 def _slot_of_delay(state: ScheduleState, schedule: FixedDelay) -> Micros | None:
-    """The one slot that is known: that of the open run, to which the watermark has moved, or the next."""
+    """Return the one known slot of a fixed delay: that of the open run, to which the watermark has moved, or the next
+    one.
+    """
     if state.next_at is None:
         return state.watermark
     return next_after(schedule, state.watermark, origin=state.origin, last_end=state.last_end)
@@ -141,7 +147,7 @@ def _yields(state: ScheduleState, slot_at: Micros) -> bool:
 
 
 def _nearest(states: Sequence[ScheduleState], slot_at: Micros, now: Micros) -> list[Micros]:
-    """The last slot ahead before this instant, and the first after it."""
+    """Return the last slot ahead before this instant, and the first one after it."""
     before: list[Micros] = []
     after: list[Micros] = []
     for state in states:

@@ -1,7 +1,7 @@
 """Reads from a store what starts next: of all jobs, or of one job with its last run (`rules/next_slots.py`).
 
-Of all jobs, work grows with the number of lines and not with the number of jobs: waiting runs are read in the order of
-their due instants, and schedules in the order of their next slots, which stores index.
+For all jobs, the work grows with the number of lines, not with the number of jobs. Waiting runs are read in the order
+of their due instants, and schedules in the order of their next slots, which stores index.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def gather(
 async def _waiting(
     store: Store, now: Micros, limit: int, until: Micros | None, wanted: JobFilter
 ) -> tuple[list[RunRecord], Micros | None]:
-    """The first waiting run of each schedule, and those of no schedule, until there are enough."""
+    """Return the first waiting run of each schedule, and the runs without a schedule, until there are enough."""
     found: dict[object, RunRecord] = {}
     asked = RunFilter(
         namespaces=wanted.namespaces, owner=wanted.owner, states=_WAITING, since=now + 1,
@@ -89,8 +89,9 @@ async def _waiting(
 async def _planned_next(
     store: Store, now: Micros, limit: int, until: Micros | None, wanted: JobFilter
 ) -> tuple[list[ScheduleState], Micros | None]:
-    """Schedules in the order of their next slots: as many as there are lines, and all that nobody has planned. And up
-    to which slot they were read, if there are too many."""
+    """Return schedules in the order of their next slots: as many as there are lines, and all that nobody has planned.
+    If there are too many, also return the slot up to which they were read.
+    """
     found: list[ScheduleState] = []
     end, certain = now + HORIZON if until is None else until, 0
     place: ScheduleCursor | None = None
@@ -106,7 +107,7 @@ async def _planned_next(
 
 
 def _is_certain(state: ScheduleState, now: Micros) -> bool:
-    """Whether it starts at its next slot: not if that has passed, or was skipped."""
+    """Return whether the schedule starts at its next slot: not if the slot has passed, or was skipped."""
     return state.next_at is not None and state.next_at > now and not state.exceptions
 
 
@@ -150,7 +151,7 @@ class Looked(NamedTuple):
     newest: list[RunRecord]
 
     def shown(self, now: Micros) -> Shown:
-        """The job as it is shown at this instant."""
+        """Return the job as it is shown at this instant."""
         active = self.record.state is JobState.ACTIVE
         found = next_of_each(self.ahead, now) if active else {}
         upcoming = [_next(self.record, one, self.ahead, found) for one in self.record.job.schedules]
@@ -163,7 +164,7 @@ async def shown(store: Store, record: JobRecord, now: Micros) -> Shown:
 
 
 async def looked(store: Store, record: JobRecord, now: Micros) -> Looked:
-    """Read what its next instants and its last run are computed from."""
+    """Read the data for a job's next instants and its last run."""
     job = record.job
     ahead = await look_ahead(store, record.id, now)
     newest = await store.queries.list_runs(
@@ -173,7 +174,7 @@ async def looked(store: Store, record: JobRecord, now: Micros) -> Looked:
 
 
 def _next(record: JobRecord, schedule: Schedule, ahead: Ahead, found: dict[str, Coming]) -> Next:
-    """When a run of one schedule is due next: by a slot, or because it was moved or is tried again."""
+    """Return when a run of one schedule is due next: at a slot, after a move, or for a retry."""
     name = schedule_id(schedule)
     if record.state is not JobState.ACTIVE:
         return Next(schedule, name, None, str(record.state))

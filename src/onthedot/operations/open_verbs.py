@@ -58,7 +58,7 @@ class OpenStore:
         await self._loop.abandon()
 
     def session(self, namespace: str, recorder: Recorder | None, events: Events) -> Session:
-        """What operations work with, for a caller in this namespace."""
+        """Return the session that operations need, for a caller in this namespace."""
         return Session(
             store=self.store,
             clock=self.clock,
@@ -80,7 +80,7 @@ class OpenStore:
 
 @asynccontextmanager
 async def opened(url: str, settings: Settings | None = None) -> AsyncGenerator[OpenStore]:
-    """Open the store of this URL on this event loop, as long as the block lasts. It has its own connections, as
+    """Open the store of this URL on this event loop until the block ends. It has its own connections, as
     many as `Settings.api_connections` says.
 
     >>> import asyncio
@@ -105,8 +105,9 @@ async def opened(url: str, settings: Settings | None = None) -> AsyncGenerator[O
 
 
 class OpenVerbs(StoreVerbs):
-    """See `Verbs`. Small, and made for one namespace: as many as are needed share an `OpenStore`. No handler is known
-    here, so their arguments are checked where they run."""
+    """See `Verbs`. An object is small and has one namespace; any number of them share an `OpenStore`. No handler is
+    known here, so the worker checks the arguments of handlers.
+    """
 
     def __init__(self, there: OpenStore, namespace: str = "default", recorder: Recorder | None = None) -> None:
         self.there = there
@@ -115,7 +116,7 @@ class OpenVerbs(StoreVerbs):
         self._session = there.session(namespace, recorder, self._events)
 
     def subscribe(self, subscriber: Callable[[Event], None]) -> None:
-        """Receive the events of these verbs, such as how far a backfill is."""
+        """Receive the events of these verbs, such as the progress of a backfill."""
         self._events.subscribe(subscriber)
 
     async def _with_session(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:

@@ -23,16 +23,16 @@ from onthedot.stores.values import PutJob, Resumed
 
 
 async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings, revision: int | None = None) -> PutJob:
-    """Store a definition, with the runs of its next moments, and do what it says of a pause. `DefinitionError` for what
-    this store cannot keep.
+    """Store a definition with the runs of its next moments, and apply its `paused`. Raise `DefinitionError` if this
+    store cannot keep it.
 
-    `revision` is the one that the caller has read (0: no such job yet; None: whichever is current). If another is
-    stored, with another definition, `RevisionConflict`, and nothing is written.
+    `revision` is the one that the caller has read (0: no such job yet; None: whichever is current). If another revision
+    with another definition is stored, raise `RevisionConflict` and write nothing.
     """
     if job.paused is None:
         return await _put(store, job, clock=clock, settings=settings, revision=revision)
     stored = None
-    with suppress(StoreUnusable):  # it is replaced
+    with suppress(StoreUnusable):  # the stored definition is replaced
         stored = await store.queries.get_job(job.name, namespace=job.namespace)
     change = pause_change(job.paused, pause_of(stored), clock.now())
     if change == "pause":
@@ -71,9 +71,9 @@ async def _put_paused(
 
 
 async def _put(store: Store, job: Job, *, clock: Clock, settings: Settings, revision: int | None) -> PutJob:
-    job = job if job.paused is None else replace(job, paused=None)  # no part of what is stored
+    job = job if job.paused is None else replace(job, paused=None)  # `paused` is not stored
     refuse_without(store.transactions is not None, job)
-    told: Micros | None = None  # the time by the store, if it was not ours
+    told: Micros | None = None  # the store's time, if it differed from ours
     slack: Micros = 0  # how long the next write may take
     while True:
         now = clock.now() if told is None else told
@@ -101,7 +101,9 @@ async def _put(store: Store, job: Job, *, clock: Clock, settings: Settings, revi
 
 
 def check_read(job: Job, stored: JobRecord | None, expected: int | None) -> None:
-    """`RevisionConflict` unless what is stored is what the caller has read (0: nothing; None: whatever there is)."""
+    """Raise `RevisionConflict` unless the stored revision is the one that the caller has read (0: no job;
+    None: any).
+    """
     if expected is None or expected == (0 if stored is None else stored.revision):
         return
     wanted = "no such job" if expected == 0 else f"revision {expected}"
@@ -139,13 +141,13 @@ async def resume_job(
         try:
             return await store.resume_job(job_id, windows, expected=seen, overdue=overdue, dry_run=dry_run)
         except RevisionConflict:
-            continue  # it was edited meanwhile
+            continue  # the job was edited meanwhile
         except WindowStale as stale:
             told = stale.now
 
 
 def refuse_without(transactions: bool, job: Job) -> None:
-    """`DefinitionError` for a job under exactly_once on a store that has no transactions."""
+    """Raise `DefinitionError` for a job under exactly_once on a store without transactions."""
     if job.guarantee is Guarantee.EXACTLY_ONCE and not transactions:
         raise DefinitionError(
             "guarantee: expected a store with transactions for 'exactly_once' (PostgreSQL, or memory for tests), got "

@@ -24,7 +24,7 @@ class Ends(Service):
         self._waiting: dict[int, list[asyncio.Future[RunRecord | None]]] = {}
 
     async def wait(self, run_id: int) -> RunRecord | None:
-        """Wait until a run has ended, and return it; None if it is not stored (any more)."""
+        """Wait until a run has ended, and return it. Return None if the run is not stored, or not any more."""
         ended: asyncio.Future[RunRecord | None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(run_id, []).append(ended)
         self.wake()
@@ -41,7 +41,7 @@ class Ends(Service):
             self._waiting.pop(run_id, None)
 
     def wants(self, hint: Hint) -> bool:
-        """Whether a hint is a reason to look now."""
+        """Return whether this hint is a reason to read the store now."""
         return hint.kind == "ends" and bool(self._waiting)
 
     async def tick(self, now: Micros) -> Micros | None:

@@ -17,7 +17,7 @@ Asked = str | Callable[..., Any] | BoundCall
 
 
 class RunRequest(NamedTuple):
-    """One run that a caller asks for. `args` is canonical JSON, or None for the job's own arguments."""
+    """One run that a caller asks for. `args` is canonical JSON, or None for the default arguments of the job."""
 
     job: str
     args: str | None
@@ -40,7 +40,7 @@ class Timing(NamedTuple):
 
     @classmethod
     def read(cls, delay: Duration | None, expires: Duration | None) -> Timing:
-        """From lengths as users write them.
+        """Read the lengths as users write them.
 
         >>> Timing.read("2s", None)
         Timing(delay=2000000, expires=None)
@@ -52,7 +52,7 @@ class Timing(NamedTuple):
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The job that a function defines; without one, its own name."""
+    """Return the name of the job that a function defines; otherwise the function's own name."""
     return function.job.name if isinstance(function, JobFunction) else str(getattr(function, "__name__", ""))
 
 
@@ -63,7 +63,7 @@ def read_request(
     key: str = "",
     name_of: Callable[[Callable[..., Any]], str] = name_of,
 ) -> RunRequest:
-    """Read what is asked for, before anything is sent or written. `name_of` finds the job of a plain function."""
+    """Read a request before anything is sent or written. `name_of` finds the job of a plain function."""
     check_key(key)
     if isinstance(job, BoundCall):
         if args is not None:
@@ -74,7 +74,7 @@ def read_request(
 
 
 def check_key(key: str) -> None:
-    """`DefinitionError` for a key that is too long."""
+    """Raise `DefinitionError` for a key that is too long."""
     if len(key) > 200:
         raise DefinitionError(f"key: expected at most 200 characters, got {len(key)}: {key[:40]!r}…")
 
@@ -91,9 +91,10 @@ OUTSIDE: Any = _Outside()
 
 
 def given_connection(connection: Any) -> Any:
-    """The connection that the caller gave, on the caller's own thread; `DefinitionError` for None.
+    """Return the connection that the caller gave, determined on the caller's own thread. Raise `DefinitionError` for
+    None.
 
-    Django's `connection` leads each thread to another connection: here it becomes the one of this thread."""
+    Django's `connection` is another connection on each thread. This function returns that of this thread."""
     if connection is None:
         raise DefinitionError(
             "connection: expected a connection with a transaction that is open, got None; leave 'connection' out to "

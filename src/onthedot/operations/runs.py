@@ -37,7 +37,7 @@ from onthedot.stores.values import CancelAnswer, LogRecord
 
 
 async def get_run(session: Session, run_id: int) -> RunRecord | None:
-    """A run, live or finished."""
+    """Return a run, live or finished."""
     return await session.store.queries.get_run(stored_number(run_id))
 
 
@@ -54,7 +54,7 @@ async def list_runs(
     until: datetime | str | None = None,
     limit: int | None = None,
 ) -> list[RunRecord]:
-    """Live runs first, by due instant; then finished ones, newest end first."""
+    """Return live runs first, by due instant; then finished ones, newest end first."""
     wanted = RunFilter(
         namespaces=(session.namespace_of(job or ""),),
         job=job,
@@ -77,7 +77,7 @@ async def list_skips(
     until: datetime | str | None = None,
     limit: int | None = None,
 ) -> list[SkipRecord]:
-    """Slots that did not run, and why."""
+    """Return slots that did not run, each with the reason."""
     return await session.store.queries.list_skips(
         job=job,
         namespace=session.namespace_of(job or ""),
@@ -93,7 +93,7 @@ async def history(session: Session, run_id: int) -> list[AttemptRecord]:
 
 
 async def logs(session: Session, run_id: int) -> list[LogRecord]:
-    """What the attempts of a run have logged, in order."""
+    """Return what the attempts of a run have logged, in order."""
     return await read_logs(session.store, session.outputs, stored_number(run_id))
 
 
@@ -106,7 +106,7 @@ async def result(session: Session, run_id: int, *, timeout: Duration | None = No
         async with limit:
             run = await session.ends.wait(number)
     except TimeoutError:
-        if not limit.expired():  # another one than that of `timeout`
+        if not limit.expired():  # a time-out that is not ours
             raise
         raise TimeoutError(f"run {number} has not ended in time; it continues") from None
     if run is None:
@@ -126,7 +126,7 @@ async def cancel(session: Session, run_id: int, *, why: str = "cancelled") -> Ca
 
 
 async def retry_run(session: Session, run_id: int, *, from_step: str | None = None) -> SubmittedRun:
-    """Run again what has ended, from the step that failed or from the named one."""
+    """Run an ended run again, from the failed step or from the named one."""
     number, token = known_number(run_id), session.ids.token()
     made, job = await rerun(session.store, number, from_step, token=token, now=session.clock.now())
     run = await session.store.queries.get_run(number)
@@ -154,8 +154,9 @@ async def rerun(
     """Submit the run again. Returns the new run's id, and its job's name.
 
     The same key gives the same run. A dead letter is settled, as by a replay: first the new run is stored, then the
-    letter is settled. If the process dies in between, the letter stays in the box. `UnknownJob` if the job was deleted,
-    or if the caller does not see it."""
+    letter is settled. If the process dies in between, the letter stays in the box. Raise `UnknownJob` if the job was
+    deleted, or if the caller does not see it.
+    """
     run = await store.queries.get_run(run_id)
     if run is None:
         raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not removed")
@@ -199,7 +200,7 @@ def _step(task: Command | Steps, run: RunRecord, progress: Progress, from_step: 
 async def why_waiting(
     store: Store, run: RunRecord, standing: WaitReason | None, now: Micros, *, unnamed: int = 0
 ) -> list[str]:
-    """Why a run waits, in words; see `reasons`."""
+    """Return in words why a run waits; see `reasons`."""
     waits = standing is not None and run.state is not RunState.RUNNING and run.state not in TERMINAL
     around = await _surroundings(store, run, now) if waits else Surroundings()
     return reasons(run, standing, around, now, unnamed=unnamed)

@@ -23,7 +23,9 @@ from onthedot.stores.protocol import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """An open store and its caller. Every front door makes one for each call; the operations are functions of it."""
+    """An open store and its caller. Every front door makes a session for each call. The operations are functions that
+    take it.
+    """
 
     store: Store
     clock: Clock
@@ -31,25 +33,25 @@ class Session:
     settings: Settings
     ids: Ids
     events: Events
-    """Told how far a long operation is."""
+    """Receives the progress of a long operation."""
     ends: Ends
     """Wakes callers that wait for the end of a run."""
     known: KnownJobs
     """The jobs that were read for earlier submits."""
     outputs: OutputStore | None = None
     recorder: Recorder | None = None
-    """Records changes in the audit; None: the caller records them."""
+    """Records changes in the audit; if None, the caller records them."""
     namespace: str = "default"
-    """Where names of jobs are looked up."""
+    """The namespace in which names of jobs are looked up."""
     jobs: Mapping[str, Job] = field(default_factory=dict)
     """The jobs that this program has defined, by name; each has a namespace of its own."""
 
     def namespace_of(self, job: str) -> str:
-        """Where this name is looked up."""
+        """Return the namespace in which this name is looked up."""
         return self.jobs[job].namespace if job in self.jobs else self.namespace
 
     async def find_job(self, job: str) -> JobRecord:
-        """The stored job of this name; `UnknownJob`, with the nearest names."""
+        """Return the stored job of this name. Otherwise raise `UnknownJob` with the nearest names."""
         return await find_job(self.store, job, namespace=self.namespace_of(job), known=self.jobs)
 
     async def changed(self, verb: str, what: Job | RunRecord | str, *, after: Any = None, namespace: str = "") -> None:
@@ -59,14 +61,14 @@ class Session:
 
 
 def known_number(run_id: int) -> int:
-    """A run's number; `UnknownRun` for one that no store can hold."""
+    """Return a run's number. Raise `UnknownRun` for a number that no store can hold."""
     if not stored_number(run_id):
         raise no_run(run_id)
     return run_id
 
 
 def no_run(run_id: int) -> UnknownRun:
-    """The error for a run that is not stored."""
+    """Return the error for a run that is not stored."""
     return UnknownRun(f"there is no run {run_id}: expected one that was submitted and not removed")
 
 
@@ -77,7 +79,7 @@ Made = TypeVar("Made")
 
 
 class Compute(Protocol):
-    """Calls a pure function, somewhere."""
+    """Calls a pure function: on this loop, or elsewhere."""
 
     async def __call__(self, work: Callable[Given, Made], *args: Given.args, **options: Given.kwargs) -> Made:
         """Return what the function returns, or raise what it raises."""

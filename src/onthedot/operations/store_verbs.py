@@ -59,10 +59,12 @@ class StoreVerbs(Verbs):
 
     @abstractmethod
     async def _with_session(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        """Do this with a session, on the store's event loop."""
+        """Run this work with a session, on the store's event loop."""
 
     async def _with_session_here(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        """The same on the caller's event loop, if the store can be used there: it saves two changes of threads."""
+        """Run this work on the caller's event loop if the store can be used there. That saves two changes of
+        threads.
+        """
         return await self._with_session(work)
 
     async def _call(
@@ -74,11 +76,13 @@ class StoreVerbs(Verbs):
         return await self._with_session(lambda session: operation(session, *args, **kwargs))
 
     def _name_of(self, function: Callable[..., Any]) -> str:
-        """The job that calls this function."""
+        """Return the name of the job that calls this function."""
         return name_of(function)
 
     def _check_signature(self, job: str, args: Mapping[str, Any] | None) -> None:
-        """Refuse arguments (None: the job's own) that a handler of this program does not take."""
+        """Raise an error if a handler of this program does not take these arguments (None: the default arguments of the
+        job).
+        """
 
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -189,7 +193,7 @@ class StoreVerbs(Verbs):
         return [self._run(one) for one in made]
 
     def _submits(self) -> Batcher[tuple[RunRequest, Timing], SubmittedRun]:
-        """Stores runs that are submitted at the same time on this event loop with one write."""
+        """Return the batcher of this event loop. It stores runs that are submitted at the same time with one write."""
         loop = asyncio.get_running_loop()
         if self._batcher is None or self._batcher[0] is not loop:
             self._batcher = loop, Batcher(self._submit_together)
@@ -199,7 +203,7 @@ class StoreVerbs(Verbs):
         return await self._with_session_here(lambda session: submit.submit_together(session, asked))
 
     async def _join(self, requests: Sequence[RunRequest], timing: Timing, connection: Any) -> list[SubmittedRun]:
-        """Submit in the transaction of this connection, on the caller's loop; jobs are read on the store's."""
+        """Submit in the transaction of this connection, on the caller's loop. The jobs are read on the store's loop."""
         joined = await self._call(submit.join_submit, requests, timing)
         made = await joined.submit(connection)
         if made is None:

@@ -1,7 +1,7 @@
-"""Submits runs: finds their jobs, checks the arguments, and stores 500 runs to a write.
+"""Submits runs: finds their jobs, checks the arguments, and stores up to 500 runs per write.
 
-With a caller's connection, the runs exist exactly if the caller's transaction is committed. The store's loop reads the
-jobs; the connection is used on the caller's own loop and thread.
+With a caller's connection, the runs exist if and only if the caller's transaction is committed. The store's loop reads
+the jobs; the connection is used on the caller's own loop and thread.
 """
 
 from __future__ import annotations
@@ -42,20 +42,22 @@ T = TypeVar("T")
 Jobs = Mapping[str, JobRecord]
 """The jobs of some requests, by name."""
 
-_MOST_READS = 10  # of a job that others edit all the time
+_MOST_READS = 10  # how often a submit is repeated if others edit the job all the time
 
 
 # ── finding and checking jobs ──────────────────────────────────────────────────────────────────────────────────
 
 
 def check_arguments(record: JobRecord, args: str | None) -> None:
-    """`ArgumentsError` if a job that is no handler does not declare these arguments (canonical JSON; None: its own)."""
+    """Raise `ArgumentsError` if a job without a handler does not declare these arguments (canonical JSON; None: its
+    defaults).
+    """
     if not isinstance(record.job.task, Call):
         require_params(record.job, record.job.args if args is None else json.loads(args))
 
 
 def check_all(requests: Sequence[RunRequest], jobs: Jobs) -> None:
-    """`ArgumentsError` for the first request whose job does not take its arguments."""
+    """Raise `ArgumentsError` for the first request whose job does not take its arguments."""
     for one in requests:
         check_arguments(jobs[one.job], one.args)
 
@@ -71,10 +73,11 @@ async def find_jobs(session: Session, requests: Sequence[RunRequest]) -> Jobs:
 
 
 def known_jobs(session: Session, requests: Sequence[RunRequest]) -> Jobs | None:
-    """The jobs of all requests as they were last read here, if they take the arguments; else None.
+    """Return the jobs of all requests as they were last read here. Return None if a job does not take its arguments.
 
-    Also None if the requests need more than one write: every argument is checked before the first write, by the jobs
-    as they are then."""
+    Also None if the requests need more than one write: then every argument is checked against the current jobs before
+    the first write.
+    """
     if len(requests) > session.settings.batch:
         return None
     found: dict[str, JobRecord] = {}
@@ -93,8 +96,8 @@ def known_jobs(session: Session, requests: Sequence[RunRequest]) -> Jobs | None:
 async def write_checked(
     session: Session, requests: Sequence[RunRequest], jobs: Jobs | None, write: Callable[[Jobs], Awaitable[T]]
 ) -> T:
-    """Write runs of `jobs`, by which the requests were checked (None: read and check them first). If one of the jobs
-    was edited or deleted since, read them again and repeat.
+    """Write runs of `jobs`, against which the requests were checked (None: read and check them first). If one of the
+    jobs was edited or deleted since, read them again and repeat.
 
     `write` names the revision of each job, so that the store compares it. It may be called several times, and must
     store the same runs each time."""
@@ -114,7 +117,7 @@ async def submit(
     requests: Sequence[RunRequest],
     timing: Timing = Timing(),  # noqa: B008 - it is frozen
 ) -> list[SubmittedRun]:
-    """Store the requested runs, `Settings.batch` of them to a call of the store (see `Store.submit`)."""
+    """Store the requested runs, `Settings.batch` of them per call of the store (see `Store.submit`)."""
     jobs = known_jobs(session, requests)
     if jobs is None:
         jobs = await find_jobs(session, requests)
@@ -128,7 +131,7 @@ async def submit(
 async def submit_together(
     session: Session, asked: Sequence[tuple[RunRequest, Timing]]
 ) -> list[SubmittedRun | Exception]:
-    """Store runs of several callers with one write. Each has an answer of its own, as `submit` would give it."""
+    """Store runs of several callers with one write. Each caller gets the answer that `submit` would give."""
     requests = [request for request, _ in asked]
     jobs = known_jobs(session, requests)
     if jobs is not None:
@@ -162,7 +165,7 @@ async def trigger(session: Session, request: RunRequest) -> SubmittedRun:
 async def _store(
     session: Session, requests: Sequence[RunRequest], draws: Sequence[Draw], jobs: Jobs
 ) -> list[SubmittedRun]:
-    """One write, and what the audit says of it."""
+    """Store runs with one write, and record it in the audit."""
     runs = drawn_runs(requests, draws, jobs)
     if session.recorder is None:
         made = await insert_runs(session.store, runs)
@@ -173,13 +176,15 @@ async def _store(
 
 
 def batches(session: Session, requests: Sequence[RunRequest]) -> list[Sequence[RunRequest]]:
-    """The requests, as many to a batch as one write may hold."""
+    """Return the requests in batches of the size of one write."""
     size = session.settings.batch
     return [requests[first : first + size] for first in range(0, len(requests), size)]
 
 
 class Draw(NamedTuple):
-    """The random token and the instants of a new run. A repeated write has the same, so it stores the same run."""
+    """The random token and the instants of a new run. A repeated write uses the same draw, so it stores the
+    same run.
+    """
 
     token: str
     due_at: Micros
@@ -192,13 +197,13 @@ class Draw(NamedTuple):
         return cls(session.ids.token(), due_at, None if timing.expires is None else due_at + timing.expires)
 
     def each(self, count: int) -> list[Draw]:
-        """Draws for so many runs of one call, with the same instants."""
+        """Return a draw for each of `count` runs of one call, with the same instants."""
         return [Draw(f"{self.token}-{number}", self.due_at, self.expires_at) for number in range(count)]
 
 
 def drawn_runs(requests: Sequence[RunRequest], draws: Sequence[Draw], jobs: Jobs) -> list[NewRun]:
-    """The runs to store, each with its job's revision. The trigger of each tells afterwards whether this call created
-    it."""
+    """Return the runs to store, each with its job's revision. The trigger of each shows afterwards whether this call
+    created it."""
     return [
         NewRun(
             jobs[one.job].id, submit_trigger(draw.token), draw.due_at, one.args, one.key, draw.expires_at,
@@ -209,7 +214,7 @@ def drawn_runs(requests: Sequence[RunRequest], draws: Sequence[Draw], jobs: Jobs
 
 
 def counted(requests: Sequence[RunRequest], jobs: Jobs) -> Counted:
-    """How many runs of which jobs, for the audit."""
+    """Return the number of runs of each job, for the audit."""
     if len(requests) == 1:  # the usual case, on the path of every submit
         record = jobs[requests[0].job]
         return {record.id: (record.job, 1)}
@@ -225,7 +230,7 @@ async def insert_runs(store: Store, runs: Sequence[NewRun], *, noting: Noting | 
     if not any(run.key for run in runs):
         return [(run_id, True) for run_id in ids]
     keyed = [run_id for run_id, run in zip(ids, runs, strict=True) if run.key]
-    # A trigger is drawn for each asking: under a key, the run that has ours is the one that this call created.
+    # Each request draws a trigger. If the stored run of a key has our trigger, this call created it.
     triggers = {run.id: run.trigger for run in await store.queries.get_runs(keyed)}
     return [(run_id, triggers.get(run_id, run.trigger) == run.trigger) for run_id, run in zip(ids, runs, strict=True)]
 
@@ -243,14 +248,15 @@ class JoinedSubmit:
     jobs: Jobs
     timing: Timing
     is_read: bool
-    """Whether the jobs were read for this call, and not for an earlier one."""
+    """True if the jobs were read for this call, and not for an earlier one."""
 
     async def submit(self, connection: Any) -> list[SubmittedRun] | None:
-        """Store the runs. Called on the loop of the connection, which is not that of the engine.
+        """Store the runs. Call this on the loop of the connection, which is not the engine's loop.
 
-        None, and nothing is stored, if a job that was read for an earlier call is not the same any more: read it
-        (`read_again`) and repeat. `RevisionConflict` if it was read for this call: perhaps the caller's transaction
-        sees an older state than the store has now."""
+        Return None, and store nothing, if a job that was read for an earlier call has changed. Then call `read_again`
+        and repeat. Raise `RevisionConflict` if the job was read for this call: the caller's transaction may see an
+        older state than the store has now.
+        """
         made: list[SubmittedRun] = []
         try:
             for some in batches(self.session, self.requests):
@@ -279,12 +285,12 @@ async def join_submit(session: Session, requests: Sequence[RunRequest], timing: 
 
 
 async def read_again(session: Session, joined: JoinedSubmit) -> JoinedSubmit:
-    """The same requests, checked by the jobs as they are now."""
+    """Return the same requests, checked against the current jobs."""
     return replace(joined, jobs=await find_jobs(session, joined.requests), is_read=True)
 
 
 def joining(store: object) -> Joins:
-    """The store, if it can; `DefinitionError` if it cannot."""
+    """Return the store's part that joins transactions. Raise `DefinitionError` if the store has none."""
     if isinstance(store, Joins):
         return store
     raise DefinitionError(
@@ -294,10 +300,11 @@ def joining(store: object) -> Joins:
 
 
 async def wait_for(work: Coroutine[Any, Any, T], *, blocks: bool) -> T:
-    """The result of the work: awaited here, or, if it blocks, on a new thread, so that this loop stays free.
+    """Return the result of the work. Await it here or, if it blocks, run it on a new thread, so that this loop stays
+    free.
 
-    The thread is not one of a pool. The work may wait until another transaction ends, and that transaction needs a free
-    thread to end. If the caller is cancelled, the work ends first: until then the connection is in use."""
+    The thread does not come from a pool. The work may wait until another transaction ends, and that transaction needs a
+    free thread to end. If the caller is cancelled, the work ends first: until then the connection is in use."""
     if not blocks:
         return await work
     answer: Future[T] = Future()
@@ -317,6 +324,6 @@ async def wait_for(work: Coroutine[Any, Any, T], *, blocks: bool) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        waiting.exception()  # read, so that asyncio reports no lost error
+        waiting.exception()  # read the error, so that asyncio does not report it as lost
         raise cancelled
     return waiting.result()

@@ -5,8 +5,8 @@ A run's expiry is set when it is planned, so one rule serves outages of planners
     expires = max(slot + late_after, min(slot + window, the N-th slot after it))
 
 With jitter every slot here stands for the instant at which its run is due.
-`none` is N = 0. `last` (the default) is N = 1 without a window: a slot may start until the next one is there.
-`all` has both. Where no N-th slot exists, the window alone counts; with `last`, the slot never expires.
+`none` is N = 0. `last` (the default) is N = 1 without a window: a slot may start until the next slot comes.
+`all` uses both limits. Where no N-th slot exists, the window alone counts; with `last`, the slot never expires.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from onthedot.model.job import CatchUp
 
 @dataclass(slots=True)
 class Fates:
-    """What becomes of the slots in (start, end], and the first slot after `end`."""
+    """The fates of the slots in (start, end], and the first slot after `end`."""
 
     end: Micros
     next_at: Micros | None = None
@@ -31,7 +31,7 @@ class Fates:
 
 
 def expires(slot: Micros, later: Micros | None, catch_up: CatchUp, late_after: Micros) -> Micros | None:
-    """The instant after which a slot should no longer start; `later` is the N-th slot after it."""
+    """Return the instant after which a slot must not start; `later` is the N-th slot after it."""
     match catch_up.mode:
         case "none":
             return slot + late_after
@@ -43,7 +43,7 @@ def expires(slot: Micros, later: Micros | None, catch_up: CatchUp, late_after: M
 
 
 def depth(catch_up: CatchUp) -> int:
-    """N: how many slots after it a slot must look for its expiry."""
+    """Return N: the expiry of a slot is at the N-th slot after it."""
     return {"none": 0, "last": 1, "all": catch_up.limit}[catch_up.mode]
 
 
@@ -61,11 +61,11 @@ def fates(
     most: int,
     due_at: Callable[[Micros], Micros] = _as_it_is,
 ) -> Fates:
-    """Go through ascending slots up to `until`, at most `most` of them, and give each its fate. `due_at` says when the
-    run of a slot is due: never before it.
+    """Decide the fates of at most `most` ascending slots up to `until`. `due_at` returns the due instant of a slot's
+    run, which is never before the slot.
 
-    Bounded work that always makes progress: after a long outage the caller comes again from `end`, and a
-    year of missed seconds costs many small steps instead of one endless one.
+    The work is bounded and always makes progress. After a long outage the caller calls again from `end`: a year of
+    missed seconds costs many small steps instead of one very long one.
     """
     ahead: deque[Micros] = deque()
     look = depth(catch_up)

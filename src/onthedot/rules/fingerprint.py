@@ -11,7 +11,7 @@ import hashlib
 import re
 
 _MOST = 500
-"""How much of an error's text counts."""
+"""How many characters of an error's text count."""
 
 _NUMBER = re.compile(r"(\b(?:exit (?:code|status)|signal) -?\d+|\bSIG[A-Z]{3,6}[+-]?\d+)|\d+(?:[.,:]\d+)*")
 """A number; in the group, one that is an exit code or a signal."""
@@ -44,7 +44,7 @@ def error_type(error: str) -> str:
 
 
 def common_text(error: str) -> str:
-    """What an error says, without what differs from one time to the next.
+    """Return an error's text without the parts that differ from one failure to the next.
 
     >>> common_text("order 4711 of 'ann' is not in /srv/in/4711.csv (0x7f3a91bc)")
     'order <n> of <text> is not in <path> (<n>)'
@@ -60,12 +60,12 @@ def common_text(error: str) -> str:
 
 
 def _host(url: re.Match[str]) -> str:
-    """A URL without what differs: the scheme and the host, and whether there was a path."""
+    """Return a URL without its varying parts: the scheme, the host, and whether there was a path."""
     return f"{url[2]}{url[3]}{'<path>' if url[4] else ''}"
 
 
 def fingerprint(namespace: str, job: str, error: str) -> str:
-    """Twelve characters that are the same for runs of one job that died of the same thing.
+    """Return twelve characters that are equal for runs of one job that died of the same cause.
 
     >>> fingerprint("default", "mail", "KeyError: 'ann'") == fingerprint("default", "mail", "KeyError: 'bob'")
     True

@@ -1,4 +1,4 @@
-"""Decides which gates a run has to pass, and what it does at a closed one. Pure."""
+"""Decides which gates a run has to pass, and what it does at a closed gate. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from onthedot.model.run import Gate, Lease, OnBusy, is_slot
 _WAIT = OnBusy("wait")
 
 ON_TIME = SECOND
-"""A slot that asks for its gate within this time came at its time. Reservations of dead nodes lapse in half of it."""
+"""A slot that requests its gate within this time is on time. Reservations of dead nodes lapse in half of it."""
 
 
 def gates_of(record: JobRecord, *, target: str, arguments: Mapping[str, Any]) -> tuple[Gate, ...]:
-    """The gates of a run, in the order in which everyone takes them.
+    """Return the gates of a run, in the order in which every run takes them.
 
-    The overlap gate first: a run that waits for an earlier run of its job must not take a place in a shared limit
-    meanwhile. One order for all callers, so that no two runs can wait for each other.
+    The overlap gate comes first: a run that waits for an earlier run of its job must not take a place in a shared limit
+    meanwhile. All callers use one order, so that no two runs can wait for each other.
     """
     overlap, gates = overlap_of(record.job), []
     if overlap.mode != "allow":
@@ -36,8 +36,9 @@ def gates_of(record: JobRecord, *, target: str, arguments: Mapping[str, Any]) ->
 
 
 def rate_of(record: JobRecord, *, arguments: Mapping[str, Any]) -> RateGate | None:
-    """The rate that a run has to keep. It comes after all gates, so that no run takes an instant and then waits at a
-    gate."""
+    """Return the rate that a run must keep. The rate comes after all gates, so that no run takes an instant and then
+    waits at a gate.
+    """
     rate = record.job.rate
     if rate is None:
         return None
@@ -45,8 +46,10 @@ def rate_of(record: JobRecord, *, arguments: Mapping[str, Any]) -> RateGate | No
 
 
 def _scope(policy: Limit | Rate, record: JobRecord, arguments: Mapping[str, Any]) -> str:
-    """Which runs count together: those of a job, or of all jobs of a namespace that share a name; for each value of
-    the key. A namespace holds no colon. The default one is not named: its keys are those of earlier versions."""
+    """Return the key of the runs that count together: runs of a job, or of all jobs of a namespace that share a name,
+    for each value of the key. A namespace contains no colon. The default namespace is left out, so that its keys equal
+    those of earlier versions.
+    """
     scope = f"name:{policy.name}" if policy.name else f"job:{record.id}"
     if policy.name and record.job.namespace != "default":
         scope = f"in:{record.job.namespace}:{scope}"
@@ -55,10 +58,10 @@ def _scope(policy: Limit | Rate, record: JobRecord, arguments: Mapping[str, Any]
 
 
 def on_busy(lease: Lease, *, now: Micros) -> OnBusy:
-    """What a due run does at its closed overlap gate. Only slots are skipped or replace others.
+    """Return what a due run does at its closed overlap gate. Only slots are skipped or replace others.
 
     Overdue slots run in order, each of them; with `skip` and `replace` only the newest, unless all are caught up. A
-    retry is no catch-up: it waits, if it has lost its gate to an edit.
+    retry is no catch-up: it waits if it has lost its gate because of an edit.
     """
     if not is_slot(lease.trigger) or lease.attempt > 1:
         return _WAIT
@@ -78,11 +81,12 @@ def on_busy(lease: Lease, *, now: Micros) -> OnBusy:
 # ── keeping and giving up a place ───────────────────────────────────────────────────────────────────────
 
 Age = tuple[Micros, int]
-"""A run's due instant and id: the smaller has waited longer."""
+"""A run's due instant and id: the run with the smaller pair has waited longer."""
 
 
 def kept_while_waiting(gates: Iterable[Gate]) -> tuple[Gate, ...]:
-    """The gates that a run keeps while it waits at a later one: its overlap gate. Others can use places in limits.
+    """Return the gates that a run keeps while it waits at a later one: its overlap gate. Other runs can use its places
+    in limits.
 
     >>> kept_while_waiting([Gate("overlap:1:", 1, until_end=True), Gate("limit:name:x:", 2)])
     (Gate(key='overlap:1:', capacity=1, until_end=True),)
@@ -91,10 +95,11 @@ def kept_while_waiting(gates: Iterable[Gate]) -> tuple[Gate, ...]:
 
 
 def giving_way(asker: Age, idle: Iterable[Age], *, holders: int, capacity: int) -> list[int] | None:
-    """The holders of a limit that lose their places to a run that could start now; None: too few do.
+    """Return the holders of a limit that lose their places to a run that could start now; None if too few can lose
+    them.
 
     A place that was passed to a run is not in use before that run is armed. Until then a run that has waited longer may
-    take it. `idle` are the holders that do not run.
+    take it. `idle` has the holders that do not run.
 
     >>> giving_way((5, 1), [(3, 2), (7, 3), (9, 4)], holders=3, capacity=3)
     [4]

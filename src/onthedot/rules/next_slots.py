@@ -1,7 +1,7 @@
 """Computes what starts next: the slots ahead of one job, or of all jobs in the order of time. Pure.
 
-`operations/next_slots.py` reads what is needed for it from a store. A schedule that would fill the list of all jobs is
-one line, with its rate.
+`operations/next_slots.py` reads the data for this from a store. In the list of all jobs, a schedule that would fill the
+list is one line with its rate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from onthedot.rules.windows import find_schedule
 from onthedot.schedules import count_between, due_of, slots
 
 HORIZON: Micros = 100 * 366 * 86_400 * SECOND
-"""How far anybody looks ahead: what comes once in a lifetime is searched day by day."""
+"""How far ahead we search: a very rare slot is searched day by day."""
 
 _DAY: Micros = 86_400 * SECOND
 
@@ -36,28 +36,28 @@ class Coming(NamedTuple):
 
     due_at: Micros
     slot_at: Micros
-    schedule_id: str = ""  # whose slot it is, or was before somebody moved it; empty: of none
+    schedule_id: str = ""  # the schedule of the slot, also after a move; empty: none
     run: RunRecord | None = None
     moved: bool = False  # the run takes the place of the slot
 
 
 class Ahead(NamedTuple):
-    """What a store tells about the next starts of one job."""
+    """The stored data about the next starts of one job."""
 
     states: Sequence[ScheduleState]
     waiting: Sequence[RunRecord] = ()  # due after now, the first ones
 
 
 def coming(ahead: Ahead, now: Micros, count: int) -> list[Coming]:
-    """The next `count` starts of a job after now, within a hundred years: slots that were not skipped or moved, and
-    runs that wait because they were moved, are tried again, or were submitted. Pure."""
+    """Return the next `count` starts of a job after now, within a hundred years: slots that were not skipped or moved,
+    and runs that wait after a move, for a retry, or because they were submitted. Pure."""
     runs = sorted(_singles(ahead, now), key=_order)
     found = merge(runs, *(_of(state, now) for state in ahead.states), key=_order)
     return sorted(islice(found, count), key=_order)  # jitter may be longer than the distance between two slots
 
 
 def next_of_each(ahead: Ahead, now: Micros) -> dict[str, Coming]:
-    """The next start of each schedule by id, without those that have none. Pure."""
+    """Return the next start of each schedule by id, without schedules that have none. Pure."""
     found = [*_singles(ahead, now), *(one for state in ahead.states for one in islice(_of(state, now), 1))]
     return {one.schedule_id: one for one in sorted(found, key=_order, reverse=True)}
 
@@ -67,7 +67,7 @@ def _order(one: Coming) -> tuple[Micros, Micros, str]:
 
 
 def _singles(ahead: Ahead, now: Micros) -> Iterator[Coming]:
-    """Waiting runs that no schedule yields."""
+    """Return waiting runs that no schedule yields."""
     moved, known = moved_from(ahead.states), {(state.record.id, state.schedule_id): state for state in ahead.states}
     for run in ahead.waiting:
         if run.due_at <= now or is_ahead(run, known, now):
@@ -77,7 +77,7 @@ def _singles(ahead: Ahead, now: Micros) -> Iterator[Coming]:
 
 
 def moved_from(states: Iterable[ScheduleState]) -> dict[int, tuple[str, Micros]]:
-    """Runs that take the place of slots: of which schedule, and of which slot."""
+    """Return the schedule and the slot of each run that takes the place of a slot."""
     return {
         one.run_id: (state.schedule_id, one.slot_at)
         for state in states
@@ -87,13 +87,13 @@ def moved_from(states: Iterable[ScheduleState]) -> dict[int, tuple[str, Micros]]
 
 
 def _of(state: ScheduleState, now: Micros) -> Iterator[Coming]:
-    """The slots ahead of one schedule, in the order of their due instants."""
+    """Return the slots ahead of one schedule, in the order of their due instants."""
     job = state.record.job
     schedule = find_schedule(job, state.schedule_id)
     if schedule is None:
         return
     given = {one.slot_at for one in state.exceptions}
-    if isinstance(schedule, FixedDelay):  # while its run is open, nobody knows
+    if isinstance(schedule, FixedDelay):  # while its run is open, the next slot is unknown
         if state.next_at is not None and state.next_at > now and state.next_at not in given:
             yield Coming(state.next_at, state.next_at, state.schedule_id)
         return
@@ -104,7 +104,7 @@ def _of(state: ScheduleState, now: Micros) -> Iterator[Coming]:
 
 
 def is_ahead(run: RunRecord, states: Mapping[Key, ScheduleState], now: Micros) -> bool:
-    """Whether the run is of a slot ahead that its schedule yields, too."""
+    """Return whether the schedule of this run also yields its slot, which lies ahead."""
     if not is_slot(run.trigger) or run.attempts or run.slot_at <= now:
         return False
     state = states.get((run.job_id, schedule_of(run.trigger)))
@@ -116,31 +116,31 @@ def is_ahead(run: RunRecord, states: Mapping[Key, ScheduleState], now: Micros) -
 
 
 class Start(NamedTuple):
-    """Something that starts: a slot (`schedule`), or a run that is there already (`run`)."""
+    """Something that starts: a slot (`schedule`), or a stored run (`run`)."""
 
     due_at: Micros
     job: JobRecord
     schedule: Schedule | None = None
     run: RunRecord | None = None
-    many: bool = False  # its schedule would fill the list: this is the first one
-    every: Micros | None = None  # how far apart those are, if every day has as many of them
+    many: bool = False  # true if its schedule would fill the list: this is its first start
+    every: Micros | None = None  # the distance of those starts, if all days are alike
     moved_from: Micros | None = None  # the slot whose place the run takes
 
 
 class Gathered(NamedTuple):
-    """What stores tell about the next starts; `upcoming` makes them a list."""
+    """The stored data about the next starts. `upcoming` makes a list of it."""
 
     states: Sequence[ScheduleState] = ()
-    runs: Sequence[tuple[RunRecord, JobRecord]] = ()  # those that are no slots, and slots that are tried again
+    runs: Sequence[tuple[RunRecord, JobRecord]] = ()  # runs without a slot, and slots that are retried
     paused: int = 0  # jobs that start nothing
-    read_until: Micros | None = None  # what is due later was not read, because there is too much; None: all was
+    read_until: Micros | None = None  # later starts were not read, because there are too many; None: all were read
 
 
 def upcoming(gathered: Gathered, now: Micros, *, limit: int, until: Micros | None = None) -> list[Start]:
-    """The next starts in the order of time, at most `limit` lines. Pure.
+    """Return the next starts in the order of time, at most `limit` lines. Pure.
 
-    A schedule that would have more than a quarter of the lines (and more than three) has one; with its rate, if
-    all days are alike.
+    A schedule that would have more than a quarter of the lines (and more than three) has one line. The line has a rate
+    if all days are alike.
     """
     each = max(3, limit // 4)
     end = now + HORIZON if until is None else until
@@ -169,7 +169,9 @@ def upcoming(gathered: Gathered, now: Micros, *, limit: int, until: Micros | Non
 
 
 def _distance(state: ScheduleState, now: Micros) -> Micros | None:
-    """How far the starts of a schedule are apart, the same at every moment of a day; None: not all days are alike."""
+    """Return the distance between the starts of a schedule, if it is the same all day; None if not all days
+    are alike.
+    """
     schedule = find_schedule(state.record.job, state.schedule_id)
     if isinstance(schedule, Every):
         return micros(schedule.interval)

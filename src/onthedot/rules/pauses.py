@@ -6,7 +6,7 @@
     paused: {…}        paused            paused with this reason and this end
     paused: false      runs              resumed; slots of the pause are skipped
 
-A pause whose end has passed says nothing.
+A pause whose end has passed has no effect.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Change = Literal["", "pause", "resume"]
 
 
 def pause_of(record: JobRecord | None) -> Pause | None:
-    """The pause that a stored job is in; None if it is in none."""
+    """Return the current pause of a stored job; None if it is not paused."""
     if record is None or record.state is not JobState.PAUSED:
         return None
     return Pause(
@@ -29,7 +29,7 @@ def pause_of(record: JobRecord | None) -> Pause | None:
 
 
 def pause_change(wanted: Pause | None, current: Pause | None, now: Micros) -> Change:
-    """What is to be done to a job of which a file says this, and which is in this pause.
+    """Return the change that a file's `paused` makes to a job with this current pause.
 
     >>> pause_change(Pause(), None, 0), pause_change(Pause(on=False), Pause(reason="it moves"), 0)
     ('pause', 'resume')
@@ -45,6 +45,6 @@ def pause_change(wanted: Pause | None, current: Pause | None, now: Micros) -> Ch
 
 
 def pause_after(wanted: Pause | None, current: Pause | None, now: Micros) -> Pause | None:
-    """The pause that the job is in afterwards."""
+    """Return the job's pause after the change."""
     change = pause_change(wanted, current, now)
     return wanted if change == "pause" else None if change == "resume" else current

@@ -12,7 +12,7 @@ from onthedot.model.route import read_route
 
 
 class Place(NamedTuple):
-    """A living worker: what it serves, and how many runs it holds already."""
+    """A living worker: what it can run, and how many runs it holds already."""
 
     node_id: str
     incarnation: str
@@ -23,12 +23,12 @@ class Place(NamedTuple):
 
 
 def can_run(place: Place, job: Job) -> bool:
-    """Whether this worker may run this job at all."""
+    """Return whether this worker may run this job at all."""
     return job.queue in place.queues and job.labels <= place.labels and ability_of(job) in place.tasks
 
 
 def targets(job: Job, places: Iterable[Place]) -> tuple[str, ...]:
-    """The nodes that each slot of the job runs on: with `on: all` every able one; else any node ("").
+    """Return the nodes on which each slot of the job runs: every able node with `on: all`; otherwise any node ("").
 
     >>> from onthedot.model.job import Call
     >>> targets(Job(name="j", task=Call(handler="j")), [])
@@ -40,10 +40,11 @@ def targets(job: Job, places: Iterable[Place]) -> tuple[str, ...]:
 
 
 def assign(jobs: Sequence[tuple[int, Job, str]], places: Sequence[Place], *, most: int) -> list[tuple[int, str]]:
-    """Places for runs (id, job, the incarnation that had it and did nothing), in their order: (run, incarnation).
+    """Choose workers for runs (id, job, the incarnation that had the run and did nothing). Return pairs (run,
+    incarnation) in order.
 
-    Each goes to the worker with the fewest runs among those that can do it. The worker that had it before gets it only
-    if no other can. No worker gets more than `most`. A run without a place waits for the next round.
+    Each run goes to the able worker with the fewest runs. The worker that had it before gets it only if no other worker
+    can. No worker gets more than `most`. A run without a place waits for the next round.
     """
     chosen = []
     heap = [(place.load, place.incarnation, place) for place in places if place.load < most]
@@ -120,7 +121,7 @@ class Serving:
         self._known: dict[Need, bool] = {}
 
     def can_start(self, need: Need, holder: str | None = None) -> bool:
-        """Whether some worker can start a run. `holder` is the incarnation that has reserved it."""
+        """Return whether some worker can start a run. `holder` is the incarnation that has reserved it."""
         if holder in self._living:
             return True
         known = self._known.get(need)
@@ -139,9 +140,9 @@ def _can_start(node: Member, need: Need) -> bool:
 
 
 TIME_TO_TAKE: Micros = 1 * SECOND
-"""How long a worker that the leader has chosen may leave a run that is due lying."""
+"""How long a worker that the leader has chosen may delay a due run."""
 
 
 def is_left_lying(ready_at: Micros, now: Micros, *, alive: bool) -> bool:
-    """Whether a run that has a place needs another: its worker is dead, or did nothing with it in time."""
+    """Return whether an assigned run needs another worker: its worker is dead, or did not start the run in time."""
     return not alive or ready_at + TIME_TO_TAKE <= now

@@ -9,11 +9,11 @@ from onthedot.model.verdict import OutcomeKind, Verdict
 
 
 def decide(job: Job, *, recoveries: int, now: Micros, why: str, due_at: Micros) -> Verdict:
-    """The verdict on an attempt that was lost with its node, after `recoveries` earlier losses.
+    """Return the verdict on an attempt that was lost with its node, after `recoveries` earlier losses.
 
     `at_most_once` never runs again. `at_least_once` is due again at once, up to `max_recoveries` times: a job that
-    kills its worker each time must not kill the whole cluster, one worker after the other. It is not due before
-    `due_at`, when the lost attempt was: that one was armed a little ahead.
+    kills its worker each time must not kill the whole cluster, one worker after the other. The new attempt is not due
+    before `due_at`, the due instant of the lost attempt, which was armed a little ahead.
     """
     if job.guarantee is Guarantee.AT_MOST_ONCE:
         return Verdict(RunState.LOST, OutcomeKind.LOST, "node lost", recovered=True, error=why)

@@ -13,42 +13,45 @@ from onthedot.model.retention import HOUR, Cut, Mark, Retention
 from onthedot.model.run import TERMINAL, RunState
 
 FAILURES = frozenset({RunState.DEAD, RunState.LOST})
-"""What people come back for: kept longest."""
+"""The states that people look up later: they are kept longest."""
 ORDINARY = TERMINAL - FAILURES
 
 SETTLED = HOUR
-"""No run goes sooner after its end, however many there are: a verdict whose answer was lost is sent again, results are
-asked for, and a key that is submitted twice gives the same run."""
+"""No run is removed sooner after its end, however many there are. Until then a node may repeat a verdict, a caller may
+read the result, and a repeated submit with the same key returns the same run.
+"""
 
 _LAST_OF_ALL = 2**63 - 1
 
 
 class Quota(NamedTuple):
-    """Finished runs in these states go when `keep` newer ones of their job, in whatever state, have ended."""
+    """Finished runs in these states are removed when `keep` newer runs of their job, in any state, have ended."""
 
     states: frozenset[RunState]
     keep: int
 
 
 def cuts_by_age(policy: Retention, *, now: Micros) -> list[Cut]:
-    """What is too old, in all jobs."""
+    """Return the cuts for runs of all jobs that are too old."""
     ages = ((ORDINARY, policy.age), (FAILURES, policy.failures_age))
     return [Cut(states, _up_to(now - age)) for states, age in ages if age is not None]
 
 
 def quotas(policy: Retention) -> list[Quota]:
-    """How many runs a job may have in history."""
+    """Return how many runs a job may have in history."""
     counts = ((ORDINARY, policy.count), (FAILURES, policy.failures_count))
     return [Quota(states, keep) for states, keep in counts if keep is not None]
 
 
 def cut_by_count(quota: Quota, job_id: int, newest: Mark, *, now: Micros) -> Cut:
-    """What is too much in one job, `newest` being its newest run beyond the quota."""
+    """Return the cut for the runs of one job beyond a quota. `newest` is its newest run beyond the quota."""
     return Cut(quota.states, min(newest, _up_to(now - SETTLED)), job_id)
 
 
 def end_of_ledger(policy: Retention, *, now: Micros) -> Micros | None:
-    """The instant up to which ranges of skipped slots, ended nodes and past terms go; None: they stay."""
+    """Return the instant up to which ranges of skipped slots, ended nodes and past terms are removed; None if they
+    stay.
+    """
     return None if policy.failures_age is None else now - policy.failures_age
 
 

@@ -13,7 +13,7 @@ from onthedot.model.verdict import Outcome, OutcomeKind, Verdict
 _SUCCEEDED = Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED)
 _TIMED_OUT = ("builtins.TimeoutError", "builtins.OSError", "builtins.Exception", "builtins.BaseException")
 _BAD_ARGUMENTS = "onthedot.BadArguments"  # see `runners/registry.py`
-_LONGEST_WISH: Micros = 3600 * SECOND  # nobody outside puts a retry off for longer
+_LONGEST_WISH: Micros = 3600 * SECOND  # no server can delay a retry for longer
 _LONGEST_EXPONENT = 62  # 2 ** 62 µs is longer than any max_delay; beyond it floats would overflow
 
 
@@ -27,13 +27,13 @@ def decide(
     due_at: Micros,
     when: When | None = None,
 ) -> Verdict:
-    """The verdict on an attempt that ended at `ended_at`, after `failures` earlier ones.
+    """Return the verdict on an attempt that ended at `ended_at`, after `failures` earlier ones.
 
-    `when` is the function of `Retry.when`, and decides in place of the back-off; what it raises is raised.
-    `chance` in [0, 1) spreads retries (`delay_before`). A released attempt never began: it is due again at once, but
-    not before `due_at`, when it was due itself (it is armed a little ahead), and counts as nothing; under at_most_once
-    nothing is ever armed twice, so there it is lost. A retry is not due before
-    the instant that the outcome brings along (`not_before`), but for that waits no longer than an hour.
+    `when` is the function of `Retry.when`, and decides in place of the back-off. Its errors are raised here.
+    `chance` in [0, 1) spreads retries (`delay_before`). A released attempt never began, and does not count. It is due
+    again at once, but not before its own due instant `due_at` (attempts are armed a little ahead). Under at_most_once
+    no run is armed twice, so there a released attempt is lost. A retry is not due before the outcome's `not_before`,
+    but this delays it by an hour at most.
     """
     kind = outcome.kind
     if kind is OutcomeKind.SUCCEEDED:
@@ -58,8 +58,9 @@ def decide(
 
 
 def worth_retrying(outcome: Outcome, retry: Retry) -> bool:
-    """Whether the job's policy names this kind of failure. Arguments that do not fit stay the same: they are worth
-    another try only if the policy names just that."""
+    """Return whether the job's policy names this kind of failure. Wrong arguments stay the same, so they are retried
+    only if the policy names exactly that error.
+    """
     if _BAD_ARGUMENTS in outcome.error_types:
         return _BAD_ARGUMENTS in retry.on
     if outcome.kind is OutcomeKind.TIMED_OUT:
@@ -68,7 +69,7 @@ def worth_retrying(outcome: Outcome, retry: Retry) -> bool:
 
 
 def delay_by(when: When, outcome: Outcome, attempt: int) -> Micros | None:
-    """How long a custom function wants to wait after this failed attempt; None: not at all, it is not worth a retry.
+    """Return the delay that a custom function wants after this failed attempt; None if it wants no retry.
 
     >>> delay_by(lambda attempt, types, error: 2 * attempt, Outcome(OutcomeKind.FAILED, "busy"), 3)
     6000000
@@ -81,7 +82,7 @@ def delay_by(when: When, outcome: Outcome, attempt: int) -> Micros | None:
 
 
 def delay_before(retry_number: int, retry: Retry, chance: float) -> Micros:
-    """How long to wait before the n-th retry (1 is the first). The back-off is capped. Jitter draws from its upper
+    """Return the delay before the n-th retry (1 is the first). The back-off is capped. Jitter draws from its upper
     half, so that runs that failed together do not return together, and none returns at once.
 
     >>> retry = Retry(3, delay="8s")

@@ -17,7 +17,8 @@ MOST_SHARDS = 64
 
 
 def bucket_of(job_id: int) -> int:
-    """The one of 1,024 buckets that a job's schedules are planned in. The same in every process, for ever.
+    """Return the bucket, one of 1,024, in which a job's schedules are planned. It is the same in every process, for
+    ever.
 
     >>> bucket_of(1), bucket_of(2)
     (886, 876)
@@ -26,7 +27,7 @@ def bucket_of(job_id: int) -> int:
 
 
 def buckets_of(shard: int, shards: int) -> range:
-    """The buckets of one shard of so many: ranges that follow one another, and differ by one bucket at the most.
+    """Return the buckets of one of `shards` shards: consecutive ranges, whose sizes differ by one bucket at most.
 
     >>> [buckets_of(shard, 3) for shard in range(3)]
     [range(0, 341), range(341, 682), range(682, 1024)]
@@ -35,7 +36,7 @@ def buckets_of(shard: int, shards: int) -> range:
 
 
 def shard_of(bucket: int, shards: int) -> int:
-    """The shard of so many that a bucket belongs to.
+    """Return the one of `shards` shards that a bucket belongs to.
 
     >>> shard_of(340, 3), shard_of(341, 3), shard_of(1023, 3)
     (0, 1, 2)
@@ -44,13 +45,13 @@ def shard_of(bucket: int, shards: int) -> int:
 
 
 def check_shards(shards: int) -> None:
-    """`DefinitionError` unless there can be so many shards."""
+    """Raise `DefinitionError` if this number of shards is not possible."""
     if not 1 <= shards <= MOST_SHARDS:
         raise DefinitionError(f"shards: expected a number from 1 to {MOST_SHARDS}, got {shards!r}")
 
 
 def zoned_ids(job: Job) -> frozenset[str]:
-    """The schedules of a job whose instants hang on the rules of a time zone, which governments change."""
+    """Return the schedules of a job whose instants depend on the rules of a time zone, which governments change."""
     return frozenset(
         schedule_id(schedule) for schedule in job.schedules if isinstance(schedule, Cron) and schedule.tz != "UTC"
     )
@@ -65,20 +66,20 @@ class Candidate(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A shard's newest term: whose it is, and when it ends or ended."""
+    """A shard's newest term: its holder, and when it ends or ended."""
 
     incarnation: str
     until: Micros
 
 
 def electable(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """The candidates with the newest zone data. If a node is listed twice, its first entry counts."""
+    """Return the candidates with the newest zone data. If a node is listed twice, its first entry counts."""
     known = list({one.node_id: one for one in reversed(list(candidates))}.values())
     return [one for one in known if not any(is_newer(other.tzdata, one.tzdata) for other in known)]
 
 
 def owner_of(shard: int, candidates: Sequence[Candidate]) -> str | None:
-    """The incarnation that is to plan a shard: that of the node whose name and the shard's number hash highest.
+    """Return the incarnation that must plan a shard: its node has the highest hash of node name and shard number.
 
     >>> living = [Candidate(name, f"{name}1") for name in "abc"]
     >>> [owner_of(shard, living) for shard in range(6)]
@@ -89,7 +90,7 @@ def owner_of(shard: int, candidates: Sequence[Candidate]) -> str | None:
 
 
 def owners(shards: int, candidates: Iterable[Candidate]) -> list[str | None]:
-    """The owner of each shard; None if it has none."""
+    """Return the owner of each shard; None for a shard without an owner."""
     living = electable(candidates)
     return [owner_of(shard, living) for shard in range(shards)]
 
@@ -97,8 +98,8 @@ def owners(shards: int, candidates: Iterable[Candidate]) -> list[str | None]:
 def open_to(
     incarnation: str, owned_by: Sequence[str | None], terms: Mapping[int, Held], *, now: Micros, patience: Micros
 ) -> list[int]:
-    """The shards that this node should campaign for: its own, also while another node has them (the store knows best
-    when that term ends), and those that had no term for `patience`.
+    """Return the shards that this node should campaign for: its own, also while another node holds them (the store
+    knows when that term ends), and shards without a term for `patience`.
 
     >>> open_to("b1", ["a1", "b1", "a1"], {0: Held("c1", 5), 1: Held("c1", 99), 2: Held("c1", 99)}, now=10, patience=3)
     [0, 1]

@@ -1,7 +1,7 @@
 """Decides which step of a run is next, and what follows from the end of a step. Pure.
 
 Each step that ends is a checkpoint. It holds all that another attempt needs to continue, on this machine or another:
-which steps are done, which one failed and how, the values they have handed on, and what the current step has saved in
+which steps are done, which one failed and how, the values they have passed on, and what the current step has saved in
 `$OTD_CHECKPOINT`.
 """
 
@@ -17,7 +17,7 @@ from onthedot.model.run import Lease
 from onthedot.model.task import Command, Step, Steps
 
 OUTPUTS_LIMIT = 100
-"""How many values one step may hand on."""
+"""How many values one step may pass to later steps."""
 
 VALUE_LIMIT = 4_000
 """How many characters each of them may have."""
@@ -31,7 +31,7 @@ _RERUN = re.compile(r"rerun:([0-9]+):([0-9]+):.+")
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """How a step failed, as the run's error will say it, and what it had saved: its next try goes on from there."""
+    """How a step failed, in the words of the run's error, and what it had saved: its next try continues from there."""
 
     step: int
     error: str
@@ -49,7 +49,7 @@ class Progress:
     text: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """What a checkpoint holds.
+        """Return the content of a checkpoint.
 
         >>> Progress(("build",), outputs={"build": {"image": "a1"}}).to_json()
         {'done': ['build'], 'outputs': {'build': {'image': 'a1'}}}
@@ -68,7 +68,8 @@ class Progress:
 
 
 def progress_of(saved: Any, steps: Sequence[Step]) -> Progress:
-    """What a checkpoint says about these steps. One of another definition counts up to where the two differ.
+    """Return the progress on these steps by a checkpoint. If it is from another definition, it counts up to the first
+    different step.
 
     >>> progress_of({"done": ["fetch", "build"]}, [Step(name="fetch"), Step(name="test")]).done
     ('fetch',)
@@ -91,7 +92,7 @@ def progress_of(saved: Any, steps: Sequence[Step]) -> Progress:
 
 
 def next_step(steps: Sequence[Step], progress: Progress) -> int | None:
-    """The number of the step that runs now, or None: there is none left. Those that `when` passes over do not count.
+    """Return the number of the step that runs next; None if none is left. Steps that `when` excludes are passed over.
 
     >>> steps = [Step(name="build"), Step(name="tell", when="failure"), Step(name="clean", when="always")]
     >>> next_step(steps, Progress(("build",)))
@@ -102,8 +103,8 @@ def next_step(steps: Sequence[Step], progress: Progress) -> int | None:
 
 
 def to_clear_up(steps: Sequence[Step], begun: int) -> list[int]:
-    """What still runs when the attempt was timed out or cancelled after so many steps had begun: those that run
-    always. Before the first one there is nothing to clear up.
+    """Return the steps that still run after a time-out or a cancel, when `begun` steps had begun: those that run
+    always. Before the first step there is nothing to clear up.
 
     >>> steps = [Step(name="build"), Step(name="test"), Step(name="clean", when="always")]
     >>> to_clear_up(steps, 1), to_clear_up(steps, 3), to_clear_up(steps, 0)
@@ -120,7 +121,7 @@ def ended(
     failed: Failed | None = None,
     outputs: Mapping[str, str] | None = None,
 ) -> Progress:
-    """How far it is when this step has ended. The first failure is the one that counts."""
+    """Return the progress after this step has ended. The first failure counts."""
     given = {**progress.outputs, steps[at].name: dict(outputs)} if outputs else progress.outputs
     names = tuple(step.name for step in steps[: at + 1])
     told = progress.failed or (failed and replace(failed, text=progress.text))
@@ -128,7 +129,7 @@ def ended(
 
 
 def before_failure(progress: Progress) -> Progress:
-    """Where the next attempt begins after one that failed: at the step which did, as if it had not been tried.
+    """Return the progress with which the next attempt begins: at the step that failed, as if it had not been tried.
 
     >>> before_failure(Progress(("build", "test", "clean"), Failed(1, "exit code 3"))).done
     ('build',)
@@ -138,25 +139,25 @@ def before_failure(progress: Progress) -> Progress:
 
 
 def from_step(progress: Progress, at: int) -> Progress:
-    """The same, as it was before this step began."""
+    """Return the progress as it was before this step began."""
     done = progress.done[:at]
     return Progress(done, None, {step: values for step, values in progress.outputs.items() if step in done})
 
 
 def with_text(progress: Progress, text: str) -> Progress:
-    """The same, with what the step that is under way has saved."""
+    """Return the progress with the text that the current step has saved."""
     return replace(progress, text=text)
 
 
 def steps_of(task: Command | Steps) -> tuple[Step, ...]:
-    """A command is one step without a name."""
+    """Return the steps of a task. A command is one step without a name."""
     if isinstance(task, Steps):
         return task.steps
     return (Step(name="", argv=task.argv, script=task.script, directory=task.directory, env=task.env),)
 
 
 def read_outputs(text: str) -> dict[str, str]:
-    """The values in a file of `key=value` lines; what is no such line, or too much, is left out.
+    """Return the values in a file of `key=value` lines. Other lines, and values beyond the limits, are left out.
 
     >>> read_outputs("image=a1\\n\\nurl=http://x/?a=b\\nno value\\n")
     {'image': 'a1', 'url': 'http://x/?a=b'}
@@ -170,7 +171,7 @@ def read_outputs(text: str) -> dict[str, str]:
 
 
 def handed_on(progress: Progress) -> dict[str, str]:
-    """What earlier steps hand on to later ones, as variables of their environment.
+    """Return the values that earlier steps pass to later ones, as environment variables.
 
     >>> handed_on(Progress(("Set up",), outputs={"Set up": {"version": "1"}}))
     {'OTD_OUTPUT_SET_UP_VERSION': '1'}
@@ -183,7 +184,7 @@ def handed_on(progress: Progress) -> dict[str, str]:
 
 
 def variable(name: str) -> str:
-    """A step's name in the name of a variable.
+    """Return a step's name in the form that a variable's name needs.
 
     >>> variable("Set up Go 1.22")
     'SET_UP_GO_1_22'
@@ -192,16 +193,16 @@ def variable(name: str) -> str:
 
 
 def attempts_left(step: Step, tried: int) -> timedelta | None:
-    """How long to wait before this step is tried once more, after so many tries; None: no more."""
+    """Return the delay before this step's next try, after `tried` tries; None if it has no tries left."""
     return step.delay if tried < step.attempts else None
 
 
 def rerun_trigger(run_id: int, at: int, token: str) -> str:
-    """The trigger of a run that goes on from a step of an earlier run, which has ended."""
+    """Return the trigger of a run that continues from a step of an earlier, ended run."""
     return f"rerun:{run_id}:{at}:{token}"
 
 
 def rerun_of(lease: Lease) -> tuple[int, int] | None:
-    """The earlier run, and the step at which this one goes on; None: it is no such run."""
+    """Return the earlier run, and the step from which this run continues; None for any other trigger."""
     found = _RERUN.fullmatch(lease.trigger)
     return None if found is None else (int(found[1]), int(found[2]))

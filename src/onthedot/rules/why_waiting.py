@@ -12,10 +12,10 @@ from onthedot.rules.placement import Place, can_run
 
 
 class Surroundings(NamedTuple):
-    """What is around a run that waits."""
+    """The facts that decide why a run waits."""
 
-    job: JobRecord | None = None  # None: it is deleted
-    queue_paused: str | None = None  # why its queue is paused; None: it is not
+    job: JobRecord | None = None  # None: the job is deleted
+    queue_paused: str | None = None  # why its queue is paused; None: not paused
     places: Sequence[Place] = ()  # the living workers
     nodes: Mapping[str, str] = {}  # names of nodes by incarnation
 
@@ -23,8 +23,9 @@ class Surroundings(NamedTuple):
 def reasons(
     run: RunRecord, standing: WaitReason | None, around: Surroundings, now: Micros, *, unnamed: int = 0
 ) -> list[str]:
-    """What a run waits for; empty if it has ended, or runs and was not asked to stop. `unnamed` more runs hold its gate
-    than `standing` names, because the caller may not see them."""
+    """Return what a run waits for. The result is empty if the run has ended, or if it runs and nobody has cancelled it.
+    `unnamed` is the number of runs at its gate that the caller may not see, in addition to those in `standing`.
+    """
     if run.state in TERMINAL or standing is None:
         return []
     if run.state is RunState.RUNNING:
@@ -42,7 +43,7 @@ def reasons(
 
 
 def _stopped(run: RunRecord, around: Surroundings) -> Iterator[str]:
-    """What people have stopped."""
+    """Return the reasons that people caused, such as a pause."""
     record = around.job
     if record is not None and record.state is JobState.PAUSED:
         until = "" if record.paused_until is None else f" until {_iso(record.paused_until)}"
@@ -52,7 +53,7 @@ def _stopped(run: RunRecord, around: Surroundings) -> Iterator[str]:
 
 
 def _kept(run: RunRecord, standing: WaitReason, now: Micros, unnamed: int) -> Iterator[str]:
-    """What the run itself has to wait for."""
+    """Return the reasons in the run itself."""
     if standing.gate:
         yield f"the gate {standing.gate}, which is held by {_holders(standing.holders, unnamed)}"
     if standing.granted_at is not None and standing.granted_at > now:
@@ -72,7 +73,7 @@ def _holders(named: Sequence[int], unnamed: int) -> str:
 
 
 def _placed(run: RunRecord, standing: WaitReason, nodes: Mapping[str, str], able: list[Place]) -> Iterator[str]:
-    """Whether a worker can run it, and which one has it."""
+    """Return whether a worker can run it, and which worker has it."""
     if standing.node and run.state is RunState.RESERVED:
         yield f"node {standing.node}, which has reserved it"
     if not able:

@@ -24,21 +24,21 @@ SlotTarget = tuple[Micros, str]
 
 
 class KnownExceptions(Protocol):
-    """The exceptions of schedules, as they are in a transaction."""
+    """The exceptions of schedules, as a transaction sees them."""
 
     def of(self, job_id: int, schedule_id: str) -> tuple[SlotException, ...]:
-        """Those of one schedule, in order."""
+        """Return the exceptions of one schedule, in order."""
 
 
 class SchedulePosition(NamedTuple):
     """The watermark of a schedule whose job is active, at the revision that the planner saw."""
 
     watermark: Micros
-    delayed: bool  # it has a fixed delay
+    delayed: bool  # whether the schedule has a fixed delay
 
 
 class Planned(NamedTuple):
-    """A window that is to be written, the exceptions that it was settled with, and what of it has ended already."""
+    """A window to write, the exceptions that were applied to it, and which of its runs have ended already."""
 
     job_id: int
     window: Window
@@ -56,13 +56,13 @@ class Planned(NamedTuple):
         delayed: bool = False,
         ended: Collection[SlotTarget] = (),
     ) -> Planned:
-        """A window ready to be written: slots that were skipped or moved become no runs."""
+        """Return a window that is ready to be written: skipped or moved slots become no runs."""
         exceptions = known.of(job_id, window.schedule_id)
         return cls(job_id, settle(window, exceptions), delayed, exceptions, ended)
 
 
 class Insert(NamedTuple):
-    """A run that is to be inserted."""
+    """A run to insert."""
 
     job_id: int
     trigger: str
@@ -77,9 +77,11 @@ class Insert(NamedTuple):
 def choose_windows(
     windows: Sequence[tuple[ScheduleState, Window]], stands: Iterable[SchedulePosition | None], known: KnownExceptions
 ) -> tuple[list[bool], list[Planned]]:
-    """Of each window whether it continues its schedule's watermark; and those that do, settled.
+    """Return for each window whether it continues its schedule's watermark; and the windows that do, settled.
 
-    A window may continue one that stands before it. None instead of a stand: the job is not as it was seen."""
+    A window may continue an earlier window of the same call. A position of None means that the job has changed since it
+    was read.
+    """
     moved: dict[tuple[int, str], Micros] = {}  # by earlier windows of the same batch
     answers: list[bool] = []
     taken: list[Planned] = []
@@ -95,7 +97,7 @@ def choose_windows(
 
 
 def inserts_of(windows: Iterable[Planned]) -> list[Insert]:
-    """The runs of the windows, in the order of their instants, which is that of their ids."""
+    """Return the runs of the windows, in the order of their instants. Their ids get the same order."""
     runs = [
         Insert(job_id, trigger, slot.due, slot.expires_at, slot.args, delayed, target, slot.slot_at)
         for job_id, window, delayed, _, ended in windows
@@ -108,36 +110,40 @@ def inserts_of(windows: Iterable[Planned]) -> list[Insert]:
 
 
 def behind(window: Window, edge: Micros) -> Window:
-    """What of a window lies behind the edge: it goes there at least."""
+    """Return the part of a window behind the edge; the window reaches the edge at least."""
     slots = [slot for slot in window.slots if slot.slot_at > edge]
     skips = [skip for skip in window.skips if skip.first > edge]
     return replace(window, end=max(window.end, edge), slots=slots, skips=skips)
 
 
 def begun(window: Window, now: Micros) -> Window:
-    """The window of a grid that an edit adds: it begins now, because the old definition has the time before."""
+    """Return the window of a grid that an edit adds. It begins now, because the old definition covers the
+    time before.
+    """
     return replace(behind(window, now), start=now)
 
 
 def without(window: Window, armed: Collection[Micros]) -> Window:
-    """The window of an added schedule without instants at which runs of dropped schedules were armed: they start then,
-    and the slots are skipped(edited). The slots of a fixed delay are no fixed instants."""
+    """Return the window of an added schedule without the instants at which runs of dropped schedules were armed. Those
+    runs start then, and the new slots are skipped(edited). The slots of a fixed delay are no fixed instants.
+    """
     return settle(window, [SlotException(slot.slot_at, "edited") for slot in window.slots if slot.slot_at in armed])
 
 
 def skipped_ahead(window: Window, now: Micros) -> Micros | None:
-    """The newest slot that the window skips before its time: nothing up to it is planned again."""
+    """Return the newest slot that the window skips before its time: no slot up to it is planned again."""
     return max((skip.last for skip in window.skips if skip.reason == NO_NODE and skip.last > now), default=None)
 
 
 def slots_with_fates(window: Window, exceptions: Iterable[SlotException]) -> list[Micros]:
-    """Slots in or near a window that are no part of its ranges of skips."""
+    """Return slots in or near a window that do not belong to its ranges of skips."""
     return [*(slot.slot_at for slot in window.slots), *(one.slot_at for one in exceptions)]
 
 
 def lengthened(skip: SkipRange, last: SkipRange | None, edge: Micros, fated: Iterable[Micros]) -> SkipRange | None:
-    """The range that the schedule's last one becomes with this skip, if that continues it with nothing between: it
-    ends at the edge, has the same reason, and no slot between the two has another fate. None: it is a new one."""
+    """Return the schedule's last range of skips, extended by this skip, if the skip continues it: the range ends at the
+    edge, has the same reason, and no slot between the two has another fate. Return None if the skip starts a new range.
+    """
     if last is None or (last.last, last.reason) != (edge, skip.reason):
         return None
     if any(edge < slot < skip.first for slot in fated):
@@ -153,7 +159,7 @@ def _stale(schedule: str, why: str, watermark: Micros, now: Micros) -> WindowSta
 
 
 def check_past(window: Window, now: Micros) -> None:
-    """`WindowStale` if slots are skipped for what is over, although they lie ahead: the caller's clock is wrong."""
+    """Raise `WindowStale` if slots are skipped as past, although they lie ahead: the caller's clock is wrong."""
     for skip in window.skips:
         if skip.reason in _OF_THE_PAST and skip.last > now:
             why = f"slots up to {skip.last} cannot be {skip.reason} at {now}; {_AGAIN}"
@@ -161,8 +167,8 @@ def check_past(window: Window, now: Micros) -> None:
 
 
 def check_dropped(name: str, watermark: Micros, next_at: Micros | None, closing: Window | None, now: Micros) -> None:
-    """`WindowStale` if a schedule is dropped while some of its slots are undecided: the window came too late, or not at
-    all.
+    """Raise `WindowStale` if a schedule is dropped while some of its slots are undecided: the window came too late, or
+    is missing.
 
     A window that does not start at the watermark was computed before others planned, or before a pause took slots back.
     It is accepted only if the watermark lies ahead: then all slots so far have their fates."""
@@ -175,17 +181,18 @@ def check_dropped(name: str, watermark: Micros, next_at: Micros | None, closing:
 
 
 def check_edge(window: Window, edge: Micros, now: Micros) -> None:
-    """`WindowStale` if the window of a schedule that survives an edit leaves slots out behind the edge."""
+    """Raise `WindowStale` if the window of a schedule that survives an edit leaves out slots behind the edge."""
     if window.start > edge:
         why = f"the window starts at {window.start}, after {edge}; {_AGAIN}"
         raise _stale(window.schedule_id, why, edge, now)
 
 
 def check_added(window: Window, now: Micros, *, grid: bool) -> None:
-    """`WindowStale` if the window of a schedule that an edit adds has slots up to now that cannot be left out.
+    """Raise `WindowStale` if the window of a schedule that an edit adds has slots up to now that cannot be left out.
 
-    The old definition has the time up to now. A grid (`schedules.is_grid`) begins after it (`begun`), and all else is
-    computed again. But the first slot of a fixed delay that begins at once is due whenever it is written."""
+    The old definition covers the time up to now. A grid (`schedules.is_grid`) begins after now (`begun`). Every other
+    schedule is computed again. But the first slot of a fixed delay that begins at once is due whenever it is written.
+    """
     if grid:
         check_edge(window, now, now)
         return
@@ -197,12 +204,14 @@ def check_added(window: Window, now: Micros, *, grid: bool) -> None:
 
 
 def check_exceptions(window: Window, exceptions: Sequence[SlotException], now: Micros) -> None:
-    """`WindowStale` if the window was computed without an exception that its schedule has."""
+    """Raise `WindowStale` if the window was computed without an exception that its schedule has."""
     if runs_over(window, exceptions):
         raise _stale(window.schedule_id, "a range of skips runs over an exception; read it again", window.start, now)
 
 
 def check_revision(job: object, expected: int | None, found: int) -> None:
-    """`RevisionConflict` if the caller has read another revision than is stored. `job` is how the caller calls it."""
+    """Raise `RevisionConflict` if the stored revision is not the one that the caller has read. `job` is the caller's
+    name for it.
+    """
     if expected not in (None, found):
         raise RevisionConflict(f"job {job!r}: expected revision {expected}, found {found}; read it again")

@@ -1,4 +1,4 @@
-"""Computes windows: what becomes of a schedule's slots in a span of time. The store records them. Pure.
+"""Computes windows: the fates of a schedule's slots in a span of time. The store records them. Pure.
 
 `plan_window` is for the planner, `edit_windows` for a definition that is stored, and `resume_windows` for the end of a
 pause. Each works around slots that somebody has skipped or moved (`moved_slots.py`).
@@ -23,11 +23,11 @@ from onthedot.schedules import count_between, due_of, is_grid, last_before, next
 Missed = Literal["none", "last", "all"]
 
 MOST_SLOTS = 1_000
-"""How many slots of one schedule one pass looks at: about 20 ms of cron arithmetic."""
+"""How many slots of one schedule one pass handles: about 20 ms of cron arithmetic."""
 
 
 def of_schedule(states: Sequence[ScheduleState], wanted: str | None, job: str) -> list[tuple[ScheduleState, Schedule]]:
-    """The schedules of a job, or the one with this id. Raises `DefinitionError` if there is no such one."""
+    """Return the schedules of a job, or the one with this id. Raises `DefinitionError` if there is no such one."""
     having = [(state, rule) for state in states if (rule := find_schedule(state.record.job, state.schedule_id))]
     named = [state.schedule_id for state, _ in having]
     if wanted is not None and wanted not in named:
@@ -39,12 +39,12 @@ def of_schedule(states: Sequence[ScheduleState], wanted: str | None, job: str) -
 
 
 def find_schedule(job: Job, wanted: str) -> Schedule | None:
-    """The schedule of a job that has this id."""
+    """Return the schedule of a job that has this id."""
     return next((schedule for schedule in job.schedules if schedule_id(schedule) == wanted), None)
 
 
 def plan_window(state: ScheduleState, *, until: Micros, now: Micros, late_after: Micros) -> Window | None:
-    """The fates of a schedule's slots from its watermark to `until`; None if its job has no such schedule."""
+    """Return the fates of a schedule's slots from its watermark to `until`; None if its job has no such schedule."""
     job = state.record.job
     schedule = find_schedule(job, state.schedule_id)
     if schedule is None:
@@ -72,14 +72,14 @@ def plan_window(state: ScheduleState, *, until: Micros, now: Micros, late_after:
 
 
 def _around_exceptions(window: Window, schedule: Schedule, state: ScheduleState) -> Window:
-    """The window around exceptions: ranges of skips are cut there, and each exception is a skip by itself."""
+    """Return the window with exceptions: they cut ranges of skips, and each exception becomes a skip of its own."""
     if runs_over(window, state.exceptions):
         window = replace(window, skips=[part for skip in window.skips for part in _cut(skip, schedule, state)])
     return settle(window, state.exceptions)
 
 
 def _cut(skip: SkipRange, schedule: Schedule, state: ScheduleState) -> Iterator[SkipRange]:
-    """The range in parts, each exception between them by itself if the rule yields it at all."""
+    """Return the range in parts. Between them each exception is a skip of its own, if the schedule yields that slot."""
     edge = skip.first - 1
     for one in state.exceptions:
         if skip.first <= one.slot_at <= skip.last:
@@ -90,7 +90,7 @@ def _cut(skip: SkipRange, schedule: Schedule, state: ScheduleState) -> Iterator[
 
 
 def _range(schedule: Schedule, origin: Micros, after: Micros, until: Micros, reason: str) -> list[SkipRange]:
-    """All slots of a schedule after `after` and up to `until`, as one range; none if there are none."""
+    """Return all slots of a schedule after `after` and up to `until` as one range; nothing if there are none."""
     first = next_after(schedule, after, origin=origin)
     last = last_before(schedule, until + 1, after=after, origin=origin)
     if first is None or last is None:
@@ -99,9 +99,10 @@ def _range(schedule: Schedule, origin: Micros, after: Micros, until: Micros, rea
 
 
 def aimed(window: Window, targets: tuple[str, ...], now: Micros) -> Window:
-    """The window with one run of each slot for each target; where there is none, its slots are skipped(no_node).
+    """Return the window with one run of each slot for each target. Without a target, its slots are skipped(no_node).
 
-    Those ahead one by one: an edit may find some of them with their fates, and the rest of a range would have none.
+    Slots ahead are skipped one by one: an edit may decide some of them earlier, and the rest of a range would have no
+    fate.
     """
     if targets or not window.slots:
         return replace(window, targets=targets or ("",))
@@ -112,9 +113,10 @@ def aimed(window: Window, targets: tuple[str, ...], now: Micros) -> Window:
 
 
 def _long_gone(state: ScheduleState, schedule: Schedule, now: Micros, late_after: Micros) -> SkipRange | None:
-    """The slots of an interval that have expired for certain, counted instead of walked: a year off is one step.
+    """Return the slots of an interval that have certainly expired. They are counted, not walked: a year of outage is
+    one step.
 
-    If the schedule ends, the N-th slot after its last ones never comes: those are walked.
+    If the schedule ends, its last slots have no N-th slot after them. Those slots are walked.
     """
     if not isinstance(schedule, Every) or schedule.run_once:
         return None
@@ -131,7 +133,9 @@ def _long_gone(state: ScheduleState, schedule: Schedule, now: Micros, late_after
 
 
 def _delay_window(state: ScheduleState, schedule: FixedDelay, late_after: Micros) -> Window:
-    """A fixed delay has one slot at a time. It is planned even when it is late: the next one follows its end."""
+    """Return the window of a fixed delay, which has one slot at a time. A late slot is planned too, because the next
+    slot follows the end of its run.
+    """
     slot = next_after(schedule, state.watermark, origin=state.origin, last_end=state.last_end)
     if slot is None:
         raise AssertionError(f"a fixed delay always has a next slot: {schedule!r}")
@@ -149,7 +153,7 @@ def edit_windows(
     late_after: Micros,
     slack: Micros = 0,
 ) -> list[Window]:
-    """One window for each schedule of a definition that is to be stored, and for each one that it drops.
+    """Return one window for each schedule of a definition that will be stored, and for each schedule that it drops.
 
     `slack` is how long the write may take: new schedules that count from their creation begin that much later.
     """
@@ -185,7 +189,9 @@ def _first_window(
 
 
 def _past_when_given(schedule: Schedule, now: Micros) -> list[SkipRange]:
-    """Single instants that were past when they were given are missed. Repeating schedules begin at their creation."""
+    """Return the single instants that were past when they were given: they are missed. Repeating schedules begin at
+    their creation.
+    """
     past = [at for at in map(to_micros, schedule.instants) if at <= now] if isinstance(schedule, At) else []
     return [SkipRange(past[0], past[-1], len(past), "missed")] if past else []
 
@@ -193,13 +199,13 @@ def _past_when_given(schedule: Schedule, now: Micros) -> list[SkipRange]:
 def _fates(
     coming: Iterator[Micros], job: Job, schedule: Schedule, *, until: Micros, now: Micros, late_after: Micros
 ) -> catch_up.Fates:
-    """What becomes of a schedule's next slots."""
+    """Return the fates of a schedule's next slots."""
     due_at, policy = due_of(job, schedule), job.catch_up
     return catch_up.fates(coming, policy, until=until, now=now, late_after=late_after, most=MOST_SLOTS, due_at=due_at)
 
 
 def _slots(job: Job, schedule: Schedule, runs: Iterable[tuple[Micros, Micros | None]]) -> list[Slot]:
-    """Slots and their expiries as the runs that they become: with their jitter, and the arguments of their schedule."""
+    """Return the planned runs of slots: with their expiries, their jitter, and the arguments of their schedule."""
     args, due_at = slot_args(job, schedule), due_of(job, schedule)
     return [Slot(slot, expires_at, due if (due := due_at(slot)) > slot else None, args) for slot, expires_at in runs]
 
@@ -207,11 +213,11 @@ def _slots(job: Job, schedule: Schedule, runs: Iterable[tuple[Micros, Micros | N
 def resume_windows(
     states: Iterable[ScheduleState], *, missed: Missed, now: Micros, lookahead: Micros, late_after: Micros
 ) -> list[Window]:
-    """What becomes of the slots that came while a job was paused, and of its next moments.
+    """Return the fates of the slots that came while a job was paused, and of its next slots.
 
-    `none`: all of them are skipped(paused). `last`: but for the newest. `all`: every one runs (1,000 at most, the
-    newest ones). What runs late has no expiry: somebody has asked for it. A slot whose fate was given ahead is none of
-    these. A fixed delay goes on by itself.
+    `none`: all of them are skipped(paused). `last`: all but the newest are skipped. `all`: every slot runs (the newest
+    1,000 at most). Late runs have no expiry, because a user requested them. Slots that were decided ahead do not count.
+    A fixed delay continues by itself.
     """
     windows = []
     for state in states:
@@ -236,9 +242,10 @@ def resume_windows(
 
 
 def _edge(state: ScheduleState, schedule: Schedule, keep: int, now: Micros) -> Micros:
-    """The instant of a pause after which its newest `keep` slots came, those aside whose fate was given ahead.
+    """Return the instant of a pause after which its newest `keep` slots came, not counting slots that were decided
+    ahead.
 
-    Found by halving and counting: nobody walks the slots of a job of every second that was paused for a month.
+    It is found by halving and counting, so that a month of pause does not mean millions of steps.
     """
     low, high, origin = state.watermark, max(state.watermark, now), state.origin
     ahead = [one.slot_at for one in state.exceptions]
@@ -258,8 +265,9 @@ def _edge(state: ScheduleState, schedule: Schedule, keep: int, now: Micros) -> M
 
 
 def _closing_windows(dropped: Iterable[ScheduleState], now: Micros) -> list[Window]:
-    """What a dropped schedule still owed: the slots that nobody gave a fate while all planners were away. One that owes
-    nothing has a window, too: the store sees by it whether a pause took slots back since."""
+    """Return windows for the undecided slots of dropped schedules: slots that came while all planners were away. A
+    schedule without such slots has a window, too: by it the store sees whether a pause took slots back since.
+    """
     windows = []
     for state in dropped:
         schedule = find_schedule(state.record.job, state.schedule_id)

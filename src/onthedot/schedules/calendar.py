@@ -1,6 +1,6 @@
 """Computes the days of a month that a cron expression matches.
 
-All that a day rule can ask of a month is how long it is and on which weekday it begins. So there are 28 kinds of
+A day rule depends only on the length of a month and on the weekday of its first day. So there are 28 kinds of
 months, and each is computed once per expression.
 """
 
@@ -15,7 +15,7 @@ _LAST = 0  # as a number of weeks: the last one of the month
 
 @dataclass(frozen=True, slots=True)
 class DayOfMonth:
-    """Days of the month: plain ones, or one day that is found in each month."""
+    """Days of the month: plain numbers, or one day that is computed for each month."""
 
     plain: frozenset[int]
     before_last: int | None = None

@@ -26,7 +26,8 @@ _FOLDS: tuple[str, ...] = get_args(get_type_hints(Cron)["fold"])
 
 
 def check(schedule: Schedule) -> None:
-    """Return when the schedule is readable and yields at least one slot; else `ScheduleError` with every reason.
+    """Check that the schedule is readable and yields at least one slot; otherwise raise `ScheduleError` with every
+    reason.
 
     >>> check(Cron(expression="0 0 31 2 *"))
     Traceback (most recent call last):
@@ -64,7 +65,7 @@ def _problems(schedule: Schedule) -> Iterator[str]:
 
 
 def _option_problems(schedule: Schedule) -> Iterator[str]:
-    """What holds for the options that several kinds share."""
+    """Yield problems of the options that several kinds share."""
     if isinstance(schedule, Cron | Every):
         yield from _instant_problems("start", schedule.start)
         yield from _instant_problems("end", schedule.end)
@@ -91,7 +92,7 @@ def _count_problems(count: object, run_once: bool) -> Iterator[str]:
 
 
 def _empty_problems(schedule: Cron | Every) -> Iterator[str]:
-    """Bounds that leave nothing, as far as that can be said before the schedule is created."""
+    """Yield problems of bounds that leave no slot, as far as they are known before the schedule is created."""
     if schedule.start is None or schedule.end is None:
         return
     if schedule.end < schedule.start:

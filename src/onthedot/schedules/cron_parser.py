@@ -40,7 +40,7 @@ ALIASES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-LONGEST_EXPRESSION = 1_000  # characters: all fields as full lists of numbers take some 500
+LONGEST_EXPRESSION = 1_000  # characters: all fields as full lists of numbers take about 500
 
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
@@ -63,7 +63,7 @@ class _Field:
 
     @property
     def count(self) -> int:
-        """How many different values there are; Sunday is both 0 and 7."""
+        """The number of different values; Sunday is both 0 and 7."""
         return 7 if self.name == "weekday" else self.high - self.low + 1
 
     @property
@@ -97,7 +97,7 @@ _WEEKS = {"1-7": 1, "8-14": 2, "15-21": 3, "22-28": 4}
 
 
 def tidy(expression: str) -> str:
-    """The expression with single spaces, if it is text of a bearable length.
+    """Return the expression with single spaces. Raise `ScheduleError` if it is no text, or too long.
 
     >>> tidy(" 0  12 * * * ")
     '0 12 * * *'
@@ -112,8 +112,8 @@ def tidy(expression: str) -> str:
 
 
 def read_fields(expression: str, spread: str = "") -> tuple[str, ...]:
-    """The six fields in capitals, second first, each checked; `ScheduleError` lists every bad field. `H` is replaced by
-    its value for the name `spread`.
+    """Check the six fields, and return them in capitals, second first. `ScheduleError` lists every bad field. `H` is
+    replaced by its value for the name `spread`.
 
     >>> read_fields("30 2 * * mon-fri")
     ('0', '30', '2', '*', '*', 'MON-FRI')
@@ -130,7 +130,7 @@ def read_fields(expression: str, spread: str = "") -> tuple[str, ...]:
 
 
 def cron_fields(expression: str, spread: str = "") -> dict[str, str]:
-    """Which text was read as which field, so that a reading can be shown back before anyone relies on it.
+    """Return the text of each field, so that the author can see how the expression was read.
 
     >>> cron_fields("30 15 2 1")
     {'second': '30', 'minute': '15', 'hour': '2', 'day': '1', 'month': '*', 'weekday': '*'}
@@ -139,7 +139,7 @@ def cron_fields(expression: str, spread: str = "") -> dict[str, str]:
 
 
 def values_of(name: str, text: str) -> frozenset[int]:
-    """The values that a field's text has, without `L`, `W` and `#`. Sunday is 0.
+    """Return the values of a field's text, without `L`, `W` and `#`. Sunday is 0.
 
     >>> sorted(values_of("hour", "22-6/2")), sorted(values_of("weekday", "SAT-7"))
     ([0, 2, 4, 6, 22], [0, 6])
@@ -160,7 +160,7 @@ def values_of(name: str, text: str) -> frozenset[int]:
 
 
 def is_four_fields(text: str) -> bool:
-    """Whether the text is a cron expression of four fields, the first of which is the second.
+    """Return whether the text is a cron expression of four fields, the first of which is the second.
 
     >>> is_four_fields("30 0 2 *"), is_four_fields("30 2 * * *"), is_four_fields("every 1h from 2026-01-01T00:00Z")
     (True, False, False)
@@ -169,7 +169,7 @@ def is_four_fields(text: str) -> bool:
 
 
 def begins_like_cron(text: str) -> bool:
-    """Whether the text begins as the first field of an expression does; an alias does not."""
+    """Return whether the text begins like the first field of an expression; an alias does not."""
     return _CRON_LIKE.match(text) is not None
 
 
@@ -201,7 +201,7 @@ def _wrong_count(expression: str, count: int) -> str:
 
 
 def _told(problems: list[str], six: list[str], reading: str) -> list[str]:
-    """The problems as an error tells them: as many as fit, the reading behind the last."""
+    """Return the problems as text for an error: as many as fit, then how the fields were read."""
     week = _week_of_month(six[3], six[5])
     told: list[str] = []
     for problem in problems:
@@ -217,7 +217,7 @@ def _told(problems: list[str], six: list[str], reading: str) -> list[str]:
 
 
 def _week_of_month(day: str, weekday: str) -> str:
-    """What to write for `*/100,1-7 * MON`, which Debian users write for the first Monday of a month."""
+    """Return what to write for `*/100,1-7 * MON`, which Debian users write for the first Monday of a month."""
     found = re.fullmatch(r"\*/[0-9]{2,},([0-9]{1,2}-[0-9]{1,2})", day)
     if found is None or found[1] not in _WEEKS or not re.fullmatch(r"[A-Z]{3}|[0-7]", weekday):
         return ""
@@ -226,7 +226,7 @@ def _week_of_month(day: str, weekday: str) -> str:
 
 
 def _read_field(field: _Field, text: str, spread: str, problems: list[str]) -> str:
-    """The field as `values_of` and `calendar.py` read it; its first problem is added to `problems`."""
+    """Return the field as `values_of` and `calendar.py` read it. Add its first problem to `problems`."""
     if text == "*":
         return text
     try:
@@ -237,7 +237,7 @@ def _read_field(field: _Field, text: str, spread: str, problems: list[str]) -> s
 
 
 def _spread(field: _Field, term: str, name: str) -> str:
-    """The plain term that an `H` stands for; any other term as it is."""
+    """Return the plain term that an `H` stands for, or any other term unchanged."""
     found = _SPREAD.fullmatch(term) if term.startswith("H") else None
     if found is None:
         return term
@@ -255,7 +255,7 @@ def _spread(field: _Field, term: str, name: str) -> str:
 
 
 def _read_term(field: _Field, term: str) -> str:
-    """The term as it is evaluated: `5-5/2` means 5 alone, `FRI#L` is `5L`, `29-L` is `29-31`."""
+    """Return the term in the form that is evaluated: `5-5/2` means 5 alone, `FRI#L` is `5L`, `29-L` is `29-31`."""
     if term == "?":
         raise ValueError("'?' is not supported; write '*', and weekdays by name (Quartz counts them from 1)")
     if field.name == "day" and (special := _read_nearest(term)):
@@ -278,7 +278,7 @@ def _read_term(field: _Field, term: str) -> str:
 
 
 def _read_nearest(term: str) -> str | None:
-    """A day with `L` or `W`; None if it has neither."""
+    """Read a day with `L` or `W`. Return None if it has neither."""
     found = NEAREST.fullmatch(term)
     if found is None:
         if re.fullmatch(r"[0-9,-]+W", term):

@@ -65,7 +65,9 @@ class WallTimes:
                 yield (day * _DAY + second) * SECOND
 
     def count(self, start: Micros, end: Micros) -> int:
-        """How many wall times from `start` up to but without `end` match: days are walked, their times are not."""
+        """Return how many wall times from `start` up to but without `end` match. Days are walked, their
+        times are not.
+        """
         first, begin = divmod(-(-start // SECOND), _DAY)
         last, stop = divmod(-(-end // SECOND), _DAY)
         found = 0
@@ -76,7 +78,7 @@ class WallTimes:
         return max(found, 0)
 
     def within(self, start: Micros, end: Micros) -> bool:
-        """Whether any wall time from `start` up to but without `end` matches."""
+        """Return whether any wall time from `start` up to but without `end` matches."""
         return next(self.since(start), end) < end
 
     def _days(self, first: int) -> Iterator[int]:
@@ -124,14 +126,14 @@ def wall_times(expression: str, spread: str = "") -> WallTimes:
 
 
 def never(expression: str) -> str:
-    """What to say about an expression that matches no date."""
+    """Return the message for an expression that matches no date."""
     return (
         f"cron: expected a date that exists, got {shown(expression)}, which never comes; check day, month and weekday"
     )
 
 
 def cron_slots(schedule: Cron, after: Micros) -> Iterator[Micros]:
-    """Every slot after `after`, strictly ascending, its bounds aside.
+    """Yield every slot after `after`, strictly ascending, without regard to the schedule's bounds.
 
     >>> from itertools import islice
     >>> noon = Cron(expression="0 12 * * *", tz="Europe/Berlin")
@@ -147,13 +149,14 @@ def cron_slots(schedule: Cron, after: Micros) -> Iterator[Micros]:
             last = stretch.start
         for wall in takewhile(shown.stop.__gt__, times.since(shown.begin)):
             slot = wall - stretch.offset
-            if slot > last:  # a time right after a gap may be there twice: moved, and of its own
+            if slot > last:  # a time right after a gap may come twice: moved, and by itself
                 yield slot
                 last = slot
 
 
 def cron_count(schedule: Cron, after: Micros, until: Micros) -> int:
-    """How many slots lie after `after` and not after `until`, its bounds aside: days are walked, not slots.
+    """Return how many slots lie after `after` and not after `until`, without regard to the bounds. Days are walked, not
+    slots.
 
     >>> cron_count(Cron(expression="* * * * * *"), 0, 30 * 86_400_000_000)
     2592000
@@ -166,12 +169,12 @@ def cron_count(schedule: Cron, after: Micros, until: Micros) -> int:
         found += times.count(shown.begin, stop)
         if shown.moved:
             first = stretch.start + stretch.offset
-            found += not (shown.begin <= first < stop and times.within(first, first + 1))  # there already, of its own
+            found += not (shown.begin <= first < stop and times.within(first, first + 1))  # it comes by itself
     return found
 
 
 def _stretches(schedule: Cron, times: WallTimes, after: Micros) -> Iterator[Stretch]:
-    """The stretches that can have slots after `after`, ascending."""
+    """Yield the stretches that can have slots after `after`, ascending."""
     zone(schedule.tz)
     at: Micros | None = after
     while at is not None and at <= _LAST:
@@ -203,7 +206,7 @@ def _shown(stretch: Stretch, times: WallTimes, schedule: Cron, after: Micros) ->
 
 
 def _resume(stretch: Stretch, times: WallTimes) -> Micros | None:
-    """Where to look on after a stretch: its end, or much later when no match is near (29 February).
+    """Return where to continue after a stretch: at its end, or much later when no match is near (29 February).
 
     After the stretch the clocks can go back, but never below `lowest`; and a match can come no earlier than
     `LARGEST_OFFSET` before its wall time is read as UTC. So nothing lies between the end and the result.

@@ -22,7 +22,7 @@ from onthedot.schedules.zones import LAST_YEAR
 SHORTEST = timedelta(milliseconds=10)  # below this the planner's own work would exceed the interval
 MOST = 10_000
 """How large `max_count` may be: the slots of a cron have to be walked to be counted."""
-_END_OF_TIME = to_micros(datetime.max.replace(tzinfo=UTC))  # what has no datetime is no slot
+_END_OF_TIME = to_micros(datetime.max.replace(tzinfo=UTC))  # an instant without a datetime is not a slot
 
 
 def next_after(schedule: Schedule, after: Micros, *, origin: Micros, last_end: Micros | None = None) -> Micros | None:
@@ -112,12 +112,12 @@ def _instants(schedule: At | In, origin: Micros) -> tuple[Micros, ...]:
 
 # ── bounds of a recurring schedule ────────────────────────────────────────────────────────────────────────────────────
 
-# `start`, `end`, `max_count` and `run_once`. All follows from the definition and the schedule's origin: no runs are
+# `start`, `end`, `max_count` and `run_once`. All bounds follow from the definition and the origin: no runs are
 # counted. A skipped or moved slot counts for `max_count` like any other.
 
 
 class Bounds(NamedTuple):
-    """Slots lie after `floor` and not after `ceiling`; None: wherever they like. A cron has at most `most` of them."""
+    """Slots lie after `floor` and not after `ceiling`; None means no bound. A cron has at most `most` slots."""
 
     floor: Micros | None
     ceiling: Micros | None
@@ -183,8 +183,9 @@ def bounded_count(schedule: Cron | Every, after: Micros, until: Micros, bounds: 
 
 
 def _first_slots(schedule: Cron, after: Micros, floor: Micros, count: int) -> Iterator[Micros]:
-    """Those after `after` of the first `count` slots after `floor`. Counted a year at a time and only as far as it is
-    asked for: the last of a thousand months is of no use to anybody now."""
+    """Those after `after` of the first `count` slots after `floor`. They are counted a year at a time, and only as far
+    as the caller reads: nobody needs the last of a thousand months now.
+    """
     while True:
         by = _end_of_year(after)
         last = _last(schedule, floor, count, by)
@@ -232,7 +233,7 @@ def _end_of_year(instant: Micros) -> Micros:
 
 
 def every_slots(schedule: Every, after: Micros) -> Iterator[Micros]:
-    """The slots after `after`, its bounds aside. The first costs the same however far the anchor is.
+    """Yield the slots after `after`, without regard to the bounds. The first costs the same, however far the anchor is.
 
     >>> next(every_slots(Every(interval=timedelta(hours=1)), 0)) // 1_000_000
     3600
@@ -267,6 +268,6 @@ def fixed_delay_after(schedule: FixedDelay, after: Micros, last_end: Micros | No
 def _grid(schedule: Every) -> tuple[Micros, Micros]:
     anchor = 0 if schedule.anchor is None else to_micros(schedule.anchor)
     interval = micros(schedule.interval)
-    if interval <= 0:  # `check` refuses it; a division by it would say less
+    if interval <= 0:  # `check` refuses it; a division by zero would have a worse message
         raise ScheduleError(f"interval: expected a length of time above zero, got {schedule.interval!r}")
     return anchor, interval

@@ -29,7 +29,7 @@ _UNITS = (("second", 60, "minute"), ("minute", 60, "hour"), ("hour", 24, "day"))
 
 
 class ScheduleWarning(NamedTuple):
-    """Something odd, and what to do about it."""
+    """A warning about a schedule, and what to do about it."""
 
     kind: Kind
     text: str
@@ -37,7 +37,7 @@ class ScheduleWarning(NamedTuple):
 
 
 def lint(schedule: Schedule, now: Micros) -> list[ScheduleWarning]:
-    """Everything odd about a schedule that was checked already; nothing if there is nothing.
+    """Return all warnings about a schedule that was checked already.
 
     >>> [found.kind for found in lint(Cron(expression="*/7 * * * *"), now=0)]
     ['uneven']
@@ -170,7 +170,7 @@ def _steps(fields: dict[str, str]) -> Iterator[ScheduleWarning]:
 
 
 def _wrapped(fields: dict[str, str]) -> Iterator[ScheduleWarning]:
-    """Ranges that go past the end and round to nearly all values, such as `10-5`: `22-4` is a night."""
+    """Warn of ranges that wrap around and cover nearly all values, such as `10-5`. `22-4` is a night, and is fine."""
     for name, size, _ in _UNITS:
         for term in fields[name].split(","):
             first, _, last = term.partition("/")[0].partition("-")
@@ -190,7 +190,7 @@ def _article(word: str) -> str:
 
 
 def _rare(schedule: Cron, now: Micros) -> Iterator[ScheduleWarning]:
-    """Years between two slots, or months that are left out."""
+    """Warn of years between two slots, or of months that are left out."""
     plain = Cron(expression=schedule.expression, tz=schedule.tz, spread=schedule.spread)
     coming = list(islice(slots(plain, now, origin=now), 2))
     if len(coming) == 2 and coming[0] - now > _YEAR and coming[1] - coming[0] > _YEAR:
@@ -211,7 +211,7 @@ def _rare(schedule: Cron, now: Micros) -> Iterator[ScheduleWarning]:
 
 
 def _clocks(schedule: Cron, now: Micros) -> Iterator[ScheduleWarning]:
-    """The next year's clock changes that take starts away, or in which a fixed time comes twice."""
+    """Warn of next year's clock changes that remove starts, or in which a fixed time comes twice."""
     times = wall_times(schedule.expression, schedule.spread)
     told: set[str] = set()
     stretches = list(_stretches(schedule.tz, now))
@@ -240,7 +240,7 @@ def _clocks(schedule: Cron, now: Micros) -> Iterator[ScheduleWarning]:
 
 
 def _moved(schedule: Cron, times: WallTimes, stretch: Stretch) -> str:
-    """What becomes of the one start in the gap before this stretch, which takes place right after it; else ""."""
+    """Return a text if the one start in the gap before this stretch runs right after the gap; otherwise ""."""
     begin, end = to_datetime(stretch.skipped_from), to_datetime(stretch.start + stretch.offset)
     if begin >= end or not times.fixed or schedule.gap != "run_after" or any(_skipped(schedule, times, stretch)):
         return ""
@@ -250,7 +250,7 @@ def _moved(schedule: Cron, times: WallTimes, stretch: Stretch) -> str:
 
 
 def _skipped(schedule: Cron, times: WallTimes, stretch: Stretch) -> Iterator[ScheduleWarning]:
-    """The starts that a gap before this stretch takes away; nothing if they take place after it."""
+    """Return the starts that a gap before this stretch removes; nothing if they run after it."""
     first = stretch.start + stretch.offset
     in_gap = times.count(stretch.skipped_from, first)
     moves = times.fixed and schedule.gap == "run_after"
@@ -281,7 +281,9 @@ def _left_out(times: WallTimes, stretch: Stretch, lost: int) -> str:
 
 
 def _keeps_rhythm(times: WallTimes, stretch: Stretch) -> bool:
-    """Whether a rhythm through the whole day goes on in real time as if there had been no gap: `*/5 * * * *`."""
+    """Return whether a rhythm through the whole day continues in real time as if there had been no gap: `*/5
+    * * * *`.
+    """
     if len(times.hours) < 24:
         return False
     first = stretch.start + stretch.offset
@@ -291,7 +293,7 @@ def _keeps_rhythm(times: WallTimes, stretch: Stretch) -> bool:
 
 
 def _stretches(tz: str, now: Micros) -> Iterator[Stretch]:
-    """Those that begin within the next year."""
+    """Return the stretches that begin within the next year."""
     stretch = stretch_at(tz, now)
     while stretch.end <= now + _YEAR:
         stretch = stretch_at(tz, stretch.end)

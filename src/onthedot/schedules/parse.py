@@ -45,11 +45,12 @@ def parse(
     id: str = "",
     **options: Any,
 ) -> Schedule:
-    """The schedule of a line of text; `ScheduleError` with the accepted forms if it is none.
+    """Return the schedule of a line of text. If the line is not a schedule, raise `ScheduleError` with the accepted
+    forms.
 
     `tz` is the zone of a cron expression (default: UTC) and of an `at` without an offset (default: refused). `gap`,
     `fold` and `seconds` (the first field is the second: see `cron`) belong to cron, `run_once` to cron and `every`;
-    elsewhere they are refused. `options` are those of the kind's constructor: `start`, `end`, `max_count`, `jitter`,
+    other kinds refuse them. `options` are those of the kind's constructor: `start`, `end`, `max_count`, `jitter`,
     `args`. A length of time alone such as `1h30m` means `every 1h30m`.
 
     >>> parse("every 1h30m").interval
@@ -80,7 +81,7 @@ def parse(
 
 
 def to_text(schedule: Schedule) -> str:
-    """The line that `parse` reads back, given the same zone, options and id.
+    """Return the line that `parse` reads back with the same zone, options and id.
 
     >>> to_text(every(5400, anchor="2026-01-01T00:00Z"))
     'every 1h30m from 2026-01-01T00:00Z'

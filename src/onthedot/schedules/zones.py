@@ -21,10 +21,10 @@ from onthedot.model.duration import micros
 from onthedot.model.errors import ScheduleError, shown
 
 FIRST_YEAR, LAST_YEAR = 2, 9997  # datetime ends at 1 and 9999; the rest is room for offsets and for looking around
-LARGEST_OFFSET = 16 * 3600 * SECOND  # on record: from 15:13:42 behind (Metlakatla) to 15:13:42 ahead, before 1870
+LARGEST_OFFSET = 16 * 3600 * SECOND  # known extremes: from 15:13:42 behind (Metlakatla) to 15:13:42 ahead, before 1870
 
 _DAY = 86_400
-_AROUND = 3 * _DAY  # further than any clock change reaches, so that a year's edge never hides one
+_AROUND = 3 * _DAY  # longer than any clock change, so that a year's edge never hides one
 _PROBE = _DAY  # the two changes of any zone that lie nearest are four days apart (Freetown, 1939)
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 _LONGEST_KEY = 64
@@ -45,7 +45,9 @@ _PLACES = {
     "NZST": "Pacific/Auckland", "NZDT": "Pacific/Auckland", "SAST": "Africa/Johannesburg", "WAT": "Africa/Lagos",
     "CAT": "Africa/Maputo", "EAT": "Africa/Nairobi",
 }  # fmt: skip
-"""Where abbreviations are used that are no names of zones. The best known place of each: several are used twice."""
+"""The best known place of each abbreviation that is not the name of a zone. Some abbreviations are used in several
+places.
+"""
 _VERSION = re.compile(r"(\d{4})([a-z]+)")
 _NO_ZONE_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 _NOT_PORTABLE = re.compile(r"(posix|right)/.*|localtime|posixrules|Factory")
@@ -100,7 +102,7 @@ def zone(key: str) -> ZoneInfo:
 
 
 def is_newer(version: str, other: str) -> bool:
-    """Whether zone data of this version is newer than that of another. What is no version is older than all.
+    """Return whether zone data of this version is newer than the other. A text that is not a version counts as oldest.
 
     >>> is_newer("2025b", "2025a"), is_newer("2024a", "2025a"), is_newer("2026a", "unknown")
     (True, False, True)
@@ -150,7 +152,7 @@ def _stretch(where: ZoneInfo, changes: list[_Change], start: Micros, end: Micros
 
 
 def _changes(where: ZoneInfo, start: int, end: int) -> list[_Change]:
-    """Every change of the offset in (start, end], in seconds in, in microseconds out."""
+    """Return every change of the offset in (start, end]. The arguments are in seconds, the results in microseconds."""
     changes = []
     left, left_offset = start, _offset(where, start)
     while left < end:
@@ -188,7 +190,7 @@ def _nearest(key: str) -> str:
     known = _known()
     word = key.casefold()
     by_city = [name for folded, name in known.items() if folded.rpartition("/")[2] == word.rpartition("/")[2]]
-    import difflib  # only when something is wrong
+    import difflib  # imported only for an error
 
     near = by_city or [known[folded] for folded in difflib.get_close_matches(word, known, n=1, cutoff=0.6)]
     if near:
@@ -214,5 +216,7 @@ def _offset_hint(key: str) -> str:
 
 @lru_cache(maxsize=1)
 def _known() -> dict[str, str]:
-    """The names of zones by their small letters. `Etc/GMT+2` is the opposite of `GMT+2`: never proposed by spelling."""
+    """Return the names of zones, by their lower-case form. `Etc/GMT+2` is the opposite of `GMT+2`: never proposed by
+    spelling.
+    """
     return {name.casefold(): name for name in sorted(available_timezones()) if not name.startswith("Etc/GMT")}

@@ -79,7 +79,7 @@ class _Player:
             )  # fmt: skip
             await engine.start(self._jobs, self._loop)
             for service, ttl in (("leadership", settings.term_ttl), ("reaper", settings.node_ttl)):
-                self._loop.call_later((ttl + 1_000) / SECOND, engine.wake, service)  # what a dead node has left
+                self._loop.call_later((ttl + 1_000) / SECOND, engine.wake, service)  # recovers its runs
             broken = asyncio.create_task(engine.broken())
             await self._pass((scenario.end if outage is None else outage.start) - JUST_BEFORE, broken)
             broken.cancel()

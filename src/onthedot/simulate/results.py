@@ -89,7 +89,7 @@ class Tally:
                 pass
 
     def node_died(self) -> None:
-        """Whatever ran does not run any more."""
+        """Count the running attempts as ended: their node died."""
         self._running.clear()
 
     def _started(self, lease: Lease, started_at: Micros) -> None:
@@ -139,7 +139,7 @@ HERD = 5
 
 
 class Warning(NamedTuple):
-    """What is wrong, with which jobs, and what to do about it."""
+    """A problem, the jobs that have it, and what to do about it."""
 
     kind: str
     jobs: tuple[str, ...]
@@ -148,7 +148,7 @@ class Warning(NamedTuple):
 
 
 def warnings(scenario: Scenario, tally: Tally) -> list[Warning]:
-    """The most important first."""
+    """Return all warnings, the most important first."""
     return [
         *_herd(scenario, tally), *_seats(scenario, tally), *_timeouts(scenario), *_overlaps(scenario, tally),
         *_missed(tally), *_idle(scenario, tally),
@@ -156,7 +156,7 @@ def warnings(scenario: Scenario, tally: Tally) -> list[Warning]:
 
 
 def _herd(scenario: Scenario, tally: Tally) -> list[Warning]:
-    """Many jobs that start in the same second, again and again."""
+    """Warn of many jobs that often start in the same second."""
     scheduled = [job for job in scenario.jobs.values() if job.schedules]
     least = max(HERD, -(-len(scheduled) // 4))
     herds = [(at, jobs) for at, jobs in tally.herds.items() if len(jobs) >= least]
@@ -179,7 +179,7 @@ def _minute(at: Micros) -> str:
 
 
 def _seats(scenario: Scenario, tally: Tally) -> list[Warning]:
-    """Runs that waited because every seat was taken."""
+    """Warn of runs that waited because every seat was taken."""
     waited = {name: job.waited["seat"] for name, job in tally.jobs.items() if job.waited["seat"]}
     if not waited:
         return []
@@ -190,7 +190,7 @@ def _seats(scenario: Scenario, tally: Tally) -> list[Warning]:
 
 
 def _timeouts(scenario: Scenario) -> list[Warning]:
-    """Jobs that take longer than they may."""
+    """Warn of jobs that take longer than their time-out."""
     found = []
     for job in scenario.jobs.values():
         takes = scenario.duration(job)
@@ -205,7 +205,9 @@ def _is_too_long(scenario: Scenario, job: Job) -> bool:
 
 
 def _overlaps(scenario: Scenario, tally: Tally) -> list[Warning]:
-    """Jobs whose runs met earlier ones of their own; what is caught up may do so, and is no reason to worry."""
+    """Warn of jobs whose runs overlapped with earlier runs of the same job. Runs that are caught up may overlap, and do
+    not count.
+    """
     found = []
     for job in scenario.jobs.values():
         figures = tally.jobs[job.name]
@@ -231,7 +233,7 @@ def _then(job: Job, figures: JobTally) -> str:
 
 
 def _missed(tally: Tally) -> list[Warning]:
-    """Slots that outages have cost."""
+    """Warn of slots that were missed in outages."""
     missed = {name: job.skipped["missed"] for name, job in tally.jobs.items() if job.skipped["missed"]}
     if not missed:
         return []
@@ -240,7 +242,7 @@ def _missed(tally: Tally) -> list[Warning]:
 
 
 def _idle(scenario: Scenario, tally: Tally) -> list[Warning]:
-    """Jobs with schedules of which nothing was seen."""
+    """Warn of jobs with schedules that had no start."""
     idle = [job.name for job in scenario.jobs.values() if job.schedules and not _was_seen(tally.jobs[job.name])]
     if not idle:
         return []

@@ -54,7 +54,7 @@ class Scenario:
             raise DefinitionError(list(dict.fromkeys(problems)), subject="simulate")
 
     def duration(self, job: Job) -> Micros:
-        """How long an attempt of this job takes."""
+        """Return how long an attempt of this job takes."""
         if job.name in self.durations:
             return self.durations[job.name]
         return micros(job.task.duration) if isinstance(job.task, Sleep) else self.assumed

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class _NoSelector:
-    """There is no outside world to wait for but threads: waiting is jumping to the next timer."""
+    """A selector without sockets: the loop waits only for threads, or jumps to the next timer."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -46,7 +46,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._virtual_time = 0.0
         self._selector = _NoSelector(self)
-        self._threads = 0  # that work for this loop just now
+        self._threads = 0  # how many threads work for this loop now
         self._called = threading.Event()  # by one of them
         self._settling: list[asyncio.Future[None]] = []
 
@@ -125,7 +125,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._threads -= 1
 
     def _wait_for_threads(self) -> bool:
-        """If threads are at work, wait, in real time, for one of them to call; whether there were any."""
+        """If threads are at work, wait in real time for a call from one of them. Return whether there were any."""
         if not self._threads:
             return False
         self._called.wait()

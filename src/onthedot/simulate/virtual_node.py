@@ -31,8 +31,8 @@ def alone(settings: Settings, jobs: Iterable[Job]) -> Settings:
 def quiet(settings: Settings, *, lookahead: Micros = 5 * MINUTE) -> Settings:
     """The same settings with a slow pulse: a virtual day is then a seventh of a second, and not ten.
 
-    Beats, renewals and looks are there for other nodes, lost hints and dead processes. Here is one node whose hints
-    arrive, so no start waits for any of them. Nothing that ended is forgotten.
+    Beats, renewals and polls are needed for other nodes, lost hints and dead processes. Here one node runs, and its
+    hints arrive, so no start waits for any of them. No ended run is removed.
     """
     look = 2 * lookahead
     return replace(
@@ -44,7 +44,7 @@ def quiet(settings: Settings, *, lookahead: Micros = 5 * MINUTE) -> Settings:
 
 
 class OneThread(ThreadRunner):
-    """Plain functions, one after the other, in the order in which they are due; meanwhile time stands still."""
+    """Runs plain functions one after the other, in the order in which they are due. Meanwhile time stands still."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -81,7 +81,7 @@ class VirtualEngine(Engine):
         return await super().put_job(replace(job, isolation="none"), revision=revision)
 
     def wake(self, service: str) -> None:
-        """Let a service tick now, and not at its time."""
+        """Let a service tick now instead of at its time."""
         self._loop.wake(service)
 
     async def plan(self) -> None:
@@ -89,7 +89,7 @@ class VirtualEngine(Engine):
         await self._planner.tick(self.clock.now())
 
     async def die(self, settings: Settings) -> None:
-        """Pull the plug: whatever this node was doing, it writes nothing more.
+        """Stop this node as if the power failed: it writes nothing more.
 
         It leaves its lease and its term as a node with these settings would: they were renewed just now.
         """

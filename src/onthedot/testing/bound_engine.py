@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class BoundEngine(EngineThread):
-    """Stands where a scheduler keeps the thread of its engine. Here the engine has none: it shares this loop."""
+    """Replaces the engine's thread of a scheduler. Here the engine has no thread: it shares this loop."""
 
     def __init__(self, engine: Engine, scheduler: Scheduler, clock: Clock, stop: Callable[[], Awaitable[None]]) -> None:
         super().__init__(
@@ -29,25 +29,25 @@ class BoundEngine(EngineThread):
         self._jobs: dict[str, Job] = {}
 
     async def on_engine(self, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
-        """Here and now; from another loop (a thread of the application) as in production."""
+        """Run the work here at once. From another loop (a thread of the application) run it as in production."""
         if asyncio.get_running_loop() is self._loop and self._engine is not None:
             return await work(self._engine)
         return await super().on_engine(work)
 
     async def stop(self) -> None:
-        """The application stops its scheduler: the harness stops the node."""
+        """Stop the node of the harness, because the application stops its scheduler."""
         await self._stop()
 
     def bind(self, scheduler: Scheduler) -> None:
-        """From here on the scheduler counts as running."""
+        """Make the scheduler count as running."""
         self._jobs = dict(scheduler.jobs)
         scheduler._thread = self
 
     def unbind(self, scheduler: Scheduler) -> None:
-        """The scheduler is as it was before."""
+        """Restore the scheduler to its state before `bind`."""
         if scheduler._thread is self:
             scheduler._thread = None
-            scheduler.jobs.clear()  # what was put meanwhile is in the harness's store, as a program would find it
+            scheduler.jobs.clear()  # jobs that were put meanwhile stay in the harness's store
             scheduler.jobs.update(self._jobs)
         if not self.ended.done():
             self.ended.set_result(None)

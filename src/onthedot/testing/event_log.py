@@ -29,7 +29,7 @@ class EventLog:
         self._failed: dict[tuple[str, type[BaseException]], str] = {}
 
     def watch(self, scheduler: Scheduler) -> Registry:
-        """The program's handlers, as they are: they are only watched."""
+        """Return the program's handlers, unchanged but watched."""
         self._scheduler = scheduler
         return _Watched(scheduler.registry, self._note)
 
@@ -47,11 +47,11 @@ class EventLog:
         return [f"{to_datetime(line.at):%Y-%m-%d} {format_line(line, zone=UTC)}" for line in found]
 
     def tracebacks(self) -> list[str]:
-        """Where handlers have failed: of each the first error of every type."""
+        """Return the tracebacks of failed handlers: for each handler the first error of every type."""
         return list(self._failed.values())
 
     def report(self) -> str:
-        """All of it, for somebody who looks at a test that failed: the newest lines, and every traceback."""
+        """Return a report for a failed test: the newest lines, and every traceback."""
         lines = self.lines()
         left_out = [f"… {len(lines) - _MOST} lines before"] if len(lines) > _MOST else []
         return "\n".join([*left_out, *lines[-_MOST:], *self.tracebacks()])
@@ -59,13 +59,13 @@ class EventLog:
     def _note(self, name: str, error: BaseException) -> None:
         key = name, type(error)
         if key not in self._failed and not isinstance(error, asyncio.CancelledError | GeneratorExit):
-            frames = error.__traceback__ and error.__traceback__.tb_next  # without our own
+            frames = error.__traceback__ and error.__traceback__.tb_next  # without our own frames
             text = "".join(traceback.TracebackException(type(error), error, frames).format())
             self._failed[key] = f"\n{name}: {text.rstrip()}"
 
 
 class _Watched(Registry):
-    """A program's registry, whose handlers tell what they raise."""
+    """A program's registry. It records the errors that its handlers raise."""
 
     def __init__(self, registry: Registry, note: Callable[[str, BaseException], None]) -> None:
         super().__init__()

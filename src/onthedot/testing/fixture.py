@@ -106,7 +106,7 @@ class Harnesses:
         return self._loop.run_until_complete(_finish(part))
 
     def close(self) -> None:
-        """The test is over, and what was there for it: nothing is left behind.
+        """End the test: close everything that it used.
 
         >>> otd_harness = Harnesses()
         >>> async def shop(otd_harness):  # a fixture
@@ -119,7 +119,7 @@ class Harnesses:
             run_virtual(self._close(), loop)
 
     def report(self) -> str:
-        """What happened in the harnesses of this test; empty if there was none. A test that fails shows it.
+        """Return what happened in the harnesses of this test; empty if it had no harness. A test that fails shows it.
 
         >>> otd_harness = Harnesses()
         >>> otd_harness.run(test_it_runs_at_three_also_when_clocks_change, {"otd_harness": otd_harness})

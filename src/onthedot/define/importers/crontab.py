@@ -227,7 +227,7 @@ def _schedule(found: ImportResult, state: _State, line: int, when: str) -> Any:
 
 
 def _task(state: _State, script: str) -> dict[str, Any]:
-    """For the shell. Ours ends at the first command that fails, cron's goes on."""
+    """Return the script for the shell. Our shell ends at the first command that fails, cron's shell continues."""
     if state.shell in ("/bin/sh", "sh"):
         return {"run": f"set +e; {script}" if _SEQUENCE.search(script) else script}
     return {"argv": [state.shell, "-c", as_it_is(script)]}
@@ -321,7 +321,9 @@ def _commands(script: str) -> Iterator[list[str]]:
 
 
 def _started(words: list[str]) -> list[str]:
-    """Without what comes before the program itself: variables, keywords, programs that start another."""
+    """Return a command without the words before the program itself: variables, keywords, programs that start
+    another.
+    """
     words = list(words)
     while words:
         if words[0] in _KEYWORDS or _ASSIGNED.fullmatch(words[0]):

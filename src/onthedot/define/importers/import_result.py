@@ -1,4 +1,4 @@
-"""The result of an import: jobs, and remarks about everything that is not the same here."""
+"""The result of an import: jobs, and remarks about everything that differs in onthedot."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ImportResult:
         self.incomplete.append(Problem(self.file, None if line is None else Place(line, 1), text))
 
     def add(self, line: int, data: Mapping[str, Any], *, more: str = "", notes: Iterable[str] = ()) -> None:
-        """A job in the words of our files. If its name is taken, it gets a name with `more` (what tells it from
+        """Add a job in the words of our files. If its name is taken, it gets a name with `more` (what tells it from
         others of its name), or with a few letters that its content gives: so it keeps its name when lines are added.
         """
         given = {key: value for key, value in data.items() if value not in (None, "", [], {})}
@@ -72,11 +72,11 @@ class ImportResult:
         digest = hashlib.sha256(content.encode()).hexdigest()[:4]
         wanted = [name, *([f"{name[:60]}-{as_name(more)[:39]}"] if more else []), f"{name[:90]}-{digest}"]
         free = next((one for one in wanted if one not in taken), None)
-        return free or _numbered(name, taken)  # the same line once more
+        return free or _numbered(name, taken)  # the text has the same line twice
 
 
 def name_apart(found: Iterable[ImportResult]) -> None:
-    """Give each job a name that no job of another file has, and remark it. The first file keeps its names."""
+    """Give each job a name that no job of another file has, with a remark. The first file keeps its names."""
     several = list(found)
     reserved = {job_name(job) for one in several for job in one.jobs}  # names that jobs of later files keep
     seen: set[str] = set()
@@ -126,7 +126,7 @@ def as_name(text: str) -> str:
 
 
 def runs_as(user: str) -> str:
-    """What to remark of a program that runs as a certain user there."""
+    """Return the remark about a program that runs as a certain user in the other tool."""
     return (
         f"it runs as {user} there: here as the user of its worker; {user} becomes its owner. To keep the user, start "
         f"a worker as {user} with a label ('onthedot worker --labels user={user}'), and give the job 'labels: "
@@ -135,7 +135,7 @@ def runs_as(user: str) -> str:
 
 
 def as_it_is(text: str) -> str:
-    """A text into which nothing is to be filled, whatever it looks like.
+    """Return a text in which no values are filled in, even if it looks like a reference.
 
     >>> as_it_is("${{ x }}")
     '$${{ x }}'

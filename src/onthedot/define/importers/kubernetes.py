@@ -139,7 +139,7 @@ def _read(found: ImportResult, manifest: Node, tz: str) -> None:
 
 
 def _rest(found: ImportResult, node: Node, known: tuple[str, ...]) -> None:
-    """What nobody reads is remarked."""
+    """Add remarks for the keys that nobody reads."""
     for name, at in node.places.items():
         if name not in known:
             found.remark(at.line, f"{name}: {_WHY.get(name, 'there is no such thing here')}; not kept")

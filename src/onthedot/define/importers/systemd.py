@@ -127,7 +127,9 @@ def _read_timer(file: str, units: Mapping[str, str], by_name: Mapping[str, str],
 
 
 def _rest(found: ImportResult, unit: Mapping[str, list[Entry]], *, has_time: bool) -> None:
-    """Remark what nobody reads; what keeps a program apart in one line, because hardened units have dozens of it."""
+    """Add remarks for settings that nobody reads. Isolation settings share one remark, because hardened units have
+    dozens.
+    """
     apart = [values[-1] for key, values in unit.items() if _APART.fullmatch(key)]
     if apart:
         named = ", ".join(entry.key for entry in apart)
@@ -143,7 +145,7 @@ def _rest(found: ImportResult, unit: Mapping[str, list[Entry]], *, has_time: boo
 
 
 def _settings(given: list[Entry]) -> dict[str, list[Entry]]:
-    """By key; an empty value forgets those before it."""
+    """Return the values by key. An empty value removes the earlier ones."""
     found: dict[str, list[Entry]] = {}
     for entry in given:
         if entry.value:
@@ -452,7 +454,7 @@ def _slash(step: str | None) -> str:
 
 
 def _instant(text: str, weekdays: list[str], date: dict[str, Any], time: dict[str, Any], tz: str) -> dict[str, Any]:
-    """One instant, if the event means exactly one."""
+    """Return the instant of an event that means exactly one."""
     numbers = (date["year"], date["month"], date["day"], time["hour"], time["minute"], time["second"] or "0")
     if weekdays or date["mark"] == "~" or not all(number.isdigit() for number in numbers):
         raise CannotSay(f"a year is said, and it is more than one instant: got {text!r}")
