@@ -24,7 +24,7 @@ LOCK = $(LOCK_VENV)/bin/uv pip compile --quiet --no-header --universal --python-
        --generate-hashes --exclude-newer "$(LOCK_MIN_AGE)" $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test unit slow unit-then-slow soak bench bench-large bench-peers bench-compare docs image servers lint format lock clean
+.PHONY: help up test unit slow unit-then-slow soak bench bench-floors bench-large bench-peers bench-compare docs image servers lint format lock clean
 
 help: ## list these targets
 	@echo 'make <target> [ARGS="..."] [PYTHON=python3.12]'
@@ -52,6 +52,9 @@ soak: $(VENV)/.dev $(VENV)/.image $(CLIENTS_VENV)/.clients ## before a release: 
 
 bench: $(VENV)/.dev ## measure against the budgets
 	$(BIN)/python -m bench $(ARGS)
+
+bench-floors: $(VENV)/.dev ## measure the ratios to bare limits, and write bench/floors.json
+	$(BIN)/python -m bench --write-floors $(ARGS)
 
 bench-large: $(VENV)/.dev ## the same over ten million finished runs, on PostgreSQL: takes a while, and 7 GB
 	$(BIN)/python -m bench --only history --large $(ARGS)
