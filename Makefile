@@ -24,7 +24,7 @@ LOCK = $(LOCK_VENV)/bin/uv pip compile --quiet --no-header --universal --python-
        --generate-hashes --exclude-newer "$(LOCK_MIN_AGE)" $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test unit slow unit-then-slow soak bench bench-large bench-peers bench-compare docs image servers lint format lock clean
+.PHONY: help up test unit slow unit-then-slow soak bench bench-floors bench-large bench-peers bench-compare docs image servers lint format lock clean
 
 help: ## list these targets
 	@echo 'make <target> [ARGS="..."] [PYTHON=python3.12]'
@@ -53,11 +53,14 @@ soak: $(VENV)/.dev $(VENV)/.image $(CLIENTS_VENV)/.clients ## before a release: 
 bench: $(VENV)/.dev ## measure against the budgets
 	$(BIN)/python -m bench $(ARGS)
 
+bench-floors: $(VENV)/.dev ## measure the ratios to bare limits, and write bench/floors.json
+	$(BIN)/python -m bench --write-floors $(ARGS)
+
 bench-large: $(VENV)/.dev ## the same over ten million finished runs, on PostgreSQL: takes a while, and 7 GB
 	$(BIN)/python -m bench --only history --large $(ARGS)
 
-bench-peers: $(VENV)/.dev $(PEERS_VENV)/.peers ## measure beside PgQueuer on PostgreSQL and dramatiq on Valkey, each in one run
-	$(BIN)/python -m bench.peers --python $(PEERS_VENV)/bin/python $(ARGS)
+bench-peers: $(VENV)/.dev $(PEERS_VENV)/.peers $(PEERS_VENV)-2/.peers ## compare with ten other systems in one run (ARGS="--help" has examples)
+	$(BIN)/python -m bench.peers --environments $(PEERS_VENV) $(ARGS)
 
 bench-compare: $(VENV)/.dev ## measure this tree beside BASE=<revision>, interleaved: is it slower? (under ten minutes)
 	$(BIN)/python -m bench.compare $(or $(BASE),$(error name the old revision: make bench-compare BASE=HEAD~1)) $(ARGS)
@@ -87,12 +90,13 @@ lock: $(LOCK_VENV)/.uv-$(UV_VERSION) ## regenerate requirements*.txt (ARGS="--up
 	$(LOCK) --group build --extra server --constraints requirements-dev.txt pyproject.toml --output-file requirements.txt
 	$(LOCK) --group build --all-extras --constraints requirements-dev.txt pyproject.toml --output-file requirements-image.txt
 	$(LOCK) --group pyproject.toml:peers --constraints requirements-dev.txt --output-file requirements-peers.txt
+	$(LOCK) --group pyproject.toml:peers-2 --output-file requirements-peers-2.txt
 	$(LOCK) --group pyproject.toml:clients --constraints requirements-dev.txt --output-file requirements-clients.txt
-	@! grep -nE '://|(^|[[:space:]])/|file:' requirements.txt requirements-dev.txt requirements-image.txt requirements-peers.txt requirements-clients.txt \
+	@! grep -nE '://|(^|[[:space:]])/|file:' requirements*.txt \
 		|| { echo "make lock: these lines name a host or a path; do not commit them" >&2; exit 1; }
 
 clean: ## remove environments, caches and builds
-	rm -rf $(VENV) $(LOCK_VENV) $(PEERS_VENV) $(CLIENTS_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LOCK_VENV) $(PEERS_VENV) $(PEERS_VENV)-2 $(CLIENTS_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src verify tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # --- set-up ---------------------------------------------------------------------------------------------
@@ -119,11 +123,14 @@ $(VENV)/.image: requirements-image.txt | $(VENV)/.dev
 	$(PIP) download --require-hashes --no-deps --only-binary :all: -r requirements-image.txt -d $(VENV)/image-wheels
 	@touch $@
 
-# Others, to be measured beside: never in our own environment, and never where CI runs.
-$(PEERS_VENV)/.peers: requirements-peers.txt
-	$(PYTHON) -m venv --clear $(PEERS_VENV)
-	$(PEERS_VENV)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps \
-		-r requirements-peers.txt
+# The systems that we compare with: never in our own environment, and never where CI runs. The second environment has
+# those that conflict with the first. What cannot be installed for this Python is reported, and the bench skips it.
+$(PEERS_VENV)/.peers: requirements-peers.txt | $(BIN)/python
+	$(BIN)/python -m bench.peers.environments $(PEERS_VENV) requirements-peers.txt
+	@touch $@
+
+$(PEERS_VENV)-2/.peers: requirements-peers-2.txt | $(BIN)/python
+	$(BIN)/python -m bench.peers.environments $(PEERS_VENV)-2 requirements-peers-2.txt
 	@touch $@
 
 # A generator of clients, which reads the API's document in `make soak`: it needs other versions than we do.

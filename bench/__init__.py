@@ -9,7 +9,8 @@
                   one bench each; drain_postgres, history_redis and so on are the parts for one store
     drain_crews   drains by several worker processes on a server
     crew          starts several processes that drain one database; crew_node and crew_protocol are their side
-    peers         compares with other libraries: `make bench-peers`; pgqueuer_node and dramatiq_node are their side
+    floors        the floors of ratios, which are in floors.json
+    peers         compares with other libraries: `make bench-peers`
     compare       compares two revisions in turns: `make bench-compare`; workload is the work of each side
     revisions     gives modules of older revisions their present names
     cpu           CPU time of other processes

@@ -22,6 +22,7 @@ from bench import (
     drain_postgres,
     drain_redis,
     failover,
+    floors,
     gated,
     herd,
     history,
@@ -38,7 +39,7 @@ from bench import (
     submitting_postgres,
     submitting_redis,
 )
-from bench.results import BenchFailed, Result, exit_code, missed, table
+from bench.results import BenchFailed, Result, exit_code, missed, short, table
 from bench.rounds import Plan, positive, some_of, whole
 
 Bench = Callable[[Plan], list[Result]]
@@ -69,25 +70,51 @@ BENCHES: dict[str, Bench] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the chosen benches. Returns 1 if a bench failed or a floor was missed at full size, else 0."""
     asked = _parser().parse_args(arguments)
-    results: list[Result] = []
+    names = asked.only or list(floors.WITH_RATIOS if asked.write_floors else BENCHES)
+    found: dict[str, list[Result]] = {}
+    known = floors.read(floors.FILE)
     failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="onthedot-bench-", dir=asked.dir) as folder:
         plan = Plan(folder=Path(folder), size=asked.size, rounds=asked.rounds, seed=asked.seed, large=asked.large)
+        if asked.write_floors and (problem := floors.problem_of(plan)):
+            print(problem, file=sys.stderr)
+            return 2
         header = machine(plan)
         _print(header, to_stderr=asked.json)
-        for name in asked.only:
-            results += _measure(name, plan, failures)
+        for name in names:
+            found[name] = floors.apply(_measure(name, plan, failures), known)
+    results = [line for lines in found.values() for line in lines]
     if asked.json:
         print(json.dumps({"header": header, "failures": failures, "results": [line.as_json() for line in results]}))
     else:
         print(table(results))
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
+    if asked.write_floors:
+        return _write_floors(results, failures, measured_all=set(names) >= set(floors.WITH_RATIOS))
     if plan.size < 1:
         print(f"size {plan.size:g}: floors count at size 1 only", file=sys.stderr)
-    for floor in missed(results) if plan.size >= 1 else []:
-        print(f"floor missed: {floor}", file=sys.stderr)
+    for name, lines in found.items() if plan.size >= 1 else ():
+        for floor in missed(lines):
+            print(f'floor missed: {floor}; to see it again: make bench ARGS="--only {name}"', file=sys.stderr)
+    if names == list(BENCHES) and not failures:
+        for name in floors.unknown(results, known):
+            print(f"{floors.FILE.name} has a floor for {name!r}, and no bench has that line", file=sys.stderr)
     return exit_code(results, failures, size=plan.size)
+
+
+def _write_floors(results: list[Result], failures: list[str], *, measured_all: bool) -> int:
+    """Write the floors of these lines. Keep the floors of other lines, unless all ratios were measured."""
+    if failures:
+        print(f"{floors.FILE.name} is not changed, because a bench failed", file=sys.stderr)
+        return 1
+    before = floors.read(floors.FILE)
+    after = floors.write(results, floors.FILE, keep={} if measured_all else before)
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            print(f"floor of {name}: {short(before.get(name))} before, {short(after.get(name))} now", file=sys.stderr)
+    print(f"wrote {floors.FILE.name}; commit it", file=sys.stderr)
+    return 0
 
 
 def _measure(name: str, plan: Plan, failures: list[str]) -> list[Result]:
@@ -120,15 +147,18 @@ def machine(plan: Plan) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure onthedot against its budgets.")
-    parser.add_argument(
-        "--only", type=some_of(list(BENCHES)), default=list(BENCHES), help=f"some of {','.join(BENCHES)}"
-    )
+    parser.add_argument("--only", type=some_of(list(BENCHES)), default=[], help=f"some of {','.join(BENCHES)}")
     parser.add_argument("--size", type=positive, default=1.0, help="scales counts and times; floors count only at 1")
     parser.add_argument("--rounds", type=whole, default=5, help="number of alternating rounds; results are medians")
     parser.add_argument("--seed", type=int, default=1, help="seed for all random choices")
     parser.add_argument("--dir", default=None, help="folder for databases, on a local disk (default: temporary files)")
     parser.add_argument("--large", action="store_true", help="ten times as much history: ten million finished runs")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    parser.add_argument(
+        "--write-floors", action="store_true",
+        help=f"measure the ratios and write {floors.FILE.name}: {floors.SHARE} × the medians; "
+        "without --only, all benches that have ratios",
+    )  # fmt: skip
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Lets a worker process of a crew talk to its parent. It imports nothing of onthedot, so that peers can use it.
+"""Lets a worker process of a crew talk to its parent.
 
     prints ready ── reads go ── starts, and repeatedly prints how many runs it has executed ── reads stop
     ── prints done when everything is written ── prints the ids of its runs and its CPU time

@@ -56,16 +56,17 @@ def ratio(
     rounds: Sequence[tuple[float, float]],
     *,
     unit: str,
-    floor: float | None = None,
     aim: float | None = None,
     note: str = "",
 ) -> Result:
-    """Make a line with the ratio ours / bare; more is better. `rounds` has a pair (bare, ours) for each round."""
+    """Make a line with the ratio ours / bare; more is better. `rounds` has a pair (bare, ours) for each round.
+
+    Its floor is in `floors.json`.
+    """
     ratios = [ours / bare for bare, ours in rounds]
     return Result(
         name=name, ours=median(o for _, o in rounds), bare=median(b for b, _ in rounds), measured=median(ratios),
-        spread=(min(ratios), max(ratios)), unit=unit, measure="ratio", floor=floor, aim=aim, more_is_better=True,
-        note=note,
+        spread=(min(ratios), max(ratios)), unit=unit, measure="ratio", aim=aim, more_is_better=True, note=note,
     )  # fmt: skip
 
 

@@ -63,14 +63,15 @@ async def _bare(url: str, count: int, size: int, seed: int) -> float:
     db = await bare_postgres.connect(url)
     began = time.perf_counter()
     for start in range(0, count, size):
-        await _insert(db, job_id, [submit_trigger(ids.token()) for _ in range(min(size, count - start))])
+        await insert(db, job_id, [submit_trigger(ids.token()) for _ in range(min(size, count - start))])
     seconds = time.perf_counter() - began
     await db.close()
     await check(store, count)
     return count / seconds
 
 
-async def _insert(db: asyncpg.Connection[asyncpg.Record], job_id: int, triggers: list[str]) -> None:
+async def insert(db: asyncpg.Connection[asyncpg.Record], job_id: int, triggers: list[str]) -> None:
+    """Store runs with the driver's own statements, in one transaction."""
     now, count = wall(), len(triggers)
     async with db.transaction():
         run_ids = [number for (number,) in await db.fetch(TAKE_NUMBERS, "run_ids", count)]

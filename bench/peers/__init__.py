@@ -1,0 +1,10 @@
+"""Compares onthedot with other systems in one run: `make bench-peers`, or `python -m bench.peers --help`.
+
+catalog        the systems, their stores and how much work they get
+figures        what is measured, and how
+driver         the order of measurements, their servers and bounds
+environments   where the packages of peers are
+child, node    the two sides of the protocol between the driver and one process of a system
+nodes          one program per system, with its best practical settings
+report, plots  medians and ratios: a table, JSON, SVG
+"""
