@@ -25,8 +25,7 @@ class JobOptions(TypedDict, total=False):
     """The options of every job, as a program writes them. An option that is not given has the default of `Job`."""
 
     schedule: Schedule | str | None
-    """The times at which the job runs: `otd.cron("0 9 * * 1-5")`, or text such as `"every 10m"`, `"@daily"`, `"0 9 * *
-    *"`."""
+    """The times at which the job runs: `otd.cron("0 9 * * 1-5")`, or text such as `"every 10m"` or `"@daily"`."""
     schedules: Sequence[Schedule | str] | None
     """Several schedules, instead of `schedule`."""
     after: After | str | Sequence[str] | None
